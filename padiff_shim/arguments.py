@@ -57,6 +57,6 @@ def names(name: str, values: Any) -> list[str]:
     if isinstance(values, str):
         return [str(values)]
     listed = list(values) if isinstance(values, Iterable) and not isinstance(values, (bytes, dict)) else None
-    if listed is None or not all(isinstance(one, str) for one in listed):
+    if listed is None or not all(isinstance(entry, str) for entry in listed):
         raise ArgumentError(f"{name}= is a name or a list of names, got {described(values)}")
-    return [str(one) for one in listed]
+    return [str(entry) for entry in listed]

@@ -123,17 +123,17 @@ def of_a_change(error: BaseException) -> bool:
     return any(error is raised for raised in _raised)
 
 
-def spoil(found: Any, door: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
+def spoil(tensor: Any, door: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
     """``found`` (a torch tensor) with the faults planted for it applied; itself where there are none."""
     for fault in faults(door.op.name, side, layer, backward=name is not None):
         named = () if name is None else (name,)
         fault.calls += 1
         try:
-            found = _fitting(fault.change(found, *named, *values), found, fault.op)
+            tensor = _fitting(fault.change(tensor, *named, *values), tensor, fault.op)
         except Exception as error:
             _raised.append(error)
             raise
-    return found
+    return tensor
 
 
 def _fitting(changed: Any, tensor: Any, op: str) -> Any:

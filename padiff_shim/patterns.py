@@ -25,17 +25,17 @@ class LayerFilter:
     """
 
     def __init__(self, patterns: str | Iterable[str], argument: str = "layers") -> None:
-        given = [patterns] if isinstance(patterns, str) else list(patterns) if isinstance(patterns, Iterable) else []
-        if not given or not all(isinstance(pattern, str) and pattern for pattern in given):
+        globs = [patterns] if isinstance(patterns, str) else list(patterns) if isinstance(patterns, Iterable) else []
+        if not globs or not all(isinstance(pattern, str) and pattern for pattern in globs):
             raise ArgumentError(f"{argument}= takes glob patterns over layer paths such as 'encoder.layers.*', got {patterns!r}")
-        self.patterns = {pattern: tuple(pattern.split(".")) for pattern in given}
-        self.unmatched = set(given)
+        self.patterns = {pattern: tuple(pattern.split(".")) for pattern in globs}
+        self.unmatched = set(globs)
         self._known: dict[str, bool] = {}
 
     def accepts(self, path: str) -> bool:
         """Whether a layer of that path, or one above it, matches a pattern; ``""``, outside of any layer, matches none."""
-        found = self._known.get(path)
-        if found is None:
+        matches = self._known.get(path)
+        if matches is None:
             parts = tuple(path.split(".")) if path else ()
             hits = {
                 pattern
@@ -43,10 +43,10 @@ class LayerFilter:
                 if any(_match(parts[:end], wanted) for end in range(1, len(parts) + 1))
             }
             self.unmatched -= hits
-            found = bool(hits)
+            matches = bool(hits)
             if len(self._known) < _KNOWN:
-                self._known[path] = found
-        return found
+                self._known[path] = matches
+        return matches
 
 
 def _match(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:

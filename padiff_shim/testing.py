@@ -40,9 +40,11 @@ def assert_same_kernels(program: Callable[..., Any], *arguments: Any, below: str
     threshold = one_of("below", below, Verdict)
     with compare_mode(CompareOptions(**options)) as run:
         program(*arguments)
-    told = findings(run, threshold)
-    if told:
-        raise AssertionError("\n".join([f"Paddle's and Torch's kernels differ ({len(told)} findings from {threshold} up):", *told]))
+    lines = findings(run, threshold)
+    if lines:
+        raise AssertionError(
+            "\n".join([f"Paddle's and Torch's kernels differ ({len(lines)} findings from {threshold} up):", *lines])
+        )
     return run
 
 
@@ -76,6 +78,9 @@ def stayed_native(run: Run) -> list[tuple[str, str, int]]:
 def findings(run: CompareRun, at_least: str) -> list[str]:
     """A line for each finding of that class or a more serious one, the most serious first; known and negligible ones left out."""
     least = Verdict(at_least).severity
-    serious = [one for one in run.findings() if not one.apart and Verdict(one.worst["verdict"]).severity >= least]
-    told = [call_line(one.worst) + (f" (and {one.records - 1} alike)" if one.records > 1 else "") for one in serious[:SHOWN]]
-    return told + ([f"and {len(serious) - SHOWN} further findings"] if len(serious) > SHOWN else [])
+    serious = [finding for finding in run.findings() if not finding.apart and Verdict(finding.worst["verdict"]).severity >= least]
+    lines = [
+        call_line(finding.worst) + (f" (and {finding.records - 1} alike)" if finding.records > 1 else "")
+        for finding in serious[:SHOWN]
+    ]
+    return lines + ([f"and {len(serious) - SHOWN} further findings"] if len(serious) > SHOWN else [])

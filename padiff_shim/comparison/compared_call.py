@@ -65,9 +65,9 @@ def _span(tensor: torch.Tensor) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
 
 
-def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+def _overlap(memory: tuple[int, int], other: tuple[int, int]) -> bool:
     """Whether two ranges of memory have a byte in common; views that interleave are taken to."""
-    return one[0] < other[1] and other[0] < one[1]
+    return memory[0] < other[1] and other[0] < memory[1]
 
 
 def _shares(side: Any, targets: Sequence[tuple[int, int]]) -> bool:
@@ -125,7 +125,7 @@ def operand(name: str, value: Any) -> dict[str, Any] | None:
 def operands(names: Sequence[str], values: Sequence[Any], *, sequence: bool) -> list[dict[str, Any]]:
     """All operands; those of an op over a sequence of tensors are numbered."""
     labels = [f"{names[0]}[{index}]" for index in range(len(values))] if sequence else names
-    return [found for name, value in zip(labels, values) if (found := operand(name, value)) is not None]
+    return [entry for name, value in zip(labels, values) if (entry := operand(name, value)) is not None]
 
 
 def plain(value: Any) -> Any:
@@ -187,14 +187,14 @@ class RecordPlace:
     def gradient(self, operand: int, tensor: torch.Tensor) -> Spot:
         """Where the gradient of an operand is judged."""
         key = (operand, tensor.shape, tensor.dtype)
-        found = self._spots.get(key)
-        return found or self._begun(key, "backward", f"grad:{operand_name(self._door, operand)}")
+        spot = self._spots.get(key)
+        return spot or self._begun(key, "backward", f"grad:{operand_name(self._door, operand)}")
 
     def result(self, position: int, tensor: torch.Tensor) -> Spot:
         """Where a result is judged."""
         key = (~position, tensor.shape, tensor.dtype)
-        found = self._spots.get(key)
-        return found or self._begun(key, "forward", result_name(self._door.op, position))
+        spot = self._spots.get(key)
+        return spot or self._begun(key, "forward", result_name(self._door.op, position))
 
     def written(self, operand: int, tensor: torch.Tensor) -> Spot:
         """What is said of an operand that Paddle wrote."""
@@ -203,8 +203,8 @@ class RecordPlace:
     def _begun(self, key: tuple[Any, ...], phase: str, tensor: str) -> Spot:
         _, shape, dtype = key
         fields = {**self.fields, "phase": phase, "tensor": tensor, "shape": list(shape), "dtype": dtype_of(dtype)}
-        found = self._spots[key] = Spot(fields)
-        return found
+        spot = self._spots[key] = Spot(fields)
+        return spot
 
 
 class RecordPlaces:
@@ -234,15 +234,15 @@ class RecordPlaces:
 
     @staticmethod
     def _described(
-        door: EntryPoint, found: call_site.CallSite, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]
+        door: EntryPoint, site: call_site.CallSite, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]
     ) -> dict[str, Any]:
         names, op = door.names, door.op
         return {
             "op": op.name,
             "entry": door.entry.target,
-            "site": str(found),
-            "file": found.file,
-            "line": found.line,
+            "site": str(site),
+            "file": site.file,
+            "line": site.line,
             "layer": call_site.layer_path(),
             "train": call_site.in_training(),
             "inputs": operands(names, sides, sequence=op.operands),
@@ -306,17 +306,17 @@ class Kernels:
         ``kernel``: the judged tensor as a function of the operands, and of ``run``, which stands for the op's formula.
         """
         op, attributes = self.door.op, tuple(_in_float32(value) for value in self.attributes)
-        found = {}
+        variants = {}
         formulas = {name: (fault, partial(fault.formula, op.oracle or op.reference)) for name, fault in op.faults.items()}
         for name, (fault, formula) in formulas.items():
-            found[name] = Variant(partial(kernel, run=partial(self._run_other, formula)), fault.precision, fault.narrow)
+            variants[name] = Variant(partial(kernel, run=partial(self._run_other, formula)), fault.precision, fault.narrow)
         if attributes != self.attributes:
             run = partial(self._run_other, None, attributes=attributes)
-            found["numbers->float32"] = Variant(partial(kernel, run=run), precision=True, wide=True)
+            variants["numbers->float32"] = Variant(partial(kernel, run=run), precision=True, wide=True)
             for name, (fault, formula) in formulas.items():
                 run = partial(self._run_other, formula, attributes=attributes)
-                found[f"{name}+numbers->float32"] = Variant(partial(kernel, run=run), fault.precision, wide=True)
-        return found
+                variants[f"{name}+numbers->float32"] = Variant(partial(kernel, run=run), fault.precision, wide=True)
+        return variants
 
     def aligned(self, results: Any) -> Any:
         """A formula's results as near to Paddle's as the op's meaning allows."""
@@ -341,8 +341,8 @@ class Kernels:
 
         def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
             copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
-            found = apart(self.door.original, args, kwargs, copies)
-            return to_torch(of_paddle(self.door, found)[position])
+            results = apart(self.door.original, args, kwargs, copies)
+            return to_torch(of_paddle(self.door, results)[position])
 
         kernels: dict[str, Any] = {
             "torch_kernel": JointResult(results, results.places.index(position)) if position in results.places else torch_kernel,
@@ -404,11 +404,11 @@ class Kernels:
     ) -> list[torch.Tensor]:
         """The gradients of the operands ``chosen``, of operands that want one and the incoming gradients of these results."""
         needs = self.inputs.needs
-        given, incoming = tensors[: len(needs)], tensors[len(needs) :]
+        wanting_gradients, incoming = tensors[: len(needs)], tensors[len(needs) :]
         sides = list(self.operands)
-        for index, tensor in zip(needs, given):
+        for index, tensor in zip(needs, wanting_gradients):
             sides[index] = tensor.detach().requires_grad_()
-        others = {t.dtype for t in given}
+        others = {t.dtype for t in wanting_gradients}
         if len(others) == 1:
             dtype = others.pop()
             sides = [
@@ -566,10 +566,10 @@ class ComparedCall(Kernels):
     def _read_by_backward(self, sides: Sequence[Any]) -> frozenset[int]:
         """Positions of what Torch's backward reads: as the place knows it, or as the door does."""
         known, key = self.place.reads, tuple(self.inputs.needs)
-        found = known.get(key)
-        if found is None:
-            found = known[key] = reads(self.door.reads, self.attributes, sides, self.run).operands
-        return found
+        read = known.get(key)
+        if read is None:
+            read = known[key] = reads(self.door.reads, self.attributes, sides, self.run).operands
+        return read
 
     def values(self) -> tuple[Any, ...]:
         """The arguments as ``Op.reference`` takes them."""
@@ -581,10 +581,10 @@ class ComparedCall(Kernels):
         It lies over the tensor's own memory; made once, for several verdicts read it.
         """
         if place < len(self.operands):
-            found = self._arrays.get(place)
-            if found is None:
-                found = self._arrays[place] = array(self.operands[place])
-            return found
+            values = self._arrays.get(place)
+            if values is None:
+                values = self._arrays[place] = array(self.operands[place])
+            return values
         assert grads is not None
         if self._incoming[0] is not grads:
             self._incoming = grads, array(grads[0])
@@ -610,28 +610,28 @@ class ComparedCall(Kernels):
         chosen = [index for index in self.inputs.needs if index in wanted]
         if self._renew is not None and self._renew():
             self._ahead = None
-        if self._ahead is not None and (found := self._found_ahead(grads, chosen)) is not None:
-            return found
-        asked = chosen
+        if self._ahead is not None and (computed := self._found_ahead(grads, chosen)) is not None:
+            return computed
+        computing = chosen
         if self.asks_ahead and len(grads) == 1 and chosen != self.inputs.needs:
-            asked = self.inputs.needs
-        results = gradients([(outs[position], grad) for position, grad in grads.items()], [leaves[index] for index in asked])
-        found = dict(zip(asked, results))
-        if asked is not chosen:
-            self._ahead = next(iter(grads.values())), found
-            found = {index: found[index] for index in chosen}
-        return found
+            computing = self.inputs.needs
+        results = gradients([(outs[position], grad) for position, grad in grads.items()], [leaves[index] for index in computing])
+        computed = dict(zip(computing, results))
+        if computing is not chosen:
+            self._ahead = next(iter(grads.values())), computed
+            computed = {index: computed[index] for index in chosen}
+        return computed
 
     def _found_ahead(self, grads: Mapping[int, torch.Tensor], chosen: Sequence[int]) -> dict[int, torch.Tensor] | None:
         """What Torch's engine gave for the other node of the call, if the very same gradient comes to this one."""
         assert self._ahead is not None
-        (before, found), self._ahead = self._ahead, None
+        (before, ahead), self._ahead = self._ahead, None
         now = next(iter(grads.values()))
         if len(grads) != 1 or now.shape != before.shape or now.dtype != before.dtype or now.data_ptr() == before.data_ptr():
             return None  # the same memory may have been written to since
         if not weight_copies.same_bits(now, before):
             return None
-        return {index: found[index] for index in chosen}
+        return {index: ahead[index] for index in chosen}
 
     def overtaken(self) -> bool:
         """Whether an operand was changed in place since the forward, also where Paddle does not count it.
@@ -647,7 +647,7 @@ class ComparedCall(Kernels):
                 again = flat(self.run(*sides))
         else:
             again = flat(without_gradient(self.run, self.inputs.paddle, self.operands))
-        return not all(_unchanged(one.detach(), out) for one, out in zip(again, self.outs) if isinstance(out, torch.Tensor))
+        return not all(_unchanged(result.detach(), out) for result, out in zip(again, self.outs) if isinstance(out, torch.Tensor))
 
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
@@ -666,7 +666,7 @@ class ComparedCall(Kernels):
     @property
     def altered(self) -> bool:
         """Whether Paddle's backward read something else than was saved."""
-        return bool(self.passages) and any(one.altered for one in self.passages)
+        return bool(self.passages) and any(passage.altered for passage in self.passages)
 
     @property
     def layer(self) -> str:
@@ -719,16 +719,16 @@ class ComparedTensor:
         raise NotImplementedError
 
     @property
-    def told(self) -> bool:
-        """Whether :meth:`given` is all that :meth:`quantity` is made of."""
+    def modelled(self) -> bool:
+        """Whether :meth:`arguments` is all that :meth:`quantity` is made of."""
         raise NotImplementedError
 
-    def given(self) -> Sequence[Any]:
+    def arguments(self) -> Sequence[Any]:
         """The call's arguments, and the incoming gradient."""
         raise NotImplementedError
 
     def array(self, place: int) -> np.ndarray:
-        """A tensor of :meth:`given` on the host, for NumPy."""
+        """A tensor of :meth:`arguments` on the host, for NumPy."""
         raise NotImplementedError
 
     def kernels(self) -> dict[str, Any]:
@@ -792,13 +792,13 @@ class Result(ComparedTensor):
     def quantity(self) -> Any:
         """The op's model is that of its first result."""
         model = self.subject.door.op.model
-        return None if model is None or self.position else model.forward(self.given())
+        return None if model is None or self.position else model.forward(self.arguments())
 
     @property
-    def told(self) -> bool:
+    def modelled(self) -> bool:
         return not self.position
 
-    def given(self) -> Sequence[Any]:
+    def arguments(self) -> Sequence[Any]:
         return self.subject.values()
 
     def array(self, place: int) -> np.ndarray:
@@ -858,16 +858,16 @@ class Gradient(ComparedTensor):
     def quantity(self) -> Any:
         """The op's model knows the gradient that comes through the first result."""
         subject, op = self.subject, self.subject.door.op
-        if op.model is None or not self.told:
+        if op.model is None or not self.modelled:
             return None
-        asked = f"operands.{self.operand}" if op.operands else subject.name_of(self.operand)
-        return op.model.gradient(asked, subject.values(), subject.outs[0], self.grads[0])
+        name = f"operands.{self.operand}" if op.operands else subject.name_of(self.operand)
+        return op.model.gradient(name, subject.values(), subject.outs[0], self.grads[0])
 
     @property
-    def told(self) -> bool:
+    def modelled(self) -> bool:
         return len(self.grads) == 1 and 0 in self.grads
 
-    def given(self) -> Sequence[Any]:
+    def arguments(self) -> Sequence[Any]:
         return (*self.subject.values(), self.grads[0])
 
     def array(self, place: int) -> np.ndarray:

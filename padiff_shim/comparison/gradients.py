@@ -57,12 +57,12 @@ class Seats:
 
     def of(self, count: int) -> Pairs | None:
         """Of a node with ``count`` gradients; None where that cannot be said."""
-        found = self._known.get(count, _UNASKED)
-        if found is _UNASKED:
+        pairs = self._known.get(count, _UNASKED)
+        if pairs is _UNASKED:
             slots = self._slots if self._slots is not None else self._by_count(count)
-            found = None if slots is None else [(slot, operand) for slot, operand in slots.items() if operand in self._needs]
-            self._known[count] = found
-        return found
+            pairs = None if slots is None else [(slot, operand) for slot, operand in slots.items() if operand in self._needs]
+            self._known[count] = pairs
+        return pairs
 
     def _by_count(self, count: int) -> Mapping[int, int] | None:
         door, tensors = self._door, self._tensors
@@ -110,18 +110,18 @@ def watched(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) ->
 
 def _slots(subject: ComparedCall, node: Any, shown: Mapping[int, Any]) -> dict[int, int] | None:
     """Slot of the node -> operand, if a Python function made this one node alone: then it leads straight to the operands' nodes."""
-    if any(grad_node(one) is not node for one in list(shown.values())[1:]):
+    if any(grad_node(result) is not node for result in list(shown.values())[1:]):
         return None
     owners = {index: grad_node(subject.inputs.paddle[index]) for index in subject.inputs.needs}
-    found: dict[int, int] = {}
+    slots: dict[int, int] = {}
     for slot, following in enumerate(node.next_functions):
         if following is None:
             continue
         owned = [index for index, owner in owners.items() if owner is following]
-        if len(owned) != 1 or owned[0] in found.values():
+        if len(owned) != 1 or owned[0] in slots.values():
             return None
-        found[slot] = owned[0]
-    return found if len(found) == len(owners) else None
+        slots[slot] = owned[0]
+    return slots if len(slots) == len(owners) else None
 
 
 # ---- Paddle's gradients of one call, as they were observed, beside Torch's.
@@ -206,15 +206,15 @@ def of_operands(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, 
     """The arguments with an alias in the place of every operand that wants a gradient."""
     needs = subject.inputs.needs
     givens = [subject.inputs.paddle[index] for index in needs]
-    if len({id(given) for given in givens}) < len(givens):
+    if len({id(operand) for operand in givens}) < len(givens):
         return args, kwargs  # one tensor twice: an alias would see the sum of both gradients
     with autocast_off():
-        aliases = [paddle_graph.alias(given) for given in givens]
+        aliases = [paddle_graph.alias(operand) for operand in givens]
     subject.comparison.run.warn(ALIASED)
     for index, alias in zip(needs, aliases):
         paddle_graph.register_silent_hook(alias, _on_alias, subject, index)
     subject.aliased = True
-    exchange = {id(given): alias for given, alias in zip(givens, aliases)}
+    exchange = {id(operand): alias for operand, alias in zip(givens, aliases)}
     return exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
 
 
@@ -268,10 +268,10 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
     args, kwargs = subject.replay
     copies: dict[int, list[tuple[int, Any]]] = {}
     for index in subject.inputs.needs:
-        given = subject.inputs.paddle[index]
-        copy = given.detach()
+        operand = subject.inputs.paddle[index]
+        copy = operand.detach()
         copy.stop_gradient = False
-        copies.setdefault(id(given), []).append((index, copy))
+        copies.setdefault(id(operand), []).append((index, copy))
     if any(len(copy) > 1 for copy in copies.values()):
         subject.comparison.unseen(subject, "one tensor is two operands of a node that cannot be hooked")
         return
@@ -288,13 +288,13 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
             results = subject.door.native(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
             results = of_paddle(subject.door, results)
             outs, grads = [results[position] for position in incoming], list(incoming.values())
-            found = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)
+            gradients = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)
     finally:
         subject.passages = gathered(outer)
     if subject.altered:
         subject.comparison.unseen(subject, ALTERED)
         return
-    judge_gradients(subject, incoming, {index: grad for (index, _), grad in zip(leaves, found)})
+    judge_gradients(subject, incoming, {index: grad for (index, _), grad in zip(leaves, gradients)})
 
 
 # ---- The gradients of a compared call, observed on Paddle's own grad node while Paddle's backward runs.
@@ -338,12 +338,12 @@ def between(subject: ComparedCall, result: Any) -> Any:
 
     count = len(of_paddle(subject.door, result))
 
-    def behind(position: int, one: Any) -> Any:
-        if not isinstance(one, paddle.Tensor) or one.stop_gradient or position >= count:
-            return one
-        paddle_graph.register_silent_hook(one, on_result, subject, position)
+    def behind(position: int, tensor: Any) -> Any:
+        if not isinstance(tensor, paddle.Tensor) or tensor.stop_gradient or position >= count:
+            return tensor
+        paddle_graph.register_silent_hook(tensor, on_result, subject, position)
         with autocast_off():
-            return paddle_graph.alias(one)
+            return paddle_graph.alias(tensor)
 
     return each(result, behind)
 
@@ -351,22 +351,22 @@ def between(subject: ComparedCall, result: Any) -> Any:
 def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, nested: bool) -> None:
     """Watch the gradients of the call that Paddle has just made. ``nested``: its results came in containers within one."""
     shown = {
-        position: one
-        for position, one in enumerate(results)
-        if isinstance(one, paddle.Tensor) and not one.stop_gradient and one._is_initialized()
+        position: result
+        for position, result in enumerate(results)
+        if isinstance(result, paddle.Tensor) and not result.stop_gradient and result._is_initialized()
     }
     if not shown:
         return
     # A result would be a ring through Paddle's node (result -> node -> hook -> subject -> result) that no collector sees. What
     # detach gives shares the in-place version.
     operands, torch_side, needs = subject.inputs
-    ours = {id(one) for one in shown.values()}
+    ours = {id(result) for result in shown.values()}
     if not ours.isdisjoint(map(id, operands)):
         operands = [value.detach() if id(value) in ours else value for value in operands]
         subject.inputs = CallOperands(operands, torch_side, needs)
     subject.saved = [(operands[index], operands[index].inplace_version) for index in subject.read]
     if subject.door.op.writes:
-        subject.shared = [(one, one.inplace_version) for one in operands if isinstance(one, paddle.Tensor)]
+        subject.shared = [(operand, operand.inplace_version) for operand in operands if isinstance(operand, paddle.Tensor)]
     shown = {place: result for place, result in shown.items() if not place or subject.differentiable(place)}
     subject.shown = {place: (list(result.shape), result.dtype) for place, result in shown.items()}
     if subject.aliased:
@@ -477,7 +477,7 @@ def _observe(
     if pairs is None:
         comparison.unseen(subject, f"Paddle's node has {len(results)} gradients, the op {len(subject.operands)} operands")
         return results
-    found = {operand: results[slot] for slot, operand in pairs}
+    gradients = {operand: results[slot] for slot, operand in pairs}
     grads = {
         position: incoming[position]
         for position in subject.shown
@@ -485,11 +485,11 @@ def _observe(
     }
     why = hooks.ALTERED if subject.altered else "" if grads else "Paddle's node shows no incoming gradient"
     for position, grad in grads.items():
-        why = why or misfit(subject, position, grad) or _reused(grad, found)
+        why = why or misfit(subject, position, grad) or _reused(grad, gradients)
     if why:
-        comparison.unseen(subject, why, found)
+        comparison.unseen(subject, why, gradients)
         return results
-    theirs = judge_gradients(subject, grads, found)
+    theirs = judge_gradients(subject, grads, gradients)
     if over and not len(comparison.waiting):
         subject.release()
     if not comparison.carries_torch:
@@ -511,10 +511,10 @@ def _carried(mine: Any, theirs: torch.Tensor, others: Sequence[torch.Tensor]) ->
     return mine
 
 
-def _reused(grad: Any, found: Mapping[int, Any]) -> str:
+def _reused(grad: Any, gradients: Mapping[int, Any]) -> str:
     """Why the incoming gradient is not shown as it came in; empty if it is."""
     address = grad.data_ptr()
-    for tensor in found.values():
+    for tensor in gradients.values():
         if tensor._is_initialized() and tensor.data_ptr() == address:
             return "Paddle computed the gradient in the memory of the incoming one"
     return ""

@@ -41,8 +41,8 @@ class _Packed:
 
     __slots__ = ("kept", "passage")
 
-    def __init__(self, kept: Any, passage: Passage | None) -> None:
-        self.kept, self.passage = kept, passage
+    def __init__(self, packed: Any, passage: Passage | None) -> None:
+        self.kept, self.passage = packed, passage
 
 
 class _PackedHere(threading.local):
@@ -63,8 +63,8 @@ def gather() -> list[Passage] | None:
 
 def gathered(outer: list[Passage] | None) -> list[Passage]:
     """What was packed since :func:`gather`."""
-    found, HERE.passages = HERE.passages, outer
-    return found or []
+    passages, HERE.passages = HERE.passages, outer
+    return passages or []
 
 
 def watched(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Pair:
@@ -74,12 +74,12 @@ def watched(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Pair:
         outer, HERE.passages = HERE.passages, None  # the hook's own calls are no part of the one whose operand this is
         passage = None if outer is None else Passage(_bits(tensor))
         try:
-            kept = pack(tensor)
+            packed = pack(tensor)
         finally:
             HERE.passages = outer
         if outer is not None and passage is not None:
             outer.append(passage)
-        return _Packed(kept, passage)
+        return _Packed(packed, passage)
 
     def unpacking(packed: _Packed) -> Any:
         tensor, passage = unpack(packed.kept), packed.passage
@@ -101,9 +101,9 @@ def _bits(tensor: Any) -> bytes:
     except Exception as error:  # what Torch has no twin for is not watched: comparing must never break the program
         let_pass(error)
         return b""
-    found = hashlib.blake2b(memory, digest_size=16)
-    found.update(repr((tensor.dtype, tensor.shape, tensor.strides)).encode())
-    return found.digest()
+    digest = hashlib.blake2b(memory, digest_size=16)
+    digest.update(repr((tensor.dtype, tensor.shape, tensor.strides)).encode())
+    return digest.digest()
 
 
 # ---- Post hooks that Paddle holds are held here, too: Paddle drops them without the GIL, and must never be the last to do so.
@@ -156,7 +156,7 @@ def _count() -> int:
 def _looked_at(count: int) -> bool:
     """Look at the next ``count``; whether any was let go."""
     global _turn, _next
-    found = False
+    let_any_go = False
     for _ in range(min(count, _count())):
         if not _turn:
             _turn, _next = _next, _turn
@@ -167,8 +167,8 @@ def _looked_at(count: int) -> bool:
         if sys.getrefcount(hook) > _OURS:
             _next.appendleft(hook)
         else:
-            found = True
-    return found
+            let_any_go = True
+    return let_any_go
 
 
 def _before_collections() -> Generator[object, Any, None]:

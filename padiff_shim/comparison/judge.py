@@ -344,13 +344,13 @@ class Judge:
         learnt = spot.learnt
         if learnt is UNKNOWN or learnt is None or not _asks(spot.failed):
             return None
-        if not case.told:
+        if not case.modelled:
             return None
         judgement: Judgement | None = None
         if learnt.small:
             judgement = numerics.harmless_small(*sides, learnt, case.array)
         if judgement is None:
-            judgement = numerics.harmless(*sides, learnt, case.given())
+            judgement = numerics.harmless(*sides, learnt, case.arguments())
         if judgement is not None:
             spot.failed = 0
         return judgement
@@ -376,7 +376,7 @@ def _learnt(case: ComparedTensor, quantity: Any) -> Learnt | None:
     bound = quantity.harmless
     if not isinstance(bound, Bound) or not all(map(_constant, case.subject.attributes)):
         return None
-    return bound.among(case.given(), case.theirs) if case.told else None
+    return bound.among(case.arguments(), case.theirs) if case.modelled else None
 
 
 def _constant(value: Any) -> bool:
@@ -388,7 +388,7 @@ def _constant(value: Any) -> bool:
 
 def _nothing(case: ComparedTensor) -> bool:
     """An operand has no elements: no model speaks of that, but the formula runs."""
-    return 0 in [one.numel() for one in case.subject.operands if isinstance(one, torch.Tensor)]
+    return 0 in [operand.numel() for operand in case.subject.operands if isinstance(operand, torch.Tensor)]
 
 
 # ---- What follows from a verdict: the record, its name among the known differences, saved inputs, a warning, an error, a
@@ -436,8 +436,8 @@ class Consequences:
         """
         verdict = judgement.verdict
         if verdict.severity < self._spoken_of and judgement.plain and born is None:
-            said = judgement.reason, judgement.stats, judgement.modifiers
-            self.run.recorder.add_plain(Plain(case.counted, case.spot, _word_of(verdict), *said))
+            remarks = judgement.reason, judgement.stats, judgement.modifiers
+            self.run.recorder.add_plain(Plain(case.counted, case.spot, _word_of(verdict), *remarks))
             return MUTED
         record = {
             **case.counted,
@@ -510,10 +510,10 @@ class Consequences:
 
     def conclude(self) -> None:
         """The mode closes: one warning for all that was set apart."""
-        said = " and ".join(f"{number} {why}" for why, number in self._silent.items())
+        counts = " and ".join(f"{number} {why}" for why, number in self._silent.items())
         self._silent.clear()
-        if said and self.action == "warn":
-            warnings.warn(f"differences that were counted apart: {said}; print(run) names them", stacklevel=3)
+        if counts and self.action == "warn":
+            warnings.warn(f"differences that were counted apart: {counts}; print(run) names them", stacklevel=3)
 
     @staticmethod
     def sentence(record: Mapping[str, Any]) -> str:
@@ -539,7 +539,7 @@ class Consequences:
 
 def _arrays(tensors: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
     """Tensors as NumPy arrays with their strides; bfloat16 as raw uint16."""
-    found = []
+    arrays = []
     for name, value in tensors.items():
         for label, tensor in (
             [(f"{name}[{i}]", t) for i, t in enumerate(value)] if isinstance(value, (list, tuple)) else [(name, value)]
@@ -547,5 +547,5 @@ def _arrays(tensors: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
             if isinstance(tensor, torch.Tensor):
                 tensor = tensor.detach().cpu()
                 raw = tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
-                found.append((label, raw.numpy()))
-    return found
+                arrays.append((label, raw.numpy()))
+    return arrays

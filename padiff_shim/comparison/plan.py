@@ -333,12 +333,12 @@ def seconds_of_layer(clock: Callable[[], float], calls: int = 100) -> float:
 
 def seconds_of_entry(frame: Frame, clock: Callable[[], float], calls: int = 100) -> float:
     """What it costs to be led into a hook of ``frame`` that stands idle, and out of it."""
-    one = paddle.zeros([1])
+    operand = paddle.zeros([1])
 
     def measured(function: Callable[..., Any]) -> float:
         began = clock()
         for _ in range(calls):
-            function(one, one)
+            function(operand, operand)
         return clock() - began
 
     frame.idle = True
@@ -543,11 +543,11 @@ class Comparison(Pulses):
     ) -> list[dict[str, Any]]:
         """The records of a call's results, but of those that wait or that nobody has to see. ``call``: Paddle's arguments."""
         records, left_out = [], subject.door.op.unjudged
-        for position, (one, other) in enumerate(zip(mine, theirs)):
+        for position, (native, other) in enumerate(zip(mine, theirs)):
             if left_out and result_name(subject.door.op, position) in left_out:
                 continue
-            if isinstance(one, paddle.Tensor) and one._is_initialized() and isinstance(other, torch.Tensor):
-                record = self.result(subject, position, one, other, call)
+            if isinstance(native, paddle.Tensor) and native._is_initialized() and isinstance(other, torch.Tensor):
+                record = self.result(subject, position, native, other, call)
                 if record is not None and record is not MUTED:
                     records.append(record)
         subject.results = None

@@ -56,6 +56,6 @@ def _digest(tensor: Any) -> str:
         side = to_torch(tensor).detach()
     except StayNative:
         return ""
-    found = hashlib.blake2b(f"{side.dtype} {tuple(side.shape)} ".encode(), digest_size=8)
-    found.update(side.contiguous().cpu().reshape(-1).view(torch.uint8).numpy())
-    return found.hexdigest()
+    digest = hashlib.blake2b(f"{side.dtype} {tuple(side.shape)} ".encode(), digest_size=8)
+    digest.update(side.contiguous().cpu().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -27,15 +27,15 @@ def fraction(budget: str | float | None) -> float | None:
     """
     if budget is None:
         return None
-    found: float | None = None
+    share: float | None = None
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*%\s*", budget)
-        found = float(match[1]) / 100 if match else None
+        share = float(match[1]) / 100 if match else None
     elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
-        found = float(budget)
-    if found is None or not 0 < found < float("inf"):
+        share = float(budget)
+    if share is None or not 0 < share < float("inf"):
         raise PadiffShimError(f"budget= is a share of the native time such as '10%' or 0.1, got {budget!r}")
-    return found
+    return share
 
 
 def positive(name: str, value: int | None) -> int | None:

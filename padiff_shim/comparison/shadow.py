@@ -53,8 +53,8 @@ class Shadow:
         if not theirs.is_floating_point():  # indices of what was chosen have no error
             return {}
         sides, incoming, known = list(subject.operands), 0.0, False
-        for index, given in enumerate(subject.inputs.paddle):
-            shadow = self.of(given)
+        for index, operand in enumerate(subject.inputs.paddle):
+            shadow = self.of(operand)
             if shadow is None or index == subject.door.transposed:
                 continue
             known = True
@@ -73,25 +73,25 @@ class Shadow:
         results = _tensors((result,))
         if not shadows or any(id(tensor) in shadows for tensor in results):
             return
-        found = apart(original, args, kwargs, shadows)
-        for tensor, shadow in zip(results, _tensors((found,))):
+        shadow_results = apart(original, args, kwargs, shadows)
+        for tensor, shadow in zip(results, _tensors((shadow_results,))):
             if tensor.is_floating_point() and tensor.shape == shadow.shape:  # `unique` of other values has other elements
                 self.put(tensor, shadow.astype(tensor.dtype))
 
 
-def _distance(one: torch.Tensor, other: torch.Tensor) -> float:
+def _distance(tensor: torch.Tensor, other: torch.Tensor) -> float:
     """Largest absolute difference, in float64; 0 for empty tensors."""
-    if not one.numel():
+    if not tensor.numel():
         return 0.0
-    return float((one.detach().double() - other.detach().double()).abs().max())
+    return float((tensor.detach().double() - other.detach().double()).abs().max())
 
 
 def _tensors(values: Any) -> list[Any]:
     """The Paddle tensors among ``values``, one level into lists and tuples."""
-    found = []
+    tensors = []
     for value in values:
         if type(value) in TENSOR_TYPES:
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple)):
-            found += [item for item in value if type(item) in TENSOR_TYPES]
-    return found
+            tensors += [item for item in value if type(item) in TENSOR_TYPES]
+    return tensors

@@ -62,13 +62,13 @@ def prepare() -> dict[str, str]:
 def rank() -> int:
     """This process's rank in a distributed run (PADDLE_TRAINER_ID or RANK), 0 otherwise."""
     name = "PADDLE_TRAINER_ID" if os.environ.get("PADDLE_TRAINER_ID") else "RANK"
-    given = os.environ.get(name) or "0"
-    if not given.isascii() or not given.isdigit():
-        raise PadiffShimError(f"the environment's {name} is not the number of a process: {described(given)}")
-    return int(given)
+    text = os.environ.get(name) or "0"
+    if not text.isascii() or not text.isdigit():
+        raise PadiffShimError(f"the environment's {name} is not the number of a process: {described(text)}")
+    return int(text)
 
 
 def processes() -> int:
     """How many processes the distributed run has (PADDLE_TRAINERS_NUM or WORLD_SIZE), 1 otherwise."""
-    given = os.environ.get("PADDLE_TRAINERS_NUM") or os.environ.get("WORLD_SIZE") or "1"
-    return int(given) if given.isascii() and given.isdigit() else 1
+    text = os.environ.get("PADDLE_TRAINERS_NUM") or os.environ.get("WORLD_SIZE") or "1"
+    return int(text) if text.isascii() and text.isdigit() else 1

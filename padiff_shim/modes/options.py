@@ -83,10 +83,10 @@ def _numbers(text: str) -> Any:
 
 def _members(text: str) -> Any:
     """As :func:`_numbers`, for what can be asked whether a number is in it."""
-    found = _numbers(text)
-    if not isinstance(found, slice):
-        return found
-    return range(found.start or 0, 2**31 if found.stop is None else found.stop, found.step or 1)
+    numbers = _numbers(text)
+    if not isinstance(numbers, slice):
+        return numbers
+    return range(numbers.start or 0, 2**31 if numbers.stop is None else numbers.stop, numbers.step or 1)
 
 
 def _share(text: str) -> Any:
@@ -183,8 +183,8 @@ class ModeOptions:
     log: Any = field(default=None, metadata=_of(PATH, "Folder of the log."))
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, kind_of(one).checked(one.name, getattr(self, one.name)))
+        for option in fields(self):
+            object.__setattr__(self, option.name, kind_of(option).checked(option.name, getattr(self, option.name)))
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def kind_of(option: Field[Any]) -> OptionKind:
 
 def textual(mode: type[ModeOptions]) -> dict[str, Field[Any]]:
     """The options of a mode that can be given as text, by name."""
-    return {one.name: one for one in fields(mode) if kind_of(one).textual}
+    return {option.name: option for option in fields(mode) if kind_of(option).textual}
 
 
 def as_data(value: Any) -> Any:
@@ -260,7 +260,7 @@ def as_data(value: Any) -> Any:
     if isinstance(value, range):
         return {"range": [value.start, value.stop, value.step]}
     if isinstance(value, (list, tuple)):
-        return [as_data(one) for one in value]
+        return [as_data(entry) for entry in value]
     return str(value) if isinstance(value, PurePath) else value
 
 
@@ -269,7 +269,7 @@ def from_data(data: Any) -> Any:
     if isinstance(data, dict):
         ((name, numbers),) = data.items()
         return {"slice": slice, "range": range}[name](*numbers)
-    return [from_data(one) for one in data] if isinstance(data, list) else data
+    return [from_data(entry) for entry in data] if isinstance(data, list) else data
 
 
 MODES: dict[str, type[ModeOptions]] = {"reference": ReferenceOptions, "compare": CompareOptions}
@@ -315,28 +315,28 @@ def outside(mode: type[ModeOptions]) -> dict[str, Setting]:
         MissingFrameworkError: the file is TOML, and this Python has no reader of it.
     """
     known = _known()
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for name, setting in (*_from_file(), *_from_environment()):
         if name not in known:
             raise _not_known(name, setting, known)
         _check(name, setting)
-        found[name] = setting
+        settings[name] = setting
     mine = textual(mode)
-    return {name: setting for name, setting in found.items() if name in mine}
+    return {name: setting for name, setting in settings.items() if name in mine}
 
 
 @functools.cache
 def _known() -> Mapping[str, Any]:
     """Every option that can stand outside of a call -> its field."""
-    return {name: one for mode in MODES.values() for name, one in textual(mode).items()}
+    return {name: option for mode in MODES.values() for name, option in textual(mode).items()}
 
 
 def _not_known(name: str, setting: Setting, known: Iterable[str]) -> ArgumentError:
-    only = {one.name for mode in MODES.values() for one in fields(mode)} - set(known)
+    only = {option.name for mode in MODES.values() for option in fields(mode)} - set(known)
     if name in only:
         return ArgumentError(f"{setting.origin}: {name}= takes a function, which only a call can give")
     if setting.origin.startswith(PREFIX):
-        return unknown("setting", setting.origin, (f"{PREFIX}{one.upper()}" for one in known), prefix=PREFIX)
+        return unknown("setting", setting.origin, (f"{PREFIX}{option.upper()}" for option in known), prefix=PREFIX)
     return ArgumentError(f"{setting.origin}: {unknown('setting', name, known)}")
 
 
@@ -432,9 +432,11 @@ def filled(mode: type[ModeOptions]) -> Callable[[_Opener], _Opener]:
         @functools.wraps(opener)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             settings = {} if kwargs.get("compare") else outside(mode)  # reference(compare=True) hands its call on to compare
-            settings = {name: one for name, one in settings.items() if name not in kwargs and not (args and name == "backend")}
+            settings = {
+                name: setting for name, setting in settings.items() if name not in kwargs and not (args and name == "backend")
+            }
             with owing(settings):
-                made = opener(*args, **{name: one.value for name, one in settings.items()}, **kwargs)
+                made = opener(*args, **{name: setting.value for name, setting in settings.items()}, **kwargs)
             remark(made.run, settings)
             return made
 
@@ -449,18 +451,24 @@ def owing(settings: Mapping[str, Setting]) -> Iterator[None]:
     try:
         yield
     except UnknownNameError as error:
-        origins = [one.origin for one in settings.values() if _names(one.value) & set(re.findall(r"'([^']*)'", str(error))[:1])]
+        origins = [
+            setting.origin for setting in settings.values() if _names(setting.value) & set(re.findall(r"'([^']*)'", str(error))[:1])
+        ]
         raise UnknownNameError(f"{error} ({', '.join(origins)})") if origins else error from None
 
 
 def _names(value: Any) -> set[str]:
     """The names that a setting holds, if it is of names."""
     return (
-        {value} if isinstance(value, str) else {one for one in value if isinstance(one, str)} if isinstance(value, list) else set()
+        {value}
+        if isinstance(value, str)
+        else {name for name in value if isinstance(name, str)}
+        if isinstance(value, list)
+        else set()
     )
 
 
-def resolved(mode: str, given: Mapping[str, Any], spelt: Callable[[str], str]) -> tuple[ModeOptions, dict[str, Setting]]:
+def resolved(mode: str, texts: Mapping[str, Any], spelt: Callable[[str], str]) -> tuple[ModeOptions, dict[str, Setting]]:
     """The options of a mode, from what a command line gave (text, a list of texts, or a bool), then from outside.
 
     Args:
@@ -475,7 +483,7 @@ def resolved(mode: str, given: Mapping[str, Any], spelt: Callable[[str], str]) -
         ArgumentError: an option that this mode does not have, or a value that it does not accept.
     """
     mine, values = textual(MODES[mode]), {}
-    for name, value in given.items():
+    for name, value in texts.items():
         if name not in mine:
             others = [other for other in MODES if name in textual(MODES[other])]
             raise ArgumentError(f"{spelt(name)} belongs to {others[0]}") if others else unknown("option", name, mine)
@@ -484,14 +492,14 @@ def resolved(mode: str, given: Mapping[str, Any], spelt: Callable[[str], str]) -
             value = kind.from_text(value if isinstance(value, str) else ",".join(value))
         _check(name, Setting(value, spelt(name)))
         values[name] = value
-    settings = {name: one for name, one in outside(MODES[mode]).items() if name not in values}
-    return MODES[mode](**{name: one.value for name, one in settings.items()}, **values), settings
+    settings = {name: setting for name, setting in outside(MODES[mode]).items() if name not in values}
+    return MODES[mode](**{name: setting.value for name, setting in settings.items()}, **values), settings
 
 
 def remark(run: Any, settings: Mapping[str, Setting]) -> None:
     """Tell the run what it owes to settings that no reader of the program sees."""
-    for name, one in sorted(settings.items()):
-        run.warn(f"{name}={_spelt(one.value)}: {one.origin}")
+    for name, setting in sorted(settings.items()):
+        run.warn(f"{name}={_spelt(setting.value)}: {setting.origin}")
 
 
 def _spelt(value: Any) -> str:

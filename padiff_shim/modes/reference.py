@@ -72,9 +72,9 @@ def reference(
         UnknownNameError: unknown backend, op, family, linear_layout, optimizer or definitions; the message names the nearest ones.
         BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
     """
-    given = dict(locals())
-    is_comparison = flag("compare", given.pop("compare"))
-    options = ReferenceOptions(**given)
+    arguments = dict(locals())
+    is_comparison = flag("compare", arguments.pop("compare"))
+    options = ReferenceOptions(**arguments)
     if is_comparison:
         from .compare import compare as compare_mode
 
@@ -96,8 +96,8 @@ def reference(
             )
         if profile:
             raise PadiffShimError("profile= belongs to reference(): in a comparison most of the time is that of comparing")
-        shared = {one.name: one.default for one in fields(ModeOptions) if one.name != "backend"}
-        return compare_mode(backend, **{name: getattr(options, name) for name, value in shared.items() if given[name] != value})
+        shared = {option.name: option.default for option in fields(ModeOptions) if option.name != "backend"}
+        return compare_mode(backend, **{name: getattr(options, name) for name, value in shared.items() if arguments[name] != value})
     return opened(options)
 
 

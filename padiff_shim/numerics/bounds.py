@@ -219,10 +219,11 @@ class _OfRows(BoundFormula):
 class _OfSum(BoundFormula):
     """A sum of k terms: roundings of the sums of the terms' magnitudes, which ``terms(xp, *tensors)`` gives as a new array."""
 
-    __slots__ = ("_factor", "_k", "_rounds", "_terms")
+    __slots__ = ("_factor", "_k", "_known", "_rounds", "_terms")
 
     def __init__(self, terms: Callable[..., Tensor], k: int, rounds: float, factor: float, *, small: bool = True) -> None:
         self._terms, self._k, self._rounds, self._factor, self.small = terms, k, rounds, abs(factor), small
+        self._known: dict[int, float] = {}
 
     def limit(self, result: torch.Tensor, *tensors: torch.Tensor | None) -> Limit | None:
         size = self._terms(torch, *tensors).reshape(-1)
@@ -234,8 +235,11 @@ class _OfSum(BoundFormula):
 
     def _allowed(self, count: int) -> float:
         """How many roundings of its terms' magnitudes each of ``count`` sums may be off by."""
-        far = min(confidence(count) * self._k**0.5, self._k + 2.0) + self._rounds
-        return self._factor * max(CLOSE * (1.0 + self._rounds), FAR_INSIDE * far)
+        allowed = self._known.get(count)
+        if allowed is None:
+            far = min(confidence(count) * self._k**0.5, self._k + 2.0) + self._rounds
+            self._known[count] = allowed = self._factor * max(CLOSE * (1.0 + self._rounds), FAR_INSIDE * far)
+        return allowed
 
 
 class _OfProduct(BoundFormula):
@@ -264,12 +268,12 @@ class _OfProduct(BoundFormula):
         return 0.0, _times(np, product, self._size * _LETTERS[result.dtype.char]).reshape(-1), USUAL / APART
 
     def _product(self, xp: ModuleType, x: Tensor, y: Tensor) -> Tensor:
-        (x_order, y_order), shapes = self._orders, self._shapes
-        rows = xp.abs(_permuted(xp, x, x_order).reshape(shapes.x))
-        columns = xp.abs(_permuted(xp, y, y_order).reshape(shapes.y))
-        if shapes.turned:
+        (x_order, y_order), (x_shape, y_shape, turned) = self._orders, self._shapes
+        rows = xp.abs((x if x_order is None else _permuted(xp, x, x_order)).reshape(x_shape))
+        columns = xp.abs((y if y_order is None else _permuted(xp, y, y_order)).reshape(y_shape))
+        if turned:
             rows, columns = columns, rows
-        return xp.matmul(rows, columns.swapaxes(-1, -2))
+        return rows.dot(columns.T) if xp is np and rows.ndim == 2 else xp.matmul(rows, columns.swapaxes(-1, -2))
 
 
 def _by_rows(formula: Callable[..., torch.Tensor], shape: Sequence[int], *tensors: torch.Tensor) -> Limit:
@@ -370,8 +374,8 @@ def _layer_norm(
     epsilon: float, xp: ModuleType, unit: float, y: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
     spread = _moments(xp, x, epsilon)[1]
-    spread *= _mean(xp, xp.abs(x))
-    spread = _times(xp, spread, 2.0 * unit)
+    spread *= _total(xp, xp.abs(x))
+    spread = _times(xp, spread, 2.0 * unit / x.shape[1])
     scaled = _times(xp, xp.abs(y if bias is None else y - bias.reshape(-1)), 8.0 * unit)
     scaled += spread if weight is None else spread * xp.abs(weight.reshape(-1))
     return scaled
@@ -392,16 +396,16 @@ def _layer_norm_gradient(
     h = xp.abs(grad)
     if weight is not None:
         h *= xp.abs(weight.reshape(-1))
-    mean, spread = _moments(xp, x, epsilon)
+    (mean, spread), width = _moments(xp, x, epsilon), x.shape[1]
     hat = x - mean
     hat *= spread
     xp.abs(hat, out=hat)
-    average, sizes = _mean(xp, h), _mean(xp, xp.abs(x))
-    product = _times(xp, _mean(xp, h * hat), 10.0)
+    total, sizes = _total(xp, h), _total(xp, xp.abs(x))
+    product = _times(xp, _total(xp, h * hat), 10.0 / width)
     sizes *= spread
-    sizes *= average
-    hat *= _add(xp, product, sizes, 2.0)
-    hat += _times(xp, average, 5.0)
+    sizes *= total
+    hat *= _add(xp, product, sizes, 2.0 / width**2)
+    hat += _times(xp, total, 5.0 / width)
     hat = _add(xp, hat, h, 3.0)
     hat *= _times(xp, spread, unit)
     return _add(xp, hat, xp.abs(result), 4.0 * unit)
@@ -409,13 +413,9 @@ def _layer_norm_gradient(
 
 def of_axes(x: torch.Tensor, over: tuple[int, ...], k: int, factor: float) -> Harmless:
     """``factor`` times a sum of k elements of a tensor over some axes."""
-    return Bound(_OfSum(partial(_over_axes, over), k, 0.0, factor), x)
-
-
-def _over_axes(over: tuple[int, ...], xp: ModuleType, x: Tensor) -> Tensor:
-    if over == tuple(range(len(over))):
-        return _over_rows(math.prod(x.shape[len(over) :]), xp, x)
-    return xp.abs(x).sum(over)
+    leading = over == tuple(range(len(over)))
+    terms = partial(_over_rows, x.shape[len(over) :].numel()) if leading else lambda xp, x: xp.abs(x).sum(over)
+    return Bound(_OfSum(terms, k, 0.0, factor), x)
 
 
 def of_broadcast(shape: torch.Size, k: int, tensor: torch.Tensor, factor: float = 1.0) -> Harmless:
@@ -432,7 +432,7 @@ def of_rows(tensor: torch.Tensor, count: int) -> Harmless:
 
 def _over_rows(count: int, xp: ModuleType, tensor: Tensor) -> Tensor:
     """The sums of magnitudes over rows of ``count`` elements."""
-    return _summed(xp, xp.abs, _in_rows(tensor, count))
+    return _summed(xp, xp.abs, tensor.reshape(-1, count))
 
 
 def normalised_sums(x: torch.Tensor, grad: torch.Tensor, count: int, epsilon: float, rounds: float) -> Harmless:
@@ -450,7 +450,7 @@ def _normalised(count: int, epsilon: float, xp: ModuleType, x: Tensor, grad: Ten
         size *= grad
         return xp.abs(size, out=size)
 
-    return _times(xp, _summed(xp, term, _in_rows(x, count), _in_rows(grad, count)), 2.0)
+    return _times(xp, _summed(xp, term, x.reshape(-1, count), grad.reshape(-1, count)), 2.0)
 
 
 def of_product(seats: Sequence[Seat], tensors: Sequence[torch.Tensor], k: int, rounds: float, factor: float) -> Harmless:
@@ -473,15 +473,15 @@ class Seat(NamedTuple):
 
     name: str
     order: tuple[int, ...] | None  # None: as they are
-    kept: tuple[int, ...] | None  # the shape without those that are dropped; None: all stay
+    squeezed: tuple[int, ...] | None  # the shape without those that are dropped; None: all stay
     grid: tuple[int, ...]
     inner: tuple[int, ...]
 
 
 def _seen(seat: Seat, shape: torch.Size) -> tuple[int, ...]:
     """The shape of a factor in its seat."""
-    if seat.kept is not None:
-        return seat.kept
+    if seat.squeezed is not None:
+        return seat.squeezed
     return tuple(shape) if seat.order is None else tuple([shape[axis] for axis in seat.order])
 
 
@@ -493,9 +493,9 @@ class _Matrices(NamedTuple):
     turned: bool
 
 
-def _matrices(one: Seat, x_shape: tuple[int, ...], other: Seat, y_shape: tuple[int, ...], k: int) -> _Matrices | None:
+def _matrices(left: Seat, x_shape: tuple[int, ...], other: Seat, y_shape: tuple[int, ...], k: int) -> _Matrices | None:
     """Of factors with these seats and shapes; None where the result's axes do not run over one's first, and then the other's."""
-    x, y = one.grid, other.grid
+    x, y = left.grid, other.grid
     lead = next((n for n, (a, b) in enumerate(zip(x, y)) if a != b), min(len(x), len(y)))
     turned = bool(x[lead:] and y[lead:] and x[lead] > y[lead])
     axes = [*y, *x[lead:]] if turned else [*x, *y[lead:]]
@@ -514,43 +514,41 @@ def _matrices(one: Seat, x_shape: tuple[int, ...], other: Seat, y_shape: tuple[i
 
 def _times(xp: ModuleType, tensor: Tensor, factor: float) -> Tensor:
     """The tensor itself, multiplied: NumPy takes a fraction of the time that a number takes Torch, which makes a tensor of it."""
-    if xp is not np:
-        if tensor.is_cuda:
-            return tensor.mul_(factor)
-        values = tensor.numpy()
-        np.multiply(values, factor, values)
-        return tensor
-    return np.multiply(tensor, factor, tensor)
+    if xp is np:
+        return np.multiply(tensor, factor, tensor)
+    if tensor.is_cuda:
+        return tensor.mul_(factor)
+    values = tensor.numpy()
+    np.multiply(values, factor, values)
+    return tensor
 
 
 def _add(xp: ModuleType, tensor: Tensor, other: Tensor, factor: float) -> Tensor:
     """The tensor itself with ``factor * other`` added; ``other`` may be overwritten."""
-    if xp is not np:
-        return tensor.add_(other, alpha=factor)
-    tensor += np.multiply(other, factor, other)
-    return tensor
+    if xp is np:
+        return np.add(tensor, np.multiply(other, factor, other), tensor)
+    return tensor.add_(other, alpha=factor)
 
 
 def _add_product(xp: ModuleType, tensor: Tensor, first: Tensor, second: Tensor, factor: float) -> Tensor:
     """The tensor itself with ``factor * first * second`` added; ``first`` may be overwritten."""
-    if xp is not np:
-        return tensor.addcmul_(first, second, value=factor)
-    first *= second
-    return _add(np, tensor, first, factor)
+    if xp is np:
+        return _add(np, tensor, np.multiply(first, second, first), factor)
+    return tensor.addcmul_(first, second, value=factor)
 
 
 def _at_most(xp: ModuleType, tensor: Tensor, most: float) -> Tensor:
-    """The tensor itself, clipped from above."""
-    return tensor.clamp_(max=most) if xp is not np else np.minimum(tensor, most, out=tensor)
+    """The tensor, clipped from above."""
+    return np.minimum(tensor, most) if xp is np else tensor.clamp_(max=most)
 
 
 def _leaky(xp: ModuleType, x: Tensor, slope: float) -> Tensor:
     """The larger of x and ``slope`` x."""
-    return torch.nn.functional.leaky_relu(x, slope) if xp is not np else np.maximum(x, x * slope)
+    return np.maximum(x, x * slope) if xp is np else torch.nn.functional.leaky_relu(x, slope)
 
 
-def _permuted(xp: ModuleType, tensor: Tensor, order: tuple[int, ...] | None) -> Tensor:
-    return tensor if order is None else tensor.transpose(order) if xp is np else tensor.permute(order)
+def _permuted(xp: ModuleType, tensor: Tensor, order: tuple[int, ...]) -> Tensor:
+    return tensor.transpose(order) if xp is np else tensor.permute(order)
 
 
 def _most(xp: ModuleType, rows: Tensor) -> Tensor:
@@ -576,37 +574,25 @@ def _total(xp: ModuleType, rows: Tensor) -> Tensor:
     return rows.dot(_ones(rows.shape[1], rows))[:, None]
 
 
-def _mean(xp: ModuleType, rows: Tensor) -> Tensor:
-    mean = _total(xp, rows)
-    mean /= rows.shape[1]
-    return mean
-
-
 def _moments(xp: ModuleType, rows: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """Mean, and 1 / sqrt(variance + epsilon), of each row; never more. (``torch.var`` takes many times as long.)"""
-    mean = _mean(xp, rows)
-    if xp is not np:
-        unit, squares = _UNITS[rows.dtype], torch.linalg.vector_norm(rows, 2, 1, keepdim=True).square_()
-    else:
-        unit, squares = _LETTERS[rows.dtype.char], _total(np, rows * rows)
-    squares /= rows.shape[1]
+    mean, width = _total(xp, rows), rows.shape[1]
+    mean /= width
+    squares = _total(np, rows * rows) if xp is np else torch.linalg.vector_norm(rows, 2, 1, keepdim=True).square_()
+    squares /= width
     variance = squares - mean * mean
-    variance = variance.clamp_(min=0.0) if xp is not np else np.maximum(variance, 0.0, out=variance)
-    variance = _add(xp, variance, squares, 8.0 * unit)
+    variance = np.maximum(variance, 0.0) if xp is np else variance.clamp_(min=0.0)
+    variance = _add(xp, variance, squares, 8.0 * (_LETTERS[rows.dtype.char] if xp is np else _UNITS[rows.dtype]))
     variance += epsilon
-    return mean, 1.0 / xp.sqrt(variance)
-
-
-def _in_rows(tensor: Tensor, count: int) -> Tensor:
-    return tensor.reshape(math.prod(tensor.shape) // max(count, 1), count)
+    return mean, 1.0 / xp.sqrt(variance, out=variance)
 
 
 def _summed(xp: ModuleType, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """The sum over the rows of a function of matrices of one shape, some rows at a time: of one axis."""
     rows, width = tensors[0].shape
-    step = max(PIECE // max(width, 1), 1)
-    if rows <= step:
+    if rows * width <= PIECE:
         return _column_sums(xp, function(*tensors))
+    step = max(PIECE // width, 1)
     total = _column_sums(xp, function(*[tensor[:step] for tensor in tensors]))
     for first in range(step, rows, step):
         total += _column_sums(xp, function(*[tensor[first : first + step] for tensor in tensors]))

@@ -49,9 +49,9 @@ class Peaks(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def _every(count: int) -> Array:
     """All positions; not to be written into."""
-    found = np.arange(count)
-    found.flags.writeable = False
-    return found
+    places = np.arange(count)
+    places.flags.writeable = False
+    return places
 
 
 def block_length(count: int) -> int:
@@ -85,12 +85,12 @@ class _Scratch(threading.local):
 
     def take(self, name: str, count: int, dtype: Any) -> Array:
         """``count`` elements, of undefined value."""
-        found = self.buffers.get((name, dtype))
-        if found is None or found.size < count:
-            found = np.empty(count, dtype)
+        buffer = self.buffers.get((name, dtype))
+        if buffer is None or buffer.size < count:
+            buffer = np.empty(count, dtype)
             if count <= KEPT:
-                self.buffers[name, dtype] = found
-        return found[:count]
+                self.buffers[name, dtype] = buffer
+        return buffer[:count]
 
 
 SCRATCH = _Scratch()
@@ -108,8 +108,8 @@ def smallest(values: Array) -> float:
 
 def scaled(values: Array, size: Array) -> Array:
     """``values`` in units of ``size``, which broadcasts against them; overwritten by the thread's next call."""
-    found = SCRATCH.take("scaled", values.size, values.dtype).reshape(values.shape)
-    return np.divide(values, size, out=found, casting="unsafe")
+    room = SCRATCH.take("scaled", values.size, values.dtype).reshape(values.shape)
+    return np.divide(values, size, out=room, casting="unsafe")
 
 
 def magnitudes(flat: Array) -> tuple[float, float]:
@@ -125,13 +125,13 @@ def magnitudes(flat: Array) -> tuple[float, float]:
 def scaled_peaks(values: Array, scale: Array, least: float) -> Peaks:
     """Where ``values`` are largest in units of a scale's magnitudes, none of which counts as less than ``least``; flat arrays."""
     length = block_length(values.size)
-    step, found = max(CHUNK // length, 1) * length, list[Peaks]()
+    step, peaks = max(CHUNK // length, 1) * length, list[Peaks]()
     for low in range(0, values.size, step):
         piece = scale[low : low + step]
         size = np.abs(piece, out=SCRATCH.take("ratio", piece.size, piece.dtype))
         np.divide(values[low : low + step], np.maximum(size, least, out=size), out=size)
-        found.append(Peaks.of(size, length, low))
-    return Peaks.together(found)
+        peaks.append(Peaks.of(size, length, low))
+    return Peaks.together(peaks)
 
 
 class ChunkStatistics(NamedTuple):
@@ -284,24 +284,24 @@ _SOME = 32  # machine epsilons
 _PIECE = 65536  # elements: what was compared is looked at again while it is in a core's own cache
 
 
-def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """:func:`torch.equal` of two tensors of one shape and dtype, up to ten times faster where their bytes are equal."""
-    count = one.numel()
+    count = tensor.numel()
     if count <= _FEW:
-        return torch.equal(one, other)
-    size = _SIZES.get(one.dtype)
-    if one.ndim == 2 and one.is_cpu and other.is_contiguous() and not one.is_contiguous() and one.mT.is_contiguous():
-        if not torch.equal(one[:1], other[:1]):
+        return torch.equal(tensor, other)
+    size = _SIZES.get(tensor.dtype)
+    if tensor.ndim == 2 and tensor.is_cpu and other.is_contiguous() and not tensor.is_contiguous() and tensor.mT.is_contiguous():
+        if not torch.equal(tensor[:1], other[:1]):
             return False
-        one = one.detach().contiguous()  # a gradient of a Linear's weight: turned once it is read several times faster
-    if size is None or not (one.is_cpu and other.is_cpu and one.is_contiguous() and other.is_contiguous()):
-        return torch.equal(one, other)
-    flat = one.detach().view(-1)
-    mine, theirs = one.data_ptr(), other.data_ptr()
+        tensor = tensor.detach().contiguous()  # a gradient of a Linear's weight: turned once it is read several times faster
+    if size is None or not (tensor.is_cpu and other.is_cpu and tensor.is_contiguous() and other.is_contiguous()):
+        return torch.equal(tensor, other)
+    flat = tensor.detach().view(-1)
+    mine, theirs = tensor.data_ptr(), other.data_ptr()
     for low in range(0, count, _PIECE):
         high = min(low + _PIECE, count)
         if _memcmp(mine + low * size, theirs + low * size, (high - low) * size):
-            return torch.equal(one, other)  # which ends soon, or finds zeros of both signs
+            return torch.equal(tensor, other)  # which ends soon, or finds zeros of both signs
         piece = flat if high - low == count else flat[low:high]
         squares = torch.dot(piece, piece).item()
         if squares != squares:  # a NaN equals nothing
@@ -411,13 +411,13 @@ def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | No
     pieces, count = Pieces(p.reshape(-1), t.reshape(-1), relative), p.size
     seen = pieces.all(harmless)
     stats = statistics(count, seen.different, seen.largest, seen.mean, seen.apart, seen.size, seen.top, bits)
-    found = TensorDifference(
+    difference = TensorDifference(
         None if relative else pieces.distance.reshape(p.shape), stats=stats, finite=seen.finite, peaks=pieces.peaks
     )
-    found.rms = seen.size / math.sqrt(count)
+    difference.rms = seen.size / math.sqrt(count)
     if harmless is not None and seen.share <= SHARE * seen.size and not math.isnan(seen.far):  # NaN: 0 / 0, or a limit that is none
-        found.beyond = max(seen.far, math.sqrt(seen.usual / count) / harmless.usual if seen.usual else 0.0)
-    return found
+        difference.beyond = max(seen.far, math.sqrt(seen.usual / count) / harmless.usual if seen.usual else 0.0)
+    return difference
 
 
 def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, float]:
@@ -428,8 +428,8 @@ def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, flo
     p, t = _flat(paddle), _flat(torch_)
     if not isinstance(p, np.ndarray):
         apart = p - t
-        found = torch.stack([torch.linalg.vector_norm(apart), apart.abs().max(), torch.linalg.vector_norm(t)]).tolist()
-        return found[0], found[1], found[2]
+        norms = torch.stack([torch.linalg.vector_norm(apart), apart.abs().max(), torch.linalg.vector_norm(t)]).tolist()
+        return norms[0], norms[1], norms[2]
     p, t = p.reshape(-1), t.reshape(-1)
     scratch = SCRATCH.take("sizes", min(p.size, CHUNK), p.dtype)
     apart, largest, size = 0.0, 0.0, 0.0
@@ -451,8 +451,8 @@ def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: Limit | No
     wide, clean = distance.double(), t.double().nan_to_num_(0.0, 0.0, 0.0)
     sums = [(wide / p.numel()).sum(), _norm(wide), _norm(clean)]
     beyond = _beyond(distance, clean, harmless)
-    found = (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite, beyond)
-    different, largest, mean, apart, size, top, good, far = torch.stack([n.double() for n in found]).tolist()
+    figures = (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite, beyond)
+    different, largest, mean, apart, size, top, good, far = torch.stack([n.double() for n in figures]).tolist()
     stats = statistics(p.numel(), int(different), largest, mean, apart, size, top, bits)
     return TensorDifference(distance, ratio, stats=stats, finite=bool(good), rms=size / math.sqrt(p.numel()), beyond=far)
 

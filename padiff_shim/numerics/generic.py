@@ -64,16 +64,16 @@ def settle_steps(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, j
 def _moved(formula: Formula) -> Iterator[torch.Tensor]:
     """The formula's values as its steps are moved by next to nothing, and operands of 0 to either side."""
     sizes = [noise.MoveSize(MOVE, unit=formula.kind.unit)] * MOVES
-    if any(bool((tensor == 0).any()) for tensor in formula.given if tensor.is_floating_point()):
+    if any(bool((tensor == 0).any()) for tensor in formula.inputs if tensor.is_floating_point()):
         sizes += [noise.MoveSize(0.0, zeros=2 * formula.kind.tiny, unit=formula.kind.unit)] * MOVES
     for run, size in enumerate(sizes):
         seed = formula.seed + 104729 * run
-        yield noise.moved(formula.kernel, formula.given, size, seed, apart=formula.apart)[0].double()
+        yield noise.moved(formula.kernel, formula.inputs, size, seed, apart=formula.apart)[0].double()
 
 
 def _towards(formula: Formula, side: torch.Tensor) -> Iterator[torch.Tensor]:
     """The values as an operand that lies as they do is moved to where they are more like one side's."""
-    kernel, operands = formula.kernel, list(formula.given)
+    kernel, operands = formula.kernel, list(formula.inputs)
     alike = [place for place, tensor in enumerate(operands) if tensor.is_floating_point() and tensor.shape == formula.value.shape]
     for place in alike:
         operand = operands[place]
@@ -177,7 +177,7 @@ def fallback(
         return _another_kind(paddle, torch_, operands, variants or {})
     if paddle.is_complex():
         parts: dict[str, Any] = {"torch_kernel": _real(torch_kernel), "paddle_kernel": paddle_kernel and _real(paddle_kernel)}
-        parts["variants"] = {name: one._replace(kernel=_real(one.kernel)) for name, one in (variants or {}).items()}
+        parts["variants"] = {name: variant._replace(kernel=_real(variant.kernel)) for name, variant in (variants or {}).items()}
         results = torch.view_as_real(paddle.resolve_conj()), torch.view_as_real(torch_.resolve_conj())
         return fallback(*results, **parts, operands=operands, rng=rng, audit=audit, soon=soon)
     same = difference.same(paddle, torch_)
@@ -262,7 +262,7 @@ def _alternatives(formula: Formula, variants: Mapping[str, Variant], first: str 
     """Other formulas of the same operands, each with a bound of its own; ``first``: the one to begin with."""
 
     def measure(kernel: Kernel) -> Formula:
-        other = Formula.of(kernel, formula.given, formula.dtype, formula.seed)
+        other = Formula.of(kernel, formula.inputs, formula.dtype, formula.seed)
         other.probe(RUNS[-1])
         other.jumps(RUNS[-1])
         return other
@@ -307,7 +307,7 @@ def value_of(variant: Variant, operands: Sequence[torch.Tensor], dtype: torch.dt
 def _variants(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:
     """Other formulas, on the same operands."""
     return [
-        Hypothesis(name, variant.precision, full=partial(value_of, variant, formula.given, formula.dtype))
+        Hypothesis(name, variant.precision, full=partial(value_of, variant, formula.inputs, formula.dtype))
         for name, variant in _of_dtype(variants, formula.dtype)
     ]
 
@@ -326,19 +326,23 @@ def _without_number(formula: Formula, variants: Mapping[str, Variant]) -> list[H
             return None
         return torch.where(other.isfinite() & formula.value.isfinite(), formula.value, other)
 
-    return [Hypothesis(one.name, one.precision, full=partial(value, one.full)) for one in _variants(formula, variants) if one.full]
+    return [
+        Hypothesis(hypothesis.name, hypothesis.precision, full=partial(value, hypothesis.full))
+        for hypothesis in _variants(formula, variants)
+        if hypothesis.full
+    ]
 
 
 def _narrower(formula: Formula) -> list[Hypothesis]:
     """Operands, or the result, in a narrower format."""
-    found = []
+    named = []
     for form in NARROWER[formula.dtype]:
-        found.append(Hypothesis(f"{form}-inputs", True, full=partial(formula.narrowed, form)))
+        named.append(Hypothesis(f"{form}-inputs", True, full=partial(formula.narrowed, form)))
         if form == "tf32":
-            found.append(Hypothesis("tf32-truncated-inputs", True, full=partial(formula.narrowed, form, truncate=True)))
+            named.append(Hypothesis("tf32-truncated-inputs", True, full=partial(formula.narrowed, form, truncate=True)))
         else:
-            found.append(Hypothesis(f"{form}-output", True, full=partial(formula.narrowed_result, form)))
-    return found
+            named.append(Hypothesis(f"{form}-output", True, full=partial(formula.narrowed_result, form)))
+    return named
 
 
 def _real(kernel: Kernel) -> Kernel:
@@ -364,20 +368,20 @@ def _judged(
 
 def _patiently(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool) -> Judgement:
     """The verdict, with a better bound as long as it is not harmless."""
-    found = None
+    judgement = None
     for runs in RUNS:
         formula.probe(runs)
         if runs == RUNS[-1]:
             formula.jumps(runs)
         sides = _settled(formula, paddle, torch_)
-        found = judge(formula, *sides, rng=rng, audit=audit, hypotheses=runs == RUNS[-1])
-        if found.verdict in QUIET:
+        judgement = judge(formula, *sides, rng=rng, audit=audit, hypotheses=runs == RUNS[-1])
+        if judgement.verdict in QUIET:
             break
-    assert found is not None
-    if formula.dtype == torch.float64 and found.verdict not in QUIET:
-        reason = f"{found.reason}; the oracle is Torch's formula in float64, other steps where it has any"
-        found = replace(found, reason=reason)
-    return found
+    assert judgement is not None
+    if formula.dtype == torch.float64 and judgement.verdict not in QUIET:
+        reason = f"{judgement.reason}; the oracle is Torch's formula in float64, other steps where it has any"
+        judgement = replace(judgement, reason=reason)
+    return judgement
 
 
 def _settled(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -389,22 +393,24 @@ def _settled(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> tu
     return torch.where(unstable, value, paddle), torch.where(unstable, value, torch_)
 
 
-def _formulas(found: Judgement, formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, paddle_kernel: Kernel) -> Judgement:
+def _formulas(
+    judgement: Judgement, formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, paddle_kernel: Kernel
+) -> Judgement:
     """SEMANTICS where Paddle's own kernel differs in float64, too, and by enough to explain the difference that was seen."""
     try:
-        other = paddle_kernel(*formula.given).detach()
+        other = paddle_kernel(*formula.inputs).detach()
     except Exception as error:
         let_pass(error)
-        return found  # it has no kernel for float64
+        return judgement  # it has no kernel for float64
     if other.dtype != torch.float64 or tuple(other.shape) != formula.shape:
-        return found
+        return judgement
     apart = (other - formula.value).masked_fill(formula.unstable, 0.0)
     seen = (paddle.double() - torch_.double()).masked_fill(formula.unstable, 0.0)
     size, whole, limit = _norm(apart), _norm(seen), AGREEMENT * float(formula.value.nan_to_num(0.0, 0.0, 0.0).abs().max())
     if float(apart.nan_to_num(0.0, 0.0, 0.0).abs().max()) <= limit or size < EXPLAINS * whole:
-        return found
-    text = f"the formulas differ: both run in float64, they are {size:.3g} apart; {found.reason}"
-    return replace(found, verdict=Verdict.SEMANTICS, reason=text)
+        return judgement
+    text = f"the formulas differ: both run in float64, they are {size:.3g} apart; {judgement.reason}"
+    return replace(judgement, verdict=Verdict.SEMANTICS, reason=text)
 
 
 def _norm(tensor: torch.Tensor) -> float:

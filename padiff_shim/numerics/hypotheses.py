@@ -32,7 +32,7 @@ INSIDE = 0.999  # this part of the outputs has to fit
 MANY = 8  # different outputs that are all numbers of a narrower format
 
 
-def narrow_format(trial: Trial, errors: Errors) -> str | None:
+def narrow_format(sample: Trial, errors: Errors) -> str | None:
     """``"bf16-output"`` or ``"bf16-arithmetic"``, say.
 
     Every sampled result is a number of a narrower format, and right for arithmetic in it: the whole op ran in that format.
@@ -42,21 +42,21 @@ def narrow_format(trial: Trial, errors: Errors) -> str | None:
     if errors.rho_max < 4:
         return None
     finite = np.isfinite(errors.y) & (errors.y != 0)
-    y, unit = errors.y[finite], trial.unit[finite]
+    y, unit = errors.y[finite], sample.unit[finite]
     if np.unique(y).size < MANY:
         return None
-    own = KINDS[trial.quantity.dtype].format
-    ideal = rounded(trial.value, "float32" if own.bits == 24 else "float64")
-    for form in reversed(NARROWER[trial.quantity.dtype]):
+    own = KINDS[sample.quantity.dtype].format
+    ideal = rounded(sample.value, "float32" if own.bits == 24 else "float64")
+    for form in reversed(NARROWER[sample.quantity.dtype]):
         if not represented(y, form) or represented(ideal[np.isfinite(ideal)], form):
             continue
         coarse = FORMATS[form].unit
         if np.unique(y[np.abs(y) * coarse > 4 * unit]).size < MANY:
             continue
-        error = np.nan_to_num(np.abs(errors.y - trial.value))
-        if float(np.mean(error <= trial.found.bound(trial.factors[0], coarse, coarse).reshape(-1))) < INSIDE:
+        error = np.nan_to_num(np.abs(errors.y - sample.value))
+        if float(np.mean(error <= sample.oracle.bound(sample.factors[0], coarse, coarse).reshape(-1))) < INSIDE:
             continue
-        only = bool((error <= trial.found.bound(trial.factors[0], None, coarse).reshape(-1)).all())
+        only = bool((error <= sample.oracle.bound(sample.factors[0], None, coarse).reshape(-1)).all())
         return f"{form}-output" if only else f"{form}-arithmetic"
     return None
 
@@ -96,16 +96,16 @@ def precision(dtype: torch.dtype, inputs: Iterable[str], parameters: Iterable[st
     def result(form: str) -> Callable[[Staged], Staged]:
         return lambda s: replace(s, post=lambda y: rounded(y, form))
 
-    found = []
+    named = []
     for form in NARROWER[dtype]:
-        found.append(Hypothesis(f"{form}-inputs", True, operands(form)))
+        named.append(Hypothesis(f"{form}-inputs", True, operands(form)))
         if parameters:
-            found.append(Hypothesis(f"{form}-inputs-and-parameters", True, with_parameters(form)))
+            named.append(Hypothesis(f"{form}-inputs-and-parameters", True, with_parameters(form)))
         if form == "tf32":
-            found.append(Hypothesis("tf32-truncated-inputs", True, operands(form, truncate=True)))
+            named.append(Hypothesis("tf32-truncated-inputs", True, operands(form, truncate=True)))
         else:
-            found.append(Hypothesis(f"{form}-output", True, result(form)))
-    return found
+            named.append(Hypothesis(f"{form}-output", True, result(form)))
+    return named
 
 
 def _there(staged: Staged, names: tuple[str, ...]) -> list[str]:
@@ -121,17 +121,17 @@ def numbers(dtype: torch.dtype, *names: str) -> list[Hypothesis]:
         return []
     forms = ("float32",) if dtype == torch.float64 else ("fp16", "bf16")
     chosen = [(name,) for name in names] + ([names] if len(names) > 1 else [])
-    found = [(some, form, "+".join(f"{name}->{form}" for name in some)) for some in chosen for form in forms]
-    return [Hypothesis(name, True, _rounded_numbers(some, form)) for some, form, name in found]
+    roundings = [(some, form, "+".join(f"{name}->{form}" for name in some)) for some in chosen for form in forms]
+    return [Hypothesis(name, True, _rounded_numbers(some, form)) for some, form, name in roundings]
 
 
 def _rounded_numbers(names: tuple[str, ...], form: str) -> Callable[[Staged], Staged | None]:
     def change(staged: Staged) -> Staged | None:
         values = [staged.attrs.get(name) for name in names]
-        given = [float(value) for value in values if isinstance(value, (int, float))]
-        if len(given) < len(names):
+        floats = [float(value) for value in values if isinstance(value, (int, float))]
+        if len(floats) < len(names):
             return None
-        return staged.change(**{n: float(rounded(np.asarray(v), form)) for n, v in zip(names, given)})
+        return staged.change(**{n: float(rounded(np.asarray(v), form)) for n, v in zip(names, floats)})
 
     return change
 
@@ -152,18 +152,18 @@ def dropped(names: Iterable[str], neutral: float = 0.0) -> list[Hypothesis]:
 
     def drop(place: int) -> Callable[[Staged], Staged]:
         def blank(array: Array) -> Array:
-            found = array.copy().reshape(len(array), -1)
-            found[:, place] = neutral
-            return found.reshape(array.shape)
+            blanked = array.copy().reshape(len(array), -1)
+            blanked[:, place] = neutral
+            return blanked.reshape(array.shape)
 
         return lambda s: s.each(blank, _there(s, chosen)[:1])
 
     return [Hypothesis("first-element-dropped", False, drop(0)), Hypothesis("last-element-dropped", False, drop(-1))]
 
 
-def epsilons(dtype: torch.dtype, given: float) -> list[Hypothesis]:
+def epsilons(dtype: torch.dtype, own: float) -> list[Hypothesis]:
     """Another epsilon, epsilon outside the square root, epsilon through float32."""
-    others = [setting(f"epsilon={value:g}", epsilon=value) for value in EPSILONS if value != given]
+    others = [setting(f"epsilon={value:g}", epsilon=value) for value in EPSILONS if value != own]
     return [*numbers(dtype, "epsilon"), *others, setting("epsilon-outside-sqrt", outside=True)]
 
 
@@ -179,7 +179,7 @@ class Explained(NamedTuple):
     precision: bool
     alternatives: tuple[str, ...]
     value: Array | None = None
-    found: Evaluation | None = None
+    evaluation: Evaluation | None = None
     change: Callable[[Staged], Staged | None] | None = None
     exact: bool = False
     full: Callable[[], torch.Tensor | None] | None = None
@@ -190,20 +190,20 @@ class _Fit(NamedTuple):
     staged: Staged | None
     moved: Array
     value: Array
-    found: Evaluation | None
+    evaluation: Evaluation | None
     left: float
 
 
-def explain(trial: Trial, errors: Errors, other: Errors) -> Explained | None:
+def explain(sample: Trial, errors: Errors, other: Errors) -> Explained | None:
     """The hypothesis, or two of them together, of which ``errors`` are the consequence."""
-    if errors.prob <= 1 and trial.quantity.k <= 1:
+    if errors.prob <= 1 and sample.quantity.k <= 1:
         return None
-    whole = narrow_format(trial, errors)
+    whole = narrow_format(sample, errors)
     if whole is not None:
         return Explained(whole, True, ())
-    named = trial.quantity.named()
-    first = _candidates(trial, _screened(trial, named, errors), trial.staged, trial.value, errors.signed)
-    accepted = [fit for fit in first if _accepted(trial, errors, other, fit)]
+    named = sample.quantity.named()
+    first = _candidates(sample, _screened(sample, named, errors), sample.staged, sample.value, errors.signed)
+    accepted = [fit for fit in first if _accepted(sample, errors, other, fit)]
     if accepted:
         return _explained(accepted)
     for fit in first[:2]:
@@ -211,38 +211,38 @@ def explain(trial: Trial, errors: Errors, other: Errors) -> Explained | None:
             continue
         # All of them again: beside a large first cause a small second one does not pass the screening.
         rest = [h for h in named if h.name != fit.hypothesis.name]
-        second = _candidates(trial, rest, fit.staged, fit.value, errors.signed - fit.moved)
+        second = _candidates(sample, rest, fit.staged, fit.value, errors.signed - fit.moved)
         for more in second[:2]:
             both = more._replace(moved=more.moved + fit.moved)
-            if _accepted(trial, errors, other, both):
+            if _accepted(sample, errors, other, both):
                 name = f"{fit.hypothesis.name}+{more.hypothesis.name}"
                 return Explained(
                     name,
                     fit.hypothesis.precision and more.hypothesis.precision,
                     (),
                     both.value,
-                    both.found,
+                    both.evaluation,
                     in_turn(fit.hypothesis, more.hypothesis),
                 )
     return None
 
 
-def _screened(trial: Trial, named: list[Hypothesis], errors: Errors) -> list[Hypothesis]:
+def _screened(sample: Trial, named: list[Hypothesis], errors: Errors) -> list[Hypothesis]:
     """Those hypotheses that a small part of a large sample does not rule out already.
 
     Half of the part are the largest errors, half random ones. A cause that explains the whole sample shows in its largest errors
     with an amplitude near 1; the part only has to tell it from nothing, so the limits are wide.
     """
-    samples = len(trial.found.value)
-    if trial.value.size != samples or samples * trial.quantity.per_sample <= SCREEN:
+    samples = len(sample.oracle.value)
+    if sample.value.size != samples or samples * sample.quantity.per_sample <= SCREEN:
         return named
-    count = max(SCREEN // (2 * trial.quantity.per_sample), FEWEST)
+    count = max(SCREEN // (2 * sample.quantity.per_sample), FEWEST)
     largest = np.argsort(-np.abs(errors.signed))[: count // 2]
-    part = np.unique(np.concatenate([largest, np.arange(samples)[trial.random][: count // 2]]))
-    few = replace(trial, staged=trial.quantity.stage(tuple(axis[part] for axis in trial.staged.where)), unit=trial.unit[part])
-    fits = _candidates(few, [h for h in named if h.full is None], few.staged, trial.value[part], errors.signed[part], 0.5, 3.0)
-    kept = {fit.hypothesis.name for fit in fits}
-    return [h for h in named if h.full is not None or h.name in kept]
+    part = np.unique(np.concatenate([largest, np.arange(samples)[sample.random][: count // 2]]))
+    few = replace(sample, staged=sample.quantity.stage(tuple(axis[part] for axis in sample.staged.where)), unit=sample.unit[part])
+    fits = _candidates(few, [h for h in named if h.full is None], few.staged, sample.value[part], errors.signed[part], 0.5, 3.0)
+    names = {fit.hypothesis.name for fit in fits}
+    return [h for h in named if h.full is not None or h.name in names]
 
 
 def _explained(fits: list[_Fit]) -> Explained:
@@ -254,11 +254,11 @@ def _explained(fits: list[_Fit]) -> Explained:
         best = next((fit for fit in close if fit.hypothesis.name == twin), best)
     others = tuple(fit.hypothesis.name for fit in close if fit is not best)
     own = best.hypothesis
-    return Explained(own.name, own.precision, others, best.value, best.found, own.change, full=own.full)
+    return Explained(own.name, own.precision, others, best.value, best.evaluation, own.change, full=own.full)
 
 
 def _candidates(
-    trial: Trial,
+    sample: Trial,
     named: list[Hypothesis],
     staged: Staged,
     base: Array,
@@ -267,20 +267,20 @@ def _candidates(
     strength: float = STRENGTH,
 ) -> list[_Fit]:
     """Hypotheses whose displacement the error contains once (amplitude 1), best first."""
-    found = []
+    fits = []
     for hypothesis in named:
         changed, solved = None, None
         if hypothesis.full is not None:
-            value = _gathered(trial, hypothesis)
+            value = _gathered(sample, hypothesis)
         else:
             changed = hypothesis.change(staged) if hypothesis.change else None
-            solved = None if changed is None else trial.quantity.solve(changed)
+            solved = None if changed is None else sample.quantity.solve(changed)
             value = None if solved is None else solved.value.reshape(-1)
         if value is None or value.shape != base.shape:
             continue
         if not math.isfinite(np.add.reduce(value)) and not np.isfinite(value[np.isfinite(base)]).all():
             continue
-        moved = np.asarray((value - base) / trial.unit, np.float64)
+        moved = np.asarray((value - base) / sample.unit, np.float64)
         if not math.isfinite(np.add.reduce(moved)):
             moved = np.nan_to_num(moved)
         top = top_of(np.abs(moved))
@@ -289,35 +289,35 @@ def _candidates(
         direction = moved / top  # squares of displacements in float64 may be beyond its range
         alpha = float(np.dot(error / top, direction)) / float(np.dot(direction, direction))
         if abs(alpha - 1) < amplitude and abs(alpha) * float(norm(moved)) > strength * rms(error - alpha * moved):
-            found.append(_Fit(hypothesis, changed, moved, value, solved, rms(error - moved)))
-    return sorted(found, key=lambda fit: fit.left)
+            fits.append(_Fit(hypothesis, changed, moved, value, solved, rms(error - moved)))
+    return sorted(fits, key=lambda fit: fit.left)
 
 
-def _gathered(trial: Trial, hypothesis: Hypothesis) -> Array | None:
-    return None if hypothesis.full is None else gathered(trial, hypothesis.full)
+def _gathered(sample: Trial, hypothesis: Hypothesis) -> Array | None:
+    return None if hypothesis.full is None else gathered(sample, hypothesis.full)
 
 
-def gathered(trial: Trial, compute: Callable[[], torch.Tensor | None]) -> Array | None:
+def gathered(sample: Trial, compute: Callable[[], torch.Tensor | None]) -> Array | None:
     """What a hypothesis about the whole tensor says of the sample's places."""
     full = compute()
-    if full is None or tuple(full.shape) != trial.quantity.shape:
+    if full is None or tuple(full.shape) != sample.quantity.shape:
         return None
-    taken = trial.quantity.result(full).gather(trial.staged.where)
+    taken = sample.quantity.result(full).gather(sample.staged.where)
     array = taken if isinstance(taken, np.ndarray) else taken.cpu().numpy()
-    return array.astype(trial.quantity.kind.oracle).reshape(-1)
+    return array.astype(sample.quantity.kind.oracle).reshape(-1)
 
 
-def _accepted(trial: Trial, errors: Errors, other: Errors, fit: _Fit) -> bool:
+def _accepted(sample: Trial, errors: Errors, other: Errors, fit: _Fit) -> bool:
     """What is left is rounding: inside the probabilistic bound at both values, and small beside the error."""
     left = np.nan_to_num(np.abs(errors.y - fit.value))
-    bound = trial.probable
-    if fit.found is not None:
-        there = fit.found.bound(trial.factors[0]).reshape(-1)
+    bound = sample.probable
+    if fit.evaluation is not None:
+        there = fit.evaluation.bound(sample.factors[0]).reshape(-1)
         # Where the hypothesis moves the value far (a clipped softmax), rounding is that of the value it has there.
-        room = np.maximum(bound, np.abs(fit.moved) * trial.unit / 4)
+        room = np.maximum(bound, np.abs(fit.moved) * sample.unit / 4)
         bound = np.where(np.isfinite(there), np.minimum(room, there), bound)
     inside = float(np.mean(left <= bound))
-    rest = np.nan_to_num(np.asarray(left / trial.unit, np.float64))
+    rest = np.nan_to_num(np.asarray(left / sample.unit, np.float64))
     size, unexplained = rms(errors.signed), rms(rest)
     if inside < INSIDE or unexplained > max(size / 4, 4 * other.rho_rms, 1.0) or unexplained >= size:
         return False
@@ -356,25 +356,25 @@ class Treatment(NamedTuple):
     precision: bool
 
 
-def treatment(found: Trial, own: Errors, other: Errors) -> Treatment | None:
+def treatment(sample: Trial, own: Errors, other: Errors) -> Treatment | None:
     """What explains the outputs of one side that are not right; None if anything else is wrong, on either side.
 
     Every sampled output has to be right or of a value that a hypothesis of ``quantity.special`` gives, and what is left has to be
     rounding.
     """
-    if not (named := found.quantity.special()):
+    if not (named := sample.quantity.special()):
         return None
-    top = found.quantity.kind.format.largest
-    value, bounds = found.value, [found.unit, found.probable, found.certain]
-    right = fits_value(own.y, value, found.probable, top)
-    if right.all() or not fits_value(other.y, value, found.probable, top).all() or not sound(found, other):
+    top = sample.quantity.kind.format.largest
+    value, bounds = sample.value, [sample.unit, sample.probable, sample.certain]
+    right = fits_value(own.y, value, sample.probable, top)
+    if right.all() or not fits_value(other.y, value, sample.probable, top).all() or not sound(sample, other):
         return None
     used = []
     for hypothesis in named:
-        given = _given(found, hypothesis)
-        if given is None:
+        answer = _answer_of(sample, hypothesis)
+        if answer is None:
             continue
-        theirs, theirs_bounds = given
+        theirs, theirs_bounds = answer
         here = ~right & fits_value(own.y, theirs, theirs_bounds[1], top)
         if here.any():
             used.append(hypothesis)
@@ -382,25 +382,27 @@ def treatment(found: Trial, own: Errors, other: Errors) -> Treatment | None:
             value, *bounds = (np.where(here, new, old) for new, old in zip((theirs, *theirs_bounds), (value, *bounds)))
     if not used or not right.all():
         return None
-    left = errors(own.y, value, (bounds[0], bounds[1], bounds[2]), found)
-    if classify(found, left, other) is not Verdict.ROUNDING:
+    left = errors(own.y, value, (bounds[0], bounds[1], bounds[2]), sample)
+    if classify(sample, left, other) is not Verdict.ROUNDING:
         return None
     return Treatment("+".join(dict.fromkeys(h.name for h in used)), all(h.precision for h in used))
 
 
-def _given(found: Trial, hypothesis: Hypothesis) -> tuple[Array, list[Array]] | None:
+def _answer_of(sample: Trial, hypothesis: Hypothesis) -> tuple[Array, list[Array]] | None:
     """What a hypothesis gives for the samples, and its bounds; None if it says nothing of them."""
     if hypothesis.full is not None:
-        values = gathered(found, hypothesis.full)
+        values = gathered(sample, hypothesis.full)
         if values is None:
             return None
-        least = np.where(np.isfinite(found.value), 0.0, FEW * found.quantity.kind.unit * np.abs(values))  # where there is no bound
-        return values, [np.fmax(bound, least) for bound in (found.unit, found.probable, found.certain)]
-    changed = hypothesis.change(found.staged) if hypothesis.change else None
+        least = np.where(
+            np.isfinite(sample.value), 0.0, FEW * sample.quantity.kind.unit * np.abs(values)
+        )  # where there is no bound
+        return values, [np.fmax(bound, least) for bound in (sample.unit, sample.probable, sample.certain)]
+    changed = hypothesis.change(sample.staged) if hypothesis.change else None
     if changed is None:
         return None
-    there = found.quantity.solve(changed)
-    return there.value.reshape(-1), [there.bound(f).reshape(-1) for f in (1.0, *found.factors)]
+    there = sample.quantity.solve(changed)
+    return there.value.reshape(-1), [there.bound(f).reshape(-1) for f in (1.0, *sample.factors)]
 
 
 def fits_value(y: Array, value: Array, bound: Array, top: float) -> Array:
@@ -417,28 +419,28 @@ def readable(positions: Array, per_sample: int) -> bool:
     return math.prod((positions.size, per_sample)) <= READ_LIMIT
 
 
-def order(found: Trial, own: Errors) -> Explained | None:
+def order(sample: Trial, own: Errors) -> Explained | None:
     """The order of summation that gives one side's very errors: less than the last roundings of the result is left."""
-    for hypothesis in found.quantity.orders():
-        changed = hypothesis.change(found.staged) if hypothesis.change else None
+    for hypothesis in sample.quantity.orders():
+        changed = hypothesis.change(sample.staged) if hypothesis.change else None
         if changed is None:
             continue
-        value = found.quantity.solve(changed).value.reshape(-1)
-        moved, left = _displaced(found, own, value)
+        value = sample.quantity.solve(changed).value.reshape(-1)
+        moved, left = _displaced(sample, own, value)
         share = math.sqrt(float(np.dot(left, left)) / (float(np.dot(moved, moved)) or 1.0))
-        if ordered(found, own, value) and evidence(moved, share) >= CHANCE:
+        if ordered(sample, own, value) and evidence(moved, share) >= CHANCE:
             return Explained(hypothesis.name, True, (), change=hypothesis.change, exact=True)
     return None
 
 
-def ordered(found: Trial, own: Errors, value: Array) -> bool:
+def ordered(sample: Trial, own: Errors, value: Array) -> bool:
     """Whether nothing but the last roundings of the result distinguish one side from these sums."""
-    return float(_displaced(found, own, value)[1].max()) <= LAST
+    return float(_displaced(sample, own, value)[1].max()) <= LAST
 
 
-def _displaced(found: Trial, own: Errors, value: Array) -> tuple[Array, Array]:
+def _displaced(sample: Trial, own: Errors, value: Array) -> tuple[Array, Array]:
     """How far these sums are from the oracle's, and what they leave of one side's errors, in units of the bound."""
-    moved = np.nan_to_num(np.asarray((value - found.value) / found.unit, np.float64))
+    moved = np.nan_to_num(np.asarray((value - sample.value) / sample.unit, np.float64))
     return moved, np.abs(own.signed - moved)
 
 
@@ -465,7 +467,7 @@ class Confirmation:
     def __call__(self) -> bool:
         """Reads up to :data:`LIMIT` operand values (a quarter for float64, whose oracle is slow)."""
         with np.errstate(all="ignore"):
-            return all(self._holds(found) for found in self._pieces())
+            return all(self._holds(sample) for sample in self._pieces())
 
     def _pieces(self) -> Iterator[Trial]:
         quantity = self.quantity
@@ -478,24 +480,24 @@ class Confirmation:
             where: tuple[Array, ...] = np.unravel_index(flat[low : low + step], quantity.grid) if quantity.grid else ()
             yield trial.run(quantity, where, 0, self.paddle, self.torch)
 
-    def _holds(self, found: Trial) -> bool:
+    def _holds(self, sample: Trial) -> bool:
         for name, other in (("paddle", "torch"), ("torch", "paddle")):
-            own, beside, cause = found.side(name), found.side(other), self.causes.get(name)
+            own, beside, cause = sample.side(name), sample.side(other), self.causes.get(name)
             if cause is None:
-                if not sound(found, own):
+                if not sound(sample, own):
                     return False
                 continue
             if cause.full is not None:
-                whole = gathered(found, cause.full)
-                if whole is None or not explained_whole(found, own, beside, whole, None):
+                whole = gathered(sample, cause.full)
+                if whole is None or not explained_whole(sample, own, beside, whole, None):
                     return False
                 continue
-            changed = cause.change(found.staged) if cause.change else None
+            changed = cause.change(sample.staged) if cause.change else None
             if changed is None:
                 continue  # it concerns what stands out in any sample
             there = self.quantity.solve(changed)
             value = there.value.reshape(-1)
-            if not (ordered(found, own, value) if cause.exact else explained_whole(found, own, beside, value, there)):
+            if not (ordered(sample, own, value) if cause.exact else explained_whole(sample, own, beside, value, there)):
                 return False
         return True
 

@@ -272,7 +272,7 @@ class Formula(Quantity):
     """
 
     kernel: JointResult = None  # type: ignore[assignment]  # dataclass inheritance wants a default
-    given: Sequence[torch.Tensor] = ()
+    inputs: Sequence[torch.Tensor] = ()
     value: torch.Tensor = None
     seed: int = 0
     normwise: bool = False
@@ -291,7 +291,7 @@ class Formula(Quantity):
         """
         part = kernel.of(operands) if isinstance(kernel, JointResult) else JointResult.alone(kernel, operands)
         value, wide = part.exact(), part.together.wide
-        formula = cls(tuple(value.shape), dtype, 1, {}, kernel=part, given=wide, value=value.double(), seed=part.seeded(seed))
+        formula = cls(tuple(value.shape), dtype, 1, {}, kernel=part, inputs=wide, value=value.double(), seed=part.seeded(seed))
         if dtype == torch.float64 and formula._looked_apart():
             formula.value = part.in_steps().double()  # type: ignore[union-attr]  # there are such steps
         return formula
@@ -335,7 +335,7 @@ class Formula(Quantity):
 
     def finite(self) -> bool:
         """Of the formula's operands."""
-        return all(bool(torch.isfinite(tensor).all()) for tensor in self.given)
+        return all(bool(torch.isfinite(tensor).all()) for tensor in self.inputs)
 
     def result(self, tensor: torch.Tensor) -> Operand:
         """One value a sample."""
@@ -393,7 +393,7 @@ class Formula(Quantity):
             wide = self._moved("step") * (WIDE_STEP / kind.unit)
             self._give_up(self._moves["fine"] > PROPORTION * wide)
         size = noise.MoveSize(0.0, 0.0, zeros=2 * kind.tiny, unit=kind.unit)
-        if any(bool((t == 0).any()) for t in self.given if t.is_floating_point()):
+        if any(bool((t == 0).any()) for t in self.inputs if t.is_floating_point()):
             self._measure("zeros", size, runs, 1.0)
             self._give_up(self._moves["zeros"] > 1e-3 * self.value.abs() + self._moved("step") + STEEPEST * size.zeros)
         if self.finite():
@@ -508,9 +508,9 @@ class Formula(Quantity):
 
     def narrowed(self, form: str, *, truncate: bool = False) -> torch.Tensor | None:
         """The value for operands that were rounded to a narrower format; None if that does not hold most of them."""
-        if not all(holds(t, form) for t in self.given if t.is_floating_point()):
+        if not all(holds(t, form) for t in self.inputs if t.is_floating_point()):
             return None
-        return noise.exact(self.kernel, [narrow(t, form, truncate) if t.is_floating_point() else t for t in self.given])
+        return noise.exact(self.kernel, [narrow(t, form, truncate) if t.is_floating_point() else t for t in self.inputs])
 
     def narrowed_result(self, form: str) -> torch.Tensor | None:
         """The value rounded to a narrower format; None if that does not hold most of it."""

@@ -36,7 +36,7 @@ class RoundingModel:
 
 def floating(*tensors: Any) -> bool:
     """Every tensor among these has a dtype with a rounding model (the others are numbers or None)."""
-    return _MODELLED.issuperset([one.dtype for one in tensors if isinstance(one, torch.Tensor)])
+    return _MODELLED.issuperset([tensor.dtype for tensor in tensors if isinstance(tensor, torch.Tensor)])
 
 
 def reciprocal(count: float, dtype: torch.dtype) -> Any:
@@ -51,7 +51,7 @@ def reduced(axis: Any, ndim: int) -> tuple[int, ...]:
         axis = axis.tolist()
     if isinstance(axis, int):
         axis = (axis,)
-    return tuple(sorted(int(one) % max(ndim, 1) for one in axis)) if axis and ndim else tuple(range(ndim))
+    return tuple(sorted(int(number) % max(ndim, 1) for number in axis)) if axis and ndim else tuple(range(ndim))
 
 
 # ---- Rounding models of elementwise ops, with tensors and with Python numbers, and of their gradients.
@@ -80,15 +80,15 @@ def pointwise(
 
     def hypotheses() -> list[Hypothesis]:
         listed = [*precision(dtype, tuple(operands)), *numbers(dtype, *spelled), *extra()]
-        return listed + (dropped(("grad",)) if found.sums else [])
+        return listed + (dropped(("grad",)) if quantity.sums else [])
 
     labels = tuple(range(-len(target), 0))
-    found = build((target, labels), dtype, operands, term, attrs=attrs, named=hypotheses, guide=values.get("guide"))
-    found.stored = float(sum(not represented(np.asarray(attrs[name]), KINDS[dtype].name) for name in spelled))
-    if found.sums:
-        found.guide = None
-        found.stored += 1.0
-    return found
+    quantity = build((target, labels), dtype, operands, term, attrs=attrs, named=hypotheses, guide=values.get("guide"))
+    quantity.stored = float(sum(not represented(np.asarray(attrs[name]), KINDS[dtype].name) for name in spelled))
+    if quantity.sums:
+        quantity.guide = None
+        quantity.stored += 1.0
+    return quantity
 
 
 def _beside(size: float) -> Callable[[torch.Tensor], list[torch.Tensor]]:
@@ -154,11 +154,11 @@ class Add(Binary):
     def derivative(self, name: str, target: torch.Tensor, x: Any, y: Any, grad: torch.Tensor) -> Quantity | None:
         """The gradient itself, or its sum."""
         sign = 1.0 if name == "x" else self.sign
-        found = pointwise(target.shape, target.dtype, formulas.COPY, lambda: [setting("sign", sign=-sign)], x=grad, sign=sign)
-        if found.sums:
-            found.term, found.stored, found.orders = formulas.SUM, 0.0, sequential
-            found.harmless = bounds.of_broadcast(target.shape, found.k, grad)
-        return found
+        quantity = pointwise(target.shape, target.dtype, formulas.COPY, lambda: [setting("sign", sign=-sign)], x=grad, sign=sign)
+        if quantity.sums:
+            quantity.term, quantity.stored, quantity.orders = formulas.SUM, 0.0, sequential
+            quantity.harmless = bounds.of_broadcast(target.shape, quantity.k, grad)
+        return quantity
 
 
 class Subtract(Add):
@@ -186,10 +186,10 @@ class Power(Binary):
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """The broadcast result; a power of 0.5 may be taken for a square root."""
-        found = super().forward(values)
-        if found is not None and isinstance(values[1], float) and values[1] == 0.5:
-            found.special = lambda: [setting("sqrt-for-pow", root=True)]
-        return found
+        quantity = super().forward(values)
+        if quantity is not None and isinstance(values[1], float) and values[1] == 0.5:
+            quantity.special = lambda: [setting("sqrt-for-pow", root=True)]
+        return quantity
 
     def derivative(self, name: str, target: torch.Tensor, x: Any, y: Any, grad: torch.Tensor) -> Quantity | None:
         """g y x^(y-1) and g x^y log x."""
@@ -245,10 +245,10 @@ class Unary(RoundingModel):
         x = values[0]
         if not floating(x):
             return None
-        found = pointwise(x.shape, x.dtype, self.term, partial(self._others, x), x=x)
+        quantity = pointwise(x.shape, x.dtype, self.term, partial(self._others, x), x=x)
         if self.special is not None:
-            found.special = partial(self.special, x.dtype)
-        return found
+            quantity.special = partial(self.special, x.dtype)
+        return quantity
 
     def _others(self, x: torch.Tensor) -> list[Hypothesis]:
         return [Hypothesis(name, False, full=partial(_wide, f, x)) for name, f in self.wrong.items()]
@@ -258,10 +258,10 @@ class Unary(RoundingModel):
         x = values[0]
         if not floating(x, grad):
             return None
-        found = pointwise(x.shape, x.dtype, self.derivative, grad=grad, x=x)
+        quantity = pointwise(x.shape, x.dtype, self.derivative, grad=grad, x=x)
         if self.derivative is formulas.TANH_GRADIENT:  # 1 - tanh^2 cancels
-            found.guide = lambda reference: [grad]
-        return found
+            quantity.guide = lambda reference: [grad]
+        return quantity
 
 
 class Gelu(RoundingModel):
@@ -280,9 +280,11 @@ class Gelu(RoundingModel):
         x, form = values[0], self._form(values[1])
         if not floating(x):
             return None
-        found = pointwise(x.shape, x.dtype, formulas.GELU, partial(self._others, form), x=x, form=form, guide=lambda reference: [x])
-        found.harmless = bounds.gelu(formulas.GELU.rounds, x)
-        return found
+        quantity = pointwise(
+            x.shape, x.dtype, formulas.GELU, partial(self._others, form), x=x, form=form, guide=lambda reference: [x]
+        )
+        quantity.harmless = bounds.gelu(formulas.GELU.rounds, x)
+        return quantity
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g (gate + x gate')."""
@@ -290,11 +292,11 @@ class Gelu(RoundingModel):
         if not floating(x, grad):
             return None
         others, term = partial(self._others, form), formulas.GELU_GRADIENT
-        found = pointwise(
+        quantity = pointwise(
             x.shape, x.dtype, formulas.GELU_GRADIENT, others, grad=grad, x=x, form=form, guide=lambda reference: [grad]
         )
-        found.harmless = bounds.gelu_gradient(term.rounds, form, grad, x)
-        return found
+        quantity.harmless = bounds.gelu_gradient(term.rounds, form, grad, x)
+        return quantity
 
 
 def _replacing(name: str, which: Callable[[Array], Array], by: float, *, precision: bool = False) -> Hypothesis:
@@ -361,51 +363,54 @@ class Product(RoundingModel):
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """|A||B| + |addend| with k summands."""
-        found = self.labelled(values)
-        if found is None or not floating(*(t for t, _ in found.factors.values())):
+        product = self.labelled(values)
+        if product is None or not floating(*(t for t, _ in product.factors.values())):
             return None
-        shape, sums = _extent(tuple([(tensor.shape, labels) for tensor, labels in found.factors.values()]), found.out)
-        dtype = next(iter(found.factors.values()))[0].dtype
-        named = dict(zip(("x", "y"), found.factors.values()))
-        if found.addend is not None:
-            named["addend"] = found.addend[1:]
+        shape, sums = _extent(tuple([(tensor.shape, labels) for tensor, labels in product.factors.values()]), product.out)
+        dtype = next(iter(product.factors.values()))[0].dtype
+        named = dict(zip(("x", "y"), product.factors.values()))
+        if product.addend is not None:
+            named["addend"] = product.addend[1:]
 
         def hypotheses() -> list[Hypothesis]:
             listed = (
-                _scalars(dtype, found)
+                _scalars(dtype, product)
                 + precision(dtype, ("x", "y"), ("addend",))
                 + dropped(("x",))
-                + transposed((shape, found.out), dtype, named, tuple(found.factors))
+                + transposed((shape, product.out), dtype, named, tuple(product.factors))
             )
-            if found.addend is not None:
-                listed += [missing("addend", f"no-{found.addend[0]}"), setting(f"{found.addend[0]}-twice", beta=2 * found.beta)]
+            if product.addend is not None:
+                listed += [
+                    missing("addend", f"no-{product.addend[0]}"),
+                    setting(f"{product.addend[0]}-twice", beta=2 * product.beta),
+                ]
             return listed
 
-        attrs = {"alpha": found.alpha, "beta": found.beta} if found.addend is not None else {}
+        attrs = {"alpha": product.alpha, "beta": product.beta} if product.addend is not None else {}
         term = formulas.DOT if "y" in named else formulas.SUM
-        return build((shape, found.out), dtype, named, term, attrs=attrs, named=hypotheses, sums=sums, stored=self.stored)
+        return build((shape, product.out), dtype, named, term, attrs=attrs, named=hypotheses, sums=sums, stored=self.stored)
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """The incoming gradient times the other operand, summed over what this operand lacks."""
-        found = self.labelled(values)
-        if found is None or not floating(grad, *(t for t, _ in found.factors.values())):
+        product = self.labelled(values)
+        if product is None or not floating(grad, *(t for t, _ in product.factors.values())):
             return None
-        if found.addend is not None and name == found.addend[0]:
-            target, labels = found.addend[1:]
-            return _sum_of_gradient(target, labels, grad, found.out, found.beta)
-        if name not in found.factors:
+        if product.addend is not None and name == product.addend[0]:
+            target, labels = product.addend[1:]
+            return _sum_of_gradient(target, labels, grad, product.out, product.beta)
+        if name not in product.factors:
             return None
-        target, labels = found.factors[name]
-        others = [pair for other, pair in found.factors.items() if other != name]
-        operands = dict(zip(("x", "y"), [(grad, found.out), *others]))
-        attrs = {"alpha": found.alpha} if found.alpha != 1.0 else {}
+        target, labels = product.factors[name]
+        others = [pair for other, pair in product.factors.items() if other != name]
+        operands = dict(zip(("x", "y"), [(grad, product.out), *others]))
+        attrs = {"alpha": product.alpha} if product.alpha != 1.0 else {}
         term = formulas.DOT if others else formulas.SUM
         dtype = target.dtype
 
         def hypotheses() -> list[Hypothesis]:
-            names = ("", next((other for other in found.factors if other != name), ""))
+            names = ("", next((other for other in product.factors if other != name), ""))
             turned = transposed((target.shape, labels), dtype, operands, names)
-            return _scalars(dtype, found) + precision(dtype, ("x", "y")) + dropped(("x",)) + turned
+            return _scalars(dtype, product) + precision(dtype, ("x", "y")) + dropped(("x",)) + turned
 
         return build((target.shape, labels), dtype, operands, term, attrs=attrs, named=hypotheses, sums=1)
 
@@ -437,9 +442,9 @@ def transposed(
     return [Hypothesis(f"{name}-transposed", False, turn(key)) for key, name in zip(operands, names) if name and square[key]]
 
 
-def _scalars(dtype: torch.dtype, found: Labelled) -> list[Hypothesis]:
-    given = [name for name in ("alpha", "beta") if getattr(found, name) != 1.0]
-    return [*numbers(dtype, *given), *(setting(f"{name}-ignored", **{name: 1.0}) for name in given)]
+def _scalars(dtype: torch.dtype, product: Labelled) -> list[Hypothesis]:
+    factors = [name for name in ("alpha", "beta") if getattr(product, name) != 1.0]
+    return [*numbers(dtype, *factors), *(setting(f"{name}-ignored", **{name: 1.0}) for name in factors)]
 
 
 def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, out: Labels, beta: float) -> Quantity:
@@ -776,9 +781,9 @@ class LayerNorm(RoundingModel):
             return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, formulas.SUM,
                          named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), orders=sequential, sums=1,
                          coarse=True, harmless=bounds.of_rows(grad, count))  # fmt: skip
-        found = self._weight(_flat(x, count), target.dtype, float(epsilon), flat)
-        found.harmless = bounds.normalised_sums(x, grad, count, float(epsilon), formulas.NORMALISED.rounds)
-        return found
+        quantity = self._weight(_flat(x, count), target.dtype, float(epsilon), flat)
+        quantity.harmless = bounds.normalised_sums(x, grad, count, float(epsilon), formulas.NORMALISED.rounds)
+        return quantity
 
     def _input(
         self, x: torch.Tensor, scale: torch.Tensor | None, epsilon: float, grad: torch.Tensor, axes: tuple[int, ...], count: int
@@ -801,18 +806,18 @@ class LayerNorm(RoundingModel):
 
     def _weight(self, x: torch.Tensor, dtype: torch.dtype, epsilon: float, grad: torch.Tensor) -> Quantity:
         labels = ("n", "d")
-        found = build(((x.shape[1],), ("d",)), dtype, {"grad": (grad, labels), "x": (x, labels)}, formulas.NORMALISED,
+        quantity = build(((x.shape[1],), ("d",)), dtype, {"grad": (grad, labels), "x": (x, labels)}, formulas.NORMALISED,
                       attrs={"epsilon": epsilon, "count": x.shape[1], "largest": span(KINDS[x.dtype].unit)[1]},
                       sums=1, coarse=True)  # fmt: skip
         statistics = functools.cache(partial(_statistics, x))
         names = ("mean", "variance", "size")
         inner = (x.shape[0],) if x.shape[0] > 1 else ()  # as `build` lays out the others: a single row is no axis
-        found.operands |= {name: Later(lambda name=name: statistics()[name], inner) for name in names}  # type: ignore[misc]
-        found.k += x.shape[1]  # the rounding of the rows' own mean and variance comes on top
-        found.named = lambda: (
+        quantity.operands |= {name: Later(lambda name=name: statistics()[name], inner) for name in names}  # type: ignore[misc]
+        quantity.k += x.shape[1]  # the rounding of the rows' own mean and variance comes on top
+        quantity.named = lambda: (
             precision(dtype, ("grad", "x")) + dropped(("grad",)) + self._variants(x.dtype, epsilon, x.shape[1])
         )  # fmt: skip
-        return found
+        return quantity
 
 
 # ---- The rounding models as an op's entry names them: ``Op(..., model=models.Linear())``.

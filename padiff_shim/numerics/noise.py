@@ -119,7 +119,7 @@ class RoundedSteps(StepsApart):
         super().__init__()
         self.size, self.terms, self.apart, self.normwise, self.mixed = size, 1.0, apart, False, False
         self._drawn, self._cancelling = seed % POOL, False
-        self._tiny, self._largest = (one**0.5 if size.squares else one for one in span(size.unit))
+        self._tiny, self._largest = (end**0.5 if size.squares else end for end in span(size.unit))
 
     def signs(self, like: torch.Tensor) -> torch.Tensor:
         """+1 and -1 at random, as float64; not to be written into."""
@@ -165,24 +165,25 @@ class RoundedSteps(StepsApart):
             reach = steps.partial(func, sums, terms)
         elif kind in (steps.UNKNOWN, steps.NORMWISE):
             if not func._schema.is_mutable:  # what is written has to be the tensor itself
-                kept, move = steps.marked(func), self.operand if kind is steps.UNKNOWN else self.matrix
+                marked, move = steps.marked(func), self.operand if kind is steps.UNKNOWN else self.matrix
                 args = [
-                    move(a) if isinstance(a, torch.Tensor) and _real(a) and place not in kept else a for place, a in enumerate(args)
+                    move(a) if isinstance(a, torch.Tensor) and _real(a) and place not in marked else a
+                    for place, a in enumerate(args)
                 ]
             terms = [steps.unknown_terms(func, args)] * 8
         elif kind is steps.GROWING:
             terms = [steps.ratio(args)] * 8
         # What Torch's kernels lack in float64 is far less than the moves for a narrower format.
-        found = super().simple(func, args, kwargs) if self.size.unit < FINE else func(*args, **kwargs)
-        if kind is steps.UNKNOWN and (sizes := steps.spectral(func, args, found)) is not None:
+        results = super().simple(func, args, kwargs) if self.size.unit < FINE else func(*args, **kwargs)
+        if kind is steps.UNKNOWN and (sizes := steps.spectral(func, args, results)) is not None:
             sums = [sizes]
-        if self.size.beyond and (left := steps.beyond(func, args, found)) is not None:
-            instead = torch.full_like(found, self.size.beyond)
-            found = torch.where(left, torch.copysign(torch.where(found == 0, 1 / instead, instead), found), found)
-        for place, one in enumerate(found if isinstance(found, (tuple, list)) else (found,)):
-            if isinstance(one, torch.Tensor) and _real(one) and place not in steps.marks(func):
-                self._move(one, kind, place, *(None if parts is None else parts[place] for parts in (sums, terms, reach)))
-        return found
+        if self.size.beyond and (left := steps.beyond(func, args, results)) is not None:
+            instead = torch.full_like(results, self.size.beyond)
+            results = torch.where(left, torch.copysign(torch.where(results == 0, 1 / instead, instead), results), results)
+        for place, result in enumerate(results if isinstance(results, (tuple, list)) else (results,)):
+            if isinstance(result, torch.Tensor) and _real(result) and place not in steps.marks(func):
+                self._move(result, kind, place, *(None if parts is None else parts[place] for parts in (sums, terms, reach)))
+        return results
 
     def note(self, place: int, terms: float) -> None:
         """The sums in the step's result at this place have so many terms."""
@@ -212,30 +213,30 @@ class RoundedSteps(StepsApart):
         count = steps.terms(func, args)
         return [count] * results if isinstance(count, (int, float)) else list(count)
 
-    def _move(self, found: torch.Tensor, kind: Any, place: int, sums: Any = None, terms: Any = None, reach: Any = None) -> None:
+    def _move(self, result: torch.Tensor, kind: Any, place: int, sums: Any = None, terms: Any = None, reach: Any = None) -> None:
         """The error of one output, put in; numbers beyond the narrower format's range become what they are there.
 
         ``reach``: how large a sum may be on the way.
         """
-        if found.numel() == 0:
+        if result.numel() == 0:
             return
-        size = found.abs() if sums is None else sums.abs()
+        size = result.abs() if sums is None else sums.abs()
         scale = steps.roundings(kind) * self.size.step
         if terms is not None:
             self.note(place, float(terms.max()) if isinstance(terms, torch.Tensor) else float(terms))
             scale = scale + self.size.sums * (terms.clamp_min(1).sqrt() if isinstance(terms, torch.Tensor) else math.sqrt(terms))
         low, top = (bound.item() for bound in size.aminmax())  # NaN if one of them is
         top = top if reach is None else max(top, reach.max().item())
-        moves = size.mul_(self.signs(found)).mul_(scale)
+        moves = size.mul_(self.signs(result)).mul_(scale)
         if not top < math.inf:
             moves = moves.nan_to_num_(0.0, 0.0, 0.0)
-        found.add_(torch.complex(moves, moves.flip(0)) if found.is_complex() and moves.ndim else moves)
+        result.add_(torch.complex(moves, moves.flip(0)) if result.is_complex() and moves.ndim else moves)
         if top > self._largest and not self.size.beyond:
-            shown = torch.view_as_real(found) if found.is_complex() else found
-            large = shown.abs() if reach is None or found.is_complex() else reach
+            shown = torch.view_as_real(result) if result.is_complex() else result
+            large = shown.abs() if reach is None or result.is_complex() else reach
             shown.copy_(torch.where(large > self._largest, torch.copysign(torch.full_like(shown, math.inf), shown), shown))
         if low < self._tiny:
-            found.masked_fill_(found.abs() < self._tiny, 0.0)
+            result.masked_fill_(result.abs() < self._tiny, 0.0)
 
 
 def _ones(tensor: torch.Tensor) -> torch.Tensor:
@@ -265,8 +266,8 @@ def _beside(sizes: torch.Tensor) -> torch.Tensor:
     return sizes
 
 
-def _listed(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, (tuple, list)) else [found]
+def _listed(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, (tuple, list)) else [results]
 
 
 def _real(tensor: torch.Tensor) -> bool:
@@ -279,8 +280,8 @@ class Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """One call of a function."""
         parts = steps.FUNCTIONS.get(func)
-        found = None if parts is None else parts(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {})) if found is None else found
+        result = None if parts is None else parts(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {})) if result is None else result
 
 
 Kernel = Callable[..., torch.Tensor]
@@ -294,9 +295,9 @@ def moved(
     ``apart``: fused kernels are taken apart.
     """
     mode = RoundedSteps(size, seed, apart)
-    given = [mode.operand(t) for t in operands]
+    inputs = [mode.operand(t) for t in operands]
     with Functions() if apart else nullcontext(), mode:
-        return kernel(*given).detach(), mode
+        return kernel(*inputs).detach(), mode
 
 
 def exact(kernel: Kernel, operands: Sequence[torch.Tensor]) -> torch.Tensor:

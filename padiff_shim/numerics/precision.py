@@ -108,19 +108,19 @@ def rounded(values: Array, name: str, *, truncate: bool = False) -> Array:
     significand, exponent = np.frexp(values)
     quantum = np.maximum(exponent - form.bits, form.lowest)
     scaled = np.ldexp(significand, exponent - quantum)
-    found = np.ldexp(np.trunc(scaled) if truncate else np.rint(scaled), quantum)
-    found = np.where(np.isfinite(values), found, values)
-    return np.where(np.abs(found) > form.largest, np.copysign(np.inf, found), found)
+    nearest = np.ldexp(np.trunc(scaled) if truncate else np.rint(scaled), quantum)
+    nearest = np.where(np.isfinite(values), nearest, values)
+    return np.where(np.abs(nearest) > form.largest, np.copysign(np.inf, nearest), nearest)
 
 
 def _by_bits(values: Array, cut: int, truncate: bool) -> Array:
     """The low ``cut`` bits of the significand rounded away; no overflow, no subnormals."""
-    found = np.ascontiguousarray(values).view(np.int64).copy()
+    bits = np.ascontiguousarray(values).view(np.int64).copy()
     if not truncate:
-        odd = (found >> cut) & 1
-        found += odd + ((1 << (cut - 1)) - 1)
-    found &= -1 << cut
-    return found.view(np.float64).reshape(values.shape)
+        odd = (bits >> cut) & 1
+        bits += odd + ((1 << (cut - 1)) - 1)
+    bits &= -1 << cut
+    return bits.view(np.float64).reshape(values.shape)
 
 
 def norm(values: Array) -> Any:

@@ -36,9 +36,9 @@ class GridPlaces(tuple[Array, ...]):
     @classmethod
     def of(cls, flat: Array, grid: tuple[int, ...], *, whole: bool = False) -> GridPlaces:
         """At these flat positions."""
-        found = cls(np.unravel_index(flat, grid))
-        found.flat, found.whole, found.axes = flat, whole, tuple(range(len(grid)))
-        return found
+        places = cls(np.unravel_index(flat, grid))
+        places.flat, places.whole, places.axes = flat, whole, tuple(range(len(grid)))
+        return places
 
 
 class Operand:
@@ -102,13 +102,13 @@ class Later(Operand):
 
 def to_host(taken: Iterable[Any]) -> list[Array]:
     """Gathered values as NumPy arrays; what lies on a device comes in one copy."""
-    found = [item if isinstance(item, np.ndarray) else item.to(torch.float64) for item in taken]
-    remote = [item for item in found if isinstance(item, torch.Tensor)]
+    arrays = [item if isinstance(item, np.ndarray) else item.to(torch.float64) for item in taken]
+    remote = [item for item in arrays if isinstance(item, torch.Tensor)]
     if remote:
         flat = torch.cat([item.reshape(-1) for item in remote]).cpu().numpy()
         parts = iter(np.split(flat, np.cumsum([item.numel() for item in remote])[:-1]))
-        found = [next(parts).reshape(item.shape) if isinstance(item, torch.Tensor) else item for item in found]
-    return found
+        arrays = [next(parts).reshape(item.shape) if isinstance(item, torch.Tensor) else item for item in arrays]
+    return arrays
 
 
 @dataclass
@@ -239,7 +239,7 @@ class Quantity(ABC):
     def finite(self) -> bool:
         """Whether all operands are."""
         views = (operand.view for operand in self.operands.values())
-        return all(bool(np.isfinite(one).all() if isinstance(one, np.ndarray) else torch.isfinite(one).all()) for one in views)
+        return all(bool(np.isfinite(view).all() if isinstance(view, np.ndarray) else torch.isfinite(view).all()) for view in views)
 
     @abstractmethod
     def result(self, tensor: torch.Tensor) -> Operand:
@@ -263,8 +263,8 @@ class Quantity(ABC):
 
     def solve(self, staged: Staged) -> Evaluation:
         """:meth:`evaluate` with what the hypothesis says of the result."""
-        found = self.evaluate(staged)
-        return found if staged.post is None else Evaluation(staged.post(found.value), found.bound)
+        evaluation = self.evaluate(staged)
+        return evaluation if staged.post is None else Evaluation(staged.post(evaluation.value), evaluation.bound)
 
 
 # ---- Sums of terms.
@@ -346,8 +346,8 @@ class Terms(Quantity):
             return self.guide(reference)
         if not self.sums:
             return None
-        found = [_norms(operand, len(self.shape)) for name, operand in self.operands.items() if name != "addend"]
-        return [norm for norm in found if norm is not None]
+        norms = [_norms(operand, len(self.shape)) for name, operand in self.operands.items() if name != "addend"]
+        return [norm for norm in norms if norm is not None]
 
     def evaluate(self, staged: Staged) -> Evaluation:
         """See the module. What only the bound needs is found when somebody asks for that: of most hypotheses nobody does."""
@@ -401,7 +401,7 @@ class Terms(Quantity):
     def _bound(
         self, value: Array, spread: Callable[[], tuple[Array, Array | None, Any]], attrs: Mapping[str, Any]
     ) -> Callable[..., Array]:
-        found: list[Any] = []
+        known: list[Any] = []
 
         def parts() -> tuple[Any, ...]:
             term, kind, (size, flushed, terms) = self.term, self.kind, spread()
@@ -415,9 +415,9 @@ class Terms(Quantity):
             return size, terms, extra, floor, kind.output * (term.stored + self.stored + 2.0 * extra)
 
         def bound(f: float, unit: float | None = None, output: float | None = None) -> Array:
-            if not found:
-                found.extend(parts())
-            (size, terms, extra, floor, stored), term, kind = found, self.term, self.kind
+            if not known:
+                known.extend(parts())
+            (size, terms, extra, floor, stored), term, kind = known, self.term, self.kind
             u = kind.unit if unit is None else unit
             last = kind.output if output is None else output
             rounds = (np.minimum(f, terms) + term.rounds + extra) if self.sums else (term.rounds if f <= 1.0 else term.hard)
@@ -452,19 +452,19 @@ def _norms(operand: Operand, ndim: int) -> Any:
     if not lead:
         return None
     long = view.ndim > lead and view.shape[-1] > INNER
-    inner, found = tuple(range(lead, view.ndim)), view
+    inner, norms = tuple(range(lead, view.ndim)), view
     if not inner:
         pass
     elif view.is_cuda or view.dtype in (torch.bfloat16, torch.float16):
         view = view[..., :INNER] if long else view
-        found = torch.linalg.vector_norm(view, 2, dim=inner, dtype=torch.float32 if view.dtype != torch.float64 else None)
+        norms = torch.linalg.vector_norm(view, 2, dim=inner, dtype=torch.float32 if view.dtype != torch.float64 else None)
     else:  # NumPy's einsum reads any strides without a copy; torch's norm over a leading axis is many times slower
         array, labels = operand.array[..., :INNER] if long else operand.array, list(range(view.ndim))
-        found = np.sqrt(np.einsum(array, labels, array, labels, labels[:lead]))
+        norms = np.sqrt(np.einsum(array, labels, array, labels, labels[:lead]))
     shape = [1] * ndim
-    for axis, size in zip(operand.grid, found.shape):
+    for axis, size in zip(operand.grid, norms.shape):
         shape[axis] = size
-    return found.reshape(shape) if list(operand.grid) == sorted(operand.grid) else None
+    return norms.reshape(shape) if list(operand.grid) == sorted(operand.grid) else None
 
 
 Labels = Sequence[Hashable]
@@ -485,16 +485,16 @@ def build(
     shape, names = target
     kinds = tuple([(name, tensor.shape, tuple(labels)) for name, (tensor, labels) in operands.items()])
     k, summed, seats = _seats(tuple(shape), tuple(names), kinds)
-    found = {seat.name: _operand(seat, operands[seat.name][0]) for seat in seats}
+    seen = {seat.name: _operand(seat, operands[seat.name][0]) for seat in seats}
     sums = options.pop("sums", summed)
     if not sums:
         options.setdefault("harmless", bounds.relative(term.rounds))
     elif term.product:
         factor = options.get("attrs", {}).get("alpha", 1.0)
-        seat = {one.name: one for one in seats}
+        seat = {place.name: place for place in seats}
         pair = (operands["x"][0], operands["y"][0])
         options.setdefault("harmless", bounds.of_product((seat["x"], seat["y"]), pair, k, term.rounds, factor))
-    return Terms(tuple(shape), dtype, k, found, term=term, sums=sums, **options)
+    return Terms(tuple(shape), dtype, k, seen, term=term, sums=sums, **options)
 
 
 def _operand(seat: Seat, tensor: torch.Tensor) -> Operand:
@@ -502,7 +502,7 @@ def _operand(seat: Seat, tensor: torch.Tensor) -> Operand:
     view = tensor.detach()
     if seat.order is not None:
         view = view.permute(seat.order)
-    return Operand(view if seat.kept is None else view.reshape(seat.kept), seat.grid, seat.inner)
+    return Operand(view if seat.squeezed is None else view.reshape(seat.squeezed), seat.grid, seat.inner)
 
 
 @functools.lru_cache(maxsize=4096)

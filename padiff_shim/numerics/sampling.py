@@ -57,10 +57,10 @@ def _largest_scaled(values: Any, scales: Sequence[Any], count: int) -> Array | N
         size = np.ascontiguousarray(readable(scales[0])).reshape(-1)
         low, high = magnitudes(size)
         return None if _level(low, high) else scaled_peaks(values.reshape(-1), size, high * LEAST).largest_first()
-    found = values
+    ratios = values
     for scale in scales:
-        found = _divided(found, scale)
-    return None if found is values else _peaks(found, None, count)
+        ratios = _divided(ratios, scale)
+    return None if ratios is values else _peaks(ratios, None, count)
 
 
 def _level(low: float, high: float) -> bool:
@@ -119,10 +119,10 @@ def positions(first: Array, quantity: Quantity, count: int, rng: np.random.Gener
 @functools.lru_cache(maxsize=256)
 def _all(grid: tuple[int, ...]) -> tuple[Array, ...]:
     """Index arrays of every place."""
-    found = GridPlaces.of(np.arange(math.prod(grid)), grid, whole=True) if grid else ()
-    for axis in found:
+    places = GridPlaces.of(np.arange(math.prod(grid)), grid, whole=True) if grid else ()
+    for axis in places:
         axis.flags.writeable = False
-    return found
+    return places
 
 
 # ---- Large calls of formulas without a model: a part of the outputs, if it can be computed from a part of the operands.
@@ -157,21 +157,21 @@ def cut(
     if paddle.numel() < LARGE:
         return None
     leading = _leading(paddle, torch_)
-    found = SlicedCall(list(operands), paddle, torch_)
+    part = SlicedCall(list(operands), paddle, torch_)
     for axis in range(paddle.ndim):
         size = paddle.shape[axis]
         if size <= 2 * LEADING:
             continue
-        kept = np.unique(np.concatenate([leading[axis], rng.integers(0, size, OTHERS)]))
-        index = torch.from_numpy(kept).to(paddle.device)
+        places = np.unique(np.concatenate([leading[axis], rng.integers(0, size, OTHERS)]))
+        index = torch.from_numpy(places).to(paddle.device)
         smaller = SlicedCall(
-            [_along(t, axis, paddle.ndim, size, index) for t in found.operands],
-            found.paddle.index_select(axis, index),
-            found.torch.index_select(axis, index),
+            [_along(t, axis, paddle.ndim, size, index) for t in part.operands],
+            part.paddle.index_select(axis, index),
+            part.torch.index_select(axis, index),
         )
         if _right(kernel, smaller):
-            found = smaller
-    return None if found.paddle.numel() == paddle.numel() else found
+            part = smaller
+    return None if part.paddle.numel() == paddle.numel() else part
 
 
 def _leading(paddle: torch.Tensor, torch_: torch.Tensor) -> list[np.ndarray]:

@@ -40,9 +40,9 @@ def judge_exact(
     if not floats:
         reason = f"{count} of {paddle.numel()} results of integers differ; nothing is rounded"
         return Judgement(Verdict.SEMANTICS, Side.NONE, reason=reason, stats=stats)
-    given = [noise.wide(t) for t in operands]
-    value = noise.exact(kernel, given)
-    values = [value, *_moved(kernel, given, floats[0].dtype, seed)]
+    inputs = [noise.wide(t) for t in operands]
+    value = noise.exact(kernel, inputs)
+    values = [value, *_moved(kernel, inputs, floats[0].dtype, seed)]
     stable = unlike & ~torch.stack([other != value for other in values]).any(0)
     stats["oracle"] = "float64"
     if not stable.any():
@@ -63,14 +63,14 @@ def judge_exact(
 
 
 def _moved(
-    kernel: Callable[..., torch.Tensor], given: Sequence[torch.Tensor], dtype: torch.dtype, seed: int
+    kernel: Callable[..., torch.Tensor], inputs: Sequence[torch.Tensor], dtype: torch.dtype, seed: int
 ) -> Iterator[torch.Tensor]:
     """What comes out when operands move by a unit roundoff, or zeros by a number near the smallest."""
     info = torch.finfo(dtype)
     sizes = [noise.MoveSize(info.eps, unit=info.eps), noise.MoveSize(0.0, zeros=2 * info.tiny, unit=info.eps)]
     for place, size in enumerate(sizes):
         for run in range(RUNS):
-            yield noise.moved(kernel, given, size, seed + 2 * run + place)[0]
+            yield noise.moved(kernel, inputs, size, seed + 2 * run + place)[0]
 
 
 # ---- NaN and Inf: each side's pattern against the oracle's.
@@ -82,13 +82,13 @@ BEYOND_RANGE = "; that is beyond the range, and what is met on the way depends o
 
 def classes(values: Array, largest: float = np.inf) -> Array:
     """0 finite, 1 NaN, 2 +Inf, 3 -Inf; beyond ``largest`` counts as infinite."""
-    found = np.zeros(values.shape, np.int8)
-    found[values > largest] = 2
-    found[values < -largest] = 3
-    found[np.isposinf(values)] = 2
-    found[np.isneginf(values)] = 3
-    found[np.isnan(values)] = 1
-    return found
+    kinds = np.zeros(values.shape, np.int8)
+    kinds[values > largest] = 2
+    kinds[values < -largest] = 3
+    kinds[np.isposinf(values)] = 2
+    kinds[np.isneginf(values)] = 3
+    kinds[np.isnan(values)] = 1
+    return kinds
 
 
 def _places(mask: torch.Tensor, count: int, rng: np.random.Generator) -> Array:
@@ -131,7 +131,7 @@ def judge_nonfinite(
     expected = classes(value, largest)
     near = np.abs(np.abs(value) / largest - 1) < 0.01  # there rounding decides between the largest number and infinity
     seen_as = [classes(numbers) for numbers in sides]
-    wrong = [(found != expected) & ~(near & (found != 1)) for found in seen_as]
+    wrong = [(kinds != expected) & ~(near & (kinds != 1)) for kinds in seen_as]
     guilty, remark = _excused(quantity, wrong, expected, seen_as, value, bound, where)
     verdict = Verdict.UNVERIFIED if remark else Verdict.NONFINITE
     if not (wrong[0] | wrong[1]).any():
@@ -212,7 +212,7 @@ def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor
 
 def _has_both(formula: Formula) -> bool:
     """Whether there are NaN and infinities among the operands."""
-    floats = [tensor for tensor in map(_in_parts, formula.given) if tensor.is_floating_point()]
+    floats = [tensor for tensor in map(_in_parts, formula.inputs) if tensor.is_floating_point()]
     return any(bool(tensor.isnan().any()) for tensor in floats) and any(bool(tensor.isinf().any()) for tensor in floats)
 
 
@@ -228,21 +228,21 @@ def _with_nan(formula: Formula) -> torch.Tensor:
 
 def _spread(formula: Formula, lost: torch.Tensor) -> torch.Tensor:
     """Both parts of a complex number of which one is lost; of matrices that come of matrices, all."""
-    rank = max((tensor.ndim for tensor in formula.given), default=0)
+    rank = max((tensor.ndim for tensor in formula.inputs), default=0)
     if lost.ndim == rank + 1 and lost.shape[-1] == 2:
         return lost.any(-1, keepdim=True).expand_as(lost)
-    if lost.ndim > 1 and any(tensor.shape[-2:] == lost.shape[-2:] for tensor in formula.given if tensor.is_floating_point()):
+    if lost.ndim > 1 and any(tensor.shape[-2:] == lost.shape[-2:] for tensor in formula.inputs if tensor.is_floating_point()):
         return lost.any(-1, keepdim=True).any(-2, keepdim=True).expand_as(lost)
     return lost
 
 
 def _with_numbers(formula: Formula, number: float, large: float, *, related: bool = False) -> torch.Tensor:
     """The formula's value with numbers in place of what is none in the operands; ``related``: both beside the largest number."""
-    floats = [tensor for tensor in map(_in_parts, formula.given) if tensor.is_floating_point() and tensor.numel()]
+    floats = [tensor for tensor in map(_in_parts, formula.inputs) if tensor.is_floating_point() and tensor.numel()]
     largest = max([1.0, *(float(tensor.nan_to_num(0.0, 0.0, 0.0).abs().max()) for tensor in floats)])
     large *= largest
     number *= largest if related else 1.0
-    operands = [_replaced(tensor, number, large) for tensor in formula.given]
+    operands = [_replaced(tensor, number, large) for tensor in formula.inputs]
     return formula.kernel.of(operands).exact().double()
 
 

@@ -518,12 +518,12 @@ def _flagged(x: torch.Tensor, dim: Any, unbiased: bool = True, keepdim: bool = F
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     packets = [getattr(aten, name) for name in sorted(_DECOMPOSED) if hasattr(aten, name)]
-    found: dict[Any, Callable[..., Any]] = {**get_decompositions(packets), **STEPS}
-    found[aten.var_mean.correction] = _variance
-    found[aten.var.correction] = lambda *args, **kwargs: _variance(*args, **kwargs)[0]
-    found[aten.var_mean.dim] = _flagged
-    found[aten.var.dim] = lambda *args, **kwargs: _flagged(*args, **kwargs)[0]
-    return found
+    decompositions: dict[Any, Callable[..., Any]] = {**get_decompositions(packets), **STEPS}
+    decompositions[aten.var_mean.correction] = _variance
+    decompositions[aten.var.correction] = lambda *args, **kwargs: _variance(*args, **kwargs)[0]
+    decompositions[aten.var_mean.dim] = _flagged
+    decompositions[aten.var.dim] = lambda *args, **kwargs: _flagged(*args, **kwargs)[0]
+    return decompositions
 
 
 DECOMPOSED = _decompositions()
@@ -535,10 +535,10 @@ def parts(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable
 
     Without Torch's promotion of dtypes, where all tensors have one: it would load Torch's symbolic shapes.
     """
-    found = DECOMPOSED.get(func)
-    if found is None or any(isinstance(a, torch.Tensor) and not _floating(a) for a in (*args, *kwargs.values())):
-        return found
-    return _unwrapped(found)
+    decomposition = DECOMPOSED.get(func)
+    if decomposition is None or any(isinstance(a, torch.Tensor) and not _floating(a) for a in (*args, *kwargs.values())):
+        return decomposition
+    return _unwrapped(decomposition)
 
 
 # Steps that are not to their last digits in Torch's float64.
@@ -574,8 +574,8 @@ def _sampled(
     terms = []
     for corner in itertools.product((0, 1), repeat=len(sizes)):
         at = [start.long() + step for start, step in zip(low, corner)]
-        inside = torch.stack([(one >= 0) & (one < size) for one, size in zip(at, sizes)]).all(0)
-        index = (one.clamp(0, size - 1) for one, size in zip(at[::-1], sizes[::-1]))
+        inside = torch.stack([(places >= 0) & (places < size) for places, size in zip(at, sizes)]).all(0)
+        index = (places.clamp(0, size - 1) for places, size in zip(at[::-1], sizes[::-1]))
         share = functools.reduce(torch.mul, (pair[step] for pair, step in zip(shares, corner)))
         terms.append(x[(batch, slice(None), *index)].movedim(-1, 1) * share.where(inside, 0.0).unsqueeze(1))
     return functools.reduce(torch.add, terms)
@@ -635,19 +635,19 @@ def kind(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """How a step rounds."""
     if func.namespace != "aten" and func.namespace != "prims":
         return UNKNOWN
-    found = _named(func)
-    if found is COUNTED and func.overloadpacket.__name__.rstrip("_") in ("index_put", "_unsafe_index_put"):
+    rounding = _named(func)
+    if rounding is COUNTED and func.overloadpacket.__name__.rstrip("_") in ("index_put", "_unsafe_index_put"):
         return COUNTED if (len(args) > 3 and args[3]) or kwargs.get("accumulate") else EXACT
     if func.overloadpacket.__name__.rstrip("_") == "scatter_reduce" and not {"amax", "amin"}.isdisjoint(map(str, args)):
         return EXACT
-    if found is EXACT or any(_floating(a) for a in (*args, *kwargs.values())):
-        return found
+    if rounding is EXACT or any(_floating(a) for a in (*args, *kwargs.values())):
+        return rounding
     return EXACT
 
 
 def _floating(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return any(_floating(one) for one in value)
+        return any(_floating(entry) for entry in value)
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
@@ -690,7 +690,7 @@ def brings_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
         return False
     values = (*args, *kwargs.values())
     if name in _FILLING:
-        return any(isinstance(one, (int, float)) and one for one in values)
+        return any(isinstance(value, (int, float)) and value for value in values)
     return name == "relu6" or not any(map(_floating, values))
 
 
@@ -773,8 +773,8 @@ def _taps(weight: torch.Tensor) -> float:
 def _window(args: Sequence[Any]) -> float:
     """The elements of an adaptive pool's window, at most; of its backward, the windows that meet in one element."""
     sizes = args[1].shape[2:] if isinstance(args[1], torch.Tensor) else args[1]
-    given = args[0].shape[-len(sizes) :]
-    return float(math.prod(-(-a // max(b, 1)) + 1 for a, b in zip(given, sizes)))
+    extents = args[0].shape[-len(sizes) :]
+    return float(math.prod(-(-a // max(b, 1)) + 1 for a, b in zip(extents, sizes)))
 
 
 def unknown_terms(func: Any, args: Sequence[Any]) -> float:

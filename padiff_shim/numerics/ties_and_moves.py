@@ -91,7 +91,7 @@ class Sums(Formula):
         value, own, grads = part.exact().double(), part.together.wide[:movable], part.together.wide[movable:]
         size = noise.exact(kernel, [*own, *(grad.abs() for grad in grads)]).abs().double()
         terms = noise.exact(kernel, [*own, *map(torch.ones_like, grads)]).abs().nan_to_num(1.0, 1.0, 1.0)
-        sums = cls(tuple(value.shape), dtype, 1, {}, kernel=part, given=part.together.wide, value=value)
+        sums = cls(tuple(value.shape), dtype, 1, {}, kernel=part, inputs=part.together.wide, value=value)
         sums.k = max(1, math.ceil(float(terms.max()))) if terms.numel() else 1
         unit = max(KINDS[dtype].unit, KINDS[dtype].output)
         size = torch.maximum(size, value.abs()).nan_to_num(0.0, 0.0, 0.0)

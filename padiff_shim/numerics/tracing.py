@@ -144,13 +144,13 @@ class Perturbed(RoundedSteps):
             step.counts = counts
         return counts
 
-    def _move(self, found: torch.Tensor, kind: Any, place: int, sums: Any = None, terms: Any = None, reach: Any = None) -> None:
+    def _move(self, result: torch.Tensor, kind: Any, place: int, sums: Any = None, terms: Any = None, reach: Any = None) -> None:
         self._drawn = start = (self._drawn + STRIDE) % POOL
-        count = found.numel()
-        if self.careful or start + count > POOL or found.dtype is not torch.float64:
-            super()._move(found, kind, place, sums, terms, reach)
+        count = result.numel()
+        if self.careful or start + count > POOL or result.dtype is not torch.float64:
+            super()._move(result, kind, place, sums, terms, reach)
             return
-        scale, amount = steps.roundings(kind) * self.size.step, found if sums is None else sums
+        scale, amount = steps.roundings(kind) * self.size.step, result if sums is None else sums
         if terms is not None:
             several = isinstance(terms, torch.Tensor)
             if self.looks:
@@ -159,11 +159,11 @@ class Perturbed(RoundedSteps):
                 amount, scale = amount * (scale + self.size.sums * terms.clamp_min(1).sqrt()), 1.0
             elif not several:
                 scale += self.size.sums * math.sqrt(terms)
-        pool, whole = signs_on(found.device), found.is_contiguous()  # one look into the pool where that will do
-        signs = pool.as_strided(found.shape, found.stride(), start) if whole else pool[start : start + count].view(found.shape)
-        found.addcmul_(amount, signs, value=scale)
+        pool, whole = signs_on(result.device), result.is_contiguous()  # one look into the pool where that will do
+        signs = pool.as_strided(result.shape, result.stride(), start) if whole else pool[start : start + count].view(result.shape)
+        result.addcmul_(amount, signs, value=scale)
         if self.looks:
-            self._moved += [found.reshape(-1)] if reach is None else [found.reshape(-1), reach.reshape(-1)]
+            self._moved += [result.reshape(-1)] if reach is None else [result.reshape(-1), reach.reshape(-1)]
 
     @property
     def inside(self) -> bool:

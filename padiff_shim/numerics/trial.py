@@ -63,7 +63,7 @@ class Trial:
     quantity: Quantity
     staged: Staged
     lead: int
-    found: Evaluation
+    oracle: Evaluation
     unit: Array
     probable: Array
     certain: Array
@@ -75,7 +75,7 @@ class Trial:
     @property
     def value(self) -> Array:
         """The oracle's values, flattened."""
-        return self.found.value.reshape(-1)
+        return self.oracle.value.reshape(-1)
 
     def side(self, name: str) -> Errors:
         """``"paddle"`` or ``"torch"``."""
@@ -91,7 +91,7 @@ class Trial:
 
     def index(self, place: int) -> list[int]:
         """The place in the sample as an index into the judged tensor."""
-        width = self.value.size // max(len(self.found.value), 1)
+        width = self.value.size // max(len(self.oracle.value), 1)
         sample, inner = divmod(place, width)
         grid = [int(axis[sample]) for axis in self.staged.where]
         axes = self.quantity.axes
@@ -113,14 +113,14 @@ def factors(quantity: Quantity) -> tuple[float, float, float]:
 def run(quantity: Quantity, where: tuple[Array, ...], lead: int, paddle: torch.Tensor, torch_: torch.Tensor) -> Trial:
     """Ask the oracle at these samples."""
     staged = quantity.stage(where)
-    found = quantity.solve(staged)
-    value = found.value.reshape(-1)
+    oracle = quantity.solve(staged)
+    value = oracle.value.reshape(-1)
     y = np.empty((2, value.size), quantity.kind.oracle)
-    for side, one in enumerate(to_host([quantity.result(tensor).gather(where) for tensor in (paddle, torch_)])):
-        y[side] = one.reshape(-1)
-    start = lead * (value.size // max(len(found.value), 1))
+    for side, values in enumerate(to_host([quantity.result(tensor).gather(where) for tensor in (paddle, torch_)])):
+        y[side] = values.reshape(-1)
+    start = lead * (value.size // max(len(oracle.value), 1))
     random = slice(start if start < value.size else 0, None)
-    return _beside(quantity, staged, lead, found, random, y)
+    return _beside(quantity, staged, lead, oracle, random, y)
 
 
 def whole(quantity: Quantity, oracle: Evaluation, y: Array) -> Trial:
@@ -136,9 +136,9 @@ def _beside(quantity: Quantity, staged: Staged, lead: int, oracle: Evaluation, r
     return Trial(quantity, staged, lead, oracle, *bounds, random, sides[0], sides[1], (probable, certain))
 
 
-def errors(y: Array, value: Array, bounds: tuple[Array, Array, Array], found: Trial) -> Errors:
+def errors(y: Array, value: Array, bounds: tuple[Array, Array, Array], sample: Trial) -> Errors:
     """One side's errors on the sample of ``found`` against other values, in units of other bounds."""
-    return _errors(np.stack([y, y]), value, bounds, found.random, found.quantity.kind.format.largest)[0]
+    return _errors(np.stack([y, y]), value, bounds, sample.random, sample.quantity.kind.format.largest)[0]
 
 
 def _errors(y: Array, value: Array, bounds: tuple[Array, Array, Array], random: slice, top: float) -> list[Errors]:
@@ -201,20 +201,20 @@ def small(errors: Errors) -> bool:
     return not errors.strange and errors.prob <= 1.0 and errors.rho_max <= ALONE * TYPICAL and errors.rho_rms <= TYPICAL
 
 
-def negligible(found: Trial, rms: float) -> bool:
+def negligible(sample: Trial, rms: float) -> bool:
     """Both sides' errors would be plain rounding if no bound were below one unit roundoff of the tensor's root mean square.
 
     In units of ``max(B1, u rms)`` no error is above 4, the typical one is at most 1/2, and none exceeds both its probabilistic
     bound and ``u rms``.
     """
-    floor = found.quantity.kind.format.unit * rms
-    for errors in (found.paddle, found.torch):
-        size = np.abs(errors.signed) * found.unit
-        units = np.asarray(size / np.maximum(found.unit, floor), np.float64)
-        typical = units[found.random]
+    floor = sample.quantity.kind.format.unit * rms
+    for errors in (sample.paddle, sample.torch):
+        size = np.abs(errors.signed) * sample.unit
+        units = np.asarray(size / np.maximum(sample.unit, floor), np.float64)
+        typical = units[sample.random]
         if errors.strange or not units.max() <= ALONE * TYPICAL or not rms_of(typical) <= TYPICAL:
             return False
-        if (size > np.maximum(found.probable, floor)).any():
+        if (size > np.maximum(sample.probable, floor)).any():
             return False
     return True
 
@@ -224,22 +224,22 @@ def wrong_class(outside: int, count: int) -> Verdict:
     return Verdict.LOCAL_WRONG if outside <= max(0.01 * count, 1.0 if count >= 8 else 0.0) else Verdict.WRONG
 
 
-def classify(found: Trial, own: Errors, other: Errors) -> Verdict:
+def classify(sample: Trial, own: Errors, other: Errors) -> Verdict:
     """What the size of one side's errors says of them, beside the other side's."""
     if own.strange:
         return Verdict.NONFINITE
-    count = len(own.signed[found.random])
+    count = len(own.signed[sample.random])
     if own.det > 1:
         return wrong_class(own.outside, count)
     alone = own.rho_max > ALONE * max(own.spread, 0.5)
-    if own.prob > 1 or _much_worse(found, own, other):
+    if own.prob > 1 or _much_worse(sample, own, other):
         return Verdict.LOCAL_WRONG if alone and own.prob > 1 else Verdict.LOW_ACCURACY
     return Verdict.LOCAL_SUSPECT if alone else Verdict.ROUNDING
 
 
-def sound(found: Trial, errors: Errors) -> bool:
+def sound(sample: Trial, errors: Errors) -> bool:
     """One side taken alone: rounding, and of a size that a good kernel's has. The other side may be no measure for it."""
-    return classify(found, errors, errors) is Verdict.ROUNDING and errors.rho_rms <= 8 * WORSE * TYPICAL
+    return classify(sample, errors, errors) is Verdict.ROUNDING and errors.rho_rms <= 8 * WORSE * TYPICAL
 
 
 def far_inside(sample: Trial, own: Errors) -> bool:
@@ -249,40 +249,40 @@ def far_inside(sample: Trial, own: Errors) -> bool:
     return own.prob < (FAR_INSIDE_SINGLE if quantity.k <= 1 else FAR_INSIDE_ROWS if rows else FAR_INSIDE)
 
 
-def _much_worse(found: Trial, own: Errors, other: Errors) -> bool:
+def _much_worse(sample: Trial, own: Errors, other: Errors) -> bool:
     """Another kind of rounding than the other side's, as far as this many outputs can tell."""
-    if not found.quantity.impartial:
+    if not sample.quantity.impartial:
         return False
-    if far_inside(found, own):
+    if far_inside(sample, own):
         return False
     if own.rho_rms <= WORSE * max(other.rho_rms, 0.05):
         return False
-    count = np.unique(own.signed[found.random]).size  # equal operands round alike: their outputs are one
-    count = min(count, len(found.found.value))  # and so is a row
+    count = np.unique(own.signed[sample.random]).size  # equal operands round alike: their outputs are one
+    count = min(count, len(sample.oracle.value))  # and so is a row
     return count >= 2 * FEW or (count >= FEW and own.rho_rms > 1.5 * WORSE * max(other.rho_rms, 0.05))
 
 
-def remainder(found: Trial, own: Errors, value: Array, evaluation: Evaluation | None) -> Errors:
+def remainder(sample: Trial, own: Errors, value: Array, evaluation: Evaluation | None) -> Errors:
     """One side's errors against what a hypothesis says that its kernel computes, in units of the bounds that hold there."""
-    bounds = found.unit, found.probable, found.certain
+    bounds = sample.unit, sample.probable, sample.certain
     if evaluation is not None:
-        there = [evaluation.bound(factor).reshape(-1) for factor in (1.0, *found.factors)]
+        there = [evaluation.bound(factor).reshape(-1) for factor in (1.0, *sample.factors)]
         bounds = tuple(np.where(np.isfinite(new), new, old) for new, old in zip(there, bounds))  # type: ignore[assignment]
-    return errors(own.y, value, bounds, found)
+    return errors(own.y, value, bounds, sample)
 
 
-def explained_whole(found: Trial, own: Errors, other: Errors, value: Array, evaluation: Evaluation | None) -> bool:
+def explained_whole(sample: Trial, own: Errors, other: Errors, value: Array, evaluation: Evaluation | None) -> bool:
     """What a hypothesis leaves of one side's errors is rounding."""
-    left = remainder(found, own, value, evaluation)
-    return classify(found, left, other) is Verdict.ROUNDING
+    left = remainder(sample, own, value, evaluation)
+    return classify(sample, left, other) is Verdict.ROUNDING
 
 
 # ---- What a verdict says of itself: statistics, modifiers, one sentence.
 
 
-def statistics_of(found: Trial, difference: TensorDifference) -> dict[str, Any]:
-    quantity, worst = found.quantity, found.worst()
-    kappa = np.asarray(found.unit / (quantity.kind.format.unit * np.abs(found.value)), np.float64)  # an array of its own
+def statistics_of(sample: Trial, difference: TensorDifference) -> dict[str, Any]:
+    quantity, worst = sample.quantity, sample.worst()
+    kappa = np.asarray(sample.unit / (quantity.kind.format.unit * np.abs(sample.value)), np.float64)  # an array of its own
     kappa = kappa if math.isfinite(np.add.reduce(kappa)) else kappa[np.isfinite(kappa)]
     middle = kappa.size // 2
     if kappa.size:
@@ -293,34 +293,34 @@ def statistics_of(found: Trial, difference: TensorDifference) -> dict[str, Any]:
         "k": quantity.k,
         "lambda": factors(quantity)[0],
         "oracle": "longdouble" if quantity.kind.oracle is np.longdouble else "float64",
-        "sampled": int(found.value.size),
+        "sampled": int(sample.value.size),
         "kappa": kappa.item(middle) if kappa.size else math.inf,
-        "bound": float(found.probable[worst]),
-        "allowed": _allowed(found),
-        "error": float(max(abs(e.signed[worst]) for e in (found.paddle, found.torch)) * found.unit[worst]),
-        "paddle": found.paddle.stats(),
-        "torch": found.torch.stats(),
+        "bound": float(sample.probable[worst]),
+        "allowed": _allowed(sample),
+        "error": float(max(abs(e.signed[worst]) for e in (sample.paddle, sample.torch)) * sample.unit[worst]),
+        "paddle": sample.paddle.stats(),
+        "torch": sample.torch.stats(),
     }
 
 
-def _allowed(found: Trial) -> float:
+def _allowed(sample: Trial) -> float:
     """How far two right kernels may lie apart, at most; where the oracle itself is not finite they may not."""
-    bound = found.probable
+    bound = sample.probable
     if not math.isfinite(largest := float(bound[bound.argmax()])):
-        bound = bound[np.isfinite(found.value)]
+        bound = bound[np.isfinite(sample.value)]
         largest = float(bound.max()) if bound.size else 0.0
     return 2.0 * largest
 
 
-def modifiers_of(found: Trial, difference: TensorDifference, verdict: Verdict) -> tuple[str, ...]:
+def modifiers_of(sample: Trial, difference: TensorDifference, verdict: Verdict) -> tuple[str, ...]:
     """See :class:`padiff_shim.verdicts.Judgement`."""
     names = []
-    bound, value = found.probable[found.random], found.value[found.random]
+    bound, value = sample.probable[sample.random], sample.value[sample.random]
     if not math.isfinite(np.add.reduce(value)):
         value = np.where(np.isfinite(value), value, 0.0)
     if norm(bound) > 0.1 * norm(value):
         names.append("ill_conditioned")
-    if verdict not in (Verdict.EQUAL, Verdict.ROUNDING) and negligible(found, difference.rms):
+    if verdict not in (Verdict.EQUAL, Verdict.ROUNDING) and negligible(sample, difference.rms):
         names.append(NEGLIGIBLE)
     return tuple(names)
 
@@ -339,11 +339,11 @@ def reason(verdict: Verdict, guilty: list[str], worst: Errors, name: str) -> str
     size = f"error {worst.rho_max:.3g} rounding units, {bounds}"
     if name:
         return f"{who}: explained by {name}; {size}"
-    said = {
+    words = {
         Verdict.NONFINITE: "NaN or Inf where the oracle has none, or the other way round",
         Verdict.WRONG: "no order of summation explains it",
         Verdict.LOCAL_WRONG: "single elements that rounding does not explain",
         Verdict.LOW_ACCURACY: "possible rounding, but far worse than the other side or the sqrt(k) model",
         Verdict.LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
     }
-    return f"{who}: {said[verdict]}; {size}"
+    return f"{who}: {words[verdict]}; {size}"

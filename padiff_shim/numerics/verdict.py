@@ -54,13 +54,13 @@ def judge(
         return _compare(quantity, paddle, torch_, same, audit, hypotheses, rng, apriori)
 
 
-def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, given: Sequence[Any]) -> Judgement | None:
+def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, arguments: Sequence[Any]) -> Judgement | None:
     """What :func:`judge` says of two results of one shape and dtype, if the bound that was learnt from such a call says it.
 
     ``given``: the call's own arguments, and for a gradient the incoming one.
     """
     with np.errstate(all="ignore"):
-        limit = learnt.of(torch_, given)
+        limit = learnt.of(torch_, arguments)
         seen = None if limit is None else quick_compare(paddle, torch_, limit)
     return None if seen is None else _harmless(*seen)
 
@@ -103,9 +103,9 @@ def _compare(
         reason = "long double is no wider than double on this platform: nothing to judge float64 by"
         return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)
     if not difference.finite:
-        found = special_cases.judge_nonfinite(quantity, paddle, torch_, difference.stats, rng)
-        if found is not None:
-            return _treated(found, quantity, paddle, torch_, difference, scales, rng) if hypotheses else found
+        judgement = special_cases.judge_nonfinite(quantity, paddle, torch_, difference.stats, rng)
+        if judgement is not None:
+            return _treated(judgement, quantity, paddle, torch_, difference, scales, rng) if hypotheses else judgement
     look = (quantity, paddle, torch_, difference, scales, rng)
     first = _sampled(*look, FIRST)
     if plain(first) or _far_inside(first):
@@ -135,9 +135,9 @@ def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_
     count = max(SECOND[0] // (2 * quantity.per_sample), SECOND[1])
     places = np.concatenate([rows, sampling.guided(difference, quantity, scales, count)])
     where, lead = sampling.positions(np.unique(places), quantity, count, rng)
-    found = trial.run(quantity, where, lead, paddle, torch_)
-    own, other = (found.paddle, found.torch) if judged.side is Side.PADDLE else (found.torch, found.paddle)
-    special = treatment(found, own, other)
+    sample = trial.run(quantity, where, lead, paddle, torch_)
+    own, other = (sample.paddle, sample.torch) if judged.side is Side.PADDLE else (sample.torch, sample.paddle)
+    special = treatment(sample, own, other)
     if special is None:
         return judged
     return replace(judged, hypothesis=special.name, reason=f"{judged.side}: explained by {special.name}; {judged.reason}")
@@ -186,64 +186,64 @@ def _whole_grid(quantity: Quantity, size: tuple[int, int, int]) -> bool:
     return math.prod(quantity.grid) <= 2 * _count(quantity, size)
 
 
-def plain(found: Trial) -> bool:
+def plain(sample: Trial) -> bool:
     """Rounding beyond doubt, see ``GATE``."""
-    sides = (found.paddle, found.torch)
+    sides = (sample.paddle, sample.torch)
     if any(e.strange for e in sides):
         return False
     if all(e.prob <= 1.0 and e.rho_max <= GATE for e in sides):
         return True
-    return found.quantity.averages and _small(found)
+    return sample.quantity.averages and _small(sample)
 
 
-def _far_inside(found: Trial) -> bool:
+def _far_inside(sample: Trial) -> bool:
     """Sums that are off by more than a unit, but by far less than a named cause would move them: there is none to look for."""
-    if not found.quantity.plain or max(found.paddle.prob, found.torch.prob) > INSIDE:
+    if not sample.quantity.plain or max(sample.paddle.prob, sample.torch.prob) > INSIDE:
         return False
-    sides = ((found.paddle, found.torch), (found.torch, found.paddle))
-    return all(classify(found, own, other) is Verdict.ROUNDING for own, other in sides)
+    sides = ((sample.paddle, sample.torch), (sample.torch, sample.paddle))
+    return all(classify(sample, own, other) is Verdict.ROUNDING for own, other in sides)
 
 
-def _small(found: Trial) -> bool:
+def _small(sample: Trial) -> bool:
     """See :func:`padiff_shim.numerics.trial.small`."""
-    return small(found.paddle) and small(found.torch)
+    return small(sample.paddle) and small(sample.torch)
 
 
-def _rounding(found: Trial, difference: TensorDifference, same: bool) -> Judgement:
-    p, t = found.paddle, found.torch
+def _rounding(sample: Trial, difference: TensorDifference, same: bool) -> Judgement:
+    p, t = sample.paddle, sample.torch
     reason = f"largest errors {p.rho_max:.2g} (paddle) and {t.rho_max:.2g} (torch) rounding units"
     verdict = Verdict.EQUAL if same else Verdict.ROUNDING
-    modifiers = trial.modifiers_of(found, difference, verdict)
-    return Judgement(verdict, modifiers=modifiers, reason=reason, stats=trial.statistics_of(found, difference))
+    modifiers = trial.modifiers_of(sample, difference, verdict)
+    return Judgement(verdict, modifiers=modifiers, reason=reason, stats=trial.statistics_of(sample, difference))
 
 
 def _weigh(
-    found: Trial, difference: TensorDifference, results: tuple[torch.Tensor, torch.Tensor], same: bool, hypotheses: bool
+    sample: Trial, difference: TensorDifference, results: tuple[torch.Tensor, torch.Tensor], same: bool, hypotheses: bool
 ) -> Judgement:
     """Each side's own verdict; the worse one is reported, with the side or sides that have it."""
     sides = {}
     for name, other in (("paddle", "torch"), ("torch", "paddle")):
-        sides[name] = _one(found, found.side(name), found.side(other), hypotheses)
+        sides[name] = _side_verdict(sample, sample.side(name), sample.side(other), hypotheses)
         if same:
             sides["torch"] = sides["paddle"]
             break
     verdict = max((v for v, _ in sides.values()), key=lambda v: v.severity)
     if verdict is Verdict.ROUNDING:
-        return _rounding(found, difference, same)
+        return _rounding(sample, difference, same)
     guilty = [name for name, (v, _) in sides.items() if v is verdict]
     causes = {name: cause for name, (_, cause) in sides.items() if cause is not None}
     explained = causes[guilty[0]] if all(name in causes for name in guilty) else None
-    worst = max((found.side(name) for name in guilty), key=lambda e: e.prob)
-    stats = trial.statistics_of(found, difference)
-    excess = np.abs(worst.signed) * found.unit > found.probable
-    stats["first_bad"] = found.index(int(np.argmax(excess if excess.any() else np.abs(worst.signed))))
-    modifiers = trial.modifiers_of(found, difference, verdict)
+    worst = max((sample.side(name) for name in guilty), key=lambda e: e.prob)
+    stats = trial.statistics_of(sample, difference)
+    excess = np.abs(worst.signed) * sample.unit > sample.probable
+    stats["first_bad"] = sample.index(int(np.argmax(excess if excess.any() else np.abs(worst.signed))))
+    modifiers = trial.modifiers_of(sample, difference, verdict)
     confirm: Callable[[], bool] | None = None
     if explained is not None:
-        if not _whole(found, sides, verdict):
+        if not _whole(sample, sides, verdict):
             modifiers += (PARTLY,)
         elif NEGLIGIBLE not in modifiers:  # else what is not negligible is among the largest differences
-            confirm = Confirmation(found.quantity, *results, causes, np.random.default_rng(0))
+            confirm = Confirmation(sample.quantity, *results, causes, np.random.default_rng(0))
     return Judgement(
         verdict,
         Side.BOTH if len(guilty) == 2 else Side(guilty[0]),
@@ -256,32 +256,32 @@ def _weigh(
     )
 
 
-def _whole(found: Trial, sides: dict[str, tuple[Verdict, Explained | None]], verdict: Verdict) -> bool:
+def _whole(sample: Trial, sides: dict[str, tuple[Verdict, Explained | None]], verdict: Verdict) -> bool:
     """The named causes leave nothing but rounding on either side."""
     for name, (own, explained) in sides.items():
         if own is not verdict:
-            if own is not Verdict.ROUNDING or not sound(found, found.side(name)):
+            if own is not Verdict.ROUNDING or not sound(sample, sample.side(name)):
                 return False
         elif explained is None:
             return False
         elif explained.value is not None:
-            other = found.side("torch" if name == "paddle" else "paddle")
-            if not explained_whole(found, found.side(name), other, explained.value, explained.found):
+            other = sample.side("torch" if name == "paddle" else "paddle")
+            if not explained_whole(sample, sample.side(name), other, explained.value, explained.evaluation):
                 return False
     return True
 
 
-def _one(found: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Verdict, Explained | None]:
+def _side_verdict(sample: Trial, own: Errors, other: Errors, hypotheses: bool) -> tuple[Verdict, Explained | None]:
     if own.strange:
         return Verdict.NONFINITE, None
     if own.rho_max <= GATE and own.prob <= 1:
         return Verdict.ROUNDING, None
-    explained = explain(found, own, other) if hypotheses else None
-    if explained is None and hypotheses and (special := treatment(found, own, other)) is not None:
+    explained = explain(sample, own, other) if hypotheses else None
+    if explained is None and hypotheses and (special := treatment(sample, own, other)) is not None:
         explained = Explained(special.name, special.precision, ())
     if explained is not None:
         return (Verdict.PRECISION_MODE if explained.precision else Verdict.SEMANTICS), explained
-    verdict = classify(found, own, other)
-    if hypotheses and verdict is not Verdict.ROUNDING and own.det <= 1 and (ordered := order(found, own)) is not None:
+    verdict = classify(sample, own, other)
+    if hypotheses and verdict is not Verdict.ROUNDING and own.det <= 1 and (ordered := order(sample, own)) is not None:
         return min(verdict, Verdict.LOW_ACCURACY, key=lambda v: v.severity), ordered
     return verdict, None
