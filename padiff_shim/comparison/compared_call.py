@@ -703,13 +703,13 @@ class ComparedTensor:
     ``counted``: those that count calls and steps.
     """
 
-    __slots__ = ("counted", "extra", "mine", "spot", "subject", "theirs", "waits", "watched")
+    __slots__ = ("counted", "extra", "native", "reference", "spot", "subject", "waits", "watched")
 
     counted: dict[str, Any]
     spot: Spot
 
-    def __init__(self, subject: ComparedCall, mine: torch.Tensor, theirs: torch.Tensor) -> None:
-        self.subject, self.mine, self.theirs = subject, mine, theirs
+    def __init__(self, subject: ComparedCall, native: torch.Tensor, reference: torch.Tensor) -> None:
+        self.subject, self.native, self.reference = subject, native, reference
         self.extra: Mapping[str, Any] | None = None  # statistics known already
         self.waits = False
         self.watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions, while it waits
@@ -746,14 +746,14 @@ class ComparedTensor:
     def tensors(self) -> dict[str, Any]:
         """What a script needs that shows the case alone."""
         subject = self.subject
-        return {**dict(zip(subject.door.names, subject.values())), "paddle": self.mine, "torch": self.theirs}
+        return {**dict(zip(subject.door.names, subject.values())), "paddle": self.native, "torch": self.reference}
 
     def wait(self, involved: Sequence[Any]) -> None:
         """It is judged later: in-place changes of these Paddle tensors would make that impossible.
 
         Not every write is counted (``set_value``): Paddle's result is kept as it is now, and operands see :meth:`overtaken`.
         """
-        self.waits, self.mine = True, self.mine.clone()
+        self.waits, self.native = True, self.native.clone()
         self.watched = [(tensor, tensor.inplace_version) for tensor in involved if hasattr(tensor, "inplace_version")]
 
     @property
@@ -774,7 +774,7 @@ class ComparedTensor:
     @property
     def bytes(self) -> int:
         """Memory of both results."""
-        return 2 * self.mine.numel() * self.mine.element_size()
+        return 2 * self.native.numel() * self.native.element_size()
 
 
 class Result(ComparedTensor):
@@ -782,10 +782,10 @@ class Result(ComparedTensor):
 
     __slots__ = ("call", "position")
 
-    def __init__(self, subject: ComparedCall, position: int, mine: torch.Tensor, theirs: torch.Tensor, call: Any) -> None:
-        super().__init__(subject, mine, theirs)
+    def __init__(self, subject: ComparedCall, position: int, native: torch.Tensor, reference: torch.Tensor, call: Any) -> None:
+        super().__init__(subject, native, reference)
         self.position, self.call = position, call
-        self.spot = subject.place.result(position, mine)
+        self.spot = subject.place.result(position, native)
         # A further result of a call says which one it is.
         self.counted = {**subject.counted, "result": position} if position else subject.counted
 
@@ -811,7 +811,7 @@ class Result(ComparedTensor):
         subject, operands = self.subject, kernels["operands"]
         main = subject.kernels(0, *self.call)["torch_kernel"] if self.position else None
         return TiedCall(
-            kernels["torch_kernel"], operands, len(operands), subject.attributes, True, self.mine.dtype,
+            kernels["torch_kernel"], operands, len(operands), subject.attributes, True, self.native.dtype,
             elementwise=subject.door.op.elementwise, main=main,
         )  # fmt: skip
 
@@ -848,12 +848,12 @@ class Gradient(ComparedTensor):
     __slots__ = ("grads", "operand", "partners")
 
     def __init__(
-        self, subject: ComparedCall, operand: int, grads: Mapping[int, torch.Tensor], mine: torch.Tensor, theirs: torch.Tensor
+        self, subject: ComparedCall, operand: int, grads: Mapping[int, torch.Tensor], native: torch.Tensor, reference: torch.Tensor
     ) -> None:
-        super().__init__(subject, mine, theirs)
+        super().__init__(subject, native, reference)
         self.operand, self.grads = operand, grads
         self.partners: Mapping[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self.spot, self.counted = subject.place.gradient(operand, mine), subject.counted
+        self.spot, self.counted = subject.place.gradient(operand, native), subject.counted
 
     def quantity(self) -> Any:
         """The op's model knows the gradient that comes through the first result."""
@@ -884,7 +884,7 @@ class Gradient(ComparedTensor):
             kernel = subject.gradient_kernels(others[0], self.grads)["torch_kernel"]
             partner = (kernel, *self.partners[others[0]])
         return TiedCall(
-            kernels["torch_kernel"], kernels["operands"], len(needs), subject.attributes, False, self.mine.dtype,
+            kernels["torch_kernel"], kernels["operands"], len(needs), subject.attributes, False, self.native.dtype,
             elementwise=subject.door.op.elementwise, partner=partner,
         )  # fmt: skip
 

@@ -183,15 +183,15 @@ def _judge_each(
     references = subject.gradients(grads, gradients)
     pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for operand, tensor in gradients.items():
-        other = references.get(operand)
-        if other is None or (tensor is None and not other.any()):
+        reference = references.get(operand)
+        if reference is None or (tensor is None and not reference.any()):
             continue
-        mine = torch.zeros_like(other) if tensor is None else to_torch(tensor)
+        native = torch.zeros_like(reference) if tensor is None else to_torch(tensor)
         if operand == transposed and tensor is not None:
-            mine = mine.t()
-        pairs[operand] = comparison.spoiled_gradient(subject, operand, mine, other)
-        if tensor is not None and comparison.carries_torch and mine.shape == other.shape and mine.dtype == other.dtype:
-            carried[operand] = other.t().contiguous() if operand == transposed else other
+            native = native.t()
+        pairs[operand] = comparison.spoiled_gradient(subject, operand, native, reference)
+        if tensor is not None and comparison.carries_torch and native.shape == reference.shape and native.dtype == reference.dtype:
+            carried[operand] = reference.t().contiguous() if operand == transposed else reference
     for operand in pairs:
         comparison.gradient(subject, operand, grads, pairs, missing=gradients[operand] is None)
 
@@ -226,10 +226,10 @@ def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:
         subject.comparison.unseen(subject, ALTERED, [index])
         return None
     _, create = paddle_graph.backward_options([grad])
-    theirs = judge_gradients(subject, subject.incoming, {index: grad})
-    if create or index not in theirs or not subject.comparison.carries_torch:
+    carried = judge_gradients(subject, subject.incoming, {index: grad})
+    if create or index not in carried or not subject.comparison.carries_torch:
         return None  # under create_graph the program goes on with Paddle's gradient, which has a graph of its own
-    return hand_over(own(theirs[index], []))
+    return hand_over(own(carried[index], []))
 
 
 # ---- Calls whose gradients no node shows: Paddle's op is made once more when the backward has ended, on detached operands.
@@ -360,9 +360,9 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
     # A result would be a ring through Paddle's node (result -> node -> hook -> subject -> result) that no collector sees. What
     # detach gives shares the in-place version.
     operands, torch_side, needs = subject.inputs
-    ours = {id(result) for result in shown.values()}
-    if not ours.isdisjoint(map(id, operands)):
-        operands = [value.detach() if id(value) in ours else value for value in operands]
+    shown_ids = {id(result) for result in shown.values()}
+    if not shown_ids.isdisjoint(map(id, operands)):
+        operands = [value.detach() if id(value) in shown_ids else value for value in operands]
         subject.inputs = CallOperands(operands, torch_side, needs)
     subject.saved = [(operands[index], operands[index].inplace_version) for index in subject.read]
     if subject.door.op.writes:
@@ -489,26 +489,26 @@ def _observe(
     if why:
         comparison.unseen(subject, why, gradients)
         return results
-    theirs = judge_gradients(subject, grads, gradients)
+    references = judge_gradients(subject, grads, gradients)
     if over and not len(comparison.waiting):
         subject.release()
     if not comparison.carries_torch:
         return results
     carried = list(results)
     for slot, operand in pairs:
-        if operand in theirs:
-            carried[slot] = _carried(results[slot], theirs[operand], [to_torch(grad) for grad in grads.values()])
+        if operand in references:
+            carried[slot] = _carried(results[slot], references[operand], [to_torch(grad) for grad in grads.values()])
     return carried
 
 
-def _carried(mine: Any, theirs: torch.Tensor, others: Sequence[torch.Tensor]) -> Any:
+def _carried(native: Any, reference: torch.Tensor, others: Sequence[torch.Tensor]) -> Any:
     """Torch's gradient for the program: a tensor of its own, or the values alone where Paddle's has a graph (create_graph)."""
-    if mine.is_leaf:
-        gradient = hand_over(own(theirs, others))
-        gradient.stop_gradient = mine.stop_gradient
+    if native.is_leaf:
+        gradient = hand_over(own(reference, others))
+        gradient.stop_gradient = native.stop_gradient
         return gradient
-    to_torch(mine).copy_(theirs)
-    return mine
+    to_torch(native).copy_(reference)
+    return native
 
 
 def _reused(grad: Any, gradients: Mapping[int, Any]) -> str:

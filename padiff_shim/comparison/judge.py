@@ -99,10 +99,10 @@ class DifferenceSize(NamedTuple):
     largest: float
 
     @classmethod
-    def of(cls, mine: torch.Tensor, theirs: torch.Tensor) -> DifferenceSize:
+    def of(cls, native: torch.Tensor, reference: torch.Tensor) -> DifferenceSize:
         """Of two tensors of one shape and a floating dtype; NaN where either holds one."""
         with np.errstate(all="ignore"):
-            apart, largest, norm = difference.sizes(mine, theirs)
+            apart, largest, norm = difference.sizes(native, reference)
         norm = norm or 1.0
         return cls(apart / norm, largest / norm, largest)
 
@@ -264,14 +264,16 @@ class Judge:
         changed = case.changed
         if changed is not None:
             return changed
-        mine, theirs = case.mine, case.theirs
-        if mine.dtype != theirs.dtype:
-            ours, others = describe_tensor(mine), describe_tensor(theirs)
-            return Judgement(Verdict.UNVERIFIED, reason=f"Paddle's result is {ours}, torch's {others}: nothing to compare")
+        native, reference = case.native, case.reference
+        if native.dtype != reference.dtype:
+            native_kind, reference_kind = describe_tensor(native), describe_tensor(reference)
+            return Judgement(
+                Verdict.UNVERIFIED, reason=f"Paddle's result is {native_kind}, torch's {reference_kind}: nothing to compare"
+            )
         try:
-            if mine.shape != theirs.shape:
-                return numerics.fallback(mine, theirs, rng=self._random, **case.kernels())
-            judgement = self._judged(case, mine, theirs)
+            if native.shape != reference.shape:
+                return numerics.fallback(native, reference, rng=self._random, **case.kernels())
+            judgement = self._judged(case, native, reference)
             if judgement.verdict not in CLEARED and case.overtaken():
                 return Judgement(Verdict.UNVERIFIED, reason=OVERTAKEN)
             return judgement
@@ -281,21 +283,21 @@ class Judge:
             self.run.warn(f"no verdict on a call of {case.subject.door.op.name!r}: {text}")
             return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")
 
-    def _judged(self, case: ComparedTensor, mine: torch.Tensor, theirs: torch.Tensor) -> Judgement:
-        spot, sides = case.spot, (mine, theirs)
-        if numerics.same(mine, theirs):
+    def _judged(self, case: ComparedTensor, native: torch.Tensor, reference: torch.Tensor) -> Judgement:
+        spot, sides = case.spot, (native, reference)
+        if numerics.same(native, reference):
             if self._audited(spot):
                 return self._weighed(case, sides, same=True, audit=True)
-            spot.alike = alike = spot.alike or numerics.equal(mine)
+            spot.alike = alike = spot.alike or numerics.equal(native)
             return alike
-        if numerics.equal_but_nan(mine, theirs):  # NaN is seldom what was meant: the oracle says whether it is right
+        if numerics.equal_but_nan(native, reference):  # NaN is seldom what was meant: the oracle says whether it is right
             judgement = self._weighed(case, sides, audit=True)
-            return judgement if judgement.verdict not in CLEARED else replace(numerics.equal(mine), reason=ALIKE)
-        if self._screening is None or not mine.is_floating_point():
+            return judgement if judgement.verdict not in CLEARED else replace(numerics.equal(native), reason=ALIKE)
+        if self._screening is None or not native.is_floating_point():
             return self._weighed(case, sides, audit=self._audited(spot))
-        size = DifferenceSize.of(mine, theirs)
+        size = DifferenceSize.of(native, reference)
         if self._screening.passes(spot, size):
-            return as_before(mine, size)
+            return as_before(native, size)
         judgement = self._weighed(case, sides, audit=self._audited(spot))
         self._screening.judged(spot, size, judgement)
         return judgement
@@ -376,7 +378,7 @@ def _learnt(case: ComparedTensor, quantity: Any) -> Learnt | None:
     bound = quantity.harmless
     if not isinstance(bound, Bound) or not all(map(_constant, case.subject.attributes)):
         return None
-    return bound.among(case.arguments(), case.theirs) if case.modelled else None
+    return bound.among(case.arguments(), case.reference) if case.modelled else None
 
 
 def _constant(value: Any) -> bool:

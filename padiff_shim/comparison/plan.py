@@ -539,46 +539,46 @@ class Comparison(Pulses):
         return records
 
     def results(
-        self, subject: ComparedCall, mine: Sequence[Any], theirs: Sequence[Any], call: tuple[Any, ...]
+        self, subject: ComparedCall, natives: Sequence[Any], references: Sequence[Any], call: tuple[Any, ...]
     ) -> list[dict[str, Any]]:
         """The records of a call's results, but of those that wait or that nobody has to see. ``call``: Paddle's arguments."""
         records, left_out = [], subject.door.op.unjudged
-        for position, (native, other) in enumerate(zip(mine, theirs)):
+        for position, (native, reference) in enumerate(zip(natives, references)):
             if left_out and result_name(subject.door.op, position) in left_out:
                 continue
-            if isinstance(native, paddle.Tensor) and native._is_initialized() and isinstance(other, torch.Tensor):
-                record = self.result(subject, position, native, other, call)
+            if isinstance(native, paddle.Tensor) and native._is_initialized() and isinstance(reference, torch.Tensor):
+                record = self.result(subject, position, native, reference, call)
                 if record is not None and record is not MUTED:
                     records.append(record)
         subject.results = None
         return records
 
     def result(
-        self, subject: ComparedCall, position: int, shown: Any, theirs: torch.Tensor, call: tuple[Any, ...]
+        self, subject: ComparedCall, position: int, shown: Any, reference: torch.Tensor, call: tuple[Any, ...]
     ) -> dict[str, Any] | None:
         """The case of one result of a call, which Paddle made with the arguments ``call``."""
-        mine = to_torch(shown)
+        native = to_torch(shown)
         if fault_injection.any_planted() and position == first_judged(subject.door.op):
-            mine, theirs = self.spoiled(subject, mine, theirs)
-        case = Result(subject, position, mine, theirs, call)
+            native, reference = self.spoiled(subject, native, reference)
+        case = Result(subject, position, native, reference, call)
         if self.shadow is not None:
-            case.extra = self.shadow.forward(subject, position, shown, theirs)
+            case.extra = self.shadow.forward(subject, position, shown, reference)
         record = None
-        if self.waits(mine):
+        if self.waits(native):
             self.keep(case, [*subject.inputs.paddle, shown])
         else:
             record = self.settle(case)
-        if self.carries_torch and mine.shape == theirs.shape and mine.dtype == theirs.dtype:
-            mine.copy_(theirs)
+        if self.carries_torch and native.shape == reference.shape and native.dtype == reference.dtype:
+            native.copy_(reference)
         return record
 
-    def spoiled(self, subject: ComparedCall, mine: torch.Tensor, theirs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def spoiled(self, subject: ComparedCall, native: torch.Tensor, reference: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Both first results with the faults applied that :mod:`padiff_shim.testing` planted."""
         layer, values = subject.layer, subject.values()
-        changed = fault_injection.spoil(mine, subject.door, Side.PADDLE, layer, values)
-        if changed is not mine:
-            mine.copy_(changed)  # the program goes on with it
-        return mine, fault_injection.spoil(theirs, subject.door, Side.TORCH, layer, values)
+        changed = fault_injection.spoil(native, subject.door, Side.PADDLE, layer, values)
+        if changed is not native:
+            native.copy_(changed)  # the program goes on with it
+        return native, fault_injection.spoil(reference, subject.door, Side.TORCH, layer, values)
 
     def spoiled_gradient(
         self, subject: ComparedCall, operand: int, native: torch.Tensor, reference: torch.Tensor
@@ -607,7 +607,7 @@ class Comparison(Pulses):
         if len(pairs) == 2 and subject.door.op.ties is not None:
             case.partners = pairs
         case.extra = MISSING if missing else None
-        if self.waits(case.mine):
+        if self.waits(case.native):
             self.keep(case, subject.inputs.paddle)
         elif (record := self.settle(case)) is not MUTED:
             self.outcome.act_later(record)
@@ -645,7 +645,7 @@ class Comparison(Pulses):
 
     def born(self, case: ComparedTensor, judgement: Judgement) -> dict[str, Any] | None:
         """What the record says of NaN and infinities that begin here."""
-        sides = case.mine, case.theirs
+        sides = case.native, case.reference
         if case.changed is not None or sides[0].shape != sides[1].shape:
             return None
         try:

@@ -44,13 +44,13 @@ class Shadow:
         key = id(tensor)
         self._known[key] = (weakref.ref(tensor, lambda _: self._known.pop(key, None)), tensor.inplace_version, shadow)
 
-    def forward(self, subject: ComparedCall, position: int, result: Any, theirs: torch.Tensor) -> dict[str, float | None]:
+    def forward(self, subject: ComparedCall, position: int, result: Any, reference: torch.Tensor) -> dict[str, float | None]:
         """Compute and keep the shadow of a result of a covered call.
 
         Returns:
             ``incoming``, ``propagated`` (largest absolute differences) and ``amplification`` (None without an incoming error).
         """
-        if not theirs.is_floating_point():  # indices of what was chosen have no error
+        if not reference.is_floating_point():  # indices of what was chosen have no error
             return {}
         sides, incoming, known = list(subject.operands), 0.0, False
         for index, operand in enumerate(subject.inputs.paddle):
@@ -62,8 +62,8 @@ class Shadow:
             incoming = max(incoming, _distance(sides[index], side))
             sides[index] = side
         with torch.no_grad():
-            out = flat(subject.run(*sides))[position] if known else theirs
-        propagated = _distance(theirs, out) if known else 0.0
+            out = flat(subject.run(*sides))[position] if known else reference
+        propagated = _distance(reference, out) if known else 0.0
         self.put(result, hand_over(out.clone()))
         return {"incoming": incoming, "propagated": propagated, "amplification": propagated / incoming if incoming else None}
 

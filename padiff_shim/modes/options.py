@@ -321,8 +321,8 @@ def outside(mode: type[ModeOptions]) -> dict[str, Setting]:
             raise _not_known(name, setting, known)
         _check(name, setting)
         settings[name] = setting
-    mine = textual(mode)
-    return {name: setting for name, setting in settings.items() if name in mine}
+    own = textual(mode)
+    return {name: setting for name, setting in settings.items() if name in own}
 
 
 @functools.cache
@@ -482,12 +482,12 @@ def resolved(mode: str, texts: Mapping[str, Any], spelt: Callable[[str], str]) -
     Raises:
         ArgumentError: an option that this mode does not have, or a value that it does not accept.
     """
-    mine, values = textual(MODES[mode]), {}
+    own, values = textual(MODES[mode]), {}
     for name, value in texts.items():
-        if name not in mine:
+        if name not in own:
             others = [other for other in MODES if name in textual(MODES[other])]
-            raise ArgumentError(f"{spelt(name)} belongs to {others[0]}") if others else unknown("option", name, mine)
-        kind = kind_of(mine[name])
+            raise ArgumentError(f"{spelt(name)} belongs to {others[0]}") if others else unknown("option", name, own)
+        kind = kind_of(own[name])
         if not isinstance(value, bool):
             value = kind.from_text(value if isinstance(value, str) else ",".join(value))
         _check(name, Setting(value, spelt(name)))

@@ -297,10 +297,10 @@ def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     if size is None or not (tensor.is_cpu and other.is_cpu and tensor.is_contiguous() and other.is_contiguous()):
         return torch.equal(tensor, other)
     flat = tensor.detach().view(-1)
-    mine, theirs = tensor.data_ptr(), other.data_ptr()
+    start, other_start = tensor.data_ptr(), other.data_ptr()
     for low in range(0, count, _PIECE):
         high = min(low + _PIECE, count)
-        if _memcmp(mine + low * size, theirs + low * size, (high - low) * size):
+        if _memcmp(start + low * size, other_start + low * size, (high - low) * size):
             return torch.equal(tensor, other)  # which ends soon, or finds zeros of both signs
         piece = flat if high - low == count else flat[low:high]
         squares = torch.dot(piece, piece).item()

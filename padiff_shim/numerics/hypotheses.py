@@ -374,12 +374,12 @@ def treatment(sample: Trial, own: Errors, other: Errors) -> Treatment | None:
         answer = _answer_of(sample, hypothesis)
         if answer is None:
             continue
-        theirs, theirs_bounds = answer
-        here = ~right & fits_value(own.y, theirs, theirs_bounds[1], top)
+        values, value_bounds = answer
+        here = ~right & fits_value(own.y, values, value_bounds[1], top)
         if here.any():
             used.append(hypothesis)
             right |= here
-            value, *bounds = (np.where(here, new, old) for new, old in zip((theirs, *theirs_bounds), (value, *bounds)))
+            value, *bounds = (np.where(here, new, old) for new, old in zip((values, *value_bounds), (value, *bounds)))
     if not used or not right.all():
         return None
     left = errors(own.y, value, (bounds[0], bounds[1], bounds[2]), sample)

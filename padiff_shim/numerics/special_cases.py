@@ -206,8 +206,8 @@ def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor
     if formula.mixed:
         lost = _spread(formula, depends | _with_nan(formula))
         return lost, lost
-    mine, yours = ((spread & side.isnan()) | (hidden & _near(side.double(), values[0])) for side in (paddle, torch_))
-    return mine, yours
+    of_paddle, of_torch = ((spread & side.isnan()) | (hidden & _near(side.double(), values[0])) for side in (paddle, torch_))
+    return of_paddle, of_torch
 
 
 def _has_both(formula: Formula) -> bool:

@@ -204,10 +204,10 @@ def group_norm_backward(
     gradients: list[Tensor | None] = [None, None, sums.sum(0) if mask[2] else None]
     if mask[0]:
         share = 1.0 / (size * (channels // groups))
-        ours, theirs = ((terms if weight is None else terms * weight).reshape(each).sum(2) for terms in (products, sums))
+        weighted, plain = ((terms if weight is None else terms * weight).reshape(each).sum(2) for terms in (products, sums))
         factor = inverse.unsqueeze(-1) if weight is None else inverse.unsqueeze(-1) * weight.reshape(1, *each[1:])
-        second = (theirs * mean - ours) * inverse * inverse * inverse * share
-        third = -second * mean - theirs * inverse * share
+        second = (plain * mean - weighted) * inverse * inverse * inverse * share
+        third = -second * mean - plain * inverse * share
         parts = grad.reshape(*each, size) * factor.unsqueeze(-1) + x.reshape(*each, size) * second.view(batch, groups, 1, 1)
         gradients[0] = (parts + third.view(batch, groups, 1, 1)).reshape(x.shape)
     if mask[1]:

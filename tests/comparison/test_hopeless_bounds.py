@@ -22,11 +22,11 @@ class Sum:
     def __init__(self, asked, spot, *, near):
         self.asked, self.spot = asked, spot
         x = torch.from_numpy(np.random.default_rng(len(asked)).random((8, LENGTH), np.float32))
-        self.mine, self.theirs = (
+        self.native, self.reference = (
             torch.from_numpy(np.add.accumulate(one, 1)[:, -1].copy()) for one in (x.numpy(), x.numpy()[:, ::-1])
         )
         if near:
-            self.mine = torch.nextafter(self.theirs, torch.zeros(8))
+            self.native = torch.nextafter(self.reference, torch.zeros(8))
         self.subject = types.SimpleNamespace(operands=[x], door=types.SimpleNamespace(op=ops()["sum"]))
 
     def quantity(self):
