@@ -32,7 +32,7 @@ class PlantedFault:
     calls: int = 0
 
 
-_planted: list[PlantedFault] = []
+PLANTED: list[PlantedFault] = []  # now
 _raised: list[BaseException] = []  # by the changes that are planted now
 
 
@@ -40,7 +40,7 @@ def faults(op: str, side: Side, layer: str, *, backward: bool) -> list[PlantedFa
     """The faults planted for this call, in the order of planting."""
     return [
         fault
-        for fault in _planted
+        for fault in PLANTED
         if fault.op == op
         and fault.side is side
         and fault.gradients == backward
@@ -80,12 +80,12 @@ def planted(
     flag("gradients", gradients)
     _plantable(op, gradients=gradients)
     fault = PlantedFault(op, Side(side), change, LayerFilter(layer, "layer") if layer is not None else None, gradients)
-    _planted.append(fault)
+    PLANTED.append(fault)
     try:
         yield fault
     finally:
-        _planted.remove(fault)
-        if not _planted:
+        PLANTED.remove(fault)
+        if not PLANTED:
             _raised.clear()
     if not fault.calls:
         what = f"a {'gradient' if gradients else 'result'} of {op!r}" + (f" in layer {layer!r}" if layer is not None else "")
@@ -103,18 +103,13 @@ def _plantable(op: str, *, gradients: bool) -> None:
         raise ArgumentError(f"op={op!r} has no gradient that a fault could be planted in")
 
 
-def any_planted() -> bool:
-    """Whether there is any fault at all."""
-    return bool(_planted)
-
-
 def uncompared(op: str, why: str) -> None:
     """A call of ``op`` is not compared, for a reason of the op's own.
 
     Raises:
         ArgumentError: a fault is planted there, which would change nothing.
     """
-    if any(fault.op == op for fault in _planted):
+    if any(fault.op == op for fault in PLANTED):
         raise ArgumentError(f"a fault is planted in {op!r}, whose call is not compared: {why}")
 
 

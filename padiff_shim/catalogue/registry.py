@@ -12,7 +12,6 @@ from typing import Any
 
 from ..arguments import names as listed
 from ..errors import OPS_LISTED, UnknownNameError, unknown
-from ..optimizers.update import CLIPPERS, updates
 from ..table.op import AUTOCAST, Entry, Op
 
 
@@ -56,6 +55,8 @@ OPTIMIZERS = "optimizers"  # the family of what follows
 @functools.cache
 def optimizers() -> frozenset[str]:
     """Names of the optimizers' updates and of the clippers, which ``ops=`` and ``exclude=`` take beside those of ops."""
+    from ..optimizers.update import CLIPPERS, updates  # imports Torch
+
     return frozenset(CLIPPERS.values()) | {one.name for one in updates().values()}
 
 

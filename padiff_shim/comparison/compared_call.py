@@ -27,10 +27,9 @@ from ..runs.compare_run import CompareRun
 from ..table.op import Op
 from ..tape.calls import gradients, reads
 from ..verdicts import Judgement, Side, Verdict
-from .hooks import Passage
 from .sampling import Sampling
 
-# ---- Operands that Paddle's kernel writes into: where it is known before, Torch's gets copies.
+# ---- Operands that Paddle's kernel writes into: Torch's side gets copies.
 
 
 def apart_from_overwritten(sides: Sequence[Any], overwritten: Sequence[int]) -> list[Any]:
@@ -81,7 +80,7 @@ def _kept(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((_span(tensor),), (1,)).clone().as_strided(tensor.shape, tensor.stride(), 0)
 
 
-# ---- What is compared of what a call gives, and what it is called.
+# ---- The results that are compared, and their names.
 
 
 def of_paddle(door: EntryPoint, result: Any) -> list[Any]:
@@ -272,7 +271,7 @@ def kinds(values: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-# ---- Both kernels of a call as functions of its operands: what verdicts ask where there is no bound for a result.
+# ---- Both kernels as functions of the call's operands, for verdicts on results without a bound.
 
 Run = Callable[..., Any]
 
@@ -428,11 +427,20 @@ def _in_float32(value: Any) -> Any:
     return float(torch.tensor(value, dtype=torch.float32))
 
 
-# ---- One compared call: its operands on torch's side, and what the verdicts on its result and its gradients need.
+# ---- One compared call.
 
 _NONE: dict[int, Any] = {}  # never written to
 _UNSEEN = (None, None)
 _NOWHERE: frozenset[int] = frozenset()
+
+
+class Passage:
+    """One tensor on its way through a pair of hooks. ``altered``: it came back with other bits."""
+
+    __slots__ = ("altered", "bits")
+
+    def __init__(self, bits: bytes) -> None:
+        self.bits, self.altered = bits, False
 
 
 class Comparing(Protocol):
@@ -685,7 +693,7 @@ def _unchanged(again: torch.Tensor, out: torch.Tensor) -> bool:
     )
 
 
-# ---- What is judged: one tensor of a call, a result or a gradient, with all that a verdict on it needs.
+# ---- One judged tensor of a call: a result or a gradient.
 
 MISSING = {"missing": 1}  # statistics of a gradient that Paddle does not give
 CHANGED = "changed in place before it was judged"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
+import hashlib
+import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import paddle
@@ -16,298 +20,26 @@ from ..dispatch.entry_point import EntryPoint
 from ..dispatch.frames import paused
 from ..dispatch.operands import CallOperands, each, flat
 from ..fault_injection import of_a_change
-from ..frameworks.memory import CPU_ALONE, as_operand, autocast_off, hand_over, own, stream_of, to_torch
+from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, autocast_off, hand_over, own, stream_of, to_torch
 from ..frameworks.torch_state import autocasting, dispatch_modes, function_modes, inference, put_aside
 from ..frameworks.versions import NODE_HOOKS, attribute, grad_node
-from ..interrupts import HERE, after_engine, ended, engine_runs, in_its_try, let_pass
+from ..interrupts import HERE, after_engine, ended, ends_program, engine_runs, in_its_try, let_pass, raised_again
 from ..runlog.log import LogError
 from ..table.signature import parse
 from ..tape import paddle_graph
 from ..tape.paddle_graph import look_on
 from ..tape.twins import TAPE
-from . import hooks
-from .compared_call import ComparedCall, of_paddle
-from .hooks import ALTERED, gather, gathered
+from .compared_call import ComparedCall, Passage, of_paddle
 
-# ---- Which of a grad node's gradients belongs to which operand of the call that made it.
-
-Pairs = Sequence[tuple[int, int]]  # (slot of the node, operand)
-
-
-class Seats:
-    """The operands whose gradients a node shows.
-
-    ``slots``: slot -> operand, where that is known; else it follows from how many gradients the node has: it has one for each of
-    ``tensors``, the operands that are tensors, or for each parameter. ``needs``: the operands that want one.
-    """
-
-    __slots__ = ("_count", "_door", "_known", "_needs", "_slots", "_tensors")
-
-    def __init__(
-        self,
-        door: EntryPoint,
-        needs: Sequence[int],
-        *,
-        tensors: Sequence[int] = (),
-        count: int = 0,
-        slots: Mapping[int, int] | None = None,
-    ) -> None:
-        self._door, self._needs, self._tensors, self._count, self._slots = door, needs, tensors, count, slots
-        self._known: dict[int, Pairs | None] = {}
-
-    def of(self, count: int) -> Pairs | None:
-        """Of a node with ``count`` gradients; None where that cannot be said."""
-        pairs = self._known.get(count, _UNASKED)
-        if pairs is _UNASKED:
-            slots = self._slots if self._slots is not None else self._by_count(count)
-            pairs = None if slots is None else [(slot, operand) for slot, operand in slots.items() if operand in self._needs]
-            self._known[count] = pairs
-        return pairs
-
-    def _by_count(self, count: int) -> Mapping[int, int] | None:
-        door, tensors = self._door, self._tensors
-        if count > self._count and not door.python:  # optional tensors that the op does not have: as the door's parameters stand
-            seats = {name: seat for seat, (aliases, _) in enumerate(parse(door.entry.params)) for name in aliases}
-            known = all(door.names[index] in seats for index in tensors)
-            return {seats[door.names[index]]: index for index in tensors} if known else None
-        if count == self._count:  # numbers were made tensors, absent ones have a place
-            return {index: index for index in tensors}
-        return dict(enumerate(tensors)) if count == len(tensors) else None
-
-
-_UNASKED: Any = object()
-
-
-def watched(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -> list[tuple[Any, Seats, bool]]:
-    """The nodes to hook, the seats of each, and whether it is the last to run; none: no way. ``nested``: see :mod:`.watch`."""
-    door, place = subject.door, subject.place
-    if not NODE_HOOKS or nested or door.op.operands or door.entry.pairs is not None:
-        return []
-    node = grad_node(next(iter(shown.values())))
-    if node is None:
-        return []
-    if door.python and door.transposed is None:
-        slots = _slots(subject, node, shown)
-        return [] if slots is None else [(node, Seats(door, subject.inputs.needs, slots=slots), True)]
-    if place.seats is None:  # what follows is alike in all calls of the place
-        needs = subject.inputs.needs
-        tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]
-        place.seats = [Seats(door, needs, tensors=tensors, count=len(subject.operands))]
-        if door.transposed is not None and len(tensors) > 2:
-            # A Linear with bias is two nodes in Paddle: a product, and the bias added to it.
-            bias = tensors[-1]
-            place.seats.append(Seats(door, needs, slots={1: bias}))
-            if any(index in needs for index in tensors[:-1]):
-                place.seats.append(Seats(door, needs, tensors=tensors[:-1], count=len(subject.operands)))
-    whole, *parts = place.seats
-    if not parts or node.name() != "AddGradNode":
-        return [(node, whole, True)]
-    if len(parts) == 1:
-        return [(node, parts[0], True)]
-    subject.asks_ahead = True
-    return [(node, parts[0], False), (node.next_functions[0], parts[1], True)]
-
-
-def _slots(subject: ComparedCall, node: Any, shown: Mapping[int, Any]) -> dict[int, int] | None:
-    """Slot of the node -> operand, if a Python function made this one node alone: then it leads straight to the operands' nodes."""
-    if any(grad_node(result) is not node for result in list(shown.values())[1:]):
-        return None
-    owners = {index: grad_node(subject.inputs.paddle[index]) for index in subject.inputs.needs}
-    slots: dict[int, int] = {}
-    for slot, following in enumerate(node.next_functions):
-        if following is None:
-            continue
-        owned = [index for index, owner in owners.items() if owner is following]
-        if len(owned) != 1 or owned[0] in slots.values():
-            return None
-        slots[slot] = owned[0]
-    return slots if len(slots) == len(owners) else None
-
-
-# ---- Paddle's gradients of one call, as they were observed, beside Torch's.
-
-
-def let_through(error: Exception) -> None:
-    """Raise again what is no failure of a comparison: a signal's, a planted change's, the log's with ``on_log_error="raise"``."""
-    if isinstance(error, LogError) or of_a_change(error):
-        raise error
-    let_pass(error)
-
-
-def judge_gradients(subject: ComparedCall, incoming: Mapping[int, Any], shown: Mapping[int, Any]) -> dict[int, torch.Tensor]:
-    """Judge Paddle's gradients ``{operand: gradient}`` for the incoming ones ``{position: gradient}``.
-
-    An operand that wants a gradient and gets none is judged as one that gets zeros, which is what it comes to; not within a
-    paddle.grad, which leaves out what leads to none of its inputs.
-    Returns torch's, as Paddle would lay them out, where the program goes on with them.
-    """
-    comparison, door = subject.comparison, subject.door
-    began = 0.0 if subject.key is None else comparison.sampling.clock()
-    carried: dict[int, torch.Tensor] = {}
-    gradients = _judged(shown)
-    try:
-        grads = {position: as_operand(grad) for position, grad in incoming.items()}
-        first = next(iter(grads.values()))
-        if comparison.waits(first):  # Paddle adds other gradients into this memory, whoever holds it
-            grads = {position: grad.clone() for position, grad in grads.items()}
-        gathers = len(gradients) > 1 and comparison.run.recorder.gather()
-        try:
-            if CPU_ALONE:
-                _judge_each(subject, grads, gradients, carried)
-            else:
-                with stream_of(first.device):
-                    _judge_each(subject, grads, gradients, carried)
-        finally:
-            if gathers:
-                comparison.run.recorder.put()
-    except Exception as error:  # comparing must never break the program's backward
-        let_through(error)
-        comparison.run.warn(f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
-    finally:
-        if subject.key is not None:
-            comparison.sampling.spent(subject.key, comparison.sampling.clock() - began, backward=True)
-    return carried
-
-
-def _judged(shown: Mapping[int, Any]) -> dict[int, Any]:
-    """The gradients that are judged, None for one that is missing."""
-    judged = {operand: tensor if tensor is not None and tensor._is_initialized() else None for operand, tensor in shown.items()}
-    return {operand: tensor for operand, tensor in judged.items() if tensor is not None or not HERE.prunes}
-
-
-def _judge_each(
-    subject: ComparedCall, grads: Mapping[int, torch.Tensor], gradients: Mapping[int, Any], carried: dict[int, torch.Tensor]
-) -> None:
-    """One by one, in the order of ``gradients``; what is carried on is put into ``carried``."""
-    comparison, transposed = subject.comparison, subject.door.transposed
-    references = subject.gradients(grads, gradients)
-    pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-    for operand, tensor in gradients.items():
-        reference = references.get(operand)
-        if reference is None or (tensor is None and not reference.any()):
-            continue
-        native = torch.zeros_like(reference) if tensor is None else to_torch(tensor)
-        if operand == transposed and tensor is not None:
-            native = native.t()
-        pairs[operand] = comparison.spoiled_gradient(subject, operand, native, reference)
-        if tensor is not None and comparison.carries_torch and native.shape == reference.shape and native.dtype == reference.dtype:
-            carried[operand] = reference.t().contiguous() if operand == transposed else reference
-    for operand in pairs:
-        comparison.gradient(subject, operand, grads, pairs, missing=gradients[operand] is None)
-
-
-# ---- Calls whose node cannot be hooked, where the program goes on with Torch's gradients: aliases of their operands have
-# hooks.
-
-ALIASED = "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
-
-
-def of_operands(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with an alias in the place of every operand that wants a gradient."""
-    needs = subject.inputs.needs
-    givens = [subject.inputs.paddle[index] for index in needs]
-    if len({id(operand) for operand in givens}) < len(givens):
-        return args, kwargs  # one tensor twice: an alias would see the sum of both gradients
-    with autocast_off():
-        aliases = [paddle_graph.alias(operand) for operand in givens]
-    subject.comparison.run.warn(ALIASED)
-    for index, alias in zip(needs, aliases):
-        paddle_graph.register_silent_hook(alias, _on_alias, subject, index)
-    subject.aliased = True
-    exchange = {id(operand): alias for operand, alias in zip(givens, aliases)}
-    return exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
-
-
-def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:
-    """Hook on the alias of operand ``index``: Paddle's gradient of this call alone."""
-    if not subject.incoming or subject.comparison.aside:
-        return None
-    if subject.altered:
-        subject.comparison.unseen(subject, ALTERED, [index])
-        return None
-    _, create = paddle_graph.backward_options([grad])
-    carried = judge_gradients(subject, subject.incoming, {index: grad})
-    if create or index not in carried or not subject.comparison.carries_torch:
-        return None  # under create_graph the program goes on with Paddle's gradient, which has a graph of its own
-    return hand_over(own(carried[index], []))
-
-
-# ---- Calls whose gradients no node shows: Paddle's op is made once more when the backward has ended, on detached operands.
+# ---- Paddle's own grad node, watched while Paddle's backward runs.
 #
-# A Python function may make many nodes, those over lists of tensors cannot take a list back from a hook, those of
-# ``_legacy_C_ops``
-# never call it, and Paddle 2.6 has no such hook.
-
-CLOSED = "no mode was open during the backward, and this node's gradients can only be computed again after it"
-
-
-def watch(subject: ComparedCall, shown: Mapping[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """See the gradients that come to the results ``shown``."""
-    subject.replay = (args, kwargs)
-    look_on(shown, _on_result, subject)
-
-
-def _on_result(subject: ComparedCall, position: int, grad: Any) -> None:
-    """Hook on a result: all of a call's gradients are computed again when the backward has ended. Some results have none."""
-    if grad is None or not grad._is_initialized() or subject.comparison.aside:
-        return
-    if not engine_runs():
-        subject.comparison.unseen(subject, CLOSED)
-        return
-    if position in subject.incoming or not subject.incoming:  # a second backward within one engine call is another replay
-        subject.incoming = {}
-        after_engine(functools.partial(subject.comparison.replay, subject, subject.incoming))
-    subject.incoming[position] = grad.detach()
-
-
-def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
-    """Paddle's gradients of a call, by the same op on detached operands. To be called outside of Paddle's engine."""
-    subject.let_go()
-    if subject.replay is None:
-        return
-    args, kwargs = subject.replay
-    copies: dict[int, list[tuple[int, Any]]] = {}
-    for index in subject.inputs.needs:
-        operand = subject.inputs.paddle[index]
-        copy = operand.detach()
-        copy.stop_gradient = False
-        copies.setdefault(id(operand), []).append((index, copy))
-    if any(len(copy) > 1 for copy in copies.values()):
-        subject.comparison.unseen(subject, "one tensor is two operands of a node that cannot be hooked")
-        return
-    exchange = {key: copy[0][1] for key, copy in copies.items()}
-    written = [subject.inputs.paddle[index] for index in subject.door.overwritten]
-    if any(id(tensor) in exchange for tensor in written):
-        subject.comparison.unseen(subject, "Paddle's function writes into an operand that wants a gradient")
-        return
-    exchange.update({id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)})
-    leaves = [copy[0] for copy in copies.values()]
-    outer = gather()  # the program's saved-tensor hooks may stand around the backward, too
-    try:
-        with paddle.enable_grad(), paused():
-            results = subject.door.native(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
-            results = of_paddle(subject.door, results)
-            outs, grads = [results[position] for position in incoming], list(incoming.values())
-            gradients = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)
-    finally:
-        subject.passages = gathered(outer)
-    if subject.altered:
-        subject.comparison.unseen(subject, ALTERED)
-        return
-    judge_gradients(subject, incoming, {index: grad for (index, _), grad in zip(leaves, gradients)})
-
-
-# ---- The gradients of a compared call, observed on Paddle's own grad node while Paddle's backward runs.
+# Paddle 3 shows a node's incoming gradients and its results to a *post hook*. Nothing in the graph changes, so every gradient, and
+# the order in which gradients are added, stays bit for bit what it is without comparing. Where no node shows all gradients of a
+# call, the call is *replayed*; with ``carry="torch"`` it gets *aliases* of its operands.
 #
-# Paddle 3 shows a node's incoming gradients and its results to a *post hook*; nothing in the graph changes, so every gradient and
-# the order in which gradients are added stay bit for bit what they are without comparing. Where no node shows all of a call's
-# gradients, the call is *replayed* (:mod:`.replayed`), or with ``carry="torch"`` gets *aliases* of its operands
-# (:mod:`.aliases`).
-#
-# Paddle computes many gradients in the memory of the incoming one when nobody else holds it (exp, relu, tanh, add...): a post
-# hook
-# would then be shown the result as the incoming gradient. A hook on the call's result holds the incoming gradient until the node
-# has run.
+# Paddle computes many gradients in the memory of the incoming one when nobody else holds it (exp, relu, tanh, add...). A post hook
+# would then see the result as the incoming gradient. So a hook on the call's result holds the incoming gradient until the node has
+# run.
 
 
 def hookable(door: EntryPoint) -> bool:
@@ -374,12 +106,12 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
     if subject.lacks:  # its node is that of a cast
         subject.comparison.unseen(subject, "Paddle has no kernel for the call, and no gradient of one was seen")
         return
-    nodes = watched(subject, shown, nested=nested)
+    nodes = nodes_of(subject, shown, nested=nested)
     if nodes:
         if 0 in shown:  # not another one of several: Paddle's ``paddle.grad`` of the first would fail
             _hold(subject, shown[0])
         for node, seats, last in nodes:
-            node._register_post_hook(hooks.hold(functools.partial(_on_node, subject, seats, last)))
+            node._register_post_hook(hold(functools.partial(_on_node, subject, seats, last)))
     elif subject.door.entry.inplace:
         subject.comparison.unseen(subject, "Paddle shows no gradients of this node")
     else:
@@ -483,7 +215,7 @@ def _observe(
         for position in subject.shown
         if position < len(incoming) and incoming[position]._is_initialized()
     }
-    why = hooks.ALTERED if subject.altered else "" if grads else "Paddle's node shows no incoming gradient"
+    why = ALTERED if subject.altered else "" if grads else "Paddle's node shows no incoming gradient"
     for position, grad in grads.items():
         why = why or misfit(subject, position, grad) or _reused(grad, gradients)
     if why:
@@ -541,3 +273,445 @@ def misfit(subject: ComparedCall, position: int, grad: Any) -> str:
     if grad.shape == shape and (kind is dtype or kind == dtype):
         return ""
     return f"the incoming gradient is {list(grad.shape)} {grad.dtype}, the result {shape} {dtype}"
+
+
+# ---- Which gradient of a node belongs to which operand of its call.
+
+Pairs = Sequence[tuple[int, int]]  # (slot of the node, operand)
+
+
+class Seats:
+    """The operands whose gradients a node shows.
+
+    ``slots``: slot -> operand, where that is known; else it follows from how many gradients the node has: it has one for each of
+    ``tensors``, the operands that are tensors, or for each parameter. ``needs``: the operands that want one.
+    """
+
+    __slots__ = ("_count", "_door", "_known", "_needs", "_slots", "_tensors")
+
+    def __init__(
+        self,
+        door: EntryPoint,
+        needs: Sequence[int],
+        *,
+        tensors: Sequence[int] = (),
+        count: int = 0,
+        slots: Mapping[int, int] | None = None,
+    ) -> None:
+        self._door, self._needs, self._tensors, self._count, self._slots = door, needs, tensors, count, slots
+        self._known: dict[int, Pairs | None] = {}
+
+    def of(self, count: int) -> Pairs | None:
+        """Of a node with ``count`` gradients; None where that cannot be said."""
+        pairs = self._known.get(count, _UNASKED)
+        if pairs is _UNASKED:
+            slots = self._slots if self._slots is not None else self._by_count(count)
+            pairs = None if slots is None else [(slot, operand) for slot, operand in slots.items() if operand in self._needs]
+            self._known[count] = pairs
+        return pairs
+
+    def _by_count(self, count: int) -> Mapping[int, int] | None:
+        door, tensors = self._door, self._tensors
+        if count > self._count and not door.python:  # optional tensors that the op does not have: as the door's parameters stand
+            seats = {name: seat for seat, (aliases, _) in enumerate(parse(door.entry.params)) for name in aliases}
+            known = all(door.names[index] in seats for index in tensors)
+            return {seats[door.names[index]]: index for index in tensors} if known else None
+        if count == self._count:  # numbers were made tensors, absent ones have a place
+            return {index: index for index in tensors}
+        return dict(enumerate(tensors)) if count == len(tensors) else None
+
+
+_UNASKED: Any = object()
+
+
+def nodes_of(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -> list[tuple[Any, Seats, bool]]:
+    """The nodes to hook, the seats of each, and whether it is the last to run; none: no way. ``nested``: see :mod:`.watch`."""
+    door, place = subject.door, subject.place
+    if not NODE_HOOKS or nested or door.op.operands or door.entry.pairs is not None:
+        return []
+    node = grad_node(next(iter(shown.values())))
+    if node is None:
+        return []
+    if door.python and door.transposed is None:
+        slots = _slots(subject, node, shown)
+        return [] if slots is None else [(node, Seats(door, subject.inputs.needs, slots=slots), True)]
+    if place.seats is None:  # what follows is alike in all calls of the place
+        needs = subject.inputs.needs
+        tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]
+        place.seats = [Seats(door, needs, tensors=tensors, count=len(subject.operands))]
+        if door.transposed is not None and len(tensors) > 2:
+            # A Linear with bias is two nodes in Paddle: a product, and the bias added to it.
+            bias = tensors[-1]
+            place.seats.append(Seats(door, needs, slots={1: bias}))
+            if any(index in needs for index in tensors[:-1]):
+                place.seats.append(Seats(door, needs, tensors=tensors[:-1], count=len(subject.operands)))
+    whole, *parts = place.seats
+    if not parts or node.name() != "AddGradNode":
+        return [(node, whole, True)]
+    if len(parts) == 1:
+        return [(node, parts[0], True)]
+    subject.asks_ahead = True
+    return [(node, parts[0], False), (node.next_functions[0], parts[1], True)]
+
+
+def _slots(subject: ComparedCall, node: Any, shown: Mapping[int, Any]) -> dict[int, int] | None:
+    """Slot of the node -> operand, if a Python function made this one node alone: then it leads straight to the operands' nodes."""
+    if any(grad_node(result) is not node for result in list(shown.values())[1:]):
+        return None
+    owners = {index: grad_node(subject.inputs.paddle[index]) for index in subject.inputs.needs}
+    slots: dict[int, int] = {}
+    for slot, following in enumerate(node.next_functions):
+        if following is None:
+            continue
+        owned = [index for index, owner in owners.items() if owner is following]
+        if len(owned) != 1 or owned[0] in slots.values():
+            return None
+        slots[slot] = owned[0]
+    return slots if len(slots) == len(owners) else None
+
+
+# ---- The verdicts on the gradients of one call.
+
+
+def let_through(error: Exception) -> None:
+    """Raise again what is no failure of a comparison: a signal's, a planted change's, the log's with ``on_log_error="raise"``."""
+    if isinstance(error, LogError) or of_a_change(error):
+        raise error
+    let_pass(error)
+
+
+def judge_gradients(subject: ComparedCall, incoming: Mapping[int, Any], shown: Mapping[int, Any]) -> dict[int, torch.Tensor]:
+    """Judge Paddle's gradients ``{operand: gradient}`` for the incoming ones ``{position: gradient}``.
+
+    An operand that wants a gradient and gets none is judged as one that gets zeros, which is what it comes to; not within a
+    paddle.grad, which leaves out what leads to none of its inputs.
+    Returns torch's, as Paddle would lay them out, where the program goes on with them.
+    """
+    comparison, door = subject.comparison, subject.door
+    began = 0.0 if subject.key is None else comparison.sampling.clock()
+    carried: dict[int, torch.Tensor] = {}
+    gradients = _judged(shown)
+    try:
+        grads = {position: as_operand(grad) for position, grad in incoming.items()}
+        first = next(iter(grads.values()))
+        if comparison.waits(first):  # Paddle adds other gradients into this memory, whoever holds it
+            grads = {position: grad.clone() for position, grad in grads.items()}
+        gathers = len(gradients) > 1 and comparison.run.recorder.gather()
+        try:
+            if CPU_ALONE:
+                _judge_each(subject, grads, gradients, carried)
+            else:
+                with stream_of(first.device):
+                    _judge_each(subject, grads, gradients, carried)
+        finally:
+            if gathers:
+                comparison.run.recorder.put()
+    except Exception as error:  # comparing must never break the program's backward
+        let_through(error)
+        comparison.run.warn(f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
+    finally:
+        if subject.key is not None:
+            comparison.sampling.spent(subject.key, comparison.sampling.clock() - began, backward=True)
+    return carried
+
+
+def _judged(shown: Mapping[int, Any]) -> dict[int, Any]:
+    """The gradients that are judged, None for one that is missing."""
+    judged = {operand: tensor if tensor is not None and tensor._is_initialized() else None for operand, tensor in shown.items()}
+    return {operand: tensor for operand, tensor in judged.items() if tensor is not None or not HERE.prunes}
+
+
+def _judge_each(
+    subject: ComparedCall, grads: Mapping[int, torch.Tensor], gradients: Mapping[int, Any], carried: dict[int, torch.Tensor]
+) -> None:
+    """One by one, in the order of ``gradients``; what is carried on is put into ``carried``."""
+    comparison, transposed = subject.comparison, subject.door.transposed
+    references = subject.gradients(grads, gradients)
+    pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    for operand, tensor in gradients.items():
+        reference = references.get(operand)
+        if reference is None or (tensor is None and not reference.any()):
+            continue
+        native = torch.zeros_like(reference) if tensor is None else to_torch(tensor)
+        if operand == transposed and tensor is not None:
+            native = native.t()
+        pairs[operand] = comparison.spoiled_gradient(subject, operand, native, reference)
+        if tensor is not None and comparison.carries_torch and native.shape == reference.shape and native.dtype == reference.dtype:
+            carried[operand] = reference.t().contiguous() if operand == transposed else reference
+    for operand in pairs:
+        comparison.gradient(subject, operand, grads, pairs, missing=gradients[operand] is None)
+
+
+# ---- Aliases: for calls whose node cannot be hooked, where the program goes on with Torch's gradients.
+
+ALIASED = "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
+
+
+def of_operands(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with an alias in the place of every operand that wants a gradient."""
+    needs = subject.inputs.needs
+    givens = [subject.inputs.paddle[index] for index in needs]
+    if len({id(operand) for operand in givens}) < len(givens):
+        return args, kwargs  # one tensor twice: an alias would see the sum of both gradients
+    with autocast_off():
+        aliases = [paddle_graph.alias(operand) for operand in givens]
+    subject.comparison.run.warn(ALIASED)
+    for index, alias in zip(needs, aliases):
+        paddle_graph.register_silent_hook(alias, _on_alias, subject, index)
+    subject.aliased = True
+    exchange = {id(operand): alias for operand, alias in zip(givens, aliases)}
+    return exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
+
+
+def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:
+    """Hook on the alias of operand ``index``: Paddle's gradient of this call alone."""
+    if not subject.incoming or subject.comparison.aside:
+        return None
+    if subject.altered:
+        subject.comparison.unseen(subject, ALTERED, [index])
+        return None
+    _, create = paddle_graph.backward_options([grad])
+    carried = judge_gradients(subject, subject.incoming, {index: grad})
+    if create or index not in carried or not subject.comparison.carries_torch:
+        return None  # under create_graph the program goes on with Paddle's gradient, which has a graph of its own
+    return hand_over(own(carried[index], []))
+
+
+# ---- Replay: for calls whose gradients no node shows. Paddle's op is made again, on detached operands, when the backward has
+# ended.
+#
+# A Python function may make many nodes. Nodes of ops over lists of tensors cannot take a list back from a hook, those of
+# ``_legacy_C_ops`` never call it, and Paddle 2.6 has no such hook.
+
+CLOSED = "no mode was open during the backward, and this node's gradients can only be computed again after it"
+
+
+def watch(subject: ComparedCall, shown: Mapping[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """See the gradients that come to the results ``shown``."""
+    subject.replay = (args, kwargs)
+    look_on(shown, _on_result, subject)
+
+
+def _on_result(subject: ComparedCall, position: int, grad: Any) -> None:
+    """Hook on a result: all of a call's gradients are computed again when the backward has ended. Some results have none."""
+    if grad is None or not grad._is_initialized() or subject.comparison.aside:
+        return
+    if not engine_runs():
+        subject.comparison.unseen(subject, CLOSED)
+        return
+    if position in subject.incoming or not subject.incoming:  # a second backward within one engine call is another replay
+        subject.incoming = {}
+        after_engine(functools.partial(subject.comparison.replay, subject, subject.incoming))
+    subject.incoming[position] = grad.detach()
+
+
+def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
+    """Paddle's gradients of a call, by the same op on detached operands. To be called outside of Paddle's engine."""
+    subject.let_go()
+    if subject.replay is None:
+        return
+    args, kwargs = subject.replay
+    copies: dict[int, list[tuple[int, Any]]] = {}
+    for index in subject.inputs.needs:
+        operand = subject.inputs.paddle[index]
+        copy = operand.detach()
+        copy.stop_gradient = False
+        copies.setdefault(id(operand), []).append((index, copy))
+    if any(len(copy) > 1 for copy in copies.values()):
+        subject.comparison.unseen(subject, "one tensor is two operands of a node that cannot be hooked")
+        return
+    exchange = {key: copy[0][1] for key, copy in copies.items()}
+    written = [subject.inputs.paddle[index] for index in subject.door.overwritten]
+    if any(id(tensor) in exchange for tensor in written):
+        subject.comparison.unseen(subject, "Paddle's function writes into an operand that wants a gradient")
+        return
+    exchange.update({id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)})
+    leaves = [copy[0] for copy in copies.values()]
+    outer = gather()  # the program's saved-tensor hooks may stand around the backward, too
+    try:
+        with paddle.enable_grad(), paused():
+            results = subject.door.native(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
+            results = of_paddle(subject.door, results)
+            outs, grads = [results[position] for position in incoming], list(incoming.values())
+            gradients = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)
+    finally:
+        subject.passages = gathered(outer)
+    if subject.altered:
+        subject.comparison.unseen(subject, ALTERED)
+        return
+    judge_gradients(subject, incoming, {index: grad for (index, _), grad in zip(leaves, gradients)})
+
+
+# ---- A program's saved-tensor hooks: where Paddle's backward reads other bits than were saved, its kernel is not to blame.
+#
+# ``paddle.autograd.saved_tensors_hooks``, and with it recompute without reentry, hands each tensor that a node keeps to ``pack``,
+# and asks ``unpack`` for it in the backward. A pair of hooks may round (to float16, to eight bits), and a recomputed block may give
+# other bits.
+
+ALTERED = "what Paddle's backward read is not what was saved: saved_tensors_hooks, or a recomputed block, gave other bits"
+Pair = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+
+
+class _Packed:
+    """What Paddle keeps: what the program's hook gave, and the passage; None where nobody gathers."""
+
+    __slots__ = ("kept", "passage")
+
+    def __init__(self, packed: Any, passage: Passage | None) -> None:
+        self.kept, self.passage = packed, passage
+
+
+class _PackedHere(threading.local):
+    """What was packed in this thread since somebody began to gather; None where nobody does."""
+
+    def __init__(self) -> None:
+        self.passages: list[Passage] | None = None
+
+
+_PACKED = _PackedHere()
+
+
+def gather() -> list[Passage] | None:
+    """Begin to gather what is packed from here on; gives what :func:`gathered` puts back."""
+    outer, _PACKED.passages = _PACKED.passages, []
+    return outer
+
+
+def gathered(outer: list[Passage] | None) -> list[Passage]:
+    """What was packed since :func:`gather`."""
+    passages, _PACKED.passages = _PACKED.passages, outer
+    return passages or []
+
+
+def watched(pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Pair:
+    """A pair of hooks that does the same, and notes what comes back with other bits."""
+
+    def packing(tensor: Any) -> _Packed:
+        outer, _PACKED.passages = _PACKED.passages, None  # the hook's own calls are no part of the one whose operand this is
+        passage = None if outer is None else Passage(_bits(tensor))
+        try:
+            packed = pack(tensor)
+        finally:
+            _PACKED.passages = outer
+        if outer is not None and passage is not None:
+            outer.append(passage)
+        return _Packed(packed, passage)
+
+    def unpacking(packed: _Packed) -> Any:
+        tensor, passage = unpack(packed.kept), packed.passage
+        if passage is not None and not passage.altered:
+            passage.altered = _bits(tensor) != passage.bits
+        return tensor
+
+    return packing, unpacking
+
+
+def _bits(tensor: Any) -> bytes:
+    """What tells a tensor from another one: dtype, layout and values. Paddle reads what is unpacked as what was saved lay."""
+    if type(tensor) not in TENSOR_TYPES or not tensor._is_initialized():
+        return b""
+    try:
+        side = to_torch(tensor).detach()
+        with stream_of(side.device):
+            memory = side.contiguous().view(-1).view(torch.uint8).cpu().numpy()
+    except Exception as error:  # what Torch has no twin for is not watched: comparing must never break the program
+        let_pass(error)
+        return b""
+    digest = hashlib.blake2b(memory, digest_size=16)
+    digest.update(repr((tensor.dtype, tensor.shape, tensor.strides)).encode())
+    return digest.digest()
+
+
+# ---- Paddle drops its post hooks without the GIL, and must never be the last to do so: this module holds them, too.
+#
+# A node dies wherever its last reference goes: in an in-place op that gives its tensor a new node, in an engine that clears up, in
+# the destructor of another node. Paddle runs all this without the GIL, and a Python object that dies there ends the process. So
+# each new hook looks at a few of the others, and drops those that nobody else holds. The end of a backward does the same, and
+# Python's own collections do it for hooks that outlive their mode (not while a mode is open).
+#
+# Python prints an exception that leaves a callback of its collector, and goes on. Handlers of signals run where the next Python
+# function begins: if that were the callback, a Ctrl-C or a timeout that comes while the collector walks would be lost. So the
+# callback is no Python function. It is built of C objects, up to a generator that goes on within its ``try``, and does nothing when
+# a collection ends. A signal that comes inside the generator is raised again after it.
+
+_Hooks = deque[Callable[..., Any]]
+_turn: _Hooks = deque()  # at which this turn has not looked yet; both in the order in which they were made
+_next: _Hooks = deque()  # for the next one: those that were alive, and new ones
+_LOOKS = 4  # at hooks for each new one: what is dead is let go after at most half as many calls as there are hooks
+_OURS = 2  # references to a hook that nobody else holds: the name below and the argument of getrefcount
+
+
+def hold(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """``hook``, to be registered with a node."""
+    if _CALLBACK in gc.callbacks:
+        gc.callbacks.remove(_CALLBACK)
+    _looked_at(_LOOKS)
+    _next.append(hook)
+    return hook
+
+
+def mode_closed() -> None:
+    """From now on it is Python's collections that look, until there is a new hook."""
+    if _count() and _CALLBACK not in gc.callbacks:
+        gc.callbacks.append(_CALLBACK)
+
+
+def let_go() -> None:
+    """Let go of all hooks whose nodes have died; what they kept alive may have held more nodes."""
+    while _looked_at(_count()):
+        pass
+
+
+def _count() -> int:
+    return len(_turn) + len(_next)
+
+
+def _looked_at(count: int) -> bool:
+    """Look at the next ``count``; whether any was let go."""
+    global _turn, _next
+    let_any_go = False
+    for _ in range(min(count, _count())):
+        if not _turn:
+            _turn, _next = _next, _turn
+        try:
+            hook = _turn.pop()
+        except IndexError:  # another thread took it
+            break
+        if sys.getrefcount(hook) > _OURS:
+            _next.appendleft(hook)
+        else:
+            let_any_go = True
+    return let_any_go
+
+
+def _before_collections() -> Generator[object, Any, None]:
+    """Goes on whenever Python's collector begins. One that somebody asked for looks at everything; Python's own are frequent."""
+    error = None
+    while True:
+        try:
+            waiting, error = [raised_again(error)] if error is not None and ends_program(error) else [None], None
+            yield waiting.pop()
+            if gc.isenabled() and gc.get_count()[0] > gc.get_threshold()[0]:
+                _looked_at(64)
+            else:
+                let_go()
+            if not _count() and gc.callbacks[-1] is _CALLBACK:  # elsewhere the collector would leave out the next one
+                gc.callbacks.pop()
+        except GeneratorExit:
+            return
+        except BaseException as raised:
+            error = raised
+
+
+_resumed = _before_collections()
+next(_resumed)
+
+
+class _Collection:
+    """Its attributes are the phases of a collection."""
+
+    start = property(_resumed.send)
+    stop = None
+
+
+_CALLBACK = functools.partial(getattr, _Collection())  # the collector passes a phase, and details: here getattr's default

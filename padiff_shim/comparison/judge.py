@@ -28,11 +28,11 @@ from ..text import SENTENCE, shown
 from ..verdicts import PARTLY, SCREENED, Judgement, Side, Verdict, apart
 from .compared_call import OVERTAKEN, UNKNOWN, ComparedTensor, Spot, describe_tensor, operand_name
 
-# ---- Cases that are judged later, so that the host need not wait for the device at every call.
+# ---- Tensors that are judged later, so that the host need not wait for the device at every call.
 #
-# On CUDA a verdict needs values on the host. A case therefore waits, with its tensors alive, until Paddle's backward has ended, a
-# step has ended, the mode is closed, or the waiting tensors hold more memory than ``LIMIT``. Tensors that were changed in place
-# meanwhile can no longer be judged: their record says so.
+# On CUDA a verdict needs values on the host. So a tensor waits until Paddle's backward or a step has ended, the mode is closed, or
+# the waiting tensors hold more memory than ``LIMIT``. A tensor that was changed in place meanwhile can no longer be judged: its
+# record says so.
 
 LIMIT = 256 * 2**20  # bytes
 
@@ -79,12 +79,11 @@ class DeferredTensors:
                 self._settle(case)
 
 
-# ---- Screening: a difference like those that were judged ROUNDING at this very place before is ROUNDING again.
+# ---- Screening: a difference like those that were ROUNDING at this place before is ROUNDING again.
 #
-# A verdict costs many times what the size of a difference costs. What is screened is marked so in its record and counted in the
-# coverage. A fault that makes the difference larger is judged at once; one that does not is judged when the place is judged
-# again,
-# which happens every :data:`AGAIN` differing calls of it.
+# A verdict costs many times what the size of a difference costs. A screened difference is marked in its record and counted in the
+# coverage. A fault that makes the difference larger is judged at once; a fault that does not is seen when the place is judged
+# again, after :data:`RECHECK` differing calls.
 
 LEARNT = 3  # full verdicts, all of them ROUNDING, before a place is screened
 RECHECK = 16  # one in so many is judged fully all the same
@@ -152,8 +151,7 @@ def as_before(tensor: torch.Tensor, size: DifferenceSize) -> Judgement:
     return Judgement(Verdict.ROUNDING, modifiers=(SCREENED,), reason="a difference as before at this place", stats=stats)
 
 
-# ---- Where NaN and infinities come from: the calls that make them of finite operands, and the first one that is handed a
-# NaN.
+# ---- Where NaN and infinities begin: calls that make them of finite operands, and the first call whose operands hold a NaN.
 
 NAN, INFINITY = "NaN", "infinity"
 _NARROW = (torch.float16, torch.bfloat16)
@@ -234,7 +232,7 @@ def _described(name: str, tensor: torch.Tensor, place: Sequence[int], shape: tor
     return about
 
 
-# ---- The verdict on one case.
+# ---- The verdict on one tensor.
 
 # An a-priori bound costs some passes over memory: where it has failed so many times in a row, every eighth difference is
 # held against it, and the others against the oracle at once.
@@ -393,8 +391,7 @@ def _nothing(case: ComparedTensor) -> bool:
     return 0 in [operand.numel() for operand in case.subject.operands if isinstance(operand, torch.Tensor)]
 
 
-# ---- What follows from a verdict: the record, its name among the known differences, saved inputs, a warning, an error, a
-# callback.
+# ---- The consequences of a verdict: record, known difference, saved inputs, warning, error, callback.
 
 _SPOKEN_OF = Verdict.UNVERIFIED.severity  # from here on a difference may be a known one
 MUTED: dict[str, Any] = {"muted": True}  # stands for a record that nobody looks at any more

@@ -31,7 +31,7 @@ from ..table.reasons import BELOW, DRAWN, EMPTY, FORKED, INTEGER, NO_REFERENCE, 
 from ..tape import paddle_graph
 from ..tape.islands import WRITES
 from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
-from . import compared_call, gradients, hooks
+from . import compared_call, gradients
 from .compared_call import (
     MISSING,
     ComparedCall,
@@ -45,14 +45,12 @@ from .compared_call import (
     result_name,
 )
 from .gradients import let_through
-from .hooks import watched
 from .judge import MUTED, Births, Consequences, DeferredTensors, Judge
 from .replicas import ReplicaDigests
 from .sampling import Sampling, kind_of
 from .shadow import Shadow
 
-# ---- Calls that Paddle has no kernel for in 16 bits: its kernel in float32 stands for it, and Torch's side is judged all
-# the same.
+# ---- Calls without a Paddle kernel in 16 bits: Paddle's kernel in float32 stands in.
 
 REASON = "native kernel missing in {dtype}"
 STANDS_IN = "Paddle has no kernel in {dtype} here: its side is that of its kernel in float32, rounded; "
@@ -104,8 +102,7 @@ def advised(error: RuntimeError, dtype: str) -> RuntimeError:
     return error
 
 
-# ---- Calls that are not compared: Paddle's own kernels, counted with the reason, and passed on to a shadow stream if one is
-# kept.
+# ---- Calls that are not compared: Paddle's kernels alone, counted with the reason.
 
 _NOTHING: dict[str, Any] = {}
 
@@ -232,7 +229,7 @@ class NativeCalls:
 
     def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
         """Watched: what comes back with other bits is not Paddle's kernel's to answer for."""
-        return watched(pack, unpack)
+        return gradients.watched(pack, unpack)
 
     def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
         """Nothing to do."""
@@ -258,7 +255,7 @@ def elements(result: Any) -> int | None:
     return None if tensors and not floats else sum(floats)
 
 
-# ---- Where a program takes breath: with a budget, the hooks stand idle from one such pulse to another.
+# ---- The budget: from one pulse of the program to the next the hooks may stand idle.
 
 
 class Pulses(NativeCalls):
@@ -301,7 +298,7 @@ class Pulses(NativeCalls):
             self.layer_begins(frame)
 
 
-# ---- What a budget has to know before its account is opened: costs that no call shows by itself.
+# ---- Costs that no single call shows, measured before the budget's account is opened.
 
 
 def measure(sampling: Sampling, frame: Frame) -> None:
@@ -348,12 +345,12 @@ def seconds_of_entry(frame: Frame, clock: Callable[[], float], calls: int = 100)
         frame.idle = False
 
 
-# ---- THE FLOW of one compared call.
+# ---- The flow of one compared call.
 #
-#     door -> sampling -> prepare -> Paddle's kernel -> torch's kernel -> verdicts -> records -> watch the grad node
+#     entry point -> sampling -> prepare -> Paddle's kernel -> Torch's kernel -> verdicts -> records -> watch the grad node
 #
-# Paddle's call is made with the very arguments that came in and its result goes on, untouched (``carry="native"``). Whatever goes
-# wrong on the comparing side is recorded and never reaches the program.
+# Paddle's call is made with the arguments that came in, and its result goes on untouched (``carry="native"``). Errors on the
+# comparing side are recorded and never reach the program.
 
 NO_MOVES = "not compared: exact=False"
 
@@ -402,7 +399,7 @@ class Comparison(Pulses):
         if door.entry.seen_below:
             raise StayNative(BELOW)
         if door.op.exact and not self.moves:
-            if fault_injection.any_planted():
+            if fault_injection.PLANTED:
                 fault_injection.uncompared(door.op.name, "it moves or chooses values, which compare(exact=False) leaves out")
             return self.uncompared(door, NO_MOVES, self.timed(door, args, kwargs), args, kwargs)
         if not self.sampling.accounts:
@@ -445,7 +442,7 @@ class Comparison(Pulses):
         """Paddle's result of a call that is compared. ``began``: when the comparing began."""
         if self.carries_torch:
             args, kwargs = gradients.before(subject, args, kwargs)
-        clock, outer, elapsed = self.sampling.clock, hooks.gather(), 0.0
+        clock, outer, elapsed = self.sampling.clock, gradients.gather(), 0.0
         reads = subject.door.python and not subject.door.entry.inplace and not subject.door.op.writes
         versions = compared_call.inplace_versions(subject.inputs.paddle) if reads else ()
         missing: RuntimeError | None = None
@@ -463,7 +460,7 @@ class Comparison(Pulses):
                 raise
             missing = error.with_traceback(None)
         finally:
-            subject.passages = hooks.gathered(outer)
+            subject.passages = gradients.gathered(outer)
         if missing is not None:
             args, kwargs, result = self.stood_in(subject, args, kwargs)
         if subject.aliased:
@@ -558,7 +555,7 @@ class Comparison(Pulses):
     ) -> dict[str, Any] | None:
         """The case of one result of a call, which Paddle made with the arguments ``call``."""
         native = to_torch(shown)
-        if fault_injection.any_planted() and position == first_judged(subject.door.op):
+        if fault_injection.PLANTED and position == first_judged(subject.door.op):
             native, reference = self.spoiled(subject, native, reference)
         case = Result(subject, position, native, reference, call)
         if self.shadow is not None:
@@ -584,7 +581,7 @@ class Comparison(Pulses):
         self, subject: ComparedCall, operand: int, native: torch.Tensor, reference: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Both gradients of an operand with the faults applied that :mod:`padiff_shim.testing` planted."""
-        if fault_injection.any_planted():
+        if fault_injection.PLANTED:
             layer, name = subject.layer, subject.name_of(operand)
             native = fault_injection.spoil(native, subject.door, Side.PADDLE, layer, subject.values(), name=name)
             reference = fault_injection.spoil(reference, subject.door, Side.TORCH, layer, subject.values(), name=name)
@@ -673,7 +670,7 @@ class Comparison(Pulses):
     def backward_ended(self, frame: Frame) -> None:
         """Paddle's engine has returned."""
         began = self.sampling.clock() if self.sampling.accounts else 0.0
-        hooks.let_go()
+        gradients.let_go()
         self.waiting.settle()
         if self.sampling.accounts:
             self.sampling.charge(self.sampling.clock() - began)

@@ -53,13 +53,13 @@ class CompareMode(Mode):
 
     def _steps(self, frame: Frame) -> list[Callable[[], Any]]:
         """After the last opening the log is completed."""
-        from ..comparison import hooks
+        from ..comparison import gradients
         from ..intercept import entry_points
 
         plan = self._plan
         last = [
             lambda: self._say(entry_points.SHADOWS.release(self)),
-            hooks.mode_closed,
+            gradients.mode_closed,
             plan.waiting.settle_all,
             plan.step_ends,
             self._say_idle,

@@ -17,8 +17,7 @@ from ..runs.run import Run
 from ..text import many
 from .environment import prepare
 
-# ---- A mode as a decorator: open while the code of a function, method, generator or coroutine runs, closed while it is
-# suspended.
+# ---- A mode as a decorator: open while the function's own code runs, closed while it is suspended.
 
 
 def decorate(mode: Any, function: Callable[..., Any]) -> Any:
@@ -115,7 +114,7 @@ _DRIVERS: dict[str, Callable[..., Any]] = {
 }
 
 
-# ---- A mode that can be opened and closed, in any order, nested, from several threads.
+# ---- A mode that can be opened and closed in any order, nested, from several threads.
 
 
 class Mode:

@@ -19,11 +19,10 @@ from ..errors import ArgumentError, PadiffShimError, UnknownNameError, described
 from ..patterns import LayerFilter
 from ..verdicts import Verdict
 
-# ---- The kinds of values that options have: how each is checked, and how it is read where there is only text.
+# ---- The kinds of values: how each is checked, and how it is read from text.
 #
-# Text comes from the environment, the command line and ``setup.cfg``. What cannot be read stays text, so that the check names it:
-# one
-# message for one mistake, wherever it was made.
+# Text comes from the environment, the command line and ``setup.cfg``. Text that cannot be read stays text, so that the check names
+# it: one message for one mistake, wherever it was made.
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -144,11 +143,9 @@ BUDGET = OptionKind(_budget, _share, "SHARE", unset=True)
 ANYTHING = OptionKind(lambda name, value: value, metavar="WORD")  # checked where it is used
 
 
-# ---- The options of each mode, once: calls, the command line, the environment, settings files and pytest all come down to these.
+# ---- The options of each mode, once, for calls, the command line, the environment, settings files and pytest.
 #
-# The functions that a user calls (``reference``, ``compare``) have the same names and defaults in their signatures; a test holds
-# them
-# to it.
+# ``reference`` and ``compare`` have the same names and defaults in their signatures; a test compares them.
 
 LAYOUTS = ("contiguous", "copy", "view")  # what linear_layout= may be
 WHOSE = ("paddle", "torch")  # whose random numbers, and whose definition of an optimizer or an op
@@ -277,16 +274,14 @@ MODES: dict[str, type[ModeOptions]] = {"reference": ReferenceOptions, "compare":
 
 # ---- Options from outside of a call: the environment and settings files.
 #
-# ``PADIFF_SHIM_OPS=linear,norm`` in the environment; or, in the current folder or the nearest one above it that has such a
-# table::
+# ``PADIFF_SHIM_OPS=linear,norm`` in the environment; or, in the current folder or the nearest one above it that has such a table::
 #
 #     [tool.padiff_shim]      # pyproject.toml           [padiff_shim]        # setup.cfg
 #     ops = ["linear"]                                   ops = linear, norm
 #     keep_inputs = 20                                   keep_inputs = 20
 #
 # The names are those of the options; each mode takes those that it has. A call's own arguments come first, then the environment,
-# then
-# the file, then the default.
+# then the file, then the default.
 
 PREFIX = "PADIFF_SHIM_"
 RUN = "PADIFF_SHIM_RUN"  # no setting: how `padiff-shim run` tells the ranks of its program of itself

@@ -509,7 +509,7 @@ def _matrices(left: Seat, x_shape: tuple[int, ...], other: Seat, y_shape: tuple[
     return _Matrices((*lots, *sides[0]), (*lots, *sides[1]), turned)
 
 
-# ---- What NumPy and Torch spell differently, or one of them does in fewer steps.
+# ---- Operations that NumPy and Torch spell differently, or that one of them makes in fewer steps.
 
 
 def _times(xp: ModuleType, tensor: Tensor, factor: float) -> Tensor:

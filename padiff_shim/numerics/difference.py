@@ -69,7 +69,7 @@ def block_peaks(flat: Array, length: int) -> Array:
     return places
 
 
-# ---- Whole tensors in pieces that stay in a core's own cache, with buffers that are kept from one look to the next.
+# ---- Whole tensors in pieces that stay in a core's own cache, with buffers that are kept between calls.
 
 CHUNK = PIECE  # elements of a piece
 THIN = 16  # where |d| / |t| is only reported, every 16th element of a large tensor is asked
@@ -274,7 +274,7 @@ def _ones(dtype: Any) -> Array:
     return np.ones(CHUNK, dtype)
 
 
-# ---- Whether two results are equal: most are, so this is asked of all of them.
+# ---- Whether two results are equal: most are, so every pair is asked this first.
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
@@ -324,7 +324,7 @@ def far_apart(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return not bool((apart <= _SOME * torch.finfo(tensor.dtype).eps * size).all())
 
 
-# ---- The whole tensor at a glance: statistics of the difference of two results, in one pass over memory.
+# ---- Statistics of the difference of two whole tensors, in one pass over memory.
 
 SHARE = 1 / 512
 
@@ -501,9 +501,9 @@ def equal_stats(count: int) -> dict[str, Any]:
     return statistics(count, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
 
 
-# ---- What :mod:`.passes` says of two results on the host that are no further apart than needs no oracle: most are so.
+# ---- The same statistics, bit for bit, for results whose difference needs no oracle: most are so.
 #
-# The same figures, bit for bit, in fewer steps: of large tensors the arithmetic is what costs, of small ones the number of steps.
+# This way takes fewer steps: the arithmetic is what costs for large tensors, the number of steps for small ones.
 
 _FORMATS = {torch.float32: np.float32, torch.float64: np.float64}
 

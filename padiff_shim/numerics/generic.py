@@ -21,114 +21,11 @@ from .special_cases import unproven_places
 from .trial import Trial, classify, far_inside
 from .verdict import GATE, judge, plain
 
-# ---- Steps of a formula that declares no ties: what a move gives that is too small to be a rounding.
+# ---- The judge for any formula.
 #
-# Where the results of two such moves differ, the operands stand at a tie. A side's answer is allowed if one of these moves gives
-# it,
-# at all such places at once; nobody is accused of another one.
-
-MOVES = 8
-MOVE = 2.0**-46  # of operands and results: numbers of float32 that are not equal are further apart
-FAR, LEAST = 64.0, 2.0**-28  # unit roundoffs, and part of a result: what is nearer needs no step, and such moves alone give less
-SHARE = 0.25  # of a difference: a step that explains it is no smaller
-
-
-def settle_steps(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, judgement: Judgement) -> Judgement:
-    """A verdict of rounding: as TIE where a step lies between the two sides, UNVERIFIED where one is what no such move gives."""
-    roundoff = max(formula.kind.unit, formula.kind.output)
-    sides = paddle.double(), torch_.double()
-    apart, size = (sides[0] - sides[1]).abs(), torch.maximum(sides[0].abs(), sides[1].abs())
-    if paddle.dtype == torch.float64:  # where moves are no smaller than roundings: sums that cancel are no steps
-        size = size.maximum(size.nan_to_num(0.0, 0.0, 0.0).max())
-    far = (apart > max(FAR * roundoff, LEAST) * size + FAR * formula.kind.tiny) & apart.isfinite()
-    if not bool(far.any()):
-        return judgement
-    values = [formula.value, *_moved(formula), *(value for side in sides for value in _towards(formula, side))]
-    tied = far & torch.stack([(value - formula.value).abs() > SHARE * apart for value in values]).any(0)
-    if not bool(tied.any()):
-        return judgement
-    number, place = int(tied.sum()), first_place(tied)
-    text = f"{number} of {tied.numel()} elements differ at a tie"
-
-    def reached(side: torch.Tensor) -> bool:
-        return any(bool((((side - value).abs() <= FAR * roundoff * value.abs()) | ~tied).all()) for value in values)
-
-    if not all(map(reached, sides)):
-        return replace(judgement, verdict=Verdict.UNVERIFIED, reason=f"{text}; what is allowed there was not to be settled")
-    seen = [f"{side[tuple(place)].item():g}" for side in sides]
-    reason = f"{text}, where both choices are allowed: at {place} paddle {seen[0]}, torch {seen[1]}"
-    stats = {name: figure for name, figure in judgement.stats.items() if name != "allowed"}  # no tolerance is meant for a step
-    return Judgement(Verdict.TIE, reason=reason, stats={**stats, "tied": number, "first_tied": place})
-
-
-def _moved(formula: Formula) -> Iterator[torch.Tensor]:
-    """The formula's values as its steps are moved by next to nothing, and operands of 0 to either side."""
-    sizes = [noise.MoveSize(MOVE, unit=formula.kind.unit)] * MOVES
-    if any(bool((tensor == 0).any()) for tensor in formula.inputs if tensor.is_floating_point()):
-        sizes += [noise.MoveSize(0.0, zeros=2 * formula.kind.tiny, unit=formula.kind.unit)] * MOVES
-    for run, size in enumerate(sizes):
-        seed = formula.seed + 104729 * run
-        yield noise.moved(formula.kernel, formula.inputs, size, seed, apart=formula.apart)[0].double()
-
-
-def _towards(formula: Formula, side: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The values as an operand that lies as they do is moved to where they are more like one side's."""
-    kernel, operands = formula.kernel, list(formula.inputs)
-    alike = [place for place, tensor in enumerate(operands) if tensor.is_floating_point() and tensor.shape == formula.value.shape]
-    for place in alike:
-        operand = operands[place]
-        size = torch.where(operand == 0, 2 * formula.kind.tiny, MOVE * operand.abs())
-        for step in (size * (side - formula.value).sign(), size * (formula.value - side).sign()):
-            yield noise.exact(kernel, [*operands[:place], operand + step, *operands[place + 1 :]]).double()
-
-
-# ---- Rounding beyond doubt, seen on the whole of small results: what :mod:`.fallback` says at its first look, in fewer
-# steps.
-
-LARGEST = 2**20  # elements: larger results are looked at in a sample
-
-
-def at_once(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement | None:
-    """ROUNDING, as soon as a part of the bound is seen that allows the errors of both results; None where all of it does not.
-
-    Of either side's errors nothing is said but the largest one.
-    """
-    if paddle.numel() > LARGEST:
-        return None
-    value = formula.host("value").reshape(-1)
-    y = np.stack([side.detach().double().cpu().numpy().reshape(-1) for side in (paddle, torch_)])
-    errors = np.abs(y - value).max(0)
-    if not np.isfinite(np.add.reduce(errors)):
-        return None
-    for oracle, measured in formula.bounds():
-        units = errors / oracle.bound(1.0)
-        most = units.item(units.argmax())
-        if most <= GATE:
-            return _rounding(most, paddle, torch_)
-        if measured:
-            whole = trial.whole(formula, oracle, y)
-            if (formula.averages and plain(whole)) or _rounds(whole, far=True):
-                return _rounding(most, paddle, torch_)
-    return _rounding(most, paddle, torch_) if _rounds(whole) else None
-
-
-def _rounds(whole: Trial, *, far: bool = False) -> bool:
-    """Whether both sides' errors are rounding; ``far``: however small the other side's are, so that more runs change nothing."""
-    sides = (whole.paddle, whole.torch), (whole.torch, whole.paddle)
-    return all(classify(whole, *pair) is Verdict.ROUNDING and (not far or far_inside(whole, pair[0])) for pair in sides)
-
-
-def _rounding(most: float, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
-    reason = f"neither is further than {most:.2g} rounding units from the oracle"
-    return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.differ(paddle, torch_).stats)
-
-
-# ---- Ops without a rounding model of their own: the judge that serves any formula.
-#
-# The formula runs in float64 on the same operands, and its bound is measured (:mod:`padiff_shim.numerics.measured`). The
-# rest
-# is the verdict of every other op: guided sample, NaN and Inf, sides, causes. It is asked again with a better bound as long as it
-# accuses anyone, so that no kernel is accused because of a bound that happened to come out small, of a tie, or of a jump.
+# The formula runs in float64 on the same operands, and its bound is measured (:mod:`.measured`). The rest is the verdict of every
+# other op: guided sample, NaN and Inf, sides, causes. As long as the verdict accuses a side, it is repeated with a better bound: so
+# no kernel is accused because a bound came out small by chance, because of a tie, or of a jump.
 
 Kernel = Callable[..., torch.Tensor]
 
@@ -415,3 +312,103 @@ def _formulas(
 
 def _norm(tensor: torch.Tensor) -> float:
     return float(norm(tensor.detach().nan_to_num(0.0, 0.0, 0.0).double().cpu().numpy()))
+
+
+# ---- Steps of a formula that declares no ties: differences that a move too small to be a rounding can make.
+#
+# Where the results of two such moves differ, the operands stand at a tie. A side's answer is allowed if one of these moves gives
+# it, at all such places at once. Any other answer is UNVERIFIED: nobody is accused.
+
+MOVES = 8
+MOVE = 2.0**-46  # of operands and results: numbers of float32 that are not equal are further apart
+FAR, LEAST = 64.0, 2.0**-28  # unit roundoffs, and part of a result: what is nearer needs no step, and such moves alone give less
+SHARE = 0.25  # of a difference: a step that explains it is no smaller
+
+
+def settle_steps(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, judgement: Judgement) -> Judgement:
+    """A verdict of rounding: as TIE where a step lies between the two sides, UNVERIFIED where one is what no such move gives."""
+    roundoff = max(formula.kind.unit, formula.kind.output)
+    sides = paddle.double(), torch_.double()
+    apart, size = (sides[0] - sides[1]).abs(), torch.maximum(sides[0].abs(), sides[1].abs())
+    if paddle.dtype == torch.float64:  # where moves are no smaller than roundings: sums that cancel are no steps
+        size = size.maximum(size.nan_to_num(0.0, 0.0, 0.0).max())
+    far = (apart > max(FAR * roundoff, LEAST) * size + FAR * formula.kind.tiny) & apart.isfinite()
+    if not bool(far.any()):
+        return judgement
+    values = [formula.value, *_moved(formula), *(value for side in sides for value in _towards(formula, side))]
+    tied = far & torch.stack([(value - formula.value).abs() > SHARE * apart for value in values]).any(0)
+    if not bool(tied.any()):
+        return judgement
+    number, place = int(tied.sum()), first_place(tied)
+    text = f"{number} of {tied.numel()} elements differ at a tie"
+
+    def reached(side: torch.Tensor) -> bool:
+        return any(bool((((side - value).abs() <= FAR * roundoff * value.abs()) | ~tied).all()) for value in values)
+
+    if not all(map(reached, sides)):
+        return replace(judgement, verdict=Verdict.UNVERIFIED, reason=f"{text}; what is allowed there was not to be settled")
+    seen = [f"{side[tuple(place)].item():g}" for side in sides]
+    reason = f"{text}, where both choices are allowed: at {place} paddle {seen[0]}, torch {seen[1]}"
+    stats = {name: figure for name, figure in judgement.stats.items() if name != "allowed"}  # no tolerance is meant for a step
+    return Judgement(Verdict.TIE, reason=reason, stats={**stats, "tied": number, "first_tied": place})
+
+
+def _moved(formula: Formula) -> Iterator[torch.Tensor]:
+    """The formula's values as its steps are moved by next to nothing, and operands of 0 to either side."""
+    sizes = [noise.MoveSize(MOVE, unit=formula.kind.unit)] * MOVES
+    if any(bool((tensor == 0).any()) for tensor in formula.inputs if tensor.is_floating_point()):
+        sizes += [noise.MoveSize(0.0, zeros=2 * formula.kind.tiny, unit=formula.kind.unit)] * MOVES
+    for run, size in enumerate(sizes):
+        seed = formula.seed + 104729 * run
+        yield noise.moved(formula.kernel, formula.inputs, size, seed, apart=formula.apart)[0].double()
+
+
+def _towards(formula: Formula, side: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The values as an operand that lies as they do is moved to where they are more like one side's."""
+    kernel, operands = formula.kernel, list(formula.inputs)
+    alike = [place for place, tensor in enumerate(operands) if tensor.is_floating_point() and tensor.shape == formula.value.shape]
+    for place in alike:
+        operand = operands[place]
+        size = torch.where(operand == 0, 2 * formula.kind.tiny, MOVE * operand.abs())
+        for step in (size * (side - formula.value).sign(), size * (formula.value - side).sign()):
+            yield noise.exact(kernel, [*operands[:place], operand + step, *operands[place + 1 :]]).double()
+
+
+# ---- Rounding beyond doubt on the whole of small results: the first look of :func:`fallback`, in fewer steps.
+
+LARGEST = 2**20  # elements: larger results are looked at in a sample
+
+
+def at_once(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement | None:
+    """ROUNDING, as soon as a part of the bound is seen that allows the errors of both results; None where all of it does not.
+
+    Of either side's errors nothing is said but the largest one.
+    """
+    if paddle.numel() > LARGEST:
+        return None
+    value = formula.host("value").reshape(-1)
+    y = np.stack([side.detach().double().cpu().numpy().reshape(-1) for side in (paddle, torch_)])
+    errors = np.abs(y - value).max(0)
+    if not np.isfinite(np.add.reduce(errors)):
+        return None
+    for oracle, measured in formula.bounds():
+        units = errors / oracle.bound(1.0)
+        most = units.item(units.argmax())
+        if most <= GATE:
+            return _rounding(most, paddle, torch_)
+        if measured:
+            whole = trial.whole(formula, oracle, y)
+            if (formula.averages and plain(whole)) or _rounds(whole, far=True):
+                return _rounding(most, paddle, torch_)
+    return _rounding(most, paddle, torch_) if _rounds(whole) else None
+
+
+def _rounds(whole: Trial, *, far: bool = False) -> bool:
+    """Whether both sides' errors are rounding; ``far``: however small the other side's are, so that more runs change nothing."""
+    sides = (whole.paddle, whole.torch), (whole.torch, whole.paddle)
+    return all(classify(whole, *pair) is Verdict.ROUNDING and (not far or far_inside(whole, pair[0])) for pair in sides)
+
+
+def _rounding(most: float, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
+    reason = f"neither is further than {most:.2g} rounding units from the oracle"
+    return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.differ(paddle, torch_).stats)

@@ -63,14 +63,11 @@ def narrow_format(sample: Trial, errors: Errors) -> str | None:
 
 # ---- Named ways in which kernels differ, and the search for the one that explains an error.
 #
-# The search is a matched filter: the kernel's error w, in units of the bound, is compared with the displacement d that the
-# hypothesis predicts. A name is given only if what is left after subtracting it fits the rounding bound, at the oracle's value
-# and
-# at the hypothesis' own, and if so many outputs agree that it is no accident: correlation or the size of an error alone would
-# name
-# causes that are not there. What rounding explains has no name: functions of single elements inside their bound, single sums
-# inside
-# that of any order.
+# The search is a matched filter: it compares the kernel's error w, in units of the bound, with the displacement d that a hypothesis
+# predicts. A name needs two things. The rest after subtracting d must fit the rounding bound, at the oracle's value and at the
+# hypothesis' own; and enough outputs must agree to rule out an accident (correlation, or the size of an error alone, would name
+# causes that are not there). Rounding gets no name: functions of single elements inside their bound, single sums inside that of any
+# order.
 
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
 AMPLITUDE, STRENGTH = 0.15, 8.0
@@ -339,10 +336,10 @@ def different(moved: Array) -> int:
     return int(np.unique(moved[np.abs(moved) >= 1.0]).size)
 
 
-# ---- Kernels that treat NaN, infinities or denormal numbers in a way of their own, and orders of summation.
+# ---- Kernels that treat NaN, infinities or denormal numbers in their own way, and orders of summation.
 #
-# A vector loop and the scalar loop over what is left at its end may treat them differently, and how many elements a vector holds
-# depends on the processor. So each output may be right or be what the hypothesis makes of it, and every one has to be either.
+# A vector loop and the scalar loop for its remainder may treat them differently, and the length of a vector depends on the
+# processor. So each output may be right or may have the hypothesis' value, and every one has to be either.
 
 LAST = 1.0  # units: of a sum whose order is known no error is left, of a mean the rounding of the division
 FEW = 8.0  # unit roundoffs
@@ -444,12 +441,10 @@ def _displaced(sample: Trial, own: Errors, value: Array) -> tuple[Array, Array]:
     return moved, np.abs(own.signed - moved)
 
 
-# ---- The second look at an explained error: everywhere, and not only where the two kernels differ most.
+# ---- The second look at an explained error, at the whole tensor.
 #
-# The guided sample holds the largest differences. Where a named cause moves every output, they are all its own, and a smaller
-# fault
-# beside it is not among them. Before a difference is taken for a known one, its formula is therefore held against the whole
-# tensor.
+# The guided sample holds the largest differences. Where a named cause moves every output, all of them are its own, and a smaller
+# fault beside it is not among them. So before a difference counts as a known one, its formula is compared with the whole tensor.
 
 LIMIT, PIECE = 1 << 22, 1 << 17  # operand values read in all, of larger tensors as many at random; at a time
 
@@ -504,10 +499,9 @@ class Confirmation:
 
 # ---- Formulas that a kernel may compute instead: whether one of them gives the whole of a side's result, up to its own rounding.
 #
-# The search of :mod:`.hypotheses` asks for the displacement that a cause makes, in units of the op's own bound. That finds
-# another
-# constant. A formula that means the same and rounds worse (1 + erf for erfc, a square that leaves the range) displaces nothing:
-# its own bound has to be measured, and every element has to lie in it.
+# :func:`explain` asks for the displacement that a cause makes, in units of the op's own bound. That finds another constant. A
+# formula that means the same and rounds worse (1 + erf for erfc, a square that leaves the range) displaces nothing: its own bound
+# has to be measured, and every element has to lie in it.
 
 
 class Alternative(NamedTuple):

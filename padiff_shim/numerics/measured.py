@@ -18,10 +18,10 @@ from .precision import FORMATS, KINDS, Array, DtypeKind, equal_in_value, rounded
 from .quantity import Evaluation, Operand, Quantity, Staged
 from .tracing import FormulaTrace, Perturbed, Traits, trace
 
-# ---- Several results of one formula, and the runs by which their bounds are measured: each moves all of them at once.
+# ---- Several results of one formula, and the runs that measure their bounds: each run moves all of them at once.
 #
 # The gradients of a recurrent layer are twenty results of one backward; measured one by one, each would run all of it a dozen
-# times. What is learnt of the formula's steps serves later calls of its kind (:mod:`.tracing`).
+# times. Later calls of the kind reuse the formula's traced steps (:mod:`.tracing`).
 
 LARGEST = 2**20  # elements of all results together; what is larger is run for each result alone, and not kept
 STEPS = 60_000  # of all formulas whose traces are kept at a time: about a kilobyte each
@@ -246,12 +246,11 @@ def near(value: torch.Tensor, other: torch.Tensor) -> bool:
     return value.shape == other.shape and torch.allclose(value, other, NEAR, floor, equal_nan=True)
 
 
-# ---- The rounding of any formula: its value in float64, and how far rounding at its steps may move it.
+# ---- The bound of any formula: its value in float64, and how far rounding at its steps may move it.
 #
-# The bound is measured, not derived (:mod:`.noise`): the formula is run a few times with errors put in by
-# chance, and the largest move of an output is its unit bound. Sums enter twice: once as one rounding of the magnitude of their
-# terms,
-# and, in runs of their own, as the errors that pile up over k terms, which the accumulation factor of the verdict scales.
+# The bound is measured, not derived (:mod:`.noise`): the formula runs a few times with random errors, and the largest move of an
+# output is its unit bound. Sums enter twice: as one rounding of the magnitude of their terms and, in runs of their own, as the
+# errors that pile up over k terms; the accumulation factor of the verdict scales these.
 
 HARD = 4.0  # steps of one term may be this many times less accurate than taken for, in kernels that are not wrong
 WIDE_STEP, FINE_STEP = 2.0**-30, 2.0**-40  # moves for results in float64, whose own roundings would hide among float64's

@@ -17,7 +17,7 @@ from .hypotheses import dropped, epsilons, missing, numbers, precision, setting
 from .precision import KINDS, Array, represented, span
 from .quantity import Hypothesis, Later, Quantity, Rows, Staged, Term, Terms, build, row, sequential, shared
 
-# ---- What an op's entry says of its rounding: a quantity for its result and one for each gradient.
+# ---- The interface: a quantity for the result of an op and one for each gradient.
 
 _MODELLED = frozenset(KINDS)
 
@@ -54,7 +54,7 @@ def reduced(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(int(number) % max(ndim, 1) for number in axis)) if axis and ndim else tuple(range(ndim))
 
 
-# ---- Rounding models of elementwise ops, with tensors and with Python numbers, and of their gradients.
+# ---- Elementwise ops, with tensors and with Python numbers, and their gradients.
 
 
 def _labels(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -334,7 +334,7 @@ SQRT = Unary(formulas.SQRT, formulas.SQRT_GRADIENT, {"rsqrt": torch.rsqrt}, _roo
 RSQRT = Unary(formulas.RSQRT, formulas.RSQRT_GRADIENT, {"sqrt": torch.sqrt, "reciprocal": torch.reciprocal}, _root)
 
 
-# ---- Rounding models of matrix products and their gradients, which are matrix products again.
+# ---- Matrix products and their gradients, which are matrix products again.
 
 Labels = tuple[Hashable, ...]
 
@@ -556,7 +556,7 @@ class Einsum(Product):
         return super().gradient(("x", "y")[int(place)], values, out, grad) if int(place) < 2 else None
 
 
-# ---- Rounding models of sums, means, logsumexp, softmax, layer normalisation and their gradients.
+# ---- Sums, means, logsumexp, softmax, layer normalisation and their gradients.
 
 
 def _targets(shape: Sequence[int], over: tuple[int, ...], keep: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -818,9 +818,6 @@ class LayerNorm(RoundingModel):
             precision(dtype, ("grad", "x")) + dropped(("grad",)) + self._variants(x.dtype, epsilon, x.shape[1])
         )  # fmt: skip
         return quantity
-
-
-# ---- The rounding models as an op's entry names them: ``Op(..., model=models.Linear())``.
 
 
 __all__ = [

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-# ---- Floating-point formats: unit roundoffs, emulated roundings, and functions that NumPy lacks in extended precision.
-
 Array = np.ndarray
 
 
@@ -175,7 +173,7 @@ def normal_pdf(x: Array) -> Array:
     return np.exp(-x * x / 2) / np.sqrt(2 * pi)
 
 
-# ---- Questions about the elements of two tensors of one shape.
+# ---- Elements of two tensors of one shape.
 
 
 def equal_in_value(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from .difference import Peaks, TensorDifference, block_length, magnitudes, reada
 from .precision import Array
 from .quantity import GridPlaces, Quantity
 
-# ---- Which outputs to ask the oracle about: where the two results differ most, and some at random.
+# ---- Outputs for the oracle: those where the two results differ most, and random ones.
 
 # Scales that vary less than this change no ranking that matters.
 LEVEL = 4.0
@@ -125,13 +125,11 @@ def _all(grid: tuple[int, ...]) -> tuple[Array, ...]:
     return places
 
 
-# ---- Large calls of formulas without a model: a part of the outputs, if it can be computed from a part of the operands.
+# ---- Large calls of formulas without a model: a part of the outputs, where a part of the operands is enough to compute it.
 #
-# Most formulas treat some axes apart: the batch, the channels, for elementwise functions all of them. Which ones nobody declares;
-# so
-# it is tried. A few places along an axis, those where the two results differ most among them, are cut out of operands and
-# results,
-# and the formula of the cut operands in float64 has to be what one of the two sides has there. If not, the axis stays whole.
+# Most formulas treat some axes apart: the batch, the channels, for elementwise functions all of them. No op declares which, so this
+# module tries: it cuts a few places along an axis out of operands and results, those with the largest differences among them. The
+# formula of the cut operands in float64 has to give what one of the two sides has there. If it does not, the axis stays whole.
 
 LARGE = 1 << 15  # elements of the result: below, everything is computed
 LEADING, OTHERS = 4, 2  # places kept of an axis for each of the largest differences, and at random

@@ -166,20 +166,18 @@ def _excused(
     return guilty, "" if (guilty[0] | guilty[1]).any() else BEYOND_RANGE if finite else INFINITE
 
 
-# ---- NaN of operands that are NaN or infinite: where a formula is no proof against a side that has NaN, or has none.
+# ---- NaN from operands that are NaN or infinite: where a formula is no proof against a side that has NaN, or has none.
 #
-# Torch's formula answers for both sides, and compares and skips as Torch's kernel does: what passes over NaN in one does so in
-# the
-# other. So of such operands the formula is asked again, with numbers in their places:
+# Torch's formula answers for both sides, and compares and skips as Torch's kernel does: a step that passes over NaN in one passes
+# over it in the other. So for such operands the formula runs again, with numbers in their places:
 #
-# - A side is NaN and the formula a number. Where the number depends on an operand that is NaN, NaN is an answer as well. Of an
-#   infinite operand the formula has to come near its number for large ones, or that number proves nothing.
-#   NaN stands for any number, one beyond all others among them: the largest of NaN and an infinity is not the infinity.
-# - A side is a number and the formula NaN. Where nothing depends on the operand that is none, NaN came of it times 0, which other
-#   kernels leave out (the zeros that pad a convolution's input).
-# - A matrix with NaN or infinities has no factors, and no determinant; transforms, and products of reflections, add up infinities
-# and
-#   their products with 0 in orders of their own. What depends on them proves nothing, whatever it is.
+# - A side is NaN and the formula gives a number. Where the number depends on an operand that is NaN, NaN is an answer as well. For
+#   an infinite operand the formula has to come near its number for large ones, or that number proves nothing. NaN stands for any
+#   number, one beyond all others among them: the largest of NaN and an infinity is not the infinity.
+# - A side is a number and the formula gives NaN. Where nothing depends on the operand that is no number, the NaN is its product
+#   with 0, which other kernels leave out (the zeros that pad a convolution's input).
+# - A matrix with NaN or infinities has no factors and no determinant; transforms, and products of reflections, add up infinities
+#   and their products with 0 in orders of their own. Outputs that depend on them prove nothing, whatever they are.
 
 NUMBERS = 0.375, -0.8125, 812.5, -812.5  # in place of NaN
 LARGE = 1.1e9, 3.3e12, 7.7e15  # in place of infinities: so many times the largest number beside them

@@ -16,10 +16,10 @@ from torch._decomp import get_decompositions
 
 from .precision import Array
 
-# ---- Fused kernels in steps, where Torch's own decomposition of them first loads its symbolic shapes: half a second and more.
+# ---- Fused kernels in steps, where Torch's own decomposition first loads its symbolic shapes: half a second and more.
 #
-# That is what its checks of arguments and its promotion of dtypes begin with. Here the kernel itself has checked the arguments
-# before, and all tensors are float64 or complex128.
+# Torch's checks of arguments and its promotion of dtypes load them. Here the kernel itself has checked the arguments before, and
+# all tensors are float64 or complex128.
 
 aten = torch.ops.aten
 
@@ -241,12 +241,11 @@ STEPS: dict[Any, Callable[..., Any]] = {
 }
 
 
-# ---- Special functions where Torch's own in float64 are no oracle, and the steps of which kernels make them.
+# ---- Special functions for which Torch's own in float64 are no oracle, and the steps by which kernels compute some.
 #
-# Torch 2.13's float64 trigamma is good to nine digits, and its incomplete gamma functions are where both operands are large and
-# near
-# one another (docs/defects.md); all others of its special functions that the table has are good to their last digits.
-# ``tests/numerics/test_special.py`` holds both against mpmath.
+# Torch 2.13's float64 trigamma is good to nine digits, and so are its incomplete gamma functions where both operands are large and
+# near one another (docs/defects.md); all its other special functions in the table of ops are good to their last digits.
+# ``tests/numerics/test_special.py`` compares both with mpmath.
 
 LARGE = 20.0  # from here on Stirling's series has the digits of a long double
 MOST = 100_000  # terms of a series, or of a continued fraction
@@ -383,7 +382,7 @@ def _fraction(a: Array, x: Array) -> Array:
     return total * a
 
 
-# --- as kernels compute them: where terms cancel, a bound relative to the result would accuse every one of them -------------
+# ---- As kernels compute them: where terms cancel, a bound relative to the result would accuse every kernel.
 
 
 def digamma(x: torch.Tensor) -> torch.Tensor:
@@ -412,9 +411,9 @@ def lgamma(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x < 0, reflected, torch.lgamma(x))
 
 
-# ---- What is known of Torch's steps (ATen ops): which round, which add up terms, and which are made of others.
+# ---- The table of Torch's steps (ATen ops): which round, which add up terms, and which consist of others.
 #
-# A step that is in none of the tables is taken for a function whose operands and result are each a few roundings off.
+# A step in none of the tables counts as a function whose operands and result are each a few roundings off.
 
 EXACT, PLAIN, FUNCTION, SPECIAL, UNKNOWN = "exact", "plain", "function", "special", "unknown"
 SUM, COUNTED, GROWING, NORMWISE = "sum", "counted", "growing", "normwise"

@@ -18,7 +18,7 @@ from .ties import ROUNDINGS, Allowed, TiedCall, Ties
 from .trial import wrong_class
 from .verdict import judge
 
-# ---- Ops that move or choose values: what comes out is bit for bit what went in, and gradients are sums of what arrives.
+# ---- Ops that move or choose values: the result holds bits of the operands, and gradients are sums of the incoming ones.
 #
 # Nothing is rounded forward, so an element that differs is wrong on one side. A gradient is linear in the incoming one with the
 # factors 0, 1, -1 and shares of 1: the formula of its magnitude is the magnitude of its sums, that of ones counts their terms.
@@ -117,7 +117,7 @@ def gradients(
     return judge(formula, paddle, torch_, rng=rng, audit=audit)
 
 
-# ---- The verdict on answers at ties (:mod:`padiff_shim.numerics.ties`), apart from that on all other elements.
+# ---- The verdict on answers at ties (:mod:`.ties`), apart from that on all other elements.
 
 SIDES = (Side.PADDLE, Side.TORCH)
 

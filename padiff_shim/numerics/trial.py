@@ -181,7 +181,7 @@ def _side(
     )
 
 
-# ---- The class of one side's errors by their size alone, before and after a cause was found for them.
+# ---- The class of one side's errors by their size alone, before and after a cause was named.
 
 # Sums of many terms pass up to 4 units while the typical error is below this part of a unit: their clean maxima reach 3, every
 # rounding of operands or results moves all outputs by far more, and one output that is off by more than 4 units is in the guided
@@ -277,7 +277,7 @@ def explained_whole(sample: Trial, own: Errors, other: Errors, value: Array, eva
     return classify(sample, left, other) is Verdict.ROUNDING
 
 
-# ---- What a verdict says of itself: statistics, modifiers, one sentence.
+# ---- The text of a verdict: statistics, modifiers, one sentence.
 
 
 def statistics_of(sample: Trial, difference: TensorDifference) -> dict[str, Any]:

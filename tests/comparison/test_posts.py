@@ -11,7 +11,7 @@ import paddle
 import pytest
 
 import padiff_shim
-from padiff_shim.comparison import hooks
+from padiff_shim.comparison import gradients as hooks
 from padiff_shim.frameworks.versions import NODE_HOOKS
 
 pytestmark = pytest.mark.skipif(not NODE_HOOKS, reason="this Paddle shows no grad nodes")

@@ -9,7 +9,7 @@ from paddle.distributed.fleet.utils import recompute
 
 import padiff_shim
 from padiff_shim import testing
-from padiff_shim.comparison.hooks import ALTERED
+from padiff_shim.comparison.gradients import ALTERED
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.substitution.plan import PACKED
 from padiff_shim.verdicts import Verdict
