@@ -76,7 +76,7 @@ class Inheritance:
     Attributes:
         mode, options, owed: the mode with its options, and what of them was taken from settings: in whichever folder a rank stands.
         command: what the run was started with, for the header of a log.
-        notes: the folder where ranks leave word of themselves (:mod:`.notes`).
+        notes: the folder where ranks leave word of themselves (:class:`Note`).
         inside: what makes the process of the run itself a rank; nothing if it is none.
         version, root, package, module: of this library, and where ranks enter.
     """

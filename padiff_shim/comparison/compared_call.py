@@ -151,7 +151,7 @@ class Spot(WrittenFields):
 
     ``learnt``: the a-priori bound that explained a difference here, None where it can explain no other call's, ``UNKNOWN`` until
     one did; ``failed``: how often in a row it did not explain one, None before the first; ``audit``: results until the next audit,
-    None before the first; ``usual``: what :mod:`.screening` knows; ``alike``: the verdict on what is equal and not audited.
+    None before the first; ``usual``: what :class:`.judge.Screening` knows; ``alike``: the verdict on what is equal and not audited.
     """
 
     __slots__ = ("alike", "audit", "failed", "learnt", "usual")
@@ -277,7 +277,7 @@ Run = Callable[..., Any]
 
 
 class Kernels:
-    """The part of a :class:`.subject.Subject` that runs its call again, on whatever operands."""
+    """The part of a :class:`ComparedCall` that runs its call again, on whatever operands."""
 
     __slots__ = ("like", "results", "together")
 

@@ -325,7 +325,7 @@ _UNASKED: Any = object()
 
 
 def nodes_of(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -> list[tuple[Any, Seats, bool]]:
-    """The nodes to hook, the seats of each, and whether it is the last to run; none: no way. ``nested``: see :mod:`.watch`."""
+    """The nodes to hook, the seats of each, and whether it is the last to run; none: no way. ``nested``: see :func:`after`."""
     door, place = subject.door, subject.place
     if not NODE_HOOKS or nested or door.op.operands or door.entry.pairs is not None:
         return []

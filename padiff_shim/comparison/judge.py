@@ -406,7 +406,7 @@ class Consequences:
         action: what a record of class ``threshold`` or worse leads to: ``"log"``, ``"warn"`` (once per site and op) or ``"raise"``.
             What is set apart (:func:`padiff_shim.verdicts.apart`) raises nothing and is warned of once, when the mode closes.
         callback: called with every such record, also with one that is set apart, but for muted ones.
-        keep: inputs of so many such records are saved for :meth:`CompareRun.repro`; those set apart give way to others.
+        keep: inputs of so many such records are saved for ``run.repro``; those set apart give way to others.
         known: known differences; a muted one leads to nothing.
     """
 

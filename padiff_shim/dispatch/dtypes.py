@@ -118,11 +118,10 @@ def is_listed_without(kernel: str, dtype: str) -> bool:
 # outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program does not
 # do.
 # Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call of each kind
-# (:mod:`.kinds`) is made natively as well.
+# (:func:`kind_of_call`) is made natively as well.
 #
-# Where Paddle has no kernel in a dtype of 16 bits (:mod:`.lacking`), it is asked with the same values one precision up: 16 bits
-# in
-# float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
+# Where Paddle has no kernel in a dtype of 16 bits (:func:`dtype_without_kernel`), it is asked with the same values one precision
+# up: 16 bits in float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
 
 _ENDING = frozenset({"renorm", "ctc_loss"})  # ops of which Paddle's kernels end the process, see docs/defects.md
 _COMPLEX = frozenset({torch.complex64, torch.complex128})

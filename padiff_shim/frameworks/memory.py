@@ -148,7 +148,7 @@ def are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 # ---- paddle <-> torch: the only door between the two frameworks' tensors.
 #
-# Both directions share memory (exceptions on Paddle 2.6: see :mod:`.dialect`). What cannot be shared stays native with the reason
+# Both directions share memory (exceptions on Paddle 2.6: see :mod:`.versions`). What cannot be shared stays native with the reason
 # that :func:`explain` gives; nothing is copied or reinterpreted silently.
 #
 # Rule kept everywhere: nothing that aliases Paddle memory is ever handed back to Paddle. Freeing a chain torch -> paddle -> torch

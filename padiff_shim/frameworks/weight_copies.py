@@ -172,7 +172,7 @@ def _is_right(turn: Turn, rows: int, columns: int) -> bool:
 # the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers: the
 # product,
 # its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being copied
-# for that shape (:mod:`.weights`). Thin products differ often, those of batches hardly ever.
+# for that shape (:class:`Copy`). Thin products differ often, those of batches hardly ever.
 #
 # Could a trial miss a difference? Another order of additions gives the same last bit in about every second element of a short
 # sum; a
@@ -289,7 +289,7 @@ def _equal(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 # transposed
 # *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150 float32 and 9
 # of
-# 150 float64 cases), so bit-identity needs a copy, except for products that were tried (:mod:`.turning`). One copy per weight is
+# 150 float64 cases), so bit-identity needs a copy, except for products that were tried (:func:`needless`). One copy per weight is
 # kept
 # and dropped with the weight.
 #

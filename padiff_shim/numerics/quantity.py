@@ -140,7 +140,7 @@ class Staged:
 
 @dataclass
 class Evaluation:
-    """The oracle's values and their rounding bound; both of the shape that :meth:`Quantity.pick` gives.
+    """The oracle's values and their rounding bound; both of the shape that :meth:`Quantity.result` gives.
 
     ``bound(f)``: for the accumulation factor f (1: unit, lambda sqrt(k): probabilistic, k + 2: any order of summation); the unit
     roundoffs of accumulation and of the result's dtype can be put in (None: those of the quantity).
@@ -183,7 +183,7 @@ class Quantity(ABC):
     ``axes``: those of the judged tensor that one sample takes whole (rows). ``named``: gives the hypotheses; asked only when an
     error needs explaining. ``special``: ways to treat NaN, infinities and denormals, which concern single outputs
     (:mod:`.hypotheses`). ``orders``: orders of summation, which explain a low accuracy and no other class.
-    ``harmless``: gives differences that need no oracle, or None; see :mod:`.apriori`.
+    ``harmless``: gives differences that need no oracle, or None; see :mod:`.bounds`.
     """
 
     shape: tuple[int, ...]

@@ -195,7 +195,7 @@ class FormulaTrace:
         normwise: for each result whether a factorisation of a matrix is among its steps; ``mixed``: see :func:`.steps.mixed`.
         trusted: which results were seen to be those of the formula.
         indexed: an operand is no float tensor, so that values may say which steps there are.
-        alters: a step is another one than Torch alone would make: see :class:`.noise.Widened`.
+        alters: a step is another one than Torch alone would make: see :class:`.noise.WideSteps`.
     """
 
     def __init__(self, tracer: Tracer, results: Sequence[torch.Tensor]) -> None:

@@ -709,7 +709,7 @@ End = tuple[Value | None, Value | None]  # what the original makes in the end, a
 def explain(
     matching: Matching, theirs: Sequence[TraceCall], ours: Sequence[TraceCall], end: End = (None, None)
 ) -> CallDifference | None:
-    """The first difference of two regions (see :func:`.matching.guilty`) that lead to an end; None if both are empty."""
+    """The first difference of two regions (see :func:`.match.guilty`) that lead to an end; None if both are empty."""
     if not theirs and not ours:
         return None
     pairs = _from_the_first(matching, align(matching, theirs[:WINDOW], ours[:WINDOW]), theirs, ours)

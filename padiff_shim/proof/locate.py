@@ -526,7 +526,7 @@ class _MistakeSearch:
         self._port = self._sides[1].run_wide(capturing)
 
     def _exchange(self) -> Exchange:
-        """The tables of the original that the port is to be given, see :mod:`.tables`."""
+        """The tables of the original that the port is to be given, see :func:`exchange`."""
         # What has a partner holds equal values, running statistics among them; what is neither trained nor paired is a table.
         weights = [side.trained() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
         mine, yours = (tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights))

@@ -44,10 +44,10 @@ _NARROWER = {"float64": ("float32", *HALF_NAMES), "float32": tuple(HALF_NAMES)} 
 
 
 def in_wider(original: ModelSide, port: ModelSide, question: Callable[[], _Answer]) -> _Answer:
-    """What is asked of runs of both in a wider dtype; :attr:`.sides.Side.wider` then tells which it was.
+    """What is asked of runs of both in a wider dtype; :attr:`.programs.ModelSide.wider` then tells which it was.
 
     In float64, widened, or where one does not run so, as the models are; then without kernels that have no float64, where the
-    original has a switch for that (:meth:`.sides.Side.simplify`). Models of 16 bits that run in none of these run in float32.
+    original has a switch for that (:meth:`.sides.TorchSide.simplify`). Models of 16 bits that run in none of these run in float32.
 
     Raises:
         NotWider: one runs in none of these ways; or there is no memory for it.

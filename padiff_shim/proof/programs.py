@@ -341,14 +341,14 @@ class ModelSide:
         self._stack: list[str] = []
         self._keeping = True  # what layers return
         self._wide: Any = None
-        self.wider = "float64"  # of the runs that tell rounding from mistakes, see :mod:`.widening`
+        self.wider = "float64"  # of the runs that tell rounding from mistakes, see :mod:`.plans`
         self.widening = False  # whether what says a narrower dtype says that one in them
         self.simple = False  # whether the original goes without kernels that have no float64, see :meth:`simplify`
         self.not_wider: NotWider | None = None  # why it is not float64 without further ado
         self.when_widened: Callable[[Any], None] | None = None  # what else has to be done to a new copy in the wider dtype
         self._holdings: dict[int, Holding] = {}  # by model
         self.capture: Onlooker | None = None  # of the run that goes on
-        # Around each run, see :mod:`.draws`.
+        # Around each run, see :mod:`.preconditions`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     def run(self, capturing: Capturing | None = None) -> RunOutcome:

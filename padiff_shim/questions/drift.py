@@ -169,7 +169,7 @@ _NAMES = 60  # rows up to which each has its name on the axis
 
 
 def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
-    """See :meth:`.told.Drift.plot`. Differences of 0, which a logarithm does not have, stand on the lowest line."""
+    """See :meth:`Drift.plot`. Differences of 0, which a logarithm does not have, stand on the lowest line."""
     target = checked("path", path)
     if target.suffix.lower() not in (".png", ".svg"):
         raise ArgumentError(f"path= ends with .png or .svg, got {described(str(path))}")

@@ -557,7 +557,7 @@ class Substitution:
         self.handed = moved if door.op.exact else handed
         self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
         self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
-        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see :mod:`.keeping`
+        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see :func:`keeps_itself`
         self.quick = shortcut(self)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

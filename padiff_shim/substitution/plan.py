@@ -34,7 +34,7 @@ PACKED = (
 )
 
 
-RAISED = (EMPTY, RANDOM, DRAWN)  # why calls stay native that may be made in float32 where there is no kernel: see :mod:`.raised`
+RAISED = (EMPTY, RANDOM, DRAWN)  # why calls stay native that may be made in float32 where there is no kernel: see :mod:`.moves`
 
 
 class Substituting:

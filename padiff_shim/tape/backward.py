@@ -179,9 +179,8 @@ def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Sess
 
 # ---- A backward: Paddle's engine and torch's in turns, until nothing is left.
 #
-# The doors of Paddle's engine (``run_backward``, ``run_partial_grad``, see :mod:`.partial`) lead here while a mode is open or a
-# tape
-# tensor lives. Each turn:
+# The doors of Paddle's engine (:func:`run_backward`, :func:`run_partial_grad`) lead here while a mode is open or a tape tensor
+# lives. Each turn:
 #
 #     Paddle's engine over native roots and frontiers; sentinels that it reaches only note their gradient
 #     torch's engine once over all twins that are noted; it stops at leaf twins

@@ -206,7 +206,7 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
 # that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are as
 # natively.
 #
-# Where torch's graph begins stand leaf twins: see :mod:`.leaves`.
+# Where torch's graph begins stand leaf twins: see :func:`leaf`.
 
 TAPE = "_padiff_tape"  # attribute of Paddle tensors
 
@@ -298,7 +298,7 @@ class Taped(Arriving):
 
     @property
     def seated(self) -> bool:
-        """Whether the tensor's node is a sentinel; that of a view is Paddle's own: see :mod:`.seats`."""
+        """Whether the tensor's node is a sentinel; that of a view is Paddle's own: see :func:`seated`."""
         return self.made_of is not None
 
     def __deepcopy__(self, memo: Any) -> None:

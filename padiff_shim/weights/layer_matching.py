@@ -228,7 +228,7 @@ def _key(unit: LayerNode) -> tuple:
 
 # ---- Two trees that are one: the same layers in the same order, by kind, name and shapes. Nothing has to be searched for there.
 #
-# That is the common case, a port that was written after its original; it is what :class:`.matching.Matcher` would find, sooner.
+# That is the common case, a port that was written after its original; it is what :class:`Matcher` would find, sooner.
 
 
 @dataclass

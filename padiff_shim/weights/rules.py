@@ -5,7 +5,7 @@
 - pairs ``(pattern, transform)`` over the names of weights on either side. ``*`` stands for one component of a name, ``**`` for any
   number, and a pattern covers what lies below it;
 - functions ``(torch name, paddle name) -> transform or None``, where None leaves the pair to the other rules;
-- AOA statements, ``"q.weight^T, k.weight^T -> qk.weight, axis=1"``: see :mod:`.statements`;
+- AOA statements, ``"q.weight^T, k.weight^T -> qk.weight, axis=1"``: see :mod:`.descriptions`;
 
 or a model, or its class, that describes its own weights: a PaddleFormers model by ``_gen_aoa_config``, one of paddlenlp by
 ``_get_name_mappings``.
