@@ -2,6 +2,8 @@
 
 Each takes the op's arguments in the order of ``Op.params``, tensors as arrays; the formulas are the textbook ones.
 """
+# Not shared with :mod:`padiff_shim.numerics`: the text of one function goes into a script that runs without this library. It gives
+# a value alone, and the formulas there give a bound with it.
 
 from __future__ import annotations
 
