@@ -1,4 +1,4 @@
-"""Checks of what a caller gives: each names the argument, what was given and what is accepted."""
+"""Checks of arguments: each error names the argument, the value and what is accepted."""
 
 from __future__ import annotations
 

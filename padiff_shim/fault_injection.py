@@ -1,9 +1,4 @@
-"""Planted faults: a kernel made wrong on purpose, to see that a comparison finds it (and to try one's own alarms)::
-
-with padiff_shim.testing.planted("linear", lambda out, *values: out * 1.001, layer="encoder.layers.1.*"):
-    with padiff_shim.compare("torch") as run:
-        model(x)
-"""
+"""Planted faults: a kernel made wrong on purpose, to see that a comparison finds it, and to try your own alarms."""
 
 from __future__ import annotations
 
@@ -22,7 +17,16 @@ from .verdicts import Side
 
 @dataclass(eq=False)
 class PlantedFault:
-    """A change of one side's result of one op, in layers of some paths only; ``calls``: how many tensors its change was given."""
+    """A change of one side's result of one op.
+
+    Attributes:
+        op: name of the op.
+        side: whose kernel is made wrong.
+        change: the function that changes the result.
+        layers: only calls in these layers; None: all.
+        gradients: the gradients are changed, not the result.
+        calls: tensors changed so far.
+    """
 
     op: str
     side: Side
@@ -32,8 +36,8 @@ class PlantedFault:
     calls: int = 0
 
 
-PLANTED: list[PlantedFault] = []  # now
-_raised: list[BaseException] = []  # by the changes that are planted now
+PLANTED: list[PlantedFault] = []  # at this moment
+_raised: list[BaseException] = []  # by the changes of these faults
 
 
 def faults(op: str, side: Side, layer: str, *, backward: bool) -> list[PlantedFault]:
@@ -68,11 +72,17 @@ def planted(
             no gradient. In the program, at the first call: for an op that the comparison does not look at, and for a ``change``
             that gives something else than a torch tensor of the result's size.
 
-    A fault that no call was changed by is warned of when the context ends.
+    A fault that changed no call gives a warning when the context ends.
 
     Example:
-        >>> with planted("gelu", lambda out, x, approximate: out * 1.001), padiff_shim.compare("torch") as run:
-        ...     model(x)
+        >>> import paddle
+        >>> import padiff_shim
+        >>> from padiff_shim.testing import planted
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> with planted("softmax", lambda out, x, axis: out * 1.001) as fault, padiff_shim.compare("torch") as run:
+        ...     y = paddle.nn.functional.softmax(x)
+        >>> fault.calls, run.verdicts
+        (1, {'WRONG': 1})
     """
     one_of("op", op, ops())
     one_of("side", side, ("paddle", "torch"))
@@ -100,7 +110,7 @@ def _plantable(op: str, *, gradients: bool) -> None:
             f"op={op!r} does nothing but draw random numbers, which are not compared: no fault can be planted there"
         )
     if gradients and not (declared.gradient and declared.leading):
-        raise ArgumentError(f"op={op!r} has no gradient that a fault could be planted in")
+        raise ArgumentError(f"op={op!r} has no gradient: no fault can be planted there")
 
 
 def uncompared(op: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Patterns over names: the one meaning that they have in modes, filters, planted faults and known differences."""
+"""Patterns over names, with one meaning in modes, filters, planted faults and known differences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import ArgumentError
 
-_KNOWN = 100_000  # paths of which the answer is remembered
+_KNOWN = 100_000  # paths whose answer is remembered
 
 
 class LayerFilter:

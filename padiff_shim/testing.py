@@ -33,8 +33,15 @@ def assert_same_kernels(program: Callable[..., Any], *arguments: Any, below: str
         The run, to look further: ``run.coverage()``, ``run.verdicts``.
 
     Raises:
-        AssertionError: there are such findings; each is told with its line, layer and cause.
+        AssertionError: there are such findings; the text names line, layer and cause of each.
         PadiffShimError: an argument that is not accepted. What the program raises is raised unchanged.
+
+    Example:
+        >>> import paddle
+        >>> from padiff_shim import testing
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> testing.assert_same_kernels(lambda: x @ x).verdicts
+        {'EQUAL': 1}
     """
     function("program", program, "its arguments")
     threshold = one_of("below", below, Verdict)
@@ -51,14 +58,21 @@ def assert_same_kernels(program: Callable[..., Any], *arguments: Any, below: str
 def assert_on_torch(program: Callable[..., Any], *arguments: Any, **options: Any) -> Run:
     """Fail if a float op call of a program stays on Paddle's kernel under :func:`padiff_shim.reference`.
 
-    Calls of integers, and of tensors without elements, are none: they round nothing.
+    Calls on integers, and on tensors without elements, do not count: they round nothing.
 
     Args:
         program: called once, with ``arguments``.
         options: of :func:`padiff_shim.reference`. The environment and settings files are not asked.
 
     Raises:
-        AssertionError: there are such calls; each op is told with the reason.
+        AssertionError: there are such calls; the text names each op with the reason.
+
+    Example:
+        >>> import paddle
+        >>> from padiff_shim import testing
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> testing.assert_on_torch(lambda: x @ x).substituted
+        {'matmul': 1}
     """
     function("program", program, "its arguments")
     with reference_mode(ReferenceOptions(**options)) as run:

@@ -1,4 +1,4 @@
-"""The words of a verdict: which classes there are, which side they can name, and what comes with them. No framework, no tensors."""
+"""The words of a verdict: its classes, the sides that it can name, and its fields. No framework, no tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import Any
 
 
 class Verdict(str, Enum):
-    """What is said of two kernels' results for one tensor, from harmless to serious (:attr:`severity`)."""
+    """The verdict on two kernels' results for one tensor, from harmless to serious. :data:`MEANING` explains each.
+
+    Attributes:
+        severity: 0 (``EQUAL``) to 10 (``WRONG``).
+
+    Example:
+        >>> from padiff_shim import Verdict
+        >>> Verdict("ROUNDING").severity
+        1
+        >>> max(Verdict, key=lambda verdict: verdict.severity)
+        <Verdict.WRONG: 'WRONG'>
+    """
 
     EQUAL = "EQUAL"
     ROUNDING = "ROUNDING"
@@ -24,7 +35,7 @@ class Verdict(str, Enum):
     WRONG = "WRONG"
 
     def __init__(self, word: str) -> None:
-        self.severity = len(type(self).__members__)  # 0 (``EQUAL``) to 10 (``WRONG``)
+        self.severity = len(type(self).__members__)
 
     def __str__(self) -> str:
         return self.value
@@ -52,7 +63,13 @@ NEGLIGIBLE, PARTLY, SCREENED, STEP, NO_KERNEL = "negligible", "partly", "screene
 
 
 class Side(str, Enum):
-    """Whose kernel a verdict speaks of."""
+    """Whose kernel a verdict is about: Paddle's, Torch's, both, or neither.
+
+    Example:
+        >>> from padiff_shim import Side
+        >>> Side("paddle")
+        <Side.PADDLE: 'paddle'>
+    """
 
     PADDLE = "paddle"
     TORCH = "torch"
@@ -65,17 +82,22 @@ class Side(str, Enum):
 
 @dataclass
 class Judgement:
-    """One judged tensor.
+    """The judgement of one tensor.
 
-    ``hypothesis``: the name of what explains the error (``"tf32-inputs"``, ``"eps=1e-5"``), ``alternatives`` others that fit as
-    well. ``modifiers``: ``"ill_conditioned"`` (the bound itself exceeds a tenth of the value) and ``"negligible"`` (componentwise
-    outside the bound, but rounding beside the tensor as a whole) and ``"partly"`` (beside what ``hypothesis`` explains an error is
-    left, on either side, that is not rounding) and ``"screened"`` (no oracle was asked: the difference is one that was ROUNDING at
-    this place before) and ``"step"`` (a step function whose operands differ on both sides, where a shadow stream says so) and
-    ``"no-native-kernel"`` (Paddle has none in this dtype on the device: its kernel in float32 stands for it, rounded).
-    ``reason``: one sentence for people. ``stats``: plain numbers, see docs/log.md.
-    ``confirm``: holds what ``hypothesis`` says against the whole tensor and not a sample alone; None where that would say no more.
-    It is asked before the difference is taken for a known one.
+    Attributes:
+        verdict: its class.
+        side: whose kernel it is about.
+        hypothesis: the name of the cause that explains the error (``"tf32-inputs"``, ``"epsilon=1e-05"``), or None.
+        alternatives: names of other causes that fit as well.
+        modifiers: ``"ill_conditioned"``: the bound itself exceeds a tenth of the value. ``"negligible"``: outside the bound in
+            single elements, but rounding beside the tensor as a whole. ``"partly"``: ``hypothesis`` leaves an error, on either
+            side, that is not rounding. ``"screened"``: no oracle was asked, because such a difference was ROUNDING at this place
+            before. ``"step"``: a step function whose operands differ on both sides, as a shadow stream shows.
+            ``"no-native-kernel"``: Paddle has none in this dtype on the device, and its kernel in float32, rounded, stands in.
+        reason: one sentence for people.
+        stats: plain numbers, see docs/log.md.
+        confirm: compares the formula of ``hypothesis`` with the whole tensor, before the difference counts as a known one; None
+            where that would say no more than the sample.
     """
 
     verdict: Verdict
@@ -89,7 +111,7 @@ class Judgement:
 
     @property
     def plain(self) -> bool:
-        """Nothing is to be said beside the class, the reason and the figures, or that it was screened."""
+        """Whether class, reason and figures are all there is, but for the modifier of screening."""
         if self.side is not Side.NONE or self.hypothesis or self.verdict is Verdict.TIE:
             return False
         return "different" in self.stats if not self.modifiers else self.modifiers == (SCREENED,)
@@ -99,9 +121,9 @@ APART = ("known", "negligible", "muted")  # how a record can be set apart
 
 
 def apart(record: Mapping[str, Any]) -> str:
-    """Why a record is counted apart and comes after all others: ``"muted"``, ``"known"``, ``"negligible"``; ``""`` for the others.
+    """Why a record is counted apart, after all others: ``"muted"``, ``"known"`` or ``"negligible"``; ``""`` for the others.
 
-    A difference that is known, or that is rounding beside the tensor as a whole, is not what a program's result suffers from.
+    A known difference, or one that is rounding beside the tensor as a whole, does no harm to a program's result.
     """
     if record.get("muted"):
         return "muted"

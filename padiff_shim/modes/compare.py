@@ -20,14 +20,25 @@ from .selection import selection
 
 
 class CompareMode(Mode):
-    """A mode whose frames compare instead of substituting; :attr:`run` is a :class:`CompareRun`."""
+    """A mode that compares instead of substituting; its :attr:`run` is a :class:`CompareRun`.
+
+    Example:
+        >>> import paddle
+        >>> import padiff_shim
+        >>> mode = padiff_shim.compare("torch")
+        >>> run = mode.start()
+        >>> y = paddle.ones([2, 2]) @ paddle.ones([2, 2])
+        >>> mode.stop()
+        >>> run.verdicts
+        {'EQUAL': 1}
+    """
 
     run: CompareRun
     _door = "compare"
     _began: float | None = None  # when opening it began
 
     def start(self) -> CompareRun:
-        """Open the mode here; the first opening writes the header."""
+        """Open the mode in this thread; the first opening writes the log's header. Errors: see :meth:`Mode.start`."""
         sampling = self._plan.sampling
         self._began = sampling.clock() if sampling.entry else None  # what a process pays once is in no account
         super().start()
@@ -162,6 +173,15 @@ def compare(
     Raises:
         PadiffShimError: for an argument that is not accepted; the message says what is.
         BackendError: as for :func:`padiff_shim.reference`.
+
+    Example:
+        >>> import paddle
+        >>> import padiff_shim
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> with padiff_shim.compare("torch") as run:
+        ...     y = paddle.nn.functional.softmax(x) @ x
+        >>> [call.op for call in run.calls]
+        ['softmax', 'matmul']
     """
     return opened(CompareOptions(**locals()))
 

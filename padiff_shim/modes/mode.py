@@ -121,10 +121,28 @@ class Mode:
     """A mode that can be opened: ``with mode as run:``, ``@mode``, or ``mode.start()`` / ``mode.stop()``.
 
     It may be opened again, nested and from several threads; all openings count into the same :attr:`run`. A mode that is dropped
-    without ever having been opened warns of it: nothing ran inside it.
+    and never was opened warns: nothing ran inside it.
+
+    Attributes:
+        run: the :class:`Run` that counts the calls of all openings.
+
+    Example:
+        >>> import paddle
+        >>> import padiff_shim
+        >>> x = paddle.ones([2, 2])
+        >>> mode = padiff_shim.reference("torch")
+        >>> run = mode.start()
+        >>> y = x @ x
+        >>> mode.stop()
+        >>> @mode
+        ... def square(x):
+        ...     return x @ x
+        >>> y = square(x)
+        >>> run.substituted
+        {'matmul': 2}
     """
 
-    _used = True  # opened once, or decorating something; until all is set up, nothing is to be said
+    _used = True  # opened once, or decorating something; True until all is set up, so that no warning comes before
 
     def __init__(self, run: Run, enabled: frozenset[str], layers: Any, plan: Any, *, strict: bool, all_threads: bool) -> None:
         self.run = run
@@ -133,7 +151,7 @@ class Mode:
         self._frames: list[frames.Frame] = []
         self._used = False
 
-    _door = "reference"  # by which function of ours it is opened
+    _door = "reference"  # the public function that opens it
 
     def __repr__(self) -> str:
         number = len(self._frames)
@@ -155,7 +173,15 @@ class Mode:
             warnings.warn(f"a mode of {door} was never opened: use `with {door} as run:`", RuntimeWarning, stacklevel=2)
 
     def start(self) -> Run:
-        """Open the mode here; returns the run that counts."""
+        """Open the mode in this thread.
+
+        Returns:
+            The run that counts.
+
+        Raises:
+            BackendError: a framework is missing, or both cannot share Paddle's current device.
+            InterceptionError: this Python lays out its functions in another way.
+        """
         self._used = True
         self.run.environment.update(prepare())
         from ..frameworks.torch_state import put_aside
@@ -190,7 +216,11 @@ class Mode:
         frames.push(frame, all_threads=self._all_threads)
 
     def stop(self) -> None:
-        """Close the latest opening of this mode. A Ctrl-C is raised when it is closed."""
+        """Close the latest opening of this mode. A Ctrl-C that comes meanwhile is raised when it is closed.
+
+        Raises:
+            ModeError: it is not open.
+        """
         self.__exit__()
 
     def __exit__(self, *_: object) -> None:
@@ -245,6 +275,10 @@ class Mode:
         return self.start()
 
     def __call__(self, function: Callable[..., Any]) -> Any:
-        """Decorate a function, method, generator function or coroutine function: the mode is open while its code runs."""
+        """Decorate a function, method, generator function or coroutine function: the mode is open while its code runs.
+
+        Raises:
+            ArgumentError: for a class, or something that cannot be called.
+        """
         self._used = True
         return decorate(self, function)

@@ -71,6 +71,15 @@ def reference(
     Raises:
         UnknownNameError: unknown backend, op, family, linear_layout, optimizer or definitions; the message names the nearest ones.
         BackendError: if torch or paddle is missing, or, on entry, they cannot share Paddle's current device.
+
+    Example:
+        >>> import paddle
+        >>> import padiff_shim
+        >>> x = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> with padiff_shim.reference("torch") as run:
+        ...     y = x @ x
+        >>> run.substituted
+        {'matmul': 1}
     """
     arguments = dict(locals())
     is_comparison = flag("compare", arguments.pop("compare"))
@@ -118,7 +127,24 @@ _held: object = None  # by whom the interception is held
 
 
 def install() -> None:
-    """Keep the interception in place until :func:`uninstall`, so that opening a mode in a tight loop costs next to nothing."""
+    """Keep the interception in place until :func:`uninstall`, so that opening a mode in a tight loop costs next to nothing.
+
+    Calling it again changes nothing.
+
+    Raises:
+        BackendError: as for :func:`reference`.
+        InterceptionError: this Python lays out its functions in another way.
+
+    Example:
+        >>> import paddle
+        >>> import padiff_shim
+        >>> x = paddle.ones([2, 2])
+        >>> padiff_shim.install()
+        >>> for _ in range(3):
+        ...     with padiff_shim.reference("torch") as run:
+        ...         y = x @ x
+        >>> padiff_shim.uninstall()
+    """
     global _held
     if not _held:
         prepare()
@@ -129,7 +155,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo :func:`install`; what modes still need stays until they close."""
+    """Undo :func:`install`. Modes that are still open keep the interception until they close."""
     global _held
     if _held:
         from ..intercept import entry_points
