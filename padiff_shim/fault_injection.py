@@ -129,7 +129,7 @@ def of_a_change(error: BaseException) -> bool:
 
 
 def spoil(tensor: Any, door: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
-    """``found`` (a torch tensor) with the faults planted for it applied; itself where there are none."""
+    """A torch tensor with the faults that are planted for it; the tensor itself where there are none."""
     for fault in faults(door.op.name, side, layer, backward=name is not None):
         named = () if name is None else (name,)
         fault.calls += 1
@@ -142,10 +142,10 @@ def spoil(tensor: Any, door: Any, side: Side, layer: str, values: Any, *, name: 
 
 
 def _fitting(changed: Any, tensor: Any, op: str) -> Any:
-    """What a change gave, in the dtype and shape of the tensor that it was given."""
+    """The result of a change, in the dtype and shape of the tensor that it changes."""
     if not isinstance(changed, type(tensor)) or changed.numel() != tensor.numel():
         what = f"a tensor {list(changed.shape)}" if isinstance(changed, type(tensor)) else described(changed)
         raise ArgumentError(
-            f"change= planted in {op!r} gives a torch tensor {list(tensor.shape)}, as it is given one; it gave {what}"
+            f"change= planted in {op!r} returns a torch tensor {list(tensor.shape)}, as its argument is; it returned {what}"
         )
     return changed.to(tensor.dtype).reshape(tensor.shape)

@@ -728,7 +728,7 @@ class ComparedTensor:
 
     @property
     def modelled(self) -> bool:
-        """Whether :meth:`arguments` is all that :meth:`quantity` is made of."""
+        """Whether the op's model knows this tensor: then :meth:`quantity` is made of :meth:`arguments` alone."""
         raise NotImplementedError
 
     def arguments(self) -> Sequence[Any]:
@@ -744,7 +744,7 @@ class ComparedTensor:
         raise NotImplementedError
 
     def tied(self, kernels: Mapping[str, Any]) -> TiedCall:
-        """The case as ties are asked of it. ``kernels``: as :meth:`kernels` gives them."""
+        """The tensor as :class:`~padiff_shim.numerics.ties.Ties` see it. ``kernels``: as :meth:`kernels` gives them."""
         raise NotImplementedError
 
     def moved(self, sides: tuple[torch.Tensor, torch.Tensor], *, rng: np.random.Generator, audit: bool) -> Judgement:

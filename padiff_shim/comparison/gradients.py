@@ -129,23 +129,23 @@ def _hold(subject: ComparedCall, first: Any) -> None:
 class _Handed(threading.local):
     """What a post hook hands to Paddle: one list a thread, because Paddle 3.3.1 never releases the object that a hook returns.
 
-    ``subjects``: calls whose results got gradients in the backward that is running. ``told``: that at its end all is let go.
+    ``subjects``: calls whose results got gradients in the backward that is running. ``backward``: at its end all is let go.
     """
 
     def __init__(self) -> None:
         self.results: list[Any] = []
         self.subjects: list[ComparedCall] = []
-        self.told: object = None
+        self.backward: object = None
 
     def until_engine_ends(self) -> None:
         """Have all that is held let go when the engine has returned: paddle.grad stops where it was asked to, before some nodes."""
-        if self.told is not HERE.backward:
-            self.told = HERE.backward
+        if self.backward is not HERE.backward:
+            self.backward = HERE.backward
             after_engine(self.let_go)
 
     def let_go(self) -> None:
         """The backward has ended."""
-        self.told = None
+        self.backward = None
         self.results.clear()
         while self.subjects:
             self.subjects.pop().let_go()
@@ -256,7 +256,7 @@ def on_result(subject: ComparedCall, position: int, grad: Any) -> None:
     """Hook on a result of a call: keep the incoming gradient until its node has run. Of several results some have none.
 
     Not one that does not fit the result (a PyLayer may return any): Paddle's kernels write such a gradient into the memory of the
-    incoming one, or beyond the end of memory of the right size where somebody holds that.
+    incoming one, or beyond the end of memory of the right size where the incoming one is held.
     """
     if position not in subject.shown or grad is None or not grad._is_initialized() or misfit(subject, position, grad):
         return
@@ -562,7 +562,7 @@ class _Packed:
 
 
 class _PackedHere(threading.local):
-    """What was packed in this thread since somebody began to gather; None where nobody does."""
+    """What was packed in this thread since :func:`gather`; None outside of it."""
 
     def __init__(self) -> None:
         self.passages: list[Passage] | None = None
@@ -685,7 +685,7 @@ def _looked_at(count: int) -> bool:
 
 
 def _before_collections() -> Generator[object, Any, None]:
-    """Goes on whenever Python's collector begins. One that somebody asked for looks at everything; Python's own are frequent."""
+    """Goes on whenever Python's collector begins. A collection on request looks at everything; Python's own are frequent."""
     error = None
     while True:
         try:

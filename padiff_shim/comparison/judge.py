@@ -160,7 +160,7 @@ _NARROW = (torch.float16, torch.bfloat16)
 class Births:
     """Of one mode: :meth:`of` looks at every judged tensor.
 
-    A NaN that came from nowhere that was compared is told of once: what follows from it is no news.
+    A NaN that came from a call that was not compared is reported once: its consequences are not.
     """
 
     def __init__(self) -> None:
@@ -339,7 +339,7 @@ class Judge:
         return judgement
 
     def _harmless(self, case: ComparedTensor, sides: Pair) -> Judgement | None:
-        """The verdict where the spot's own a-priori bound says it: its quantity, of which that is a part, is not made again."""
+        """The verdict where the spot's learnt a-priori bound is enough: no quantity is made for it."""
         spot = case.spot
         learnt = spot.learnt
         if learnt is UNKNOWN or learnt is None or not _asks(spot.failed):
@@ -380,7 +380,7 @@ def _learnt(case: ComparedTensor, quantity: Any) -> Learnt | None:
 
 
 def _constant(value: Any) -> bool:
-    """An attribute that is told apart by its value in what a place is known by, and not only by its kind."""
+    """Whether a place is known by the value of this attribute, and not only by its kind."""
     if isinstance(value, (list, tuple)):
         return all(map(_constant, value))
     return value is None or isinstance(value, (bool, int, float, str, torch.dtype))

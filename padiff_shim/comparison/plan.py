@@ -476,7 +476,7 @@ class Comparison(Pulses):
         return result
 
     def stood_in(self, subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """Of a call that Paddle has no kernel for: its arguments as they were given, and the result of its kernel in float32."""
+        """For a call without a Paddle kernel: its arguments, and the result of its kernel in float32."""
         args, kwargs = gradients.before(subject, args, kwargs)
         if not self.carries_torch:  # the program's own call is going to fail, and has written nothing
             written = [subject.inputs.paddle[place] for place in subject.door.overwritten]

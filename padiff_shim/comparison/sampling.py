@@ -198,7 +198,7 @@ class Sampling:
         return self.extra <= allowed if not kind.compared else self.extra + self._due + kind.cost <= allowed
 
     def enter(self) -> float:
-        """A hook begins; gives what :meth:`leave` is to be told."""
+        """A hook begins; returns the argument of :meth:`leave`."""
         return self.clock() - self._inside - self.extra
 
     def native(self, seconds: float) -> None:

@@ -37,7 +37,7 @@ class _BoundDecorated(wrapt.BoundFunctionWrapper):
 
 
 class _Decorated(wrapt.FunctionWrapper):
-    """Pickled by its name, as a function is: ``paddle.distributed.spawn`` and other processes are given one."""
+    """Pickled by its name, as a function is: ``paddle.distributed.spawn`` and other processes unpickle it."""
 
     __bound_function_wrapper__ = _BoundDecorated
 

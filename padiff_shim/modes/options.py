@@ -33,7 +33,7 @@ class OptionKind:
 
     ``check``: (name, value) -> the value as it is used; raises ArgumentError. ``read``: text -> value, or the text itself.
     ``metavar``: what stands for it in ``--help``. ``unset``: what else than a value it may be: None. ``words``: all there are, if
-    they can be listed. ``several``: a list; on the command line the option may be given again. ``textual``: can be text at all.
+    they can be listed. ``several``: a list; on the command line the option may be repeated. ``textual``: can be text at all.
     """
 
     check: Callable[[str, Any], Any]
@@ -160,7 +160,7 @@ def _of(kind: OptionKind, help: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ModeOptions:
-    """What all modes can be told. Values are checked and made uniform when an object is made.
+    """The options of all modes. Values are checked and made uniform when an object is made.
 
     Raises:
         ArgumentError: a value is not accepted. Names of ops are looked up when a mode is made of the options, as they need Torch.
@@ -246,7 +246,7 @@ def kind_of(option: Field[Any]) -> OptionKind:
 
 
 def textual(mode: type[ModeOptions]) -> dict[str, Field[Any]]:
-    """The options of a mode that can be given as text, by name."""
+    """The options of a mode that text can set, by name."""
     return {option.name: option for option in fields(mode) if kind_of(option).textual}
 
 
@@ -262,7 +262,7 @@ def as_data(value: Any) -> Any:
 
 
 def from_data(data: Any) -> Any:
-    """The value that :func:`as_data` was given."""
+    """The inverse of :func:`as_data`."""
     if isinstance(data, dict):
         ((name, numbers),) = data.items()
         return {"slice": slice, "range": range}[name](*numbers)
@@ -442,7 +442,7 @@ def filled(mode: type[ModeOptions]) -> Callable[[_Opener], _Opener]:
 
 @contextlib.contextmanager
 def owing(settings: Mapping[str, Setting]) -> Iterator[None]:
-    """A name that a mode does not know, and only now can know that, is told with where it stands, as every other setting."""
+    """An error about a name that only an open mode can look up says where the setting stands, as all errors of settings do."""
     try:
         yield
     except UnknownNameError as error:
@@ -468,7 +468,7 @@ def resolved(mode: str, texts: Mapping[str, Any], spelt: Callable[[str], str]) -
 
     Args:
         mode: a name of :data:`~padiff_shim.modes.options.MODES`.
-        given: what was given, by name of the option.
+        texts: what the command line gave, by name of the option.
         spelt: how an option is spelt there, for errors.
 
     Returns:

@@ -44,7 +44,7 @@ def reference(
             below it, runs are substituted.
         strict: raise :class:`StayedNativeError` on the first float op call that has to stay native.
         linear_layout: ``"contiguous"`` gives the bits of ``torch.nn.Linear``: an [out, in] copy of every Linear weight is kept, but
-            for shapes of which a trial has shown that they need none; ``"copy"``: for all shapes; ``"view"`` always hands torch a
+            for shapes that need none, as a trial has shown; ``"copy"``: for all shapes; ``"view"`` always hands torch a
             transposed view (zero-copy, other last bits).
         optimizer: whose definition of an optimizer's step and of gradient clipping is computed, with Torch's kernels, where the two
             differ: ``"paddle"``, or ``"torch"``, which makes a training equal its Torch twin (see ``docs/optimizers.md``).

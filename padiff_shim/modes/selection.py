@@ -17,7 +17,7 @@ BACKENDS = ("torch",)
 
 
 def _check_backend(backend: Any, door: str) -> None:
-    """The first argument; a model or a function there is a common slip, of which we say what was meant."""
+    """The first argument; for a model or a function, a common slip, the error says what to write."""
     if isinstance(backend, str) or not callable(backend):
         if not isinstance(backend, str) or backend not in BACKENDS:
             raise unknown("backend", backend, BACKENDS)

@@ -55,7 +55,7 @@ def _every(count: int) -> Array:
 
 
 def block_length(count: int) -> int:
-    """Length of the blocks of which each gives one candidate: about 256 blocks; small tensors are looked at one by one."""
+    """Length of the blocks that give one candidate each: about 256 blocks; every element of a small tensor is a candidate."""
     return 1 if count <= 1024 else min(max(count // 256, 64), 2048)
 
 
@@ -72,7 +72,7 @@ def block_peaks(flat: Array, length: int) -> Array:
 # ---- Whole tensors in pieces that stay in a core's own cache, with buffers that are kept between calls.
 
 CHUNK = PIECE  # elements of a piece
-THIN = 16  # where |d| / |t| is only reported, every 16th element of a large tensor is asked
+THIN = 16  # where |d| / |t| is only reported, every 16th element of a large tensor is read
 FEW = 4096  # elements that are counted as they are
 KEPT = 1 << 24  # largest buffer that is kept, in elements
 
@@ -310,7 +310,7 @@ def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def equal_but_nan(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of which :func:`same` says that they are not are equal but for NaN, at the same places."""
+    """Whether two tensors that are not the :func:`same` are equal but for NaN, at the same places."""
     if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.sum().isfinite():
         return False
     return bool(equal_in_value(tensor, other).all())
@@ -339,7 +339,7 @@ class TensorDifference:
     are lower estimates on large tensors whose ratios are not looked at. ``finite``: neither result has NaN or Inf. ``rms``: root
     mean square of torch's finite values. ``beyond``: the largest |d| over what is harmless, where that was said; infinite where
     that is more than :data:`SHARE` of the result (sums that cancel: their condition is to be said). ``peaks``: see :attr:`tops`
-    and :attr:`ratios`, which seldom anybody asks for where something is harmless.
+    and :attr:`ratios`, made when they are first read.
     """
 
     distance: Any
@@ -415,7 +415,7 @@ def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | No
         None if relative else pieces.distance.reshape(p.shape), stats=stats, finite=seen.finite, peaks=pieces.peaks
     )
     difference.rms = seen.size / math.sqrt(count)
-    if harmless is not None and seen.share <= SHARE * seen.size and not math.isnan(seen.far):  # NaN: 0 / 0, or a limit that is none
+    if harmless is not None and seen.share <= SHARE * seen.size and not math.isnan(seen.far):  # NaN: 0 / 0, or a limit of NaN
         difference.beyond = max(seen.far, math.sqrt(seen.usual / count) / harmless.usual if seen.usual else 0.0)
     return difference
 
@@ -423,7 +423,7 @@ def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | No
 def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, float]:
     """Norm and largest element of the difference of two tensors of one shape and dtype, and the norm of the second one.
 
-    Nothing else of :func:`differ`, in a fraction of its time; not finite where an element is not, or a square is none.
+    Nothing else of :func:`differ`, in a fraction of its time; not finite where an element or its square is not.
     """
     p, t = _flat(paddle), _flat(torch_)
     if not isinstance(p, np.ndarray):
@@ -575,7 +575,7 @@ def _look(
         beyond, share = r.item(r.argmax()), math.sqrt(limit.dot(limit).item())
         if usual < math.inf and (far := r.dot(r).item()):
             beyond = max(beyond, math.sqrt(far / count) / usual)
-    if not (beyond <= 1.0 and share <= SHARE * size):  # NaN: 0 / 0, or a limit that is none
+    if not (beyond <= 1.0 and share <= SHARE * size):  # NaN: 0 / 0, or a limit of NaN
         return None
     mean = d.dot(about.ones[:count]).item() / count
     return statistics(count, unequal(d), d.item(d.argmax()), mean, math.sqrt(squares), size, top, about.bits), beyond

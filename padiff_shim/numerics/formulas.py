@@ -78,7 +78,7 @@ def _affine(arrays: Arrays, attrs: Attrs) -> Any:
 
 def _relu(arrays: Arrays, attrs: Attrs) -> Any:
     x, slope = arrays["x"], attrs.get("slope", 0.0)
-    below = slope * np.minimum(x, 0) if slope else np.zeros_like(x)  # 0 times infinity is none
+    below = slope * np.minimum(x, 0) if slope else np.zeros_like(x)  # 0 times infinity is NaN
     return np.where(x > 0, x, np.where(np.isnan(x), x, below)), None
 
 

@@ -44,7 +44,7 @@ RUNS = (FIRST, 10, 24)  # runs of the formula for a bound: at first, in doubt, a
 QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 CLEARED = (*QUIET, Verdict.TIE)
 AGREEMENT = 1e-12  # of the largest value: two float64 runs of one formula
-ALIKE = 1e-2  # relative, and absolute: values of one formula in any dtype, told from those of another shape
+ALIKE = 1e-2  # relative, and absolute: how near values of one formula are, in any dtype
 UNPROVEN = "; an operand is NaN or infinite, and whether NaN comes of it depends on how a kernel compares, or skips zeros"
 EXPLAINS = 0.1  # of a difference: less of it is not explained by formulas that differ
 

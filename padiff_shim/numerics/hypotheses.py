@@ -73,7 +73,7 @@ EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3)
 AMPLITUDE, STRENGTH = 0.15, 8.0
 CHANCE = math.log(1e4)
 LUCK = 0.25  # rounding units: an agreement closer than rounding allows is no stronger evidence
-SCREEN, FEWEST = 8192, 16  # operand values, and samples, of which a large sample keeps hypotheses to try
+SCREEN, FEWEST = 8192, 16  # operand values, and samples, by which a large sample first screens its hypotheses
 
 
 def precision(dtype: torch.dtype, inputs: Iterable[str], parameters: Iterable[str] = ()) -> list[Hypothesis]:
@@ -167,7 +167,7 @@ def epsilons(dtype: torch.dtype, own: float) -> list[Hypothesis]:
 class Explained(NamedTuple):
     """What explains an error: the name, whether it is one of precision, and others that fit as well.
 
-    ``value``, ``found``: what the kernel would have computed on the sample but for its rounding, and the bound of that; None
+    ``value``, ``evaluation``: what the kernel would have computed on the sample but for its rounding, and the bound of that; None
     where it is not known. ``change``: the same for any sample; ``full``: for the whole tensor. ``exact``: the very order of
     summation.
     """
@@ -192,7 +192,7 @@ class _Fit(NamedTuple):
 
 
 def explain(sample: Trial, errors: Errors, other: Errors) -> Explained | None:
-    """The hypothesis, or two of them together, of which ``errors`` are the consequence."""
+    """The hypothesis, or two of them together, that has ``errors`` for a consequence."""
     if errors.prob <= 1 and sample.quantity.k <= 1:
         return None
     whole = narrow_format(sample, errors)
@@ -282,7 +282,7 @@ def _candidates(
             moved = np.nan_to_num(moved)
         top = top_of(np.abs(moved))
         if top < 1.0:
-            continue  # below the rounding: harmless, and not to be told apart
+            continue  # below the rounding: harmless, and no statistic can see it
         direction = moved / top  # squares of displacements in float64 may be beyond its range
         alpha = float(np.dot(error / top, direction)) / float(np.dot(direction, direction))
         if abs(alpha - 1) < amplitude and abs(alpha) * float(norm(moved)) > strength * rms(error - alpha * moved):
@@ -356,7 +356,7 @@ class Treatment(NamedTuple):
 def treatment(sample: Trial, own: Errors, other: Errors) -> Treatment | None:
     """What explains the outputs of one side that are not right; None if anything else is wrong, on either side.
 
-    Every sampled output has to be right or of a value that a hypothesis of ``quantity.special`` gives, and what is left has to be
+    Every sampled output has to be right, or to have the value that a hypothesis of ``quantity.special`` gives; the rest has to be
     rounding.
     """
     if not (named := sample.quantity.special()):
@@ -517,7 +517,7 @@ def explained(
 ) -> Judgement | None:
     """The judgement with the name of an alternative that gives all of a side's result, where that is not rounding; None without.
 
-    Where neither side's is, each needs one; if they differ, that of the side which was judged the worse is given.
+    Where neither side's is rounding, each needs one; if they differ, the result names that of the side with the worse verdict.
     """
     results = {Side.PADDLE: paddle, Side.TORCH: torch_}
     odd = {side: result for side, result in results.items() if not fits(formula, result)}

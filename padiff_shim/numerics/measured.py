@@ -127,7 +127,7 @@ class JointFormula:
             return [result.detach() for result in self._whole(*operands)]
 
     def steps(self, apart: bool) -> tuple[list[torch.Tensor] | None, FormulaTrace | None]:
-        """The results by steps, ``apart``: of fused kernels taken apart; and the steps. None each where there is none."""
+        """The results by steps (``apart``: fused kernels are taken apart), and the steps; each None where that fails."""
         return self._once(apart, lambda: self._steps(apart))
 
     def _steps(self, apart: bool) -> tuple[list[torch.Tensor] | None, FormulaTrace | None]:
@@ -263,11 +263,12 @@ PROPORTION = 2.0**-5  # a fine move that has more than this part of a wide one's
 
 @dataclass
 class Formula(Quantity):
-    """A result given as a function of the operands. ``kernel``: of torch tensors, in any float dtype; ``given``: its operands.
+    """A result given as a function of the operands. ``kernel``: of torch tensors, in any float dtype; ``inputs``: its
+    operands in float64.
 
     Of float64 results the value itself is in float64, by other steps than Torch's kernel where there are such, and the bound is
     doubled. ``normwise``: it has factorisations, so that an element of a matrix may be off by as much as its typical one.
-    ``mixed``: it has these, or other steps of which infinities meet each other on ways of their own (:func:`.steps.mixed`).
+    ``mixed``: it has these, or other steps in which infinities meet each other in orders of their own (:func:`.steps.mixed`).
     """
 
     kernel: JointResult = None  # type: ignore[assignment]  # dataclass inheritance wants a default
@@ -399,7 +400,7 @@ class Formula(Quantity):
             self._give_up(self._beyond())
 
     def _beyond(self) -> torch.Tensor:
-        """Outputs that depend on what has left the range of float64 on the way: here the oracle is none."""
+        """Outputs that depend on numbers that left the range of float64 on the way: there the oracle proves nothing."""
         lost = torch.zeros_like(self.value, dtype=torch.bool)
         for number in (1e120, 1e150):
             other, _ = self.kernel.moved(noise.MoveSize(unit=2.0**-53, beyond=number), self.seed, apart=self.apart)
@@ -408,7 +409,7 @@ class Formula(Quantity):
         return lost
 
     def without_squares(self) -> Formula:
-        """The same, of which nothing is said where a number has a square beyond the range on the way, or the operands have one."""
+        """The same without a bound where an operand, or a number on the way, has a square beyond the range."""
         formula = replace(self, _moves=dict(self._moves), _hosts={})
         other, _ = self.kernel.moved(noise.MoveSize(unit=self.kind.unit, squares=True), self.seed, apart=self.apart)
         near = (other - self.value).abs() <= self._moved("step") + SAME * self.value.abs()
@@ -465,7 +466,7 @@ class Formula(Quantity):
 
     @property
     def unstable(self) -> torch.Tensor:
-        """Outputs of which the moves say that anything may come out: also those of matrices that are singular up to rounding."""
+        """Outputs that the moves leave undetermined, those of matrices that are singular up to rounding among them."""
         step = self._moved("step")
         lost = torch.isinf(step) | torch.isinf(self._moved("sums"))
         if self.normwise and step.numel():

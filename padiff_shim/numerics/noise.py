@@ -190,7 +190,7 @@ class RoundedSteps(StepsApart):
         self.terms = max(self.terms, terms)
 
     def _in_terms(self, terms_of: Callable[..., torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
-        """A step by larger terms, in each of which it is itself no longer taken so."""
+        """A step by larger terms; inside of them the step itself is not taken so again."""
         self._cancelling = True
         try:
             with self:

@@ -134,7 +134,7 @@ class Staged:
         return replace(self, arrays={**self.arrays, **{name: function(self.arrays[name]) for name in chosen}})
 
     def without(self, name: str) -> Staged:
-        """The same as if the operand had not been given."""
+        """The same without this operand."""
         return replace(self, arrays={key: value for key, value in self.arrays.items() if key != name})
 
 
@@ -350,7 +350,7 @@ class Terms(Quantity):
         return [norm for norm in norms if norm is not None]
 
     def evaluate(self, staged: Staged) -> Evaluation:
-        """See the module. What only the bound needs is found when somebody asks for that: of most hypotheses nobody does."""
+        """See the module. What only the bound needs is computed when the bound is read: for most hypotheses it never is."""
         arrays, attrs = staged.arrays, staged.attrs
         each, size = self.term.function(arrays, attrs)
         value = each

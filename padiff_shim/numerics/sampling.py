@@ -41,7 +41,7 @@ def guided(difference: TensorDifference, quantity: Quantity, scales: list[Any] |
 
 
 def distinct(places: Array) -> Array:
-    """``np.unique`` of one axis, which takes several times as long for a few places. Overwrites what it is given."""
+    """``np.unique`` of one axis, which takes several times as long for a few places. Overwrites its argument."""
     places.sort()
     if places.size < 2:
         return places

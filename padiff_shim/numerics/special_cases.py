@@ -225,7 +225,7 @@ def _with_nan(formula: Formula) -> torch.Tensor:
 
 
 def _spread(formula: Formula, lost: torch.Tensor) -> torch.Tensor:
-    """Both parts of a complex number of which one is lost; of matrices that come of matrices, all."""
+    """Both parts of a complex number where one is lost; all elements of a matrix that is made of matrices."""
     rank = max((tensor.ndim for tensor in formula.inputs), default=0)
     if lost.ndim == rank + 1 and lost.shape[-1] == 2:
         return lost.any(-1, keepdim=True).expand_as(lost)
@@ -235,7 +235,7 @@ def _spread(formula: Formula, lost: torch.Tensor) -> torch.Tensor:
 
 
 def _with_numbers(formula: Formula, number: float, large: float, *, related: bool = False) -> torch.Tensor:
-    """The formula's value with numbers in place of what is none in the operands; ``related``: both beside the largest number."""
+    """The formula's value with numbers for NaN and infinities in the operands; ``related``: both beside the largest number."""
     floats = [tensor for tensor in map(_in_parts, formula.inputs) if tensor.is_floating_point() and tensor.numel()]
     largest = max([1.0, *(float(tensor.nan_to_num(0.0, 0.0, 0.0).abs().max()) for tensor in floats)])
     large *= largest

@@ -546,7 +546,7 @@ MENDED: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten.igammac.default: upper,
     torch.ops.aten.polygamma.default: polygamma,
 }
-# Steps of which the errors are not relative to the result: in good kernels, too, they are those of larger terms.
+# Steps whose errors are not relative to the result: in good kernels, too, they are those of larger terms.
 CANCELLING: dict[Any, Callable[..., torch.Tensor]] = {
     torch.ops.aten.sinc.default: sinc,
     torch.ops.aten.digamma.default: digamma,
@@ -602,7 +602,7 @@ def _attention(
     return weights.masked_fill((logits == -math.inf).all(-1, keepdim=True), 0.0) @ value
 
 
-# Functions above autograd: what is given back has a backward of single steps. None: not these arguments.
+# Functions above autograd: the result has a backward of single steps. None: not for these arguments.
 FUNCTIONS: dict[Any, Callable[..., torch.Tensor | None]] = {
     torch.nn.functional.grid_sample: _sampled,
     torch.nn.functional.scaled_dot_product_attention: _attention,
@@ -777,7 +777,7 @@ def _window(args: Sequence[Any]) -> float:
 
 
 def unknown_terms(func: Any, args: Sequence[Any]) -> float:
-    """For a step of which nothing is known: one where it is elementwise, else the longest axis of its operands."""
+    """For an unknown step: one term where it is elementwise, else as many as the longest axis of its operands has."""
     shapes = [a.shape for a in args if isinstance(a, torch.Tensor)]
     if torch.Tag.pointwise in func.tags or not shapes:
         return 1.0

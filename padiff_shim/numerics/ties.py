@@ -25,13 +25,13 @@ Kernel = Callable[..., torch.Tensor]
 CROSSED = 0.75  # of a unit in the last place: beyond a number that was rounded to the dtype, not as far as the next number
 WIDENED = 1.25  # times as far: what still changes there is a slope
 STEEP = 16.0  # times that change: a step
-LEAST = 2.0**-12  # of the value: a smaller step is none
+LEAST = 2.0**-12  # of the value: smaller steps do not count
 ROUNDINGS = 8.0  # unit roundoffs that an allowed answer may be off
 
 
 @dataclass
 class TiedCall:
-    """One judged tensor, as ties are asked of it.
+    """One judged tensor, as :class:`Ties` see it.
 
     Args:
         kernel: the formula of it, a function of ``operands`` in any float dtype.
@@ -71,8 +71,8 @@ class TiedCall:
 class Allowed(NamedTuple):
     """What ties make of one judged tensor, and of Paddle's and Torch's answers, in this order.
 
-    ``tied``: where several answers are allowed. ``own``: the formula's. ``refused``: where a side's answer is none of those that
-    are allowed; ``doubtful``: where nobody can say which are.
+    ``tied``: where several answers are allowed. ``own``: the formula's. ``refused``: where a side's answer is not
+    allowed; ``doubtful``: where it is not known which answers are.
     """
 
     tied: torch.Tensor
@@ -103,7 +103,7 @@ class Ties:
 
 
 class Either(Ties):
-    """Ties of several kinds, of which the call's numbers tell which they are: the first kind whose ``when`` says so."""
+    """Ties of several kinds; the call's numbers say which: the first kind whose ``when`` accepts them."""
 
     def __init__(self, *kinds: Ties) -> None:
         super().__init__()
@@ -118,7 +118,8 @@ class Either(Ties):
 class Kinks(Ties):
     """Functions of single elements: at a kink the gradient may be anything between the slopes of both sides.
 
-    Where the kinks are is not declared: the formula is asked a fraction of a unit in the last place to either side of the operands.
+    No op declares where its kinks are: the formula is evaluated a fraction of a unit in the last place to either side of the
+    operands.
 
     Args:
         steps: the function itself jumps there, and has the value of either side.
@@ -346,7 +347,7 @@ class Frequent(Selected):
     def judged(
         self, call: TiedCall, groups: Groups, lies: torch.Tensor, side: torch.Tensor, own: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """All of it goes to equal elements, of which there are as many as of any others."""
+        """All of it goes to equal elements that come as often as any others."""
         values, wanted = side.reshape(-1)[lies], own.reshape(-1)[lies]
         counts = groups.counts()
         most = counts.amax(-1, keepdim=True) == counts
@@ -396,7 +397,7 @@ class Pools(Selected):
 class Groups:
     """Equal elements of each row, taken together. ``values``: rows along the last axis; NaN is equal to nothing.
 
-    Tensors that are given and answered are laid out as ``values``.
+    Arguments and results of the methods are laid out as ``values``.
     """
 
     def __init__(self, values: torch.Tensor) -> None:

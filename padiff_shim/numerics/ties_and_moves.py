@@ -194,7 +194,7 @@ def _refused(
     stats: dict[str, Any],
     variants: Mapping[str, generic.Variant],
 ) -> Judgement:
-    """WRONG, or what explains it: an answer that is none of those allowed at a tie."""
+    """WRONG, or the cause: an answer that is not among those allowed at a tie."""
     guilty = [side for side, bad in zip(SIDES, allowed.refused) if bool(bad.any())]
     bad = allowed.refused[0] | allowed.refused[1]
     place, number = first_place(bad), int(bad.sum())

@@ -38,7 +38,7 @@ class TracedStep:
         over: slots that no later step reads.
         kind: how it rounds (:func:`.steps.kind`); ``brings``: see :func:`.steps.brings_numbers`.
         indexed: it reads integers or bools.
-        forward: it is none of a backward.
+        forward: it belongs to no backward.
         counts: how many terms its sums have; None where that is not known, or said by an index.
     """
 
@@ -187,7 +187,7 @@ class FormulaTrace:
     """The steps of a formula for operands of one kind.
 
     Attributes:
-        inputs: how many tensors it is given; ``slots``: how many it has.
+        inputs: how many tensors it takes; ``slots``: how many it has.
         constants: tensors that come from elsewhere.
         results: their slots.
         parts: for each the slots that are made until it is there: those of the forward, and what it is made of.

@@ -137,7 +137,7 @@ def _beside(quantity: Quantity, staged: Staged, lead: int, oracle: Evaluation, r
 
 
 def errors(y: Array, value: Array, bounds: tuple[Array, Array, Array], sample: Trial) -> Errors:
-    """One side's errors on the sample of ``found`` against other values, in units of other bounds."""
+    """One side's errors on this sample against other values, in units of other bounds."""
     return _errors(np.stack([y, y]), value, bounds, sample.random, sample.quantity.kind.format.largest)[0]
 
 

@@ -57,7 +57,7 @@ def judge(
 def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, arguments: Sequence[Any]) -> Judgement | None:
     """What :func:`judge` says of two results of one shape and dtype, if the bound that was learnt from such a call says it.
 
-    ``given``: the call's own arguments, and for a gradient the incoming one.
+    ``arguments``: those of the call, and for a gradient the incoming one.
     """
     with np.errstate(all="ignore"):
         limit = learnt.of(torch_, arguments)
@@ -197,7 +197,7 @@ def plain(sample: Trial) -> bool:
 
 
 def _far_inside(sample: Trial) -> bool:
-    """Sums that are off by more than a unit, but by far less than a named cause would move them: there is none to look for."""
+    """Sums that are off by more than a unit, but by far less than a named cause would move them: they need none."""
     if not sample.quantity.plain or max(sample.paddle.prob, sample.torch.prob) > INSIDE:
         return False
     sides = ((sample.paddle, sample.torch), (sample.torch, sample.paddle))

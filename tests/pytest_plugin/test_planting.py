@@ -54,15 +54,15 @@ def test_a_change_of_a_gradient_raises_when_the_backward_has_ended(side):
 @pytest.mark.parametrize(
     ("change", "gave"),
     [
-        (lambda out, x: None, "it gave None"),
-        (lambda out, x: out[:2], r"it gave a tensor \[2\]"),
-        (lambda out, x: out.numpy(), "it gave array"),
+        (lambda out, x: None, "it returned None"),
+        (lambda out, x: out[:2], r"it returned a tensor \[2\]"),
+        (lambda out, x: out.numpy(), "it returned array"),
     ],
     ids=["nothing", "another size", "an array"],
 )
 def test_a_change_that_gives_something_else(change, gave):
     with (
-        pytest.raises(ArgumentError, match=rf"change= planted in 'sigmoid' gives a torch tensor \[3\], as it is given one; {gave}"),
+        pytest.raises(ArgumentError, match=rf"change= planted in 'sigmoid' returns a torch tensor \[3\], as its argument is; {gave}"),
         padiff_shim.compare("torch"),
         planted("sigmoid", change),
     ):
