@@ -44,7 +44,7 @@ stand behind {doors} entry points of Paddle. All else [stays native](#what-stays
 - **Level**: *function* where the meaning is known at the Python function only, *C op* where it is that of one C function.
 - **Gradient**: *floats* where the op computes integers and booleans too, which have none;
   *none* where Paddle gives the result no gradient.
-- **Judge**: what a comparison holds a difference against. A name is the op's own rounding model (`numerics/models/`), *generic* a
+- **Judge**: what a comparison holds a difference against. A name is the op's own rounding model (`numerics/models.py`), *generic* a
   bound that is measured. An *exact* op moves or selects values and rounds nothing: its results have to be equal, and its gradients
   up to the rounding of a sum. Where an op has *ties*, several answers are right, and a comparison calls them TIE. A call that draws
   random numbers is not compared.
