@@ -200,7 +200,7 @@ class DtypeRules:
     ) -> torch.dtype | None:
         """The dtype to compute in (None: as they are), or StayNative. ``targets``: dtypes that autocast gives the operands."""
         key: tuple[Any, ...] = tuple(
-            [side.dtype if isinstance(side, torch.Tensor) else type(given) for side, given in zip(inputs.torch, inputs.paddle)]
+            [side.dtype if isinstance(side, torch.Tensor) else type(value) for side, value in zip(inputs.torch, inputs.paddle)]
         )
         if targets is not None:
             key = (*key, *targets)

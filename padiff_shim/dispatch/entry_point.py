@@ -103,9 +103,9 @@ def gate(frame: Frame, name: str) -> None:
 
 def answered(op: Op, original: Callable[..., Any]) -> str:
     """The op's parameters, in which those that the installed Paddle has to be asked for have its answer as default."""
-    told = ask(op.asked, original)
-    words = [word for word in op.params.split() if word.partition("=")[0] not in told]
-    return " ".join([*words, *(f"{name}={value!r}" for name, value in told.items())])
+    answers = ask(op.asked, original)
+    words = [word for word in op.params.split() if word.partition("=")[0] not in answers]
+    return " ".join([*words, *(f"{name}={value!r}" for name, value in answers.items())])
 
 
 class EntryPoint:

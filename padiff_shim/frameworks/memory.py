@@ -106,17 +106,17 @@ def _strides_of(layout: Layout, tensor: Any, side: torch.Tensor) -> tuple[int, .
 
 def _blocks(shape: Sequence[int], strides: Sequence[int]) -> tuple[Block, ...]:
     """The axes of a result, merged where Torch could view them as one."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     dense = 1
     for size, stride in zip(reversed(shape), reversed(strides)):
         if size == 1:
             continue
-        if found and stride == found[-1].size * found[-1].stride:
-            found[-1] = found[-1]._replace(size=found[-1].size * size)
+        if blocks and stride == blocks[-1].size * blocks[-1].stride:
+            blocks[-1] = blocks[-1]._replace(size=blocks[-1].size * size)
         else:
-            found.append(Block(size, dense, stride))
+            blocks.append(Block(size, dense, stride))
         dense *= size
-    return tuple(reversed(found))
+    return tuple(reversed(blocks))
 
 
 def _translate(blocks: Sequence[Block], shape: Sequence[int], strides: Sequence[int], offset: int) -> tuple[int, ...] | None:
@@ -186,8 +186,8 @@ TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
 
 def torch_dtype(dtype: Any) -> torch.dtype | None:
     """The torch twin of a Paddle dtype (object or string), or None if torch has none."""
-    found = getattr(torch, str(dtype).rpartition(".")[2], None)
-    return found if isinstance(found, torch.dtype) else None
+    torch_type = getattr(torch, str(dtype).rpartition(".")[2], None)
+    return torch_type if isinstance(torch_type, torch.dtype) else None
 
 
 def dtype_of(dtype: torch.dtype) -> str:
@@ -313,9 +313,11 @@ def check_devices() -> str:
         )
     if int(index or 0) >= torch.cuda.device_count():
         raise ValueError(f"Paddle is on {place!r} but torch sees {torch.cuda.device_count()} device(s): both must see the same")
-    ours, theirs = torch.cuda.get_device_name(int(index or 0)), paddle.device.cuda.get_device_name(int(index or 0))
-    if ours != theirs:
-        raise ValueError(f"device {place!r} is {theirs!r} for Paddle but {ours!r} for torch: both must number devices alike")
+    torch_name, paddle_name = torch.cuda.get_device_name(int(index or 0)), paddle.device.cuda.get_device_name(int(index or 0))
+    if torch_name != paddle_name:
+        raise ValueError(
+            f"device {place!r} is {paddle_name!r} for Paddle but {torch_name!r} for torch: both must number devices alike"
+        )
     return place
 
 

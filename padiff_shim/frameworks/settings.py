@@ -27,12 +27,12 @@ _FLAGS = (
 
 def environment() -> dict[str, str]:
     """Versions and the device."""
-    told = torch_state.environment()
+    environment = torch_state.environment()
     return {
         "paddle": paddle.__version__,
-        **told,
+        **environment,
         "device": paddle.device.get_device(),
-        "cuda": f"paddle {paddle.version.cuda()}, {told['cuda']}",
+        "cuda": f"paddle {paddle.version.cuda()}, {environment['cuda']}",
     }
 
 
@@ -47,13 +47,13 @@ def processor() -> str:
 
 def flags() -> dict[str, Any]:
     """Every switch known to change the bits of a kernel, as it stands now."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in _FLAGS:
         try:
-            found[f"paddle.{name}"] = paddle.get_flags(name)[name]
+            settings[f"paddle.{name}"] = paddle.get_flags(name)[name]
         except ValueError:
             continue  # this version or build does not have it
-    return {**found, **torch_state.flags(), **torch_state.variables()}
+    return {**settings, **torch_state.flags(), **torch_state.variables()}
 
 
 def concerns(flags: dict[str, Any]) -> list[str]:

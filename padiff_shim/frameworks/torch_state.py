@@ -114,8 +114,8 @@ def _looking_on() -> list[Any]:
 
 def dispatch_modes() -> int:
     """How many dispatch modes of the program are open."""
-    found = _dispatch_modes()
-    return found and found - len(_looking_on())
+    modes = _dispatch_modes()
+    return modes and modes - len(_looking_on())
 
 
 def disturbed() -> bool:
@@ -131,9 +131,9 @@ def put_aside() -> Iterator[None]:
         return
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
-        ours = _looking_on()
+        own_modes = _looking_on()
         stack.enter_context(_disable_current_modes())
-        for mode in ours:
+        for mode in own_modes:
             stack.enter_context(mode)
         for device in _DEVICES:
             if torch.is_autocast_enabled(device):
@@ -203,7 +203,7 @@ def gradients_of(
     roots: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], *, create_graph: bool
 ) -> tuple[torch.Tensor | None, ...]:
     """As ``torch.autograd.grad`` with ``retain_graph`` and ``allow_unused``; each gradient has shape and dtype of its root."""
-    found: tuple[torch.Tensor | None, ...] = run_engine(
+    wanted_grads: tuple[torch.Tensor | None, ...] = run_engine(
         tuple(roots), tuple(grads), True, create_graph, tuple(wanted), True, accumulate_grad=False
     )
-    return found
+    return wanted_grads

@@ -60,8 +60,8 @@ _attributes = WeakIdKeyDictionary()  # 2.6: tensor -> its attributes, which die 
 
 
 def _attribute_2(tensor: Any, name: str) -> Any:
-    found = _attributes.get(tensor)
-    return None if found is None else found.get(name)
+    attributes = _attributes.get(tensor)
+    return None if attributes is None else attributes.get(name)
 
 
 def _set_attribute_2(tensor: Any, name: str, value: Any) -> None:

@@ -51,13 +51,13 @@ class TransposeBuffer:
 
     def turned(self, matrix: torch.Tensor) -> torch.Tensor:
         """The elements of ``matrix.t()`` in its order, along one axis; valid until the next matrix is turned."""
-        found = self._memory[: matrix.numel()]
+        part = self._memory[: matrix.numel()]
         rows, columns = matrix.shape
         if self._turn is None or not matrix.is_contiguous():
-            found.view(columns, rows).copy_(matrix.t())
+            part.view(columns, rows).copy_(matrix.t())
         else:
             self._turn(rows, columns, matrix.data_ptr(), columns, self._place, rows)
-        return found
+        return part
 
 
 class _Spaced:
@@ -84,13 +84,13 @@ class _Spaced:
 def norms_of_turned(matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """``torch.linalg.vector_norm(matrix.t().contiguous())`` of matrices of one dtype, with its bits, and without their copies."""
     turn = _turn()
-    found = {} if turn is None else _norms_of_spaced(turn, matrices)
+    norms = {} if turn is None else _norms_of_spaced(turn, matrices)
     scratch: TransposeBuffer | None = None
     for place, matrix in enumerate(matrices):
-        if place not in found:
+        if place not in norms:
             scratch = scratch or TransposeBuffer(matrices)
-            found[place] = torch.linalg.vector_norm(scratch.turned(matrix))
-    return [found[place] for place in range(len(matrices))]
+            norms[place] = torch.linalg.vector_norm(scratch.turned(matrix))
+    return [norms[place] for place in range(len(matrices))]
 
 
 def _norms_of_spaced(turn: Turn, matrices: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
@@ -101,12 +101,12 @@ def _norms_of_spaced(turn: Turn, matrices: Sequence[torch.Tensor]) -> dict[int, 
         rows, columns = matrix.shape
         if _may_be_spaced(matrix, rows, columns) and _keeps_bits(rows, columns, threads):
             by_rows.setdefault(rows, []).append(place)
-    found: dict[int, torch.Tensor] = {}
+    norms: dict[int, torch.Tensor] = {}
     for rows, places in by_rows.items():
         spaced = _Spaced(turn, rows, max(matrices[place].shape[1] for place in places))
         for place in places:
-            found[place] = spaced.norm(matrices[place])
-    return found
+            norms[place] = spaced.norm(matrices[place])
+    return norms
 
 
 def _may_be_spaced(matrix: torch.Tensor, rows: int, columns: int) -> bool:
@@ -207,12 +207,12 @@ def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
     if not x.ndim or x.shape[-1] != weight.shape[0]:  # no product: that is Paddle's to say
         return False
     key = x.shape, x.stride(), weight.shape, dtype, bias is None, torch.get_num_threads()
-    found = _known.get(key, 0)
-    if found is True or found is False:
-        return found
-    if found < WORTH:
-        if found or len(_known) < _SHAPES_COUNTED:
-            _known[key] = found + 1
+    state = _known.get(key, 0)
+    if state is True or state is False:
+        return state
+    if state < WORTH:
+        if state or len(_known) < _SHAPES_COUNTED:
+            _known[key] = state + 1
         return False
     with _one_at_a_time, torch.inference_mode(False):
         _known[key] = tried = _tried(x.shape, x.stride(), weight.shape, dtype, bias is not None)
@@ -267,7 +267,7 @@ class _Draw:
         def laid(matrix: torch.Tensor) -> torch.Tensor:
             return matrix.t().contiguous() if turned else matrix.t()
 
-        leaves = [one.detach().requires_grad_() for one in (self.x, laid(self.weight), grad)]
+        leaves = [tensor.detach().requires_grad_() for tensor in (self.x, laid(self.weight), grad)]
         x, weight, grad = leaves
         bias = None if self.bias is None else self.bias.detach().requires_grad_()
         with torch.no_grad():
@@ -280,7 +280,7 @@ class _Draw:
 
 
 def _equal(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return all(torch.equal(one, other) for one, other in zip(ones, others))
+    return all(torch.equal(tensor, other) for tensor, other in zip(ones, others))
 
 
 # ---- Contiguous [out, in] copies of Linear weights.
@@ -316,14 +316,14 @@ _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same bytes; on the CPU without allocating."""
-    if not one.is_cuda and one.is_contiguous() and other.is_contiguous():
-        return not _memcmp(one.data_ptr(), other.data_ptr(), one.numel() * one.element_size())
-    if one.is_complex():
-        one, other = torch.view_as_real(one), torch.view_as_real(other)
-    bits = _BITS[one.element_size()]
-    return torch.equal(one.view(bits), other.view(bits))
+    if not tensor.is_cuda and tensor.is_contiguous() and other.is_contiguous():
+        return not _memcmp(tensor.data_ptr(), other.data_ptr(), tensor.numel() * tensor.element_size())
+    if tensor.is_complex():
+        tensor, other = torch.view_as_real(tensor), torch.view_as_real(other)
+    bits = _BITS[tensor.element_size()]
+    return torch.equal(tensor.view(bits), other.view(bits))
 
 
 class Copy:

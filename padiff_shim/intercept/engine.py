@@ -23,17 +23,17 @@ from .locate import attribute, awaiting, clean_c_op, holder, point, present
 
 
 def _doors() -> list[Point]:
-    paddle_graph.use(**{ours: clean_c_op(name) for name, ours in paddle_graph.C_OPS.items()})
+    paddle_graph.use(**{function: clean_c_op(name) for name, function in paddle_graph.C_OPS.items()})
 
-    def engine_door(ours: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
+    def engine_door(function: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
         def made(patch: Any) -> Callable[..., Any]:
-            paddle_graph.use(**{ours.__name__: patch.original})
-            return undisturbed(kept_grad_mode(_settling(ours)))
+            paddle_graph.use(**{function.__name__: patch.original})
+            return undisturbed(kept_grad_mode(_settling(function)))
 
         return made
 
-    ours = (backward.run_backward, backward.run_partial_grad)
-    targets = {f"paddle.base.core.eager.{one.__name__}": engine_door(one) for one in ours}
+    functions = (backward.run_backward, backward.run_partial_grad)
+    targets = {f"paddle.base.core.eager.{function.__name__}": engine_door(function) for function in functions}
     watched = {
         "_register_grad_hook": hooks.registering,
         "_remove_grad_hook": hooks.removing,
@@ -116,7 +116,7 @@ class WithEngine(Patcher):
 
     def acquire(self, user: Hashable) -> list[str]:
         """Install for one more user, who comes once; a remark on each place that is somebody else's."""
-        twins.when_last_dies(self._settle)
+        twins.on_last_death(self._settle)
         try:
             return [*ENGINE.acquire(user), *super().acquire(user)]
         except BaseException:

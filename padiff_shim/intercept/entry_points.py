@@ -41,8 +41,10 @@ def _entries() -> dict[str, Point]:
     for op in ops().values():
         for entry in filter(leads_here, op.entries):
             targets.setdefault(entry.target, []).append((op, entry))
-    found = {target: point(target, lambda patch, leading=leading: _leading(patch, leading)) for target, leading in targets.items()}  # type: ignore[misc]
-    return {target: one for target, one in found.items() if one is not None}
+    points_by_target = {
+        target: point(target, lambda patch, leading=leading: _leading(patch, leading)) for target, leading in targets.items()
+    }  # type: ignore[misc]
+    return {target: patch for target, patch in points_by_target.items() if patch is not None}
 
 
 def _leading(patch: Any, leading: list[tuple[Op, Entry]]) -> Callable[..., Any]:
@@ -119,10 +121,10 @@ def _others(taken: dict[str, Point]) -> list[Point]:
             path = f"{place}.{name}"
             if path in taken or name.endswith(_GRADS) or name in silent or c_function(module, name) is None:
                 continue
-            found = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
-            if found is not None:
-                found.rests = _reason(name, path) is not OPTIMIZER and name not in updates()  # which count the steps
-                points.append(found)
+            redirection = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
+            if redirection is not None:
+                redirection.rests = _reason(name, path) is not OPTIMIZER and name not in updates()  # which count the steps
+                points.append(redirection)
     return points
 
 
@@ -203,10 +205,12 @@ def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable
 
 def _hooks() -> list[Point]:
     """What ``paddle.autograd.saved_tensors_hooks`` calls, and with it recompute without reentry."""
-    found = present(point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original)))
-    for one in found:
-        one.rests = False  # calls may be compared before they are taken away again
-    return found
+    points_of_packing = present(
+        point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original))
+    )
+    for redirection in points_of_packing:
+        redirection.rests = False  # calls may be compared before they are taken away again
+    return points_of_packing
 
 
 def _packing(original: Callable[..., Any]) -> Callable[..., Any]:

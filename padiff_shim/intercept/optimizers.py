@@ -72,9 +72,9 @@ def _not_made(optimizer: Any) -> bool:
 
 def _has_known_steps() -> bool:
     """Whether this Paddle's way from a step to its updates is one that was read."""
-    found = [python_function(paddle.optimizer.Optimizer, name) for name in _WAY]
+    functions = [python_function(paddle.optimizer.Optimizer, name) for name in _WAY]
     try:
-        text = "".join(inspect.getsource(function.__code__) for function in found if function is not None)
+        text = "".join(inspect.getsource(function.__code__) for function in functions if function is not None)
     except OSError:  # Paddle without its sources
         return False
     return hashlib.sha256(text.encode()).hexdigest()[:16] in _READ

@@ -26,8 +26,8 @@ _ORDERS = (float("inf"), 0, 1, 2)  # of norms that Paddle's function takes
 def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     """``ClipGradByGlobalNorm``: one norm over all gradients. Raises StayNative, with nothing written."""
     _check_global(clip)
-    given = [pair for pair in pairs if pair[1] is not None]
-    clipped = [pair for pair in given if _is_clipped(pair[0])]
+    pairs_with_grad = [pair for pair in pairs if pair[1] is not None]
+    clipped = [pair for pair in pairs_with_grad if _is_clipped(pair[0])]
     if not clipped:
         return pairs
     sides = all_on_torchs_side(clipped)
@@ -44,7 +44,10 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
         _multiply([*itertools.compress(clipped, written)], [*itertools.compress(sides, written)], by)
         others = [side.view(side.shape or ((1,) if IS_3 else ())) for side, writes in zip(sides, written) if not writes]
         scaled = iter(torch._foreach_mul(others, by) if others else ())
-    return [(param, hand_over(next(scaled)) if _is_clipped(param) and not _is_written(grad) else grad) for param, grad in given]
+    return [
+        (param, hand_over(next(scaled)) if _is_clipped(param) and not _is_written(grad) else grad)
+        for param, grad in pairs_with_grad
+    ]
 
 
 def _by_dtype(norms: list[torch.Tensor], sides: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -86,10 +89,10 @@ def at_once(
 
 def listed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of ``clip_grad_norm_`` with a list of parameters, which may come from a generator, or be one alone."""
-    given = args[0] if args else kwargs.get("parameters")
-    if given is None:
+    parameters_argument = args[0] if args else kwargs.get("parameters")
+    if parameters_argument is None:
         return args, kwargs
-    parameters = [given] if isinstance(given, paddle.Tensor) else list(given)
+    parameters = [parameters_argument] if isinstance(parameters_argument, paddle.Tensor) else list(parameters_argument)
     return ((parameters, *args[1:]), kwargs) if args else (args, {**kwargs, "parameters": parameters})
 
 
@@ -97,11 +100,11 @@ def by_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     """``ClipGradByNorm``: a norm for each gradient."""
     if not clip.clip_norm > 0:
         raise StayNative(reasons.CLIP_NORM)
-    given = [(param, grad) for param, grad in pairs if grad is not None]
-    sides = [on_torchs_side(param, grad) if _is_clipped(param) else None for param, grad in given]
+    pairs_with_grad = [(param, grad) for param, grad in pairs if grad is not None]
+    sides = [on_torchs_side(param, grad) if _is_clipped(param) else None for param, grad in pairs_with_grad]
     return [
         (param, grad if side is None else _by_norm(definition, clip.clip_norm, param, side))
-        for (param, grad), side in zip(given, sides)
+        for (param, grad), side in zip(pairs_with_grad, sides)
     ]
 
 

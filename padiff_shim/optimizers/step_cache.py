@@ -61,8 +61,8 @@ class ParameterPass:
     def base(self) -> float:
         """The optimizer's learning rate as its program wrote it, or its schedule computed it."""
         if self._base is None:
-            given = self.optimizer._learning_rate
-            self._base = float(given() if callable(given) else given)
+            rate = self.optimizer._learning_rate
+            self._base = float(rate() if callable(rate) else rate)
         return self._base
 
     def read(self, tensor: Any) -> float:
@@ -88,9 +88,9 @@ class ParameterPass:
     @staticmethod
     def factors(params: Sequence[Any]) -> list[float] | None:
         """What the learning rates of these parameters are multiplied by; None where one is no plain number."""
-        found = [(getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0) for param in params]
-        plain = _NUMBERS.issuperset(map(type, found)) or all(isinstance(factor, (int, float)) for factor in found)
-        return found if plain else None
+        factors = [(getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0) for param in params]
+        plain = _NUMBERS.issuperset(map(type, factors)) or all(isinstance(factor, (int, float)) for factor in factors)
+        return factors if plain else None
 
     def kept_rate(self, common: float, factor: float) -> float | None:
         """The learning rate of an update whose tensor was not made; None where only that tells it."""
@@ -103,21 +103,21 @@ class ParameterPass:
         known = self.decays.get(id(param))
         return 0.0 if known is None else known[0]
 
-    def given(self, one: WaitingUpdate) -> tuple[Any, ...]:
+    def given(self, call: WaitingUpdate) -> tuple[Any, ...]:
         """The arguments of an update, with what is left out of those that are kept."""
-        args, declared = list(one.args), one.declared
+        args, declared = list(call.args), call.declared
         grad = next((grad for param, grad in self.pairs if param is args[0]), None)
-        if one.frame is None and grad is not None:
+        if call.frame is None and grad is not None:
             args[declared.place_of_grad] = grad
             if declared.place_of_rate is not None:
                 args[declared.place_of_rate] = self.optimizer._create_param_lr((args[0], grad))
         return tuple(args)
 
-    def _exact(self, held: float, factor: Any) -> float:
+    def _exact(self, rounded: float, factor: Any) -> float:
         if not isinstance(factor, (int, float)):
-            return held
+            return rounded
         exact = self.base() if factor == 1.0 else self.base() * factor
-        return exact if abs(exact - held) <= _ROUNDED * abs(exact) else held
+        return exact if abs(exact - rounded) <= _ROUNDED * abs(exact) else rounded
 
 
 class _ThreadStep(threading.local):
@@ -148,8 +148,8 @@ def tried(optimizer: Any) -> None:
 
 def take_tried(optimizer: Any) -> bool:
     """Whether that was said of the pass that begins."""
-    found, _here.tried = _here.tried, None
-    return found == id(optimizer)
+    last_tried, _here.tried = _here.tried, None
+    return last_tried == id(optimizer)
 
 
 def is_paddles(optimizer: Any) -> bool:
@@ -186,7 +186,7 @@ def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], 
     if leaves and regularization is None and all(getattr(param, "regularizer", None) is None for param, _ in pairs):
         _here.decays = optimizer, {}
         return list(pairs)
-    found, decays = [], {}
+    decayed_pairs, decays = [], {}
     for pair in pairs:
         param, grad = pair
         own = getattr(param, "regularizer", None)
@@ -197,9 +197,9 @@ def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], 
             [pair] = original(optimizer, [(param, grad)], regularization)
         elif not _adds_it_in_its_kernel(optimizer, own):
             decays[id(param)] = chosen._coeff, _adding(original, optimizer, param, grad, regularization)
-        found.append(pair)
+        decayed_pairs.append(pair)
     _here.decays = optimizer, decays
-    return found
+    return decayed_pairs
 
 
 def _adding(original: Callable[..., Any], optimizer: Any, param: Any, grad: Any, regularization: Any) -> Callable[[], Any]:
@@ -248,12 +248,12 @@ class Held:
 
     def __init__(self, declared: Update, names: Sequence[str], args: Sequence[Any], *, narrow: bool = False) -> None:
         """``narrow``: accumulators have the dtype of a parameter of 16 bits, as Torch's definition has it; else it is float32."""
-        given = dict(zip(names, args))
-        if given.get("skip") is not None:
+        arguments = dict(zip(names, args))
+        if arguments.get("skip") is not None:
             raise StayNative(reasons.SKIPPED_BY_TENSOR)
-        if given.get("global_powers"):
+        if arguments.get("global_powers"):
             raise StayNative(reasons.SHARED_POWERS)
-        for name, value in given.items():
+        for name, value in arguments.items():
             if not _is_taken(name, value):
                 raise StayNative(reasons.SETTING, name=name, value=str(value))
         self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_kept(names[i], value)]
@@ -261,9 +261,9 @@ class Held:
         self._numbers = tuple([args[i] for i in self._places])
         self.numbers = {names[i]: _in_formula(names[i], _number(args[i])) for i in self._places}
         self.declared, self.key = declared, _short((declared, names, tuple(self.numbers.values())))
-        tensors = {name: as_it_lies(value) for name, value in given.items() if _is_kept(name, value) and name not in _APART}
-        self.written = as_it_lies(given["param"])
-        master = given.get("master") if given.get("multi_precision") else None
+        tensors = {name: as_it_lies(value) for name, value in arguments.items() if _is_kept(name, value) and name not in _APART}
+        self.written = as_it_lies(arguments["param"])
+        master = arguments.get("master") if arguments.get("multi_precision") else None
         tensors["param"] = self.written if master is None else as_it_lies(master)
         self._has_master = master is not None
         self._copied = self._in_one_dtype(tensors, narrow=narrow)
@@ -271,7 +271,7 @@ class Held:
         _check(tensors)
         self._form = tensors["param"].dtype, tensors["param"].shape, tensors["param"].device
         self.item = Item(tensors)
-        self._velocity = given[declared.velocity] if declared.velocity else None
+        self._velocity = arguments[declared.velocity] if declared.velocity else None
         self._seen = self._velocity is None or attribute(self._velocity, _SEEN) is not None
         self.unfinished = self._has_master or self.mixed or not self._seen
 
@@ -454,7 +454,7 @@ class Repeat:
     def __init__(self, before: Before, here: ParameterPass, updates: list[RepeatedUpdate]) -> None:
         self.before, self.updates = before, updates
         declared = updates[0].one[0].declared
-        marks = [mark for kept in updates for mark in kept.one[1].guard]
+        marks = [mark for repeated in updates for mark in repeated.one[1].guard]
         self._crossed = [tensor for _, tensor, _, _ in marks]
         self._pointers, self._versions = [mark[2] for mark in marks], [mark[3] for mark in marks]
         self._params = [kept.param for kept in updates]
@@ -473,7 +473,7 @@ class Repeat:
         after = vars(here.optimizer)
         self.changed = {name: after[name] for name, value in _attributes(here.optimizer).items() if _moved(before, name, value)}
 
-    def again(self, here: ParameterPass, given: Any, pairs: Sequence[tuple[Any, Any]]) -> Groups | None:
+    def again(self, here: ParameterPass, parameters: Any, pairs: Sequence[tuple[Any, Any]]) -> Groups | None:
         """The updates of this pass, if all is as it was; gradients are crossed. Raises StayNative where one cannot be.
 
         Args:
@@ -482,9 +482,9 @@ class Repeat:
             pairs: those that are updated, with their gradients.
         """
         optimizer = here.optimizer
-        if len(pairs) != len(self.updates) or not self._is_of(optimizer, given):
+        if len(pairs) != len(self.updates) or not self._is_of(optimizer, parameters):
             return None
-        tensor, asked = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
+        tensor, decays_param = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
         if type(optimizer._learning_rate) is not float or type(tensor) not in TENSOR_TYPES:
             optimizer._create_global_learning_rate()  # a schedule's number goes into the tensor
             tensor = optimizer._global_learning_rate()
@@ -493,39 +493,39 @@ class Repeat:
             return None
         if any(map(is_not, [getattr(param, "regularizer", None) for param in params], self._regularizers)):
             return None
-        if asked is not None and [bool(asked(param.name)) for param in params] != self._decaying:
+        if decays_param is not None and [bool(decays_param(param.name)) for param in params] != self._decaying:
             return None
         factors = here.factors(params) if self.rated else [1.0] * len(params)
         if factors is None:
             return None
         decays = [here.decay_of(param) for param in params] if here.decays else [0.0] * len(params)
         common = here.common_rate(tensor) if self.rated else 0.0
-        found: Groups = {}
+        groups: Groups = {}
         for (key, factor, decay), group in self._groups(factors, decays).items():
             rate = here.kept_rate(common, factor)
             if rate is None:
                 return None
-            found.setdefault((key, rate, decay), []).extend(group)
+            groups.setdefault((key, rate, decay), []).extend(group)
         if not self._stand():  # behind all that is the program's own: its schedules, its functions
             return None
         self._take(pairs)
-        return found
+        return groups
 
     def _groups(self, factors: list[float], decays: list[float]) -> Groups:
         """The updates by their numbers, factors and decays."""
         if self._grouped[0] != (factors, decays):
-            found: Groups = {}
-            for (one, *_), factor, decay in zip(self.updates, factors, decays):
-                found.setdefault((one[1].key, factor, decay), []).append(one)
-            self._grouped = (factors, decays), found
+            groups: Groups = {}
+            for (pair, *_), factor, decay in zip(self.updates, factors, decays):
+                groups.setdefault((pair[1].key, factor, decay), []).append(pair)
+            self._grouped = (factors, decays), groups
         return self._grouped[1]
 
     def _take(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         """The gradients of this step."""
         if not self._windows.show([grad for _, grad in pairs]):
             self._windows, seen = Windows(), Windows(pairs)
-            for ((_, held), *_), (param, grad), side in zip(self.updates, pairs, seen.sides or [None] * len(pairs)):
-                held.take(param, grad, side)
+            for ((_, update), *_), (param, grad), side in zip(self.updates, pairs, seen.sides or [None] * len(pairs)):
+                update.take(param, grad, side)
             if not seen.sides or any(map(is_not, [item.grad for item in self._items], seen.sides)):  # crossed, of another dtype
                 return
             self._windows = seen
@@ -537,9 +537,9 @@ class Repeat:
         for known in self._gathered:
             if known.items == items:
                 return known
-        found = Gathered(items)
-        self._gathered = [*self._gathered[1 - _GROUPINGS :], found]
-        return found
+        gathered = Gathered(items)
+        self._gathered = [*self._gathered[1 - _GROUPINGS :], gathered]
+        return gathered
 
     def _stand(self) -> bool:
         """Whether all tensors that were crossed lie where they lay, and were not written in a way that Paddle counts."""
@@ -547,11 +547,11 @@ class Repeat:
             tensor._inplace_version() for tensor in self._crossed
         ] == self._versions
 
-    def _is_of(self, optimizer: Any, given: Any) -> bool:
+    def _is_of(self, optimizer: Any, parameters: Any) -> bool:
         return (
             _kind(optimizer) == self.before.kind
             and _attributes(optimizer) == self.before.attributes
-            and _options(optimizer, given) == self.before.options
+            and _options(optimizer, parameters) == self.before.options
             and [id(tensor) for tensor in _state(optimizer)] == self._state
             and _is_off(optimizer._get_auxiliary_var("found_inf"))
         )
@@ -575,7 +575,10 @@ def _attributes(optimizer: Any) -> dict[str, Any]:
 def _options(optimizer: Any, pairs: Any) -> list[dict[str, Any]]:
     """What a program told of this group of parameters and of all others; either may be changed between two steps."""
     own = {name: value for name, value in pairs.items() if name != "params"} if isinstance(pairs, dict) else {}
-    return [{name: _word(value) for name, value in told.items()} for told in (own, getattr(optimizer, "_default_dict", None) or {})]
+    return [
+        {name: _word(value) for name, value in options.items()}
+        for options in (own, getattr(optimizer, "_default_dict", None) or {})
+    ]
 
 
 def _word(value: Any) -> Any:
@@ -597,14 +600,14 @@ def _moved(before: Before, name: str, value: Any) -> bool:
 
 def _state(optimizer: Any) -> list[Any]:
     """All accumulators and master weights, in order."""
-    found = [tensor for kind in optimizer._accumulators.values() for tensor in kind.values()]
-    return found + list(getattr(optimizer, "_master_weights", {}).values())
+    tensors = [tensor for kind in optimizer._accumulators.values() for tensor in kind.values()]
+    return tensors + list(getattr(optimizer, "_master_weights", {}).values())
 
 
 def living(pairs: Any) -> list[tuple[Any, Any]]:
     """The parameters of a pass that are updated, with their gradients."""
-    given = pairs["params"] if isinstance(pairs, dict) else pairs
-    return [pair for pair in given if pair[1] is not None and not pair[0].stop_gradient]
+    all_pairs = pairs["params"] if isinstance(pairs, dict) else pairs
+    return [pair for pair in all_pairs if pair[1] is not None and not pair[0].stop_gradient]
 
 
 _repeats: weakref.WeakKeyDictionary[Any, dict[int, Repeat]] = weakref.WeakKeyDictionary()  # by the identity of the first parameter
@@ -623,7 +626,7 @@ def keep(before: Before, here: ParameterPass, pairs: Any) -> None:
     _repeats.get(optimizer, {}).pop(id(alive[0][0]), None)
     if not here.whole or len(here.made) != len(alive) or not _is_plain(optimizer):
         return
-    made = {id(call.args[0]): (call, held) for call, held in here.made}
+    made = {id(call.args[0]): (call, update) for call, update in here.made}
     if len(made) != len(alive) or any(id(param) not in made or not _is_known(*made[id(param)], param) for param, _ in alive):
         return
     updates = [_kept(*made[id(param)], param) for param, _ in alive]
@@ -632,12 +635,12 @@ def keep(before: Before, here: ParameterPass, pairs: Any) -> None:
         _repeats.setdefault(optimizer, {})[id(alive[0][0])] = repeat
 
 
-def _kept(call: WaitingUpdate, held: Held, param: Any) -> RepeatedUpdate:
+def _kept(call: WaitingUpdate, update: Held, param: Any) -> RepeatedUpdate:
     bare = list(call.args)
     bare[call.declared.place_of_grad] = None  # a gradient must not outlive its step
     if call.declared.place_of_rate is not None:
         bare[call.declared.place_of_rate] = None
-    return RepeatedUpdate((call._replace(frame=None, args=tuple(bare)), held), param, getattr(param, "regularizer", None))
+    return RepeatedUpdate((call._replace(frame=None, args=tuple(bare)), update), param, getattr(param, "regularizer", None))
 
 
 def _is_plain(optimizer: Any) -> bool:
@@ -654,15 +657,17 @@ def _is_plain(optimizer: Any) -> bool:
 def _asks_tensors(optimizer: Any, pairs: Any, updates: Sequence[RepeatedUpdate]) -> bool:
     """Whether a number may have been read out of a tensor, which may be written; what an update itself reads is read each time."""
     own = {name: value for name, value in vars(optimizer).items() if name not in _NEW_EACH_TIME}
-    told = [own, getattr(optimizer, "_default_dict", None) or {}, pairs if isinstance(pairs, dict) else {}]
+    settings = [own, getattr(optimizer, "_default_dict", None) or {}, pairs if isinstance(pairs, dict) else {}]
     read = {id(value) for update in updates for value in update.one[0].args}
-    return any(isinstance(value, paddle.Tensor) and id(value) not in read for values in told for value in values.values())
+    return any(isinstance(value, paddle.Tensor) and id(value) not in read for values in settings for value in values.values())
 
 
-def _is_known(call: WaitingUpdate, held: Held, param: Any) -> bool:
+def _is_known(call: WaitingUpdate, update: Held, param: Any) -> bool:
     """Whether what a call was made of is what is compared: no number is a tensor's, no decay is the kernel's own."""
     own = getattr(param, "regularizer", None)
-    return held.numbers_are_plain() and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
+    return (
+        update.numbers_are_plain() and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
+    )
 
 
 def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
@@ -680,11 +685,11 @@ def again(here: ParameterPass, frame: Frame, pairs: Any) -> Again | None:
         return None
     try:
         gate(frame, repeat.name)
-        found = repeat.again(here, pairs, alive)
+        groups = repeat.again(here, pairs, alive)
     except StayNative:
         return None
-    if found is None:
+    if groups is None:
         return None
     vars(here.optimizer).update(repeat.changed)
     here.pairs = alive
-    return Again(found, repeat.gathered)
+    return Again(groups, repeat.gathered)

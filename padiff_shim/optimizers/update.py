@@ -49,15 +49,17 @@ class Item:
         self.fresh = False  # no update was made with these accumulators yet
         self.count: Any = None
         self.left: Any = None
-        self.extents = [(one.data_ptr(), one.data_ptr() + one.numel() * one.element_size()) for one in tensors.values()]
+        self.extents = [
+            (tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()) for tensor in tensors.values()
+        ]
 
     def flat(self, name: str) -> Any:
         """A tensor that is filled with one number: as a flat NumPy array over its memory, or on a GPU as a flat tensor."""
-        found = self._arrays.get(name)
-        if found is None:
+        flat = self._arrays.get(name)
+        if flat is None:
             tensor = self.tensors[name].view(-1)
-            found = self._arrays[name] = tensor if tensor.is_cuda else tensor.numpy()
-        return found
+            flat = self._arrays[name] = tensor if tensor.is_cuda else tensor.numpy()
+        return flat
 
 
 class Gathered:
@@ -71,10 +73,10 @@ class Gathered:
 
     def once(self, key: Any, find: Callable[[], Any]) -> Any:
         """What ``find`` gives, found once."""
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = find()
-        return found
+        result = self._found.get(key)
+        if result is None:
+            result = self._found[key] = find()
+        return result
 
     def tensors(self, name: str) -> list[Any]:
         """A tensor for each parameter."""
@@ -199,14 +201,14 @@ class Update:
     def from_legacy(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments of the old function as those of the C function."""
         names = self.legacy.partition(" | ")[0].split()
-        given = {**dict(zip(args[len(names) :: 2], args[len(names) + 1 :: 2])), **dict(zip(names, args))}
-        return tuple(given.get(word) for word in self.params.split())
+        values = {**dict(zip(args[len(names) :: 2], args[len(names) + 1 :: 2])), **dict(zip(names, args))}
+        return tuple(values.get(word) for word in self.params.split())
 
     def to_legacy(self, args: Sequence[Any]) -> list[Any]:
         """The same the other way round."""
-        given = dict(zip(self.params.split(), args))
+        values = dict(zip(self.params.split(), args))
         tensors, _, numbers = self.legacy.partition(" | ")
-        return [*map(given.get, tensors.split()), *[part for name in numbers.split() for part in (name, given[name])]]
+        return [*map(values.get, tensors.split()), *[part for name in numbers.split() for part in (name, values[name])]]
 
     def names(self, count: int) -> tuple[str, ...]:
         """The parameters in the spelling of the Paddle version that has so many. Raises StayNative if none has."""
@@ -223,13 +225,13 @@ class Update:
 
     def singly(self, args: Sequence[Any]) -> list[tuple[Any, ...]]:
         """The arguments of ``merged_<door>`` as those of one call for each parameter. Raises StayNative if lists do not fit."""
-        given = dict(zip(_spelled(self.merged, len(args)), args))
+        values = dict(zip(_spelled(self.merged, len(args)), args))
         names = [word.rstrip("+") for word in self.params.split()]
-        if len({len(value) for value in given.values() if isinstance(value, list)}) != 1:
+        if len({len(value) for value in values.values() if isinstance(value, list)}) != 1:
             raise StayNative(reasons.UPDATE_FORM, count=len(args))
         return [
-            tuple(value[i] if isinstance(value, list) else value for value in map(given.get, names))
-            for i in range(len(given["param"]))
+            tuple(value[i] if isinstance(value, list) else value for value in map(values.get, names))
+            for i in range(len(values["param"]))
         ]
 
 
@@ -251,15 +253,15 @@ def _picker(params: str, results: str, count: int) -> Callable[[Sequence[Any]], 
 @functools.cache
 def updates() -> dict[str, Update]:
     """All declared updates by the names of their C functions."""
-    found: dict[str, Update] = {}
+    declared: dict[str, Update] = {}
     for family in _FAMILIES:
         module = importlib.import_module(f"{__package__}.{family}")
-        for one in vars(module).values():
-            if isinstance(one, Update):
-                found[one.door] = one
-                if one.merged:
-                    found[f"merged_{one.door}"] = one
-    return found
+        for member in vars(module).values():
+            if isinstance(member, Update):
+                declared[member.door] = member
+                if member.merged:
+                    declared[f"merged_{member.door}"] = member
+    return declared
 
 
 def update(door: str, optimizer: str, params: str, results: str, **words: Any) -> Callable[[Formula], Update]:
@@ -299,16 +301,16 @@ class Powers:
     def exponent(self, power: float) -> tuple[int | None, bool]:
         """The exponent that gives this power (None if none does), and whether all later steps have this power, too."""
         with self._one_at_a_time:
-            found = self._steps.get(power)
-            if found is None:
+            step = self._steps.get(power)
+            if step is None:
                 if power == 1.0:
                     return 0, False
                 while self.end is None and float(self._last) > power:
                     self._grow()
-                found = self._steps.get(power)
+                step = self._steps.get(power)
             if self.end is None and float(self._last) == power:
                 self._grow()  # to know whether it falls any more
-            return (self._near(power), False) if found is None else (found, found == self.end)
+            return (self._near(power), False) if step is None else (step, step == self.end)
 
     def _grow(self) -> None:
         with np.errstate(under="ignore"):
@@ -348,7 +350,7 @@ def numbers(flats: Sequence[Any]) -> list[float]:
 
 def multiply(flats: Sequence[Any], factor: float) -> list[float]:
     """Multiply what tensors are filled with by a factor, in their dtype, as Paddle's kernels do; what they are filled with then."""
-    found: list[float] = []
+    products: list[float] = []
     known: dict[Any, float] = {}
     with np.errstate(under="ignore"):
         for flat in flats:
@@ -361,10 +363,10 @@ def multiply(flats: Sequence[Any], factor: float) -> list[float]:
                     flat[0] = product
                 else:
                     flat.fill(product)  # a power that is kept in the shape of its parameter has many elements
-                found.append(product)
+                products.append(product)
             else:
-                found.append(flat.mul_(factor)[0].item())
-    return found
+                products.append(flat.mul_(factor)[0].item())
+    return products
 
 
 class MuProducts:

@@ -527,7 +527,7 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
     def simple(result: Any, sides: Sequence[Any], rest: Sequence[Any]) -> tuple[bool, ...] | None:
         if not substitution.single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
             return None
-        if op.by_layout or any(type(one) in TENSOR_TYPES for one in flat(list(rest))):
+        if op.by_layout or any(type(value) in TENSOR_TYPES for value in flat(list(rest))):
             return None  # a tensor would be held, and is another one at the next call
         read = substitution.read(sides, rest)
         if op.copies_result and read.results:
@@ -611,19 +611,21 @@ class Substitution:
 
         wanting = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
 
-        def made(one: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
-            if not one.requires_grad:
+        def made(out_tensor: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
+            if not out_tensor.requires_grad:
                 if self.unused(position):
-                    return handed(one, operands)
-                result = beside(wanting, one, operands)
-                if self.door.python and not one.is_floating_point():  # of indices Paddle's Python functions say that none is wanted
+                    return handed(out_tensor, operands)
+                result = beside(wanting, out_tensor, operands)
+                if (
+                    self.door.python and not out_tensor.is_floating_point()
+                ):  # of indices Paddle's Python functions say that none is wanted
                     result.stop_gradient = True
                 return result
             if self.moves:
-                return on_tape(call, one, operands)
+                return on_tape(call, out_tensor, operands)
             if position in read.results and self.op.copies_result:
-                return finish(call, one.clone(), False)  # torch's graph keeps the other one
-            return finish(call, own(one, operands), position in read.results)
+                return finish(call, out_tensor.clone(), False)  # torch's graph keeps the other one
+            return finish(call, own(out_tensor, operands), position in read.results)
 
         return self.answer(tensors, sides, out, made, wanting)
 
@@ -646,7 +648,7 @@ class Substitution:
         places = [index for index in read.operands - self.unread if tensors[index] is not target]
         copied = [index for index in places if self.strays(index, tensors[index], sides[index]) and self.copied(tensors, index)]
         out = keeping_apart([sides[index] for index in copied], lambda: run(*sides)) if copied else run(*sides)
-        if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
+        if not any(isinstance(result, torch.Tensor) and result.requires_grad for result in flat(out)):
             raise StayNative(reasons.INDEPENDENT)
         saved = [watched(tensors[index], sides[index]) for index in places if index not in copied]
         at = self.transposed
@@ -702,20 +704,20 @@ class Substitution:
 
         twice: dict[int, Any] = {}  # a result that is handed back in two places is one tensor, as natively
 
-        def built(position: int, one: Any) -> Any:
-            if not isinstance(one, torch.Tensor):
-                return told(position, one)
-            if id(one) not in twice:
-                twice[id(one)] = told(position, one)
-            return twice[id(one)]
+        def built(position: int, result: Any) -> Any:
+            if not isinstance(result, torch.Tensor):
+                return told(position, result)
+            if id(result) not in twice:
+                twice[id(result)] = told(position, result)
+            return twice[id(result)]
 
-        def told(position: int, one: Any) -> Any:
+        def told(position: int, result: Any) -> Any:
             place = self.writes.get(position)
             if place is not None and tensors[place] is not None:
-                return tensors[place] if one is None else overwritten(tensors[place], one)
-            if one is None and position in self.unset:
+                return tensors[place] if result is None else overwritten(tensors[place], result)
+            if result is None and position in self.unset:
                 return self.without_memory(tensors, sides[0], position, wanting)
-            return made(one, sides, position) if isinstance(one, torch.Tensor) else one
+            return made(result, sides, position) if isinstance(result, torch.Tensor) else result
 
         return each(out, built)
 

@@ -43,9 +43,9 @@ def moving(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
         return None
     wanted = not tensor.stop_gradient and islands.recording()
     if wanted:
-        found = views.view(name, original, args)
-        if found is not None:
-            return found
+        result = views.view(name, original, args)
+        if result is not None:
+            return result
     if name == "_getitem_dygraph":
         return _read(tensor, args[1], wanted=wanted)
     if name in _COPYING and not tensor.is_contiguous():
@@ -58,15 +58,21 @@ def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Te
     if name not in views.VIEWS or not args or type(args[0]) not in TENSOR_TYPES or args[0].dtype not in FLOATS:
         return []
     results = result if isinstance(result, (list, tuple)) else [result]
-    if any(type(one) not in TENSOR_TYPES or one is args[0] or not one.stop_gradient or taped(one) is not None for one in results):
+    if any(
+        type(result_of_paddle) not in TENSOR_TYPES
+        or result_of_paddle is args[0]
+        or not result_of_paddle.stop_gradient
+        or taped(result_of_paddle) is not None
+        for result_of_paddle in results
+    ):
         return []
     try:
-        found = views.VIEWS[name](to_torch(args[0]), *args[1:])
-        sides = [to_torch(one) for one in results]
+        views_of_torch = views.VIEWS[name](to_torch(args[0]), *args[1:])
+        sides = [to_torch(result_of_paddle) for result_of_paddle in results]
     except (StayNative, RuntimeError, ValueError, TypeError, IndexError):
         return []
-    made = list(found) if isinstance(found, tuple) else [found]
-    alike = len(made) == len(sides) and all(one is not None and one.shape == side.shape for one, side in zip(made, sides))
+    made = list(views_of_torch) if isinstance(views_of_torch, tuple) else [views_of_torch]
+    alike = len(made) == len(sides) and all(view is not None and view.shape == side.shape for view, side in zip(made, sides))
     return list(zip(sides, made)) if alike else []
 
 
@@ -130,7 +136,7 @@ def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.
     if not wanted:
         return moved(out, (side,))
     with torch.enable_grad():
-        return on_tape(TapeCall(name, None, [(one, one.inplace_version) for one in read]), out, (side,))
+        return on_tape(TapeCall(name, None, [(operand, operand.inplace_version) for operand in read]), out, (side,))
 
 
 # ---- Elements set to a value that wants a gradient, where that gradient is a sum: torch's.
@@ -194,7 +200,10 @@ def beside(set_: Callable[..., Any], tensor: Any, index: Any, value: Any) -> Non
 
 def _fits(tensor: Any, _: Any, value: Any) -> bool:
     """Whether a float tensor that may be written is set to one that wants a gradient."""
-    if any(type(one) not in TENSOR_TYPES or one.dtype not in FLOATS or not one._is_initialized() for one in (tensor, value)):
+    if any(
+        type(operand) not in TENSOR_TYPES or operand.dtype not in FLOATS or not operand._is_initialized()
+        for operand in (tensor, value)
+    ):
         return False
     # A state that goes from step to step: its history would be that of all of them.
     return not (value.stop_gradient or tensor.persistable or islands.refused(tensor) or 0 in tensor.shape or 0 in value.shape)
@@ -215,8 +224,8 @@ def _at(parts: Any, tensor: Any, value: Any) -> _Put | None:
     if not masks and as_operand(tensor)[sides].numel() == value.size:
         return None
 
-    def put(side: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        side[sides] = given.expand(side[sides].shape).flip(turned) if turned else given
+    def put(side: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        side[sides] = source.expand(side[sides].shape).flip(turned) if turned else source
         return side
 
     return put
@@ -226,11 +235,11 @@ def _forwards(parts: Any, shape: Sequence[int]) -> tuple[Any, list[int]]:
     """The same places by an index without negative steps, which Torch has not, and the axes of the value that this turns."""
     if not any(type(part) is slice and type(part.step) is int and part.step < 0 for part in parts):
         return parts, []
-    found, turned = [], []
+    forward_parts, turned = [], []
     axis = place = 0  # in the tensor, and in what the index shows
     for part in parts:
         if part is Ellipsis:
-            left_out = len(shape) - sum(type(one) in (int, slice) for one in parts)
+            left_out = len(shape) - sum(type(other) in (int, slice) for other in parts)
             axis, place = axis + left_out, place + left_out
         elif part is None:
             place += 1
@@ -244,8 +253,8 @@ def _forwards(parts: Any, shape: Sequence[int]) -> tuple[Any, list[int]]:
             axis, place = axis + 1, place + 1
         else:
             raise TypeError("tensors beside negative steps")  # where their axis comes to lie is Paddle's to say
-        found.append(part)
-    return tuple(found), turned
+        forward_parts.append(part)
+    return tuple(forward_parts), turned
 
 
 # ---- Paddle's kernel on the same values in float32, where it has none in 16 bits and nothing is rounded.

@@ -182,8 +182,8 @@ class Op:
 
     def attributes(self, sample: Sample) -> tuple[Any, ...]:
         """The parameters behind the tensors, as a sample gives them; without a value there and a default here they are None."""
-        given = [(aliases[0], None if default is REQUIRED else default) for aliases, default in parse(self.params)]
-        return tuple(sample.attrs.get(name, default) for name, default in given[self.leading :])
+        defaults = [(aliases[0], None if default is REQUIRED else default) for aliases, default in parse(self.params)]
+        return tuple(sample.attrs.get(name, default) for name, default in defaults[self.leading :])
 
     def arguments(self, sample: Sample, operands: Sequence[Any]) -> tuple[Any, ...]:
         """All arguments of the formula: ``operands`` (what was made of ``sample.operands``) and the sample's attributes."""
@@ -354,8 +354,8 @@ def _legacy(form: str, params: str, tensors: int, numbers: tuple[str, ...]) -> E
     else:
         tensors = next((place for place, word in enumerate(words) if "=" in word), len(words))
     attributes = {_name(word) for word in words[tensors:]}
-    kept = tuple(number for number in numbers if number in attributes)
-    return legacy_op(called, " ".join(words), tensors=tensors, numbers=kept)
+    own_numbers = tuple(number for number in numbers if number in attributes)
+    return legacy_op(called, " ".join(words), tensors=tensors, numbers=own_numbers)
 
 
 def _twin(entry: Entry) -> Entry:

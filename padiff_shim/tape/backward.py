@@ -27,14 +27,14 @@ from .twins import (
     Arriving,
     GradientPlace,
     alive,
+    creation_number,
     deliver,
     frontiers,
     frontiers_live,
-    numbered,
-    rooted,
+    on_stray_gradient,
     taped,
+    taped_root,
     twin,
-    when_one_strays,
     wrap,
 )
 
@@ -86,10 +86,10 @@ def incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
     """The gradient that a backward begins with; a copy, for torch may hand its memory on."""
     if grad is None:
         return torch.ones_like(side, memory_format=torch.contiguous_format)
-    given = to_torch(grad)
-    if given.shape != side.shape:
+    start = to_torch(grad)
+    if start.shape != side.shape:
         raise ValueError(f"(InvalidArgument) the gradient has shape {list(grad.shape)}, the tensor {list(side.shape)}")
-    return given.clone() if given.dtype is side.dtype else given.to(side.dtype)
+    return start.clone() if start.dtype is side.dtype else start.to(side.dtype)
 
 
 def begin(reached: Sequence[TapeCall], session: Session) -> None:
@@ -138,14 +138,14 @@ def preparing(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def hook(reducer: Any, outputs: Sequence[Any]) -> Any:
-        return original(reducer, [*outputs, *doors_behind(outputs)] if alive() else outputs)
+        return original(reducer, [*outputs, *entries_behind(outputs)] if alive() else outputs)
 
     return hook
 
 
-def doors_behind(outputs: Sequence[Any]) -> list[Any]:
+def entries_behind(outputs: Sequence[Any]) -> list[Any]:
     """Tensors from whose nodes Paddle's graph leads on to every leaf and frontier that a backward from ``outputs`` comes to."""
-    found: dict[int, torch.Tensor] = {}
+    fronts_and_leaves: dict[int, torch.Tensor] = {}
     roots, natives = [], []
     for tensor in outputs:
         record = None if tensor.stop_gradient else taped(tensor)
@@ -157,22 +157,22 @@ def doors_behind(outputs: Sequence[Any]) -> list[Any]:
         while roots or natives:
             fronts = []
             for side in Walk(roots).leaves:
-                if hasattr(side, "_place") and id(side) not in found:
-                    found[id(side)] = side
+                if hasattr(side, "_place") and id(side) not in fronts_and_leaves:
+                    fronts_and_leaves[id(side)] = side
                     if side._place.frontier and leads_to_tape(side._place.door):
                         fronts.append(side)
             roots, natives = _below(natives, fronts, session), []
-    return [side._place.door for side in found.values()]
+    return [side._place.door for side in fronts_and_leaves.values()]
 
 
 def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Session) -> list[torch.Tensor]:
     """The twins that Paddle's own nodes lead to; to be seen only by running them, with gradients of zero."""
-    starts, given = list(natives), [paddle.zeros(tensor.shape, tensor.dtype) for tensor in natives]
+    starts, grads = list(natives), [paddle.zeros(tensor.shape, tensor.dtype) for tensor in natives]
     for side in fronts:
-        deliver(side, to_paddle(torch.zeros_like(side, memory_format=torch.contiguous_format).detach()), starts, given)
+        deliver(side, to_paddle(torch.zeros_like(side, memory_format=torch.contiguous_format).detach()), starts, grads)
     if not starts:
         return []
-    paddle_graph.run_partial_grad(starts, tinies(), given, True, False, True, True, [], *paddle_graph.NO_PATH)
+    paddle_graph.run_partial_grad(starts, tinies(), grads, True, False, True, True, [], *paddle_graph.NO_PATH)
     noted, session.noted = session.noted, []
     return [twin for twin, _ in noted]
 
@@ -190,7 +190,7 @@ def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Sess
 # so a tensor that several ops use is added up by the engine that knows all of them, and a leaf is reached once.
 
 
-def strayed(record: Arriving, grad: Any) -> None:
+def run_from_stray(record: Arriving, grad: Any) -> None:
     """A sentinel was reached by an engine call that did not come through our doors: torch's turn at once."""
     retain, _ = paddle_graph.backward_options([grad])
     with Session(retain=retain) as session:
@@ -198,7 +198,7 @@ def strayed(record: Arriving, grad: Any) -> None:
         _turns(session, [], [], paddle_graph.NO_PATH)
 
 
-when_one_strays(strayed)
+on_stray_gradient(run_from_stray)
 
 
 def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: bool, *path: Any) -> Any:
@@ -206,21 +206,21 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: boo
     if not alive():
         return paddle_graph.run_backward(tensors, grads, retain_graph, *path)
     with Session(retain=retain_graph) as session:
-        natives, given = [], []
+        natives, native_grads = [], []
         for index, tensor in enumerate(tensors):
             grad = grads[index] if grads else None
-            record = None if tensor.stop_gradient else rooted(tensor)
+            record = None if tensor.stop_gradient else taped_root(tensor)
             if record is None:
                 _check_freed(tensor, session)
                 natives.append(tensor)
-                given.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
+                native_grads.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
             else:
                 session.noted.append((record.twin, incoming(record.twin, grad)))
-        _turns(session, natives, given, path)
+        _turns(session, natives, native_grads, path)
     return None
 
 
-def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[Any, ...]) -> None:
+def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[Any, ...]) -> None:
     """Both engines in turns. Leaves and frontiers in one call: a leaf that Paddle's own nodes reach, too, gets one gradient.
 
     So leaves wait while frontiers lead to torch's graph again, and may be reached from there: hooks and reducers see one gradient.
@@ -230,26 +230,26 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
     leads = list(map(leads_to_tape, natives)) if natives and frontiers_live() else []
     doors = bool(leads) and (bool(session.noted) or any(leads))
     # Roots that lead to Paddle's own nodes alone go along with what comes there from torch's graph: both walk those nodes once.
-    late = [pair for pair, leading in zip(zip(natives, given), leads) if doors and not leading]
+    late = [pair for pair, leading in zip(zip(natives, grads), leads) if doors and not leading]
     if late:
-        pairs = [pair for pair, leading in zip(zip(natives, given), leads) if leading]
-        natives, given = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
-    held: _Reached = []
+        pairs = [pair for pair, leading in zip(zip(natives, grads), leads) if leading]
+        natives, grads = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
+    waiting: _Reached = []
     first, beyond, met = True, doors, set[int]()
     _ahead()
-    while natives or session.noted or held or late:
+    while natives or session.noted or waiting or late:
         if natives:
             if beyond:
                 _walked_once(natives, met)
             # The doors of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
             # nodes of Paddle's own that a later turn does not begin with.
-            paddle_graph.run_backward(natives, given, session.retain or doors, *path)
-        natives, given, doors = [], [], True
+            paddle_graph.run_backward(natives, grads, session.retain or doors, *path)
+        natives, grads, doors = [], [], True
         if session.noted:
             noted, session.noted = session.noted, []
-            held = _joined(held, _torch_turn(session, noted, first))
+            waiting = _summed(waiting, _torch_turn(session, noted, first))
             first = False
-        reached, held, last = _due(held, late)
+        reached, waiting, last = _due(waiting, late)
         _ahead()
         beyond = bool(late)  # behind the doors of leaves there is nothing but the leaves
         while reached:  # a gradient that is laid out anew is not kept beside its copy
@@ -257,50 +257,50 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
             if side._place.frontier:
                 beyond = True
                 _once(side._place, session)
-            deliver(side, to_paddle(grad), natives, given)
+            deliver(side, to_paddle(grad), natives, grads)
         if last:
             natives += [tensor for tensor, _ in late]
-            given += [grad for _, grad in late]
+            grads += [grad for _, grad in late]
             late = []
 
 
 def _walked_once(natives: Sequence[Any], met: set[int]) -> None:
     """Paddle's engine ends the process where it comes to a PyLayer a second time, also with ``retain_graph``."""
-    found = py_layers(natives)
-    if not met.isdisjoint(found):
+    places = py_layers(natives)
+    if not met.isdisjoint(places):
         raise RuntimeError(
             "a backward comes twice, from inside of the mode and from outside, to a PyLayer (or a recomputed block) that was "
             "called outside: Paddle's engine cannot. Call it inside"
         )
-    met |= found
+    met |= places
 
 
 _Reached = list[tuple[Any, torch.Tensor]]  # leaf twins with their gradients, from the one that was made first
 
 
-def _joined(held: _Reached, reached: _Reached) -> _Reached:
+def _summed(waiting: _Reached, reached: _Reached) -> _Reached:
     """What waits, and what the latest turn came to; a leaf twin that both have gets the sum."""
-    if not held:
+    if not waiting:
         return reached
-    total = {id(side): (side, grad) for side, grad in held}
+    total = {id(side): (side, grad) for side, grad in waiting}
     for side, grad in reached:
         known = total.get(id(side))
         total[id(side)] = side, grad if known is None else known[1] + grad
-    return sorted(total.values(), key=lambda one: numbered(one[0]))
+    return sorted(total.values(), key=lambda pair: creation_number(pair[0]))
 
 
-def _due(held: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bool]:
+def _due(waiting: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bool]:
     """Which of these Paddle's engine takes now, which wait, and whether roots that are ``late`` go along.
 
     All at once, but what leads to torch's graph again goes before.
     """
-    fronts = [side for side, _ in held if side._place.frontier] if frontiers_live() else []
-    if not late and (not fronts or len(fronts) == len(held)):
-        return held, [], True
+    fronts = [side for side, _ in waiting if side._place.frontier] if frontiers_live() else []
+    if not late and (not fronts or len(fronts) == len(waiting)):
+        return waiting, [], True
     before = {id(side) for side in fronts if leads_to_tape(side._place.door)}
     if not before:
-        return held, [], True
-    return [one for one in held if id(one[0]) in before], [one for one in held if id(one[0]) not in before], False
+        return waiting, [], True
+    return [pair for pair in waiting if id(pair[0]) in before], [pair for pair in waiting if id(pair[0]) not in before], False
 
 
 def _once(place: GradientPlace, session: Session) -> None:
@@ -312,8 +312,8 @@ def _once(place: GradientPlace, session: Session) -> None:
 
 
 def _check_freed(tensor: Any, session: Session) -> None:
-    held = attribute(tensor, LEAF)
-    for reference in () if held is None else list(held.all):
+    twins = attribute(tensor, LEAF)
+    for reference in () if twins is None else list(twins.all):
         side = reference()
         if side is not None and side._place.frontier:
             _once(side._place, session)
@@ -327,7 +327,7 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     roots, grads = zip(*noted)
     walk = Walk(roots)
     begin(walk.calls, session)
-    leaves = tuple(sorted(walk.leaves, key=numbered))
+    leaves = tuple(sorted(walk.leaves, key=creation_number))
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
     session.keeps = session.retain or frontiers_live()
     # A leaf that a later turn may come to, behind a frontier, is to be given one gradient, and waits.
@@ -335,9 +335,9 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     session.answers.clear()
     shown = _shown(leaves if walk.nests and alone else ()) if walk.nests or LOCAL.around else _ALONE
     with stream_of(roots[0].device), shown as taken:
-        found = run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
+        leaf_grads = run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)
-    reached = [(side, grad) for side, grad in zip(leaves, found) if grad is not None and hasattr(side, "_place")]
+    reached = [(side, grad) for side, grad in zip(leaves, leaf_grads) if grad is not None and hasattr(side, "_place")]
     return [(side, grad) for side, grad in reached if id(side) not in taken] if taken else reached
 
 
@@ -361,7 +361,7 @@ def _shown(leaves: Sequence[torch.Tensor]) -> Iterator[AbstractSet[int]]:
         try:
             yield taken
         finally:  # it may be gone, where an error left this open
-            LOCAL.around = [one for one in LOCAL.around if one is not here]
+            LOCAL.around = [entry for entry in LOCAL.around if entry is not here]
             for handle in handles:
                 handle.remove()
 
@@ -372,16 +372,16 @@ def _ahead() -> None:
     A weight that a recomputed block and others use would be added up in another order.
     """
     natives: list[Any] = []
-    given: list[Any] = []
+    grads: list[Any] = []
     for ready, taken in LOCAL.around:
         while ready:
             key, (side, grad) = ready.popitem()
             taken.add(key)
             laid = _laid(side, grad).detach().clone(memory_format=torch.contiguous_format)
-            deliver(side, to_paddle(laid), natives, given)
+            deliver(side, to_paddle(laid), natives, grads)
         if natives:
-            paddle_graph.run_backward(natives, given, True, *paddle_graph.NO_PATH)  # doors serve again
-        natives, given = [], []
+            paddle_graph.run_backward(natives, grads, True, *paddle_graph.NO_PATH)  # doors serve again
+        natives, grads = [], []
 
 
 def _laid(side: Any, grad: torch.Tensor) -> torch.Tensor:
@@ -441,25 +441,25 @@ def _run(
         paddle_graph.run_partial_grad([paddle_graph.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
     no_grad_vars = [*no_grad_vars, *[tensor for _, tensor in _outside(no_grad_vars)]]
     search = _Search(inputs, create_graph, no_grad_vars)
-    if not any(map(rooted, outputs)) and search.apart(outputs):  # Paddle prunes what leads elsewhere, and meets no error there
+    if not any(map(taped_root, outputs)) and search.apart(outputs):  # Paddle prunes what leads elsewhere, and meets no error there
         return paddle_graph.run_partial_grad(outputs, inputs, grads, *options)
     with Session(retain=True, create=create_graph) as session, _cut(no_grad_vars):
-        natives, given = [], []
+        natives, native_grads = [], []
         for index, tensor in enumerate(outputs):
             grad = grads[index] if grads else None
-            record = rooted(tensor)
+            record = taped_root(tensor)
             if record is None:
                 natives.append(tensor)
-                given.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
+                native_grads.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
             elif create_graph and grad is not None and not grad.stop_gradient:
                 session.noted.append((record.twin, twin(grad).clone()))
             else:
                 session.noted.append((record.twin, incoming(record.twin, grad)))
         while natives or session.noted:
             if natives:
-                search.by_paddle(natives, given, only_inputs, no_grad_vars, path)
+                search.by_paddle(natives, native_grads, only_inputs, no_grad_vars, path)
             noted, session.noted = session.noted, []
-            natives, given = search.by_torch(noted) if noted else ([], [])
+            natives, native_grads = search.by_torch(noted) if noted else ([], [])
     return search.result(allow_unused)
 
 
@@ -480,16 +480,16 @@ def _zeros(grad: torch.Tensor | None) -> torch.Tensor | None:
 
 def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
     """All twins of a tensor, and whether each is transposed."""
-    record = rooted(tensor)
+    record = taped_root(tensor)
     if record is not None:
         return [(record.heard, False)]  # what was made of it before a write in its memory leads to its node, too
-    found = []
+    sides = []
     for name in (LEAF, COPY):
-        held = attribute(tensor, name)
-        for side in () if held is None else [ref() for ref in list(held.all)]:
+        twins = attribute(tensor, name)
+        for side in () if twins is None else [ref() for ref in list(twins.all)]:
             if side is not None:
-                found.append((side, name == COPY))
-    return found
+                sides.append((side, name == COPY))
+    return sides
 
 
 def _outside(tensors: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -538,7 +538,7 @@ class _Search:
         """Their sum. Of 16-bit types Paddle's + has no kernel on a CPU, where its engine adds them."""
         return total + grad if self.create else paddle.add_n([total, grad])
 
-    def by_paddle(self, natives: list[Any], given: list[Any], only_inputs: bool, no_grad_vars: Sequence[Any], path: Any) -> None:
+    def by_paddle(self, natives: list[Any], grads: list[Any], only_inputs: bool, no_grad_vars: Sequence[Any], path: Any) -> None:
         """Paddle's turn. It prunes what does not lead to inputs, so what sentinels are made of is among them.
 
         Not where that leads on below the only input, which may be freed.
@@ -547,11 +547,11 @@ class _Search:
         inputs = self.places()
         if leads_to(natives, sources, without=inputs if len(self.inputs) == 1 else ()):
             inputs += sources
-        found = paddle_graph.run_partial_grad(natives, inputs, given, True, self.create, only_inputs, True, no_grad_vars, *path)
-        for (index, _), grad in zip(self.outside, found[len(self.inputs) :]):
+        results = paddle_graph.run_partial_grad(natives, inputs, grads, True, self.create, only_inputs, True, no_grad_vars, *path)
+        for (index, _), grad in zip(self.outside, results[len(self.inputs) :]):
             if grad is not None:
                 self.add(index, grad)
-        for index, grad in enumerate(found[: len(self.inputs)]):
+        for index, grad in enumerate(results[: len(self.inputs)]):
             record = taped(self.inputs[index])
             if grad is not None and (record is None or not record.seated):  # a sentinel has told Torch, and gives back one float
                 self.add(index, grad)
@@ -571,17 +571,17 @@ class _Search:
         begin(reached, LOCAL.session)
         LOCAL.session.answers.clear()
         with torch.enable_grad(), stream_of(roots[0].device), turn(self):
-            found = gradients_of(roots, wanted, [grad for _, grad in noted], create_graph=self.create)
+            results = gradients_of(roots, wanted, [grad for _, grad in noted], create_graph=self.create)
             calls.count(reached, LOCAL.session)
-            for (index, _, transposed), grad in zip(places, found):
+            for (index, _, transposed), grad in zip(places, results):
                 if grad is not None:
                     self.add(index, self._given(heard(self.answers[index], grad), transposed))
             natives: list[Any] = []
-            given: list[Any] = []
-            for side, grad in zip(fronts, found[len(places) :]):
+            native_grads: list[Any] = []
+            for side, grad in zip(fronts, results[len(places) :]):
                 if grad is not None:
-                    deliver(side, self._given(grad, False), natives, given)
-        return natives, given
+                    deliver(side, self._given(grad, False), natives, native_grads)
+        return natives, native_grads
 
     def _fronts(self, roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Those that lead to inputs; not those below an only input, which Paddle prunes."""

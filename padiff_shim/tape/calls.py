@@ -96,15 +96,15 @@ _pop_hooks: Callable[[], None] = torch._C._autograd._pop_saved_tensors_default_h
 _COPIES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._to_copy.default})
 
 
-def reads(known: dict[Any, Reads], told: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
+def reads(known: dict[Any, Reads], settings: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
     """What the backward of ``run(*sides)`` reads. ``known``: learnt for this op so far; ``told``: what else ``run`` depends on."""
     kinds = [(side.requires_grad, side.ndim, side.dtype) if isinstance(side, torch.Tensor) else type(side) for side in sides]
-    key = (*kinds, repr(told)) if told else tuple(kinds)
-    found = known.get(key)
-    if found is None:
+    key = (*kinds, repr(settings)) if settings else tuple(kinds)
+    positions = known.get(key)
+    if positions is None:
         make_room(known)
-        found = known[key] = _learnt(sides, run)
-    return found
+        positions = known[key] = _learnt(sides, run)
+    return positions
 
 
 class _CopyNotes(Dispatching):
@@ -123,11 +123,11 @@ class _CopyNotes(Dispatching):
 
     def originals(self, memories: set[int]) -> set[int]:
         """These memories, and those that they were copied from and not written since."""
-        found = set(memories)
-        for out, given in reversed(self._made):
-            if _memory(out) in found and not out._version:
-                found.add(_memory(given))
-        return found
+        sources = set(memories)
+        for out, original in reversed(self._made):
+            if _memory(out) in sources and not out._version:
+                sources.add(_memory(original))
+        return sources
 
 
 @torch.enable_grad()
@@ -146,14 +146,14 @@ def _learnt(sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
 
 def _kept(sides: Sequence[Any], run: Callable[..., Any]) -> tuple[set[int], frozenset[int]]:
     """The memory of what Torch's graph keeps, and which results are among it."""
-    kept: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
+    saved: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
     try:
         with undrawn():
-            results = flat(_hooked(kept.append, never_unpacked, lambda: run(*sides)))
-        memories = {_memory(tensor) for tensor in kept}
+            results = flat(_hooked(saved.append, never_unpacked, lambda: run(*sides)))
+        memories = {_memory(tensor) for tensor in saved}
         return memories, frozenset(_among(results, memories))
     finally:
-        kept.clear()  # the graph holds its hooks: with its own result among what they keep it would never die
+        saved.clear()  # the graph holds its hooks: with its own result among what they keep it would never die
 
 
 def _hooked(pack: Callable[[torch.Tensor], Any], unpack: Callable[[Any], torch.Tensor], run: Callable[[], Any]) -> Any:
@@ -330,5 +330,5 @@ def gradients(results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequ
     if not outs or not leaves:
         return [torch.zeros_like(leaf) for leaf in leaves]
     grads = tuple([grad if grad.dtype == out.dtype else grad.to(out.dtype) for out, grad in results if out.requires_grad])
-    found = gradients_of(outs, leaves, grads, create_graph=False)
-    return [torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(found, leaves)]
+    grads_of_leaves = gradients_of(outs, leaves, grads, create_graph=False)
+    return [torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(grads_of_leaves, leaves)]

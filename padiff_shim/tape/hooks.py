@@ -107,14 +107,14 @@ def unused(side: torch.Tensor) -> Unused | None:
     return Unused(side) if node is not None and node.name() in _FILLED else None
 
 
-def _added(found: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
+def _added(inputs: tuple[torch.Tensor | None, ...], outputs: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
     """Hook of a node: what hooks answered for its unused results is part of what it hands on, once."""
     node: Any = torch._C._current_autograd_node()
     answers = node.metadata.pop(_KEY)
     answers.pop("hook").remove()
-    more = node(*(answers.get(number) for number in range(len(given))))
-    several = more if isinstance(more, tuple) else (more,)
-    return tuple(one if one is None or other is None else one + other for one, other in zip(found, several))
+    more = node(*(answers.get(number) for number in range(len(outputs))))
+    added = more if isinstance(more, tuple) else (more,)
+    return tuple(grad if grad is None or other is None else grad + other for grad, other in zip(inputs, added))
 
 
 # ---- Hooks and retained gradients of tensors on the tape: they see what torch's engine computes.
@@ -220,8 +220,8 @@ def heard(answers: object | None, grad: torch.Tensor) -> torch.Tensor:
     Torch gives the one before its hooks where it goes on to other inputs; and what hooks on the result of a PyLayer answer is the
     tensor's own, and goes no further.
     """
-    found: torch.Tensor = grad if answers is None else LOCAL.session.answers.get(answers, grad)
-    return found
+    answer: torch.Tensor = grad if answers is None else LOCAL.session.answers.get(answers, grad)
+    return answer
 
 
 def _keep(reference: weakref.ref[Any], answers: object | None, without: Unused | None, grad: torch.Tensor | None) -> None:
@@ -229,17 +229,17 @@ def _keep(reference: weakref.ref[Any], answers: object | None, without: Unused |
     if grad is None and without is not None:
         grad = without.gradient()
     if tensor is not None and grad is not None:  # None: one of several results, of which nothing was made
-        kept = to_paddle(_with_turns_before(tensor, heard(answers, grad).detach()))
-        kept.stop_gradient = False
-        give_gradient(tensor, kept)
+        retained = to_paddle(_with_turns_before(tensor, heard(answers, grad).detach()))
+        retained.stop_gradient = False
+        give_gradient(tensor, retained)
 
 
 def _with_turns_before(tensor: Any, grad: torch.Tensor) -> torch.Tensor:
     """What has come to a tensor in this backward, in memory of its own."""
-    kept = set() if LOCAL.session is None else LOCAL.session.kept
-    if id(tensor) in kept and tensor.grad is not None:
+    retained = set() if LOCAL.session is None else LOCAL.session.kept
+    if id(tensor) in retained and tensor.grad is not None:
         return to_torch(tensor.grad) + grad
-    kept.add(id(tensor))
+    retained.add(id(tensor))
     return grad.clone(memory_format=torch.contiguous_format)
 
 
@@ -297,9 +297,9 @@ def _check(answer: Any, shown: Any) -> None:
     """Raise for what a hook must not return. Natively a wrong type crashes the process, and a wrong shape ends in any error."""
     if not isinstance(answer, paddle.Tensor):
         raise TypeError(f"a hook on a tensor returned {type(answer).__name__}; it must return a Tensor or None")
-    found, wanted = list(answer.shape), list(shown.shape)
-    if found != wanted:
-        raise ValueError(f"(InvalidArgument) a hook on a tensor returned a gradient of shape {found}, the tensor's is {wanted}")
+    shape, wanted = list(answer.shape), list(shown.shape)
+    if shape != wanted:
+        raise ValueError(f"(InvalidArgument) a hook on a tensor returned a gradient of shape {shape}, the tensor's is {wanted}")
     if answer.dtype != shown.dtype:
         before, after = (str(tensor.dtype).rpartition(".")[2] for tensor in (shown, answer))
         raise RuntimeError(f"(PermissionDenied) The dtype of tensor before({before}) and after({after}) hook are not consistent")

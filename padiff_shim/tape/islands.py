@@ -46,8 +46,8 @@ class _Inlet(Arriving):
 
     def taken(self) -> torch.Tensor | None:
         """What has arrived, once."""
-        found, self.found = self.found, None
-        return found
+        arrived, self.found = self.found, None
+        return arrived
 
 
 def has_twin(tensor: Any) -> bool:
@@ -80,10 +80,10 @@ class Operands:
             if not has_twin(value):
                 self.twinless.append(value)
                 return value
-            found = self.known.get(id(value))
-            if found is None:
-                found = self.known[id(value)] = self.enter(value, twin(value))
-            return found
+            alias = self.known.get(id(value))
+            if alias is None:
+                alias = self.known[id(value)] = self.enter(value, twin(value))
+            return alias
         if kind is list or kind is tuple:
             return kind([self.alias(item) for item in value])
         return value
@@ -109,7 +109,8 @@ class Operands:
         if any(reached) and not all(reached):
             self.known.clear()
             self.aliases, self.inlets, self.sides = (
-                [one for one, kept in zip(several, reached) if kept] for several in (self.aliases, self.inlets, self.sides)
+                [member for member, is_reached in zip(members, reached) if is_reached]
+                for members in (self.aliases, self.inlets, self.sides)
             )
         return any(reached)
 
@@ -274,21 +275,21 @@ class Cell:
 
     def gradients(self, pairs: Sequence[tuple[Any, torch.Tensor]], *, retain: bool) -> list[torch.Tensor | None]:
         """Paddle's backward of the call. What comes back is torch's own memory."""
-        outs, given = [], []
+        outs, incoming = [], []
         for out, grad in pairs:
             outs.append(out)
-            given.append(to_paddle(grad.contiguous()))  # the engine copies what it is started with
+            incoming.append(to_paddle(grad.contiguous()))  # the engine copies what it is started with
         inlets = self.operands.inlets
         outer, LOCAL.session = LOCAL.session, None  # what the engine reaches is no part of the backward around it
         try:
             # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
-            paddle_graph.run_backward(outs, given, retain, *paddle_graph.NO_PATH)
+            paddle_graph.run_backward(outs, incoming, retain, *paddle_graph.NO_PATH)
         finally:
             LOCAL.session = outer
-            found = [inlet.taken() for inlet in inlets]
+            grads = [inlet.taken() for inlet in inlets]
         if self.once or not retain:
             self.outs, self.operands = None, None
-        return found
+        return grads
 
 
 class _Island(torch.autograd.Function):
@@ -317,22 +318,22 @@ _apply: Callable[..., Any] = super(torch.autograd.Function, _Island).apply
 def _again(cell: Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
     """The backward of an island as an island, for ``create_graph``."""
     operands = cell.operands.joined()
-    given = [operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs]
+    incoming = [operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs]
     with native_engine(), paddle.enable_grad(), cell.operands.unheard():
         outs = paddle_graph.run_partial_grad(
-            [out for out, _ in pairs], list(cell.operands.aliases), given, True, True, True, True, [], *paddle_graph.NO_PATH
+            [out for out, _ in pairs], list(cell.operands.aliases), incoming, True, True, True, True, [], *paddle_graph.NO_PATH
         )
     places = [index for index, out in enumerate(outs) if out is not None]
     made = [outs[index] for index in places]
-    found: list[torch.Tensor | None] = [None] * len(outs)
+    grads: list[torch.Tensor | None] = [None] * len(outs)
     if not places:
-        return found
+        return grads
     # The gradient of a sum does not depend on what was summed: no backward from there may walk, and free, what that came from.
     led = operands.led_to_by(made)
     sides = _apply(Cell(f"{cell.name}_grad", made, operands, once=False), *operands.sides) if led else map(as_operand, made)
     for index, side in zip(places, sides):
-        found[index] = side.clone()
-    return found
+        grads[index] = side.clone()
+    return grads
 
 
 def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, once: bool = False) -> Any:
@@ -345,8 +346,8 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
         once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
     """
     operands = Operands()
-    given, named = _entering(operands, args, kwargs)
-    return _left(name, original(*given, **named), operands, once=once)
+    positional, named = _entering(operands, args, kwargs)
+    return _left(name, original(*positional, **named), operands, once=once)
 
 
 @undisturbed
@@ -446,8 +447,8 @@ def written(name: str, place: int, original: Callable[..., Any], args: Sequence[
     # With a node of its own, which is exchanged: that of the operand stays where a second derivative looks for it.
     alias = paddle.Tensor() if target.stop_gradient and not first else paddle_graph.alias(entered)
     target._share_underline_tensor_to(alias)
-    given = [alias if index == place else operands.alias(value) for index, value in enumerate(args)]
-    outs = original(*given, **{key: operands.alias(value) for key, value in kwargs.items()})
+    positional = [alias if index == place else operands.alias(value) for index, value in enumerate(args)]
+    outs = original(*positional, **{key: operands.alias(value) for key, value in kwargs.items()})
     own = operands.inlets[:1] if first else []
     led = operands.led_to_by([alias])  # not what the new values know nothing of: the old ones, of an assignment
     if alias.stop_gradient or (first and (not led or operands.inlets == own)):  # nothing that is written wants a gradient

@@ -59,12 +59,12 @@ def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def partial(*args: Any) -> Any:
         try:
-            found = original(*args)
+            grads = original(*args)
         except BaseException:
-            _unfinished[:] = [list(one) if isinstance(one, (list, tuple)) else one for one in args]
+            _unfinished[:] = [list(value) if isinstance(value, (list, tuple)) else value for value in args]
             raise
         _unfinished.clear()
-        return found
+        return grads
 
     return partial
 
@@ -122,8 +122,8 @@ def _option_of(code: CodeType) -> str:
     if len(_options) >= 1000:  # a program may make its functions over and over
         _options.clear()
     names = code.co_varnames
-    found = _options[code] = next((name for name in ("create_graph", "retain_graph") if name in names), "")
-    return found
+    option = _options[code] = next((name for name in ("create_graph", "retain_graph") if name in names), "")
+    return option
 
 
 # ---- What a backward keeps for one thread.
@@ -190,12 +190,12 @@ def place(tiny: Any) -> int:
     return known
 
 
-def copied(one: Any, dtype: torch.dtype) -> Any:
+def copied(tiny: Any, dtype: torch.dtype) -> Any:
     """A copy of one of these floats. Its node, where it has one, leads to that float alone, and saves nothing that is freed."""
     if dtype in HALVES:  # on the CPU, where it is, autocast makes float32 of them, with a node more
         with autocast_off():
-            return assign(one)
-    return assign(one)
+            return assign(tiny)
+    return assign(tiny)
 
 
 def tinies() -> list[Any]:
@@ -243,16 +243,16 @@ def _places(tensors: Sequence[Any]) -> set[int]:
 def py_layers(starts: Sequence[Any]) -> set[int]:
     """The places of the PyLayers' nodes that Paddle's engine, started at some tensors, comes to."""
     waiting = [node for node in map(grad_node, starts) if node is not None]
-    seen, found = {node.node_ptr() for node in waiting}, set()
+    seen, layers = {node.node_ptr() for node in waiting}, set()
     while waiting:
         node = waiting.pop()
         if "PyLayer" in node.name():
-            found.add(node.node_ptr())
+            layers.add(node.node_ptr())
         for following in node.next_functions:
             if following is not None and (place := following.node_ptr()) not in seen:
                 seen.add(place)
                 waiting.append(following)
-    return found
+    return layers
 
 
 def same_node(tensor: Any, other: Any) -> bool:

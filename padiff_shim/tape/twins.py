@@ -31,7 +31,7 @@ from .paddle_graph import LOCAL, copied, floats, place
 LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
 
 
-class Leaf:
+class LeafTwins:
     """The leaf twins of one Paddle tensor: the present one, and those that older graphs still hold.
 
     Threads share it: each change is one step, and two threads that make a twin at once get one each.
@@ -45,11 +45,11 @@ class Leaf:
         self.apart = False  # the present one has memory of its own: Torch has no negative strides
         self.spared = False  # a Linear weight's: torch's graph begins at the weight as it lies, and not at a copy
 
-    def __deepcopy__(self, memo: Any) -> Leaf:
-        return Leaf()
+    def __deepcopy__(self, memo: Any) -> LeafTwins:
+        return LeafTwins()
 
     def __reduce__(self) -> Any:
-        return Leaf, ()
+        return LeafTwins, ()
 
 
 _frontiers: dict[int, weakref.ref[Any]] = {}  # twins of what Paddle's own nodes computed; a WeakSet is not for threads
@@ -72,34 +72,34 @@ def _frontier(side: torch.Tensor) -> None:
 
 def leaf(tensor: Any) -> torch.Tensor:
     """The leaf twin of a tensor that is not on the tape; made once per value of it."""
-    held = attribute(tensor, LEAF) or held_by(tensor, LEAF)
+    twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
     # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
     pointer = tensor.data_ptr()
     strides = tensor.strides if pointer else None  # a tensor without memory may have none, and ends the process when it is asked
     key = (pointer, tensor._inplace_version(), tensor.is_leaf, tensor.shape, strides)
-    known, side = held.now
-    if known != key or (held.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
-        side = _begin(tensor, as_operand(tensor), held, transposed=False)
-        held.now = key, side
-        held.apart = side.data_ptr() != pointer
+    known, side = twins.now
+    if known != key or (twins.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
+        side = _begin(tensor, as_operand(tensor), twins, transposed=False)
+        twins.now = key, side
+        twins.apart = side.data_ptr() != pointer
     return side
 
 
 def weight_leaf(tensor: Any, valid: torch.Tensor) -> torch.Tensor:
     """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``valid``: that copy, up to date."""
-    held = held_by(tensor, COPY)
+    twins = leaf_twins(tensor, COPY)
     key = (valid.data_ptr(), valid.shape, valid.dtype)
-    known, side = held.now
+    known, side = twins.now
     if known != key:
-        side = _begin(tensor, valid.detach(), held, transposed=True)
-        held.now = key, side
+        side = _begin(tensor, valid.detach(), twins, transposed=True)
+        twins.now = key, side
     return side
 
 
 def lies_in_graph(tensor: Any) -> bool:
     """Whether torch's graph begins at this Linear weight as it lies."""
-    held = attribute(tensor, COPY)
-    return held is not None and held.spared
+    twins = attribute(tensor, COPY)
+    return twins is not None and twins.spared
 
 
 def begin_as_it_lies(tensor: Any) -> bool:
@@ -107,37 +107,37 @@ def begin_as_it_lies(tensor: Any) -> bool:
 
     For gradients at one leaf are added up in torch's order, and those at two in another.
     """
-    held = held_by(tensor, COPY)
-    key, side = held.now
+    twins = leaf_twins(tensor, COPY)
+    key, side = twins.now
     present = weakref.ref(side) if side is not None else lambda: None
-    held.now = None, None
+    twins.now = None, None
     del side  # a graph that holds it keeps it
-    if any(reference() is not None for reference in list(held.all)):
-        held.now = (key, present()) if present() is not None else (None, None)
+    if any(reference() is not None for reference in list(twins.all)):
+        twins.now = (key, present()) if present() is not None else (None, None)
         return False
-    held.spared = True
+    twins.spared = True
     return True
 
 
 def is_linear_weight(tensor: Any) -> bool:
     """Whether it was the weight of a Linear that wants its gradient."""
-    held = attribute(tensor, COPY)
-    return held is not None and (held.spared or held.now[1] is not None)
+    twins = attribute(tensor, COPY)
+    return twins is not None and (twins.spared or twins.now[1] is not None)
 
 
 _making = threading.Lock()
 
 
-def held_by(tensor: Any, name: str) -> Leaf:
+def leaf_twins(tensor: Any, name: str) -> LeafTwins:
     """What a Paddle tensor keeps of its leaf twins."""
-    held = attribute(tensor, name)
-    if held is None:
+    twins = attribute(tensor, name)
+    if twins is None:
         with _making:  # two threads that meet a parameter at once find one and the same
-            held = attribute(tensor, name)
-            if held is None:
-                held = Leaf()
-                set_attribute(tensor, name, held)
-    return held
+            twins = attribute(tensor, name)
+            if twins is None:
+                twins = LeafTwins()
+                set_attribute(tensor, name, twins)
+    return twins
 
 
 _numbers = itertools.count(1)
@@ -154,17 +154,17 @@ class GradientPlace:
         self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
 
 
-def _begin(tensor: Any, side: torch.Tensor, held: Leaf, *, transposed: bool) -> torch.Tensor:
+def _begin(tensor: Any, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
     """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
     side = side.requires_grad_()
     side._place = GradientPlace(_door(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
     if not tensor.is_leaf:
         _frontier(side)
-    held.all.append(weakref.ref(side, held.all.remove))
+    twins.all.append(weakref.ref(side, twins.all.remove))
     return side
 
 
-def numbered(side: torch.Tensor) -> int:
+def creation_number(side: torch.Tensor) -> int:
     """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
     place = getattr(side, "_place", None)
     return 0 if place is None else place.number
@@ -179,7 +179,7 @@ def _door(tensor: Any, side: torch.Tensor) -> Any:
     return door
 
 
-def _exchanged(key: int, one: Any) -> Any:
+def _exchanged(key: int, tiny: Any) -> Any:
     """Hook of a door: the gradient in place of the float that Paddle's engine was started with."""
     return LOCAL.session.given.pop(key)
 
@@ -234,8 +234,8 @@ def _presence() -> _Presence:
 
 
 def _gone(_: Any) -> None:
-    for told in _last_died:
-        told()
+    for callback in _last_died:
+        callback()
 
 
 _strays: list[
@@ -243,14 +243,14 @@ _strays: list[
 ] = []  # what is done where an engine that no backward of ours began reaches a sentinel
 
 
-def when_one_strays(done: Callable[[Arriving, Any], None]) -> None:
+def on_stray_gradient(done: Callable[[Arriving, Any], None]) -> None:
     """Who takes the gradient of a sentinel to torch, if no backward of ours is running."""
     _strays[:] = [done]
 
 
-def when_last_dies(told: Callable[[], None]) -> None:
+def on_last_death(callback: Callable[[], None]) -> None:
     """Who is told, each time, that no tensor is on the tape any more."""
-    _last_died[:] = [told]
+    _last_died[:] = [callback]
 
 
 def alive() -> bool:
@@ -392,7 +392,7 @@ def taped(tensor: Any) -> Taped | None:
     return _renewed(tensor, record)
 
 
-def rooted(tensor: Any) -> Taped | None:
+def taped_root(tensor: Any) -> Taped | None:
     """The same for one that a backward starts at, whose node a call with ``out=`` may have exchanged outside of all modes."""
     record = taped(tensor)
     if record is None or not record.seated or _led_by(tensor, record.made_of):
@@ -414,9 +414,9 @@ def forget(out: Any) -> None:
     for tensor in out if isinstance(out, (list, tuple)) else (out,):
         if attribute(tensor, TAPE) is not None:
             set_attribute(tensor, TAPE, None)
-        held = attribute(tensor, LEAF)
-        if held is not None:
-            held.now = None, None
+        twins = attribute(tensor, LEAF)
+        if twins is not None:
+            twins.now = None, None
 
 
 def twin(tensor: Any) -> torch.Tensor:
@@ -428,9 +428,9 @@ def twin(tensor: Any) -> torch.Tensor:
 def share(tensor: Any, other: Any) -> Any:
     """``other`` is a second Python object over the same Paddle tensor: it has the same twins."""
     for name in (TAPE, LEAF, COPY):
-        held = attribute(tensor, name) if name == TAPE else held_by(tensor, name)
-        if held is not None:
-            set_attribute(other, name, held)
+        twins = attribute(tensor, name) if name == TAPE else leaf_twins(tensor, name)
+        if twins is not None:
+            set_attribute(other, name, twins)
     return other
 
 

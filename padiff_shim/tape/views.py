@@ -43,8 +43,8 @@ def _squeeze(side: torch.Tensor, axis: Any) -> torch.Tensor:
 
 
 def _unsqueeze(side: torch.Tensor, axis: Any) -> torch.Tensor:
-    for one in _axes(axis):
-        side = side.unsqueeze(one)
+    for position in _axes(axis):
+        side = side.unsqueeze(position)
     return side
 
 
@@ -150,8 +150,8 @@ def _several(name: str, sources: Any, sides: Sequence[torch.Tensor], record: Tap
         return None
     if record is None:
         _counted(name, sides[0])
-    for source, one in zip(sources, made):
-        set_attribute(source, TAPE, one)
+    for source, record_of_view in zip(sources, made):
+        set_attribute(source, TAPE, record_of_view)
     return sources
 
 
