@@ -41,10 +41,8 @@ def _entries() -> dict[str, Point]:
     for op in ops().values():
         for entry in filter(leads_here, op.entries):
             targets.setdefault(entry.target, []).append((op, entry))
-    points_by_target = {
-        target: point(target, lambda patch, leading=leading: _leading(patch, leading)) for target, leading in targets.items()
-    }  # type: ignore[misc]
-    return {target: patch for target, patch in points_by_target.items() if patch is not None}
+    redirections = ((target, point(target, functools.partial(_leading, leading=leading))) for target, leading in targets.items())
+    return {target: redirection for target, redirection in redirections if redirection is not None}
 
 
 def _leading(patch: Any, leading: list[tuple[Op, Entry]]) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from ..frameworks.memory import as_it_lies, dtype_of, stream_of, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
 from . import step_cache
-from .step_cache import Gatherer, Groups, Held, ParameterPass, WaitingUpdate, held
+from .step_cache import CrossedUpdate, Gatherer, Groups, ParameterPass, WaitingUpdate, crossed_update
 from .update import Batch, Update, updates
 
 # ---- Paddle's whole ``Optimizer.step()`` passed by, where it would do nothing but look for gradients and hand them on.
@@ -36,7 +36,7 @@ _MAIN_GRAD = "FLAGS_enable_main_grad"  # up to Paddle 3.2: gradients are looked 
 Pairs = list[tuple[Any, Any]]
 
 
-def handed_on(optimizer: Any) -> Pairs | None:
+def pairs_of_step(optimizer: Any) -> Pairs | None:
     """The parameters with their gradients that Paddle's Python would hand on; None where it may do anything else."""
     params = optimizer._param_groups
     if (
@@ -58,7 +58,7 @@ def handed_on(optimizer: Any) -> Pairs | None:
         grad = param._grad_ivar()
         if grad is not None:
             pairs.append((param, grad))
-    known = step_cache.kept(optimizer, pairs[0][0]) if pairs else None
+    known = step_cache.known_pass(optimizer, pairs[0][0]) if pairs else None
     return pairs if known is not None and known.undecayed else None
 
 
@@ -122,32 +122,32 @@ class Updating:
 
         def make(here: ParameterPass) -> Any:
             pairs = _pairs(*args, **kwargs)
-            if not step_cache.take_tried(here.optimizer) and self._repeat(here, frame, pairs):
+            if not step_cache.take_refused(here.optimizer) and self._repeat(here, frame, pairs):
                 return []
             before = step_cache.Before(here.optimizer, pairs)
             try:
-                with self._skipped(frame, here.optimizer):
+                with self._as_torchs_scaler(frame, here.optimizer):
                     result = original(*args, **kwargs)
             finally:
                 self.flush(here)
-            step_cache.keep(before, here, pairs)
+            step_cache.remember(before, here, pairs)
             return result
 
         return step_cache.run(make, args)
 
     def whole_step(self, frame: Frame, optimizer: Any) -> bool:
         """``Optimizer.step``, made where it is as the last one; False, with nothing done, where Paddle has to make it."""
-        pairs = handed_on(optimizer)
+        pairs = pairs_of_step(optimizer)
         if pairs is None:
             return False
         step_cache.forget_decays()  # of a pass that was never made
         made = step_cache.run(lambda here: self._repeat(here, frame, pairs), (optimizer,))
         if not made:
-            step_cache.tried(optimizer)
+            step_cache.refuse_repeat(optimizer)
         return bool(made)
 
     @contextlib.contextmanager
-    def _skipped(self, frame: Frame, optimizer: Any) -> Iterator[None]:
+    def _as_torchs_scaler(self, frame: Frame, optimizer: Any) -> Iterator[None]:
         """Behind a step that a scaler skips Paddle's Adamax counts it all the same; Torch's scaler skips it whole."""
         declared = updates().get(f"{getattr(optimizer, 'type', '')}_")
         if (
@@ -232,14 +232,14 @@ class Updating:
                 if not call.frame.plan.lends and is_listed_without(call.declared.name, dtype):
                     raise StayNative(reasons.NO_KERNEL, dtype=dtype)
                 narrow = self.definition == "torch" and call.declared.torch is not None
-                prepared = held(here and here.optimizer, call.declared, call.args, narrow=narrow)
-                prepared.take(call.args[0], call.args[call.declared.place_of_grad])
-                if here is not None and prepared.mixed:
+                update = crossed_update(here and here.optimizer, call.declared, call.args, narrow=narrow)
+                update.take(call.args[0], call.args[call.declared.place_of_grad])
+                if here is not None and update.mixed:
                     here.whole = False  # its copies are of this step alone
             except StayNative as why:
                 self._native(call.frame, call, why)
                 continue
-            groups.setdefault((prepared.key, *_rates(here, call)), []).append((call, prepared))
+            groups.setdefault((update.key, *_rates(here, call)), []).append((call, update))
         if waiting:
             self._all(waiting[0].frame, groups)
 
@@ -247,23 +247,23 @@ class Updating:
         """Make updates in groups; ``gathered``, where they are made again: with what Paddle's optimizer would do behind them."""
         with torch.no_grad():
             for (_, lr, decay), group in groups.items():
-                items = [prepared.item for _, prepared in group]
-                first, kept = group[0]
-                batch = Batch(items, kept.numbers, lr, decay, gathered and gathered(items))
+                items = [update.item for _, update in group]
+                first, update = group[0]
+                batch = Batch(items, update.numbers, lr, decay, gathered and gathered(items))
                 self._together(frame, group, batch)
                 if gathered is not None and first.declared.behind is not None:
                     first.declared.behind(batch)
 
-    def _together(self, frame: Frame, group: Sequence[tuple[WaitingUpdate, Held]], batch: Batch) -> None:
-        first, prepared = group[0]
+    def _together(self, frame: Frame, group: Sequence[tuple[WaitingUpdate, CrossedUpdate]], batch: Batch) -> None:
+        first, update = group[0]
         formula, of = first.declared.formula(self.definition)
         try:
-            with stream_of(prepared.written.device):
+            with stream_of(update.written.device):
                 formula(batch)
-                for _, prepared in group:
-                    prepared.item.grad = None  # nobody else may hold it by now
-                    if prepared.unfinished:
-                        prepared.finish()
+                for _, update in group:
+                    update.item.grad = None  # nobody else may hold it by now
+                    if update.unfinished:
+                        update.finish()
         except StayNative as why:  # before anything was written
             for pair in group:
                 if len(group) > 1:
@@ -277,7 +277,7 @@ class Updating:
         tally = frame.tally
         tally.substituted[first.declared.name] += len(group)
         tally.definitions[first.declared.name, of] += len(group)
-        dtype = dtype_of(prepared.written.dtype)
+        dtype = dtype_of(update.written.dtype)
         if is_listed_without(first.declared.name, dtype):
             tally.lacking[first.declared.name, dtype] += len(group)
         if first.declared.torch is not None and first.declared.paddle is not None:
@@ -291,7 +291,7 @@ class Updating:
     def _native(self, frame: Frame, call: WaitingUpdate, why: StayNative) -> Any:
         """Paddle's own update, with the decay that was left to Torch."""
         here = step_cache.now()
-        args = call.args if here is None else here.given(call)
+        args = call.args if here is None else here.arguments(call)
         put_off = None
         if here is not None:
             here.whole = False

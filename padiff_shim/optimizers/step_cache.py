@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
 from operator import is_not
 from typing import Any, NamedTuple
@@ -92,7 +92,7 @@ class ParameterPass:
         plain = _NUMBERS.issuperset(map(type, factors)) or all(isinstance(factor, (int, float)) for factor in factors)
         return factors if plain else None
 
-    def kept_rate(self, common: float, factor: float) -> float | None:
+    def repeated_rate(self, common: float, factor: float) -> float | None:
         """The learning rate of an update whose tensor was not made; None where only that tells it."""
         if factor == 1.0:
             return common
@@ -103,7 +103,7 @@ class ParameterPass:
         known = self.decays.get(id(param))
         return 0.0 if known is None else known[0]
 
-    def given(self, call: WaitingUpdate) -> tuple[Any, ...]:
+    def arguments(self, call: WaitingUpdate) -> tuple[Any, ...]:
         """The arguments of an update, with what is left out of those that are kept."""
         args, declared = list(call.args), call.declared
         grad = next((grad for param, grad in self.pairs if param is args[0]), None)
@@ -124,7 +124,7 @@ class _ThreadStep(threading.local):
     """The step that runs in one thread, and the decay that was put off for the next one."""
 
     now: ParameterPass | None = None
-    tried: int | None = None  # the identity of an optimizer whose step was found not to be as its last one, before it began
+    refused: int | None = None  # the identity of an optimizer whose step was found not to be as its last one, before it began
     decays: tuple[Any, dict[int, tuple[float, Callable[[], Any]]]] | None = None
 
 
@@ -141,15 +141,15 @@ def forget_decays() -> None:
     _here.decays = None
 
 
-def tried(optimizer: Any) -> None:
+def refuse_repeat(optimizer: Any) -> None:
     """The pass that comes next over this optimizer's parameters is not as the last one: nobody has to ask again."""
-    _here.tried = id(optimizer)
+    _here.refused = id(optimizer)
 
 
-def take_tried(optimizer: Any) -> bool:
+def take_refused(optimizer: Any) -> bool:
     """Whether that was said of the pass that begins."""
-    last_tried, _here.tried = _here.tried, None
-    return last_tried == id(optimizer)
+    last_refused, _here.refused = _here.refused, None
+    return last_refused == id(optimizer)
 
 
 def is_paddles(optimizer: Any) -> bool:
@@ -176,7 +176,7 @@ def run(make: Callable[[ParameterPass], Any], args: tuple[Any, ...]) -> Any:
         _here.now = outer
 
 
-def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def leave_decay(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``Optimizer.append_regularization_ops``: decay that Torch's optimizer adds by itself is left to it."""
     _here.decays = None
     optimizer, pairs, regularization = _spelled(*args, **kwargs)
@@ -238,7 +238,7 @@ _COUNTS = frozenset({"beta1_pow", "beta2_pow", "decay_pow", "mu_product", "rho"}
 _MIXED = FLOATS - {torch.float64}  # dtypes of a parameter and its accumulators that may differ
 
 
-class Held:
+class CrossedUpdate:
     """One parameter's update: what was crossed, and what says that it still is right."""
 
     __slots__ = (
@@ -256,19 +256,19 @@ class Held:
         for name, value in arguments.items():
             if not _is_taken(name, value):
                 raise StayNative(reasons.SETTING, name=name, value=str(value))
-        self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_kept(names[i], value)]
-        self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_kept(names[i], value)]
+        self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_state(names[i], value)]
+        self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_state(names[i], value)]
         self._numbers = tuple([args[i] for i in self._places])
         self.numbers = {names[i]: _in_formula(names[i], _number(args[i])) for i in self._places}
         self.declared, self.key = declared, _short((declared, names, tuple(self.numbers.values())))
-        tensors = {name: as_it_lies(value) for name, value in arguments.items() if _is_kept(name, value) and name not in _APART}
+        tensors = {name: as_it_lies(value) for name, value in arguments.items() if _is_state(name, value) and name not in _APART}
         self.written = as_it_lies(arguments["param"])
         master = arguments.get("master") if arguments.get("multi_precision") else None
         tensors["param"] = self.written if master is None else as_it_lies(master)
         self._has_master = master is not None
         self._copied = self._in_one_dtype(tensors, narrow=narrow)
         self.mixed = bool(self._copied) or self._has_master is not (master is not None)  # copies of one step, not to be kept
-        _check(tensors)
+        _check(tensors, declared.made_of)
         self._form = tensors["param"].dtype, tensors["param"].shape, tensors["param"].device
         self.item = Item(tensors)
         self._velocity = arguments[declared.velocity] if declared.velocity else None
@@ -344,7 +344,7 @@ def _mark(place: int, tensor: Any) -> tuple[int, Any, int, int]:
     return place, tensor, tensor.data_ptr(), tensor._inplace_version()
 
 
-def _is_kept(name: str, value: Any) -> bool:
+def _is_state(name: str, value: Any) -> bool:
     return type(value) in TENSOR_TYPES and name not in _HYPERPARAMETERS and name not in ("grad", "lr")
 
 
@@ -364,19 +364,21 @@ def _in_formula(name: str, number: Any) -> Any:
     return float(number) if isinstance(number, bool) and name not in _SWITCHES else number
 
 
-def _check(tensors: dict[str, torch.Tensor]) -> None:
+def _check(tensors: dict[str, torch.Tensor], made_of: Mapping[str, str]) -> None:
     """Nothing may fail once something is written."""
     param = tensors["param"]
     if not param.numel():
         raise StayNative(reasons.EMPTY)
     for name, side in tensors.items():
-        if side.dtype not in FLOATS:
+        counts_steps = name in made_of and side.dtype is torch.int64
+        if side.dtype not in FLOATS and not counts_steps:
             raise StayNative(reasons.COMPLEX if side.is_complex() else reasons.MIXED)
         if not side.is_contiguous():
             raise StayNative(reasons.STATE_LAYOUT)
-        if name in _COUNTS and side.dtype in HALVES:
-            raise StayNative(reasons.HALF_POWERS)
-        if side.shape == param.shape and side.dtype is not param.dtype and name not in _COUNTS:
+        if side.dtype in HALVES and (name in _COUNTS or name in made_of):
+            raise StayNative(reasons.HALF_POWERS if name in _COUNTS else reasons.HALF_STATE)
+        as_param = (side.shape == param.shape or name in made_of) and name not in _COUNTS and not counts_steps
+        if as_param and side.dtype is not param.dtype:
             raise StayNative(reasons.STATE_DTYPE, param=_dtype_word(param), other=_dtype_word(side))
 
 
@@ -384,23 +386,36 @@ def _dtype_word(side: torch.Tensor) -> str:
     return str(side.dtype).rpartition(".")[2]
 
 
-_updates: weakref.WeakKeyDictionary[Any, dict[int, Held]] = weakref.WeakKeyDictionary()
+_updates: weakref.WeakKeyDictionary[Any, dict[int, CrossedUpdate]] = weakref.WeakKeyDictionary()
 
 
-def held(optimizer: Any, declared: Update, args: Sequence[Any], *, narrow: bool) -> Held:
+def crossed_update(optimizer: Any, declared: Update, args: Sequence[Any], *, narrow: bool) -> CrossedUpdate:
     """The bridged update of one parameter by an optimizer (None: by nobody that is known). Raises StayNative.
 
-    ``narrow``: see :class:`Held`.
+    ``narrow``: see :class:`CrossedUpdate`.
     """
+    if declared.made_of:
+        args = _with_accumulators(optimizer, declared, args)
     known = _updates.setdefault(optimizer, {}) if optimizer is not None else {}
     update = known.get(id(args[0]))
     if update is None or update.declared is not declared or not update.fits(args):
-        update = Held(declared, declared.names(len(args)), args, narrow=narrow)
+        update = CrossedUpdate(declared, declared.names(len(args)), args, narrow=narrow)
         if update.mixed:
             known.pop(id(args[0]), None)
         else:
             known[id(args[0])] = update
     return update
+
+
+def _with_accumulators(optimizer: Any, declared: Update, args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments with the optimizer's accumulators in the place of what it made of them for this call."""
+    if optimizer is None:
+        raise StayNative(reasons.NO_OPTIMIZER)
+    accumulators = [declared.made_of.get(name) for name in declared.names(len(args))]
+    return [
+        value if accumulator is None else optimizer._get_accumulator_master(accumulator, args[0])
+        for value, accumulator in zip(args, accumulators)
+    ]
 
 
 # ---- An optimizer's step that is as its last one: made again without building each parameter's call anew.
@@ -412,8 +427,8 @@ def held(optimizer: Any, declared: Update, args: Sequence[Any], *, narrow: bool)
 # if that is as it was, the updates are those that were kept, with the new gradients. Whatever is not the same takes the long way.
 
 _NEW_EACH_TIME = frozenset({"helper", "_learning_rate"})  # attributes: the one says nothing, the other is read at each step
-_ASKED = "_apply_decay_param_fun"  # a program's function, called for each parameter
-_UNASKED = ("_lr_ratio", "_exclude_from_weight_decay_fn", "fused_states_buffer")  # with these a step is never kept
+_DECAY_FILTER = "_apply_decay_param_fun"  # a program's function, called for each parameter
+_UNKNOWN = ("_lr_ratio", "_exclude_from_weight_decay_fn", "fused_states_buffer")  # with these a step is never kept
 _SHARDED = "_need_shard_auto"  # of a parameter whose accumulators Paddle is going to lay out over processes
 _PLAINEST = frozenset({bool, int, float, str, type(None)})  # of what is plain, that which needs no looking up
 _GROUPINGS = 16  # of parameters that are known
@@ -423,12 +438,12 @@ _METHODS = ("_append_optimize_op", "_create_accumulators", "_create_param_lr", "
 class RepeatedUpdate(NamedTuple):
     """One parameter's update of a step: its call without gradient and learning rate, with what was crossed."""
 
-    one: tuple[WaitingUpdate, Held]
+    pair: tuple[WaitingUpdate, CrossedUpdate]
     param: Any
     regularizer: Any
 
 
-Groups = dict[Any, list[tuple[WaitingUpdate, Held]]]  # by their numbers, the learning rate and the decay
+Groups = dict[Any, list[tuple[WaitingUpdate, CrossedUpdate]]]  # by their numbers, the learning rate and the decay
 Gatherer = Callable[[Sequence[Item]], Gathered]
 
 
@@ -453,18 +468,18 @@ class Repeat:
 
     def __init__(self, before: Before, here: ParameterPass, updates: list[RepeatedUpdate]) -> None:
         self.before, self.updates = before, updates
-        declared = updates[0].one[0].declared
-        marks = [mark for repeated in updates for mark in repeated.one[1].guard]
+        declared = updates[0].pair[0].declared
+        marks = [mark for repeated in updates for mark in repeated.pair[1].guard]
         self._crossed = [tensor for _, tensor, _, _ in marks]
         self._pointers, self._versions = [mark[2] for mark in marks], [mark[3] for mark in marks]
-        self._params = [kept.param for kept in updates]
-        self._regularizers = [kept.regularizer for kept in updates]
+        self._params = [repeated.param for repeated in updates]
+        self._regularizers = [repeated.regularizer for repeated in updates]
         self.undecayed = all(regularizer is None for regularizer in self._regularizers)
-        self._decaying = [kept.one[1].numbers.get("with_decay") for kept in updates]
-        self._items = [kept.one[1].item for kept in updates]
+        self._decaying = [repeated.pair[1].numbers.get("with_decay") for repeated in updates]
+        self._items = [repeated.pair[1].item for repeated in updates]
         self._gathered: list[Gathered] = []
         self._windows = Windows()
-        self._grouped: tuple[Any, dict[Any, list[tuple[WaitingUpdate, Held]]]] = (
+        self._grouped: tuple[Any, dict[Any, list[tuple[WaitingUpdate, CrossedUpdate]]]] = (
             None,
             {},
         )  # what they were grouped by, and the groups
@@ -484,7 +499,7 @@ class Repeat:
         optimizer = here.optimizer
         if len(pairs) != len(self.updates) or not self._is_of(optimizer, parameters):
             return None
-        tensor, decays_param = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
+        tensor, decay_filter = optimizer._global_learning_rate(), getattr(optimizer, _DECAY_FILTER, None)
         if type(optimizer._learning_rate) is not float or type(tensor) not in TENSOR_TYPES:
             optimizer._create_global_learning_rate()  # a schedule's number goes into the tensor
             tensor = optimizer._global_learning_rate()
@@ -493,7 +508,7 @@ class Repeat:
             return None
         if any(map(is_not, [getattr(param, "regularizer", None) for param in params], self._regularizers)):
             return None
-        if decays_param is not None and [bool(decays_param(param.name)) for param in params] != self._decaying:
+        if decay_filter is not None and [bool(decay_filter(param.name)) for param in params] != self._decaying:
             return None
         factors = here.factors(params) if self.rated else [1.0] * len(params)
         if factors is None:
@@ -502,7 +517,7 @@ class Repeat:
         common = here.common_rate(tensor) if self.rated else 0.0
         groups: Groups = {}
         for (key, factor, decay), group in self._groups(factors, decays).items():
-            rate = here.kept_rate(common, factor)
+            rate = here.repeated_rate(common, factor)
             if rate is None:
                 return None
             groups.setdefault((key, rate, decay), []).extend(group)
@@ -604,7 +619,7 @@ def _state(optimizer: Any) -> list[Any]:
     return tensors + list(getattr(optimizer, "_master_weights", {}).values())
 
 
-def living(pairs: Any) -> list[tuple[Any, Any]]:
+def pairs_with_grad(pairs: Any) -> list[tuple[Any, Any]]:
     """The parameters of a pass that are updated, with their gradients."""
     all_pairs = pairs["params"] if isinstance(pairs, dict) else pairs
     return [pair for pair in all_pairs if pair[1] is not None and not pair[0].stop_gradient]
@@ -613,14 +628,14 @@ def living(pairs: Any) -> list[tuple[Any, Any]]:
 _repeats: weakref.WeakKeyDictionary[Any, dict[int, Repeat]] = weakref.WeakKeyDictionary()  # by the identity of the first parameter
 
 
-def kept(optimizer: Any, first: Any) -> Repeat | None:
+def known_pass(optimizer: Any, first: Any) -> Repeat | None:
     """The pass of an optimizer that is kept, by the first of its parameters."""
     return _repeats.get(optimizer, {}).get(id(first))
 
 
-def keep(before: Before, here: ParameterPass, pairs: Any) -> None:
+def remember(before: Before, here: ParameterPass, pairs: Any) -> None:
     """Keep a pass that is over, if the next one may be made of it: all of its updates were Torch's, and known to the last word."""
-    optimizer, alive = here.optimizer, living(pairs)
+    optimizer, alive = here.optimizer, pairs_with_grad(pairs)
     if not alive:
         return
     _repeats.get(optimizer, {}).pop(id(alive[0][0]), None)
@@ -629,13 +644,13 @@ def keep(before: Before, here: ParameterPass, pairs: Any) -> None:
     made = {id(call.args[0]): (call, update) for call, update in here.made}
     if len(made) != len(alive) or any(id(param) not in made or not _is_known(*made[id(param)], param) for param, _ in alive):
         return
-    updates = [_kept(*made[id(param)], param) for param, _ in alive]
+    updates = [_repeated(*made[id(param)], param) for param, _ in alive]
     repeat = Repeat(before, here, updates)
     if all(isinstance(value, PLAIN) for value in repeat.changed.values()) and not _asks_tensors(optimizer, pairs, updates):
         _repeats.setdefault(optimizer, {})[id(alive[0][0])] = repeat
 
 
-def _kept(call: WaitingUpdate, update: Held, param: Any) -> RepeatedUpdate:
+def _repeated(call: WaitingUpdate, update: CrossedUpdate, param: Any) -> RepeatedUpdate:
     bare = list(call.args)
     bare[call.declared.place_of_grad] = None  # a gradient must not outlive its step
     if call.declared.place_of_rate is not None:
@@ -649,7 +664,7 @@ def _is_plain(optimizer: Any) -> bool:
     return (
         kind.__module__.startswith("paddle.optimizer.")
         and is_paddles(optimizer)
-        and all(getattr(optimizer, name, None) is None for name in _UNASKED)
+        and all(getattr(optimizer, name, None) is None for name in _UNKNOWN)
         and not any(callable(value) and hasattr(kind, name) for name, value in vars(optimizer).items())
     )
 
@@ -658,16 +673,15 @@ def _asks_tensors(optimizer: Any, pairs: Any, updates: Sequence[RepeatedUpdate])
     """Whether a number may have been read out of a tensor, which may be written; what an update itself reads is read each time."""
     own = {name: value for name, value in vars(optimizer).items() if name not in _NEW_EACH_TIME}
     settings = [own, getattr(optimizer, "_default_dict", None) or {}, pairs if isinstance(pairs, dict) else {}]
-    read = {id(value) for update in updates for value in update.one[0].args}
+    read = {id(value) for update in updates for value in update.pair[0].args}
     return any(isinstance(value, paddle.Tensor) and id(value) not in read for values in settings for value in values.values())
 
 
-def _is_known(call: WaitingUpdate, update: Held, param: Any) -> bool:
-    """Whether what a call was made of is what is compared: no number is a tensor's, no decay is the kernel's own."""
+def _is_known(call: WaitingUpdate, update: CrossedUpdate, param: Any) -> bool:
+    """Whether all that a call was made of is compared: no number is a tensor's, no argument made anew, no decay the kernel's."""
     own = getattr(param, "regularizer", None)
-    return (
-        update.numbers_are_plain() and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
-    )
+    plain = update.numbers_are_plain() and not call.declared.made_of
+    return plain and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
 
 
 def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
@@ -679,8 +693,8 @@ def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
 
 def again(here: ParameterPass, frame: Frame, pairs: Any) -> Again | None:
     """The updates of a pass that is as the last one over these parameters; None where it is not, or cannot be."""
-    alive = living(pairs)
-    repeat = kept(here.optimizer, alive[0][0]) if alive else None
+    alive = pairs_with_grad(pairs)
+    repeat = known_pass(here.optimizer, alive[0][0]) if alive else None
     if repeat is None:
         return None
     try:

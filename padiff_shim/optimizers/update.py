@@ -8,7 +8,7 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from ..table.reasons import StayNative
 # and
 # Torch's function serves for both.
 
-_FAMILIES = ("adaptive", "descent", "scaled")  # modules of this room that declare updates
+_FAMILIES = ("adaptive", "descent")  # modules of this room that declare updates
 CLIPPERS = {  # class in paddle.nn, or function in paddle.nn.utils -> what a run counts it by; see clipping.py
     "ClipGradByGlobalNorm": "clip_grad_by_global_norm",
     "ClipGradByNorm": "clip_grad_by_norm",
@@ -148,6 +148,8 @@ class Update:
         differs: how the definitions differ, in words.
         coupled: whether the formulas add L2 decay to the gradient, as Paddle's regularizers do.
         velocity: the accumulator that Torch begins with the first gradient, and Paddle with zero.
+        made_of: arguments that Paddle's optimizer makes anew for each call -> the accumulators that it makes them of. The formula
+            gets the accumulators under the arguments' names; whole numbers are allowed among them.
         at_once: Paddle's optimizer goes on to change what the update reads, so that updates cannot wait for one another.
         behind: what that is, in the same words; the C function does not do it.
         merged: parameters of the C function ``merged_<door>``, which takes lists; empty if there is none.
@@ -166,6 +168,7 @@ class Update:
     differs: str = ""
     coupled: bool = True
     velocity: str = ""
+    made_of: Mapping[str, str] = field(default_factory=dict)
     at_once: bool = False
     behind: Formula | None = None
     merged: str = ""

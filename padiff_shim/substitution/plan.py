@@ -14,7 +14,7 @@ from ..dispatch.frames import Frame
 from ..errors import StayedNativeError
 from ..frameworks import autocast
 from ..frameworks.memory import FLOATS, grad_tracer
-from ..optimizers import clip_gradients, step_cache
+from ..optimizers import clipping, step_cache
 from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
 from ..runlog.counts import ENGINES, MOVES, NATIVE, OPTIMIZER, REFERENCE, Clock, ClockPlace, rounds
@@ -158,16 +158,16 @@ class Substituting:
         if part == "Optimizer._create_optimization_pass":
             return self.updating.step(original, frame, args, kwargs)
         if part == "Optimizer.append_regularization_ops":
-            return step_cache.put_off(coupled(args[0]), original, args, kwargs)
+            return step_cache.leave_decay(coupled(args[0]), original, args, kwargs)
         kind, _, function = part.partition(".")
         clipper, definition = kind, self.definition
         if kind == "utils":  # both define it alike
-            args, kwargs = clip_gradients.listed(args, kwargs)
+            args, kwargs = clipping.with_list(args, kwargs)
             clipper, definition = function, "torch"
         name = CLIPPERS[clipper]
         try:
             gate(frame, name)
-            clipped = clip_gradients.WAYS[clipper](definition, *args, **kwargs)
+            clipped = clipping.CLIPPING[clipper](definition, *args, **kwargs)
         except StayNative as why:
             self._count(frame, name, f"paddle.nn.{part}", why.reason, exact=True)
             return original(*args, **kwargs)

@@ -123,7 +123,7 @@ DISPATCH = (
     ),
     Fault(
         "unclipped-in-the-norm",
-        "padiff_shim/optimizers/clip_gradients.py",
+        "padiff_shim/optimizers/clipping.py",
         "clipped = [pair for pair in pairs_with_grad if _is_clipped(pair[0])]",
         "clipped = pairs_with_grad",
         "parameters with need_clip=False count in the global norm, and the others get their gradients",
