@@ -349,7 +349,7 @@ class Kernels:
             "operands": results.operands,
             "variants": self.variants(torch_kernel),
         }
-        repeatable = self.door.transposed is None and not self.door.overwritten and not self.door.op.once
+        repeatable = self.door.transposed is None and not self.door.overwritten and not self.door.op.limits.once
         return {**kernels, "paddle_kernel": paddle_kernel if repeatable else None}
 
     def gradient_kernels(self, operand: int, grads: Mapping[int, torch.Tensor]) -> dict[str, Any]:

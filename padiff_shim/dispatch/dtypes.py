@@ -160,7 +160,7 @@ class DtypeRules:
             return self._listed(values)
         if self._runs:
             return self._taken.get(self._kind(values, targets))
-        return "" if self._op.cpu else _first_dtype(values)
+        return "" if self._op.limits.cpu else _first_dtype(values)
 
     def ask(
         self,
@@ -339,9 +339,9 @@ def _refusal(error: Exception) -> StayNative:
 
 def has_kernel(op: Op) -> bool:
     """Whether Paddle's kernel of an op can run on this processor, or on another device of this Paddle, at all."""
-    if not op.cpu:
+    if not op.limits.cpu:
         return paddle.is_compiled_with_cuda()
-    return not op.avx512 or not IS_3 or has_avx512()  # 2.6 has none for the CPU, and says so
+    return not op.limits.avx512 or not IS_3 or has_avx512()  # 2.6 has none for the CPU, and says so
 
 
 def _first_dtype(values: Sequence[Any]) -> str:
@@ -386,10 +386,10 @@ def exchanged_in(args: tuple[Any, ...], kwargs: dict[str, Any], others: dict[int
     return exchanged(args, others), {key: exchanged(value, others) for key, value in kwargs.items()}
 
 
-def ask(questions: Mapping[str, Callable[..., Any]], original: Callable[..., Any]) -> dict[str, Any]:
-    """What the installed Paddle's own function answers to an op's questions; also while a static program is built."""
+def probe(probes: Mapping[str, Callable[..., Any]], original: Callable[..., Any]) -> dict[str, Any]:
+    """What the installed Paddle's own function shows to an op's probes; also while a static program is built."""
     with paddle.base.dygraph.guard(paddle.CPUPlace()):
-        return _unseen(lambda: {name: question(original, paddle.to_tensor) for name, question in questions.items()})
+        return _unseen(lambda: {name: test(original, paddle.to_tensor) for name, test in probes.items()})
 
 
 # ---- A native call made in float32, on the same values, where Paddle has no kernel in 16 bits.

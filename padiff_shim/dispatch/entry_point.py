@@ -19,7 +19,7 @@ from ..table.reasons import DRAWN, FILTERED, MIXED, NOT_DRAWN, OUTSIDE_LAYERS, P
 from ..table.signature import REFUSALS, binder, refused
 from ..table.signature import present as present_params
 from . import call_site
-from .dtypes import DtypeRules, ask
+from .dtypes import DtypeRules, probe
 from .frames import PAUSE, Frame, passed_by, stand, standing, top
 
 # ---- Calls of an op's entry points: which there are in the installed Paddle, and how the op's arguments are spelled there.
@@ -101,9 +101,9 @@ def gate(frame: Frame, name: str) -> None:
         raise StayNative(OUTSIDE_LAYERS)
 
 
-def answered(op: Op, original: Callable[..., Any]) -> str:
+def probed(op: Op, original: Callable[..., Any]) -> str:
     """The op's parameters, in which those that the installed Paddle has to be asked for have its answer as default."""
-    answers = ask(op.asked, original)
+    answers = probe(op.probes, original)
     words = [word for word in op.params.split() if word.partition("=")[0] not in answers]
     return " ".join([*words, *(f"{name}={value!r}" for name, value in answers.items())])
 
@@ -114,8 +114,8 @@ class EntryPoint:
     def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
         if python:
             entry = replace(entry, params=present_params(entry.params, original))
-        if op.asked:
-            op = replace(op, params=answered(op, original))
+        if op.probes:
+            op = replace(op, params=probed(op, original))
         self.op, self.entry, self.original, self.python = op, entry, original, python
         # Paddle leaves some calls with a result and an exception at once (`x - 10**400`): a partial notices it. Behind
         # `original(*args)` whatever runs next fails in its stead, the end of a `with` as well.
@@ -140,7 +140,8 @@ class EntryPoint:
         op = self.op
         if op.definition is None:
             return self
-        defined = replace(op, reference=op.definition, definition=None, differs=op.remains, remains=None, asked={})
+        formula, differs = op.definition
+        defined = replace(op, reference=formula, definition=None, differs=differs, probes={})
         return EntryPoint(defined, self.entry, self.original, python=self.python)
 
     @functools.cached_property

@@ -114,8 +114,8 @@ _ASGD = {"lambd": 1e-4, "alpha": 0.75, "t0": 1e6}  # of torch.optim.ASGD, which 
     "param d y master",
     paddle=_asgd_of_paddle,
     twin="torch.optim.ASGD",
-    differs="Paddle takes the mean of the gradients of the last batch_num steps; Torch takes the gradient, with weights that decay and a "
-    "step size that falls, and averages the parameters beside",
+    differs="Paddle takes the mean of the gradients of the last batch_num steps, Torch the gradient, with weights that decay and "
+    "a step size that falls, and averages the parameters beside",
     made_of={"y": "y", "n": "m"},
     at_once=True,
 )

@@ -396,7 +396,7 @@ def _own(text: str, i: int) -> str:
 def shortcut(substitution: Substitution) -> Quick | None:
     """A function from the bound values to the result, or None where it does not apply; None if the op never qualifies."""
     door, op = substitution.door, substitution.op
-    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.asked):
+    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.probes):
         return None
     form = _ShortcutForm(
         operands=op.tensors,
