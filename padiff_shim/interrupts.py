@@ -184,13 +184,9 @@ def postpone(error: BaseException) -> None:
     HERE.errors.append(error)
 
 
-def silent_hook(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """``function(*args, gradient)`` for Paddle's engine to call: an error is raised when the engine has returned."""
-    return functools.partial(_silently, function, *args)
-
-
 @in_its_try
-def _silently(function: Callable[..., Any], *args: Any) -> Any:
+def call_silently(function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)`` in a hook of Paddle's engine: an error is raised when the engine has returned."""
     try:
         return function(*args)
     except BaseException as error:
@@ -216,9 +212,14 @@ def arrives(error: BaseException) -> bool:
     return ends_program(error) or isinstance(error, PadiffShimError)
 
 
-def as_hook(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """``function(*args, ...)`` for Paddle's engine to call. An error that :func:`arrives` replaces the engine's OSError."""
-    return functools.partial(_called, function, *args)
+@in_its_try
+def call_in_hook(function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)`` in a hook of Paddle's engine. An error that :func:`arrives` replaces the engine's OSError."""
+    try:
+        return function(*args)
+    except BaseException as error:
+        _leaves(error)
+        raise
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -233,15 +234,6 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return method
-
-
-@in_its_try
-def _called(function: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return function(*args)
-    except BaseException as error:
-        _leaves(error)
-        raise
 
 
 def _leaves(error: BaseException) -> None:

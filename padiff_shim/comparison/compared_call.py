@@ -16,7 +16,8 @@ from ..dispatch.entry_point import EntryPoint
 from ..dispatch.operands import CallOperands, flat, wanting, without_gradient
 from ..dispatch.prepare import NO_CASTS, Prepared, device_of
 from ..frameworks import autocast, weight_copies
-from ..frameworks.memory import dtype_of, grad_tracer, to_paddle, to_torch
+from ..frameworks.autocast import grad_tracer
+from ..frameworks.memory import dtype_of, to_paddle, to_torch
 from ..numerics import same, ties_and_moves
 from ..numerics.bounds_numpy import array
 from ..numerics.judging.formulas import Variant

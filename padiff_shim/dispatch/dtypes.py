@@ -13,9 +13,10 @@ import torch
 from paddle.base import core
 
 from ..frameworks import autocast
-from ..frameworks.memory import AMP_OFF, FLOATS, HALVES, TENSOR_TYPES, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.autocast import OFF, grad_tracer
+from ..frameworks.memory import FLOATS, HALVES, TENSOR_TYPES, dtype_of, has_elements, torch_dtype
 from ..frameworks.torch_state import has_avx512
-from ..frameworks.versions import IS_3, has_elements
+from ..frameworks.versions import IS_3
 from ..interrupts import let_pass
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
@@ -366,7 +367,7 @@ def _unseen(made: Callable[[], Any], *, autocasting: bool = False) -> Any:
     tracer, before = grad_tracer(), standing()
     recorded, level = tracer._has_grad, tracer._amp_level
     try:
-        tracer._has_grad, tracer._amp_level = False, level if autocasting else AMP_OFF
+        tracer._has_grad, tracer._amp_level = False, level if autocasting else OFF
         stand((*before, PAUSE))
         return made()
     finally:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import paddle
 
-from ..frameworks.torch_state import autocasting, dispatch_modes, function_modes, inference, put_aside
+from ..frameworks.torch_state import autocasting, dispatch_modes, dispatch_stack, function_modes, inference, put_aside
 from ..frameworks.versions import AXES_IN_LISTS, leads_here
 from ..interrupts import let_pass
 from ..table import signature
@@ -162,7 +162,8 @@ class EntryPoint:
                 return original(*args, **kwargs)
             if frame.idle:
                 return frame.plan.exact(name, original, args, kwargs) if exact else original(*args, **kwargs)
-            if function_modes() or dispatch_modes() or inference() or autocasting():  # disturbed(), without its call
+            # As disturbed(), without its call.
+            if function_modes() or (dispatch_stack() and dispatch_modes()) or inference() or autocasting():
                 with put_aside():
                     return hook(*args, **kwargs)
             try:

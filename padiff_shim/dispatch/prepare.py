@@ -10,8 +10,8 @@ import paddle
 import torch
 
 from ..frameworks import autocast
-from ..frameworks.autocast import torch_autocast
-from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.autocast import grad_tracer, torch_autocast
+from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
 from .entry_point import EntryPoint

@@ -76,6 +76,12 @@ def has_avx512() -> bool:
     return bool(torch.cpu._is_avx512_supported())
 
 
+@functools.cache
+def confine_torch() -> None:
+    """Torch uses one thread from now on. In a forked child its kernels wait for ever for the threads of the parent's pool."""
+    torch.set_num_threads(1)
+
+
 # ---- Torch's own switches as the program has set them around Paddle code: autocast, inference mode, a default device, modes.
 #
 # They are meant for the program's Torch code. What a Paddle call computes is for Paddle's switches to decide, so a call is made
@@ -86,7 +92,7 @@ def has_avx512() -> bool:
 
 # What tells that a switch is set, each some 50 ns: they are asked at every call.
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # a default device is one
-_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+dispatch_stack: Callable[[], int] = torch._C._len_torch_dispatch_stack  # ours among them: see dispatch_modes
 inference: Callable[[], bool] = torch.is_inference_mode_enabled
 autocasting: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
@@ -114,13 +120,13 @@ def _looking_on() -> list[Any]:
 
 def dispatch_modes() -> int:
     """How many dispatch modes of the program are open."""
-    modes = _dispatch_modes()
+    modes = dispatch_stack()
     return modes and modes - len(_looking_on())
 
 
 def disturbed() -> bool:
     """Whether a switch is set that would change what Torch computes here."""
-    return bool(function_modes() or dispatch_modes() or inference() or autocasting())
+    return bool(function_modes() or (dispatch_stack() and dispatch_modes()) or inference() or autocasting())
 
 
 @contextlib.contextmanager
@@ -146,17 +152,17 @@ def put_aside() -> Iterator[None]:
 
 def open_modes() -> tuple[int, int, list[Any]]:
     """Torch's modes that are open: what :func:`close_modes` leaves."""
-    return function_modes(), _dispatch_modes(), [getattr(_python_dispatch, name) for name in _FLAGS]
+    return function_modes(), dispatch_stack(), [getattr(_python_dispatch, name) for name in _FLAGS]
 
 
 def close_modes(before: tuple[int, int, list[Any]]) -> None:
     """Close the modes that were opened since and stayed open: a Ctrl-C or a timeout fell into Torch's code that opens one."""
     functions, dispatches, flags = before
-    if function_modes() == functions and _dispatch_modes() == dispatches:
+    if function_modes() == functions and dispatch_stack() == dispatches:
         return
     while function_modes() > functions:
         torch._C._pop_torch_function_stack()
-    while _dispatch_modes() > dispatches:
+    while dispatch_stack() > dispatches:
         torch._C._pop_torch_dispatch_stack(None)
     for name, value in zip(_FLAGS, flags):
         setattr(_python_dispatch, name, value)
@@ -181,7 +187,9 @@ def undisturbed(hook: _Hook) -> _Hook:
 
     @functools.wraps(hook)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if function_modes() or dispatch_modes() or inference() or autocasting():  # disturbed(), without its call
+        if (
+            function_modes() or (dispatch_stack() and dispatch_modes()) or inference() or autocasting()
+        ):  # disturbed(), without its call
             with put_aside():
                 return hook(*args, **kwargs)
         return hook(*args, **kwargs)

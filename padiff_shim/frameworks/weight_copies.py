@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from ..runlog.counts import LayoutCost
-from .memory import FLOATS, grad_tracer
+from .autocast import grad_tracer
+from .memory import FLOATS
 from .torch_state import gradients_of
 
 # ---- Matrices turned on the CPU: by FBGEMM's kernel, which Torch brings along, in less than half the time of ``copy_``.

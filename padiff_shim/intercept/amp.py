@@ -17,7 +17,7 @@ import paddle
 
 from ..dispatch.frames import Frame, below
 from ..frameworks import autocast
-from ..frameworks.memory import grad_tracer
+from ..frameworks.autocast import grad_tracer
 from ..frameworks.scaling import unscale_
 from ..frameworks.torch_state import undisturbed
 from ..patching.functions import AttributePatch, PyFunctionPatch

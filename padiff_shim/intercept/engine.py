@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..dispatch.frames import top
-from ..frameworks.memory import grad_tracer
+from ..frameworks.autocast import grad_tracer
 from ..frameworks.torch_state import close_modes, kept_grad_mode, open_modes, undisturbed
 from ..interrupts import HERE, as_method, engine, finish
 from ..patching.functions import AttributePatch

@@ -18,7 +18,7 @@ from ..dispatch.frames import top
 from ..frameworks.memory import TENSOR_TYPES
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import hide_from_tracer, leads_here
-from ..interrupts import as_hook
+from ..interrupts import call_in_hook
 from ..optimizers.update import updates
 from ..patches import _unsubstituted
 from ..patching.functions import InheritedPatch, PyFunctionPatch
@@ -217,7 +217,7 @@ def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
         if frame is None or len(args) != 2 or not all(map(callable, args)):
             return original(*args)
         pack, unpack = frame.plan.packing(frame, *args)
-        return original(pack, as_hook(unpack))
+        return original(pack, functools.partial(call_in_hook, unpack))
 
     return functools.wraps(original)(hook)
 

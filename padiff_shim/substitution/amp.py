@@ -16,7 +16,8 @@ from ..dispatch.dtypes import dtype_without_kernel
 from ..dispatch.entry_point import EntryPoint
 from ..dispatch.prepare import listed
 from ..frameworks import autocast
-from ..frameworks.memory import TENSOR_TYPES, grad_tracer
+from ..frameworks.autocast import grad_tracer
+from ..frameworks.memory import TENSOR_TYPES
 from ..table.reasons import PARTS, StayNative
 
 _LOW, _REAL = frozenset({paddle.float16, paddle.bfloat16}), frozenset({paddle.float32})

@@ -18,21 +18,22 @@ from ..dispatch.frames import Frame, paused, top
 from ..dispatch.operands import CallOperands, each, flat, spares, weight, without_gradient
 from ..dispatch.prepare import Prepared, device_of, prepare
 from ..frameworks import memory, weight_copies
-from ..frameworks.lend import lend_numpy
+from ..frameworks.autocast import grad_tracer
 from ..frameworks.memory import (
     CPU_ALONE,
+    EXPORT_IS_WHOLE,
     FLOATS,
     TENSOR_TYPES,
     as_it_lies,
     as_operand,
-    grad_tracer,
     hand_over,
+    lend_numpy,
     own,
     shares_memory,
     stream_of,
     to_torch,
 )
-from ..frameworks.versions import EXPORT_IS_WHOLE, IS_3, attribute
+from ..frameworks.versions import IS_3, attribute
 from ..interrupts import let_pass
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -311,7 +312,7 @@ _CONTIGUOUS = """if type(out) is Tensor and out.is_contiguous() and (pointer := 
         else:
             result = answer(values, ({sides},), out, handed)"""
 
-# Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and versions.to_torch.
+# Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and memory.to_torch.
 _TWIN = "(leaf(v) if (tape := v.__dict__.get(TAPE)) is None else tape.twin if tape.current(v) else twin(v))"
 _SIDE = "as_operand(v)"
 if EXPORT_IS_WHOLE:

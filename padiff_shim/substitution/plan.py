@@ -13,7 +13,8 @@ from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import Frame
 from ..errors import StayedNativeError
 from ..frameworks import autocast
-from ..frameworks.memory import FLOATS, grad_tracer
+from ..frameworks.autocast import grad_tracer
+from ..frameworks.memory import FLOATS
 from ..optimizers import clipping, step_cache
 from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
@@ -58,7 +59,8 @@ class Substituting:
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
         tracer = grad_tracer()
-        if tracer is not None and self.autocasts == "paddle" and door.op.leading and autocast.active(tracer):
+        may_cast = tracer is not None and tracer._amp_dtype != "float32" and self.autocasts == "paddle" and door.op.leading
+        if may_cast and autocast.active(tracer):
             result = amp.parted(door, values)
             if result is not None:
                 return result

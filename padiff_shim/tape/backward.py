@@ -13,8 +13,8 @@ import paddle
 import torch
 
 from ..dispatch import frames
-from ..frameworks.memory import confine_torch, stream_of, to_paddle, to_torch
-from ..frameworks.torch_state import gradients_of, run_engine
+from ..frameworks.memory import stream_of, to_paddle, to_torch
+from ..frameworks.torch_state import confine_torch, gradients_of, run_engine
 from ..frameworks.versions import attribute
 from ..interrupts import ends_program, engine_runs, postpone
 from . import calls, paddle_graph

@@ -9,9 +9,9 @@ import torch
 
 from ..dispatch.dtypes import make_room
 from ..dispatch.operands import flat
+from ..frameworks.memory import version_alone
 from ..frameworks.randomness import undrawn
 from ..frameworks.torch_state import Dispatching, close_modes, gradients_of, open_modes, put_aside
-from ..frameworks.versions import version_alone
 from ..runlog.counts import Tally
 
 # ---- What Torch's backward of a call reads: asked of Torch, not declared.

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import paddle
 import torch
 
-from ..frameworks.memory import autocast_off, to_paddle, to_torch
-from ..interrupts import arrives, as_hook
+from ..frameworks.autocast import autocast_off
+from ..frameworks.memory import to_paddle, to_torch
+from ..interrupts import arrives, call_in_hook
 from . import paddle_graph
 from .paddle_graph import LOCAL, floats
 from .twins import Taped, taped, twin, wrap
@@ -134,7 +135,7 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(tensor: Any, function: Callable[..., Any]) -> int:
         record = taped(tensor)
         if record is None:
-            return original(tensor, as_hook(function))
+            return original(tensor, functools.partial(call_in_hook, function))
         seat(tensor, record)
         outside = None if record.outside is None else _Outside(record.outside, function)
         number = next(_numbers)

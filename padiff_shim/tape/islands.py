@@ -10,7 +10,8 @@ import paddle
 import torch
 
 from ..dispatch.frames import top
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, autocast_off, grad_tracer, to_paddle, to_torch
+from ..frameworks.autocast import autocast_off, grad_tracer
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, to_paddle, to_torch
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import attribute
 from . import paddle_graph

@@ -16,9 +16,10 @@ import torch
 from paddle.base import core
 
 from ..frameworks import autocast
-from ..frameworks.memory import HALVES, autocast_off, grad_tracer, to_paddle
+from ..frameworks.autocast import autocast_off, grad_tracer
+from ..frameworks.memory import HALVES, to_paddle
 from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
-from ..interrupts import as_hook, silent_hook
+from ..interrupts import call_in_hook, call_silently
 
 # ---- Paddle's own functions, whatever is patched now or later: what the tape is built with.
 
@@ -71,12 +72,12 @@ def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def register_grad_hook(tensor: Any, function: Callable[[Any], Any]) -> None:
     """Have Paddle's engine call ``function`` with the tensor's gradient."""
-    _register_grad_hook(tensor, as_hook(function))
+    _register_grad_hook(tensor, functools.partial(call_in_hook, function))
 
 
 def register_silent_hook(tensor: Any, function: Callable[..., Any], *args: Any) -> int:
     """Have it call ``function(*args, gradient)``, which is no part of the program: what it raises waits for the engine's end."""
-    number: int = _register_grad_hook(tensor, silent_hook(function, *args))
+    number: int = _register_grad_hook(tensor, functools.partial(call_silently, function, *args))
     return number
 
 
@@ -88,7 +89,8 @@ def empty() -> Any:
 def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:
     """Another tensor over the same memory with a node of its own (Paddle's reshape, which autocast must not cast)."""
     shape = tensor.shape if shape is None else shape
-    if not autocast.active(grad_tracer()):
+    tracer = grad_tracer()
+    if tracer._amp_dtype == "float32" or not autocast.active(tracer):  # the former without a call
         return reshape(tensor, shape)
     with autocast_off():
         return reshape(tensor, shape)

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.lend import put_numpy, takes_numpy
-from ..frameworks.memory import FLOATS, as_operand, hand_over, to_paddle, to_torch
+from ..frameworks.memory import FLOATS, as_operand, hand_over, put_numpy, takes_numpy, to_paddle, to_torch
 from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
 from . import paddle_graph
 from .calls import TapeCall
