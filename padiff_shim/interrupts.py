@@ -19,8 +19,7 @@ from .errors import PadiffShimError
 #
 # They come between any two calls, also where an error is expected and answered (a call that Torch refuses, a verdict that fails).
 # There they would be taken for that one and be gone, with the alarm, and the program would run on. They are the program's,
-# wherever
-# they fall.
+# wherever they fall.
 
 # That of the module ``signal`` makes enumerations of numbers, which takes a hundred times as long.
 _handler_of: Callable[[int], Any] = importlib.import_module("_signal").getsignal
@@ -123,10 +122,9 @@ def _handlers() -> Iterator[CodeType]:
 # ---- Steps that are made to their end, wherever a Ctrl-C or the signal of a timeout falls.
 #
 # Such an error may come between any two calls. What opens or closes a mode must not stay half done then: calls would go on to
-# hooks
-# of ours, or a mode would stay open, for the rest of the process. CPython looks for signals behind calls, where functions begin
-# and
-# where loops jump back; so an assignment in a ``finally`` cannot be missed, and neither can the first call of a C function there.
+# hooks of ours, or a mode would stay open, for the rest of the process. CPython looks for signals behind calls, where functions
+# begin and where loops jump back; so an assignment in a ``finally`` cannot be missed, and neither can the first call of a C
+# function there.
 
 
 def finish(steps: list[Callable[[], Any]]) -> None:
@@ -155,10 +153,8 @@ def finish(steps: list[Callable[[], Any]]) -> None:
 # ---- What must not happen inside a hook of Paddle's engine, and therefore waits until the engine has returned.
 #
 # An error that leaves a hook becomes an OSError, and Paddle 3.3.1 keeps gradients switched off afterwards; an op of the program
-# must
-# not be run again while a node is running. Each thread has its own engine call, so each keeps what waits to itself. A backward
-# may
-# start another one (recompute, a user's hook): then the outermost one ends the waiting.
+# must not be run again while a node is running. Each thread has its own engine call, so each keeps what waits to itself. A
+# backward may start another one (recompute, a user's hook): then the outermost one ends the waiting.
 
 _EXTERNAL = "(External) "  # what Paddle's engine makes of an error that leaves Python code inside of it begins with this
 _INTERRUPTED = f"{_EXTERNAL}KeyboardInterrupt"

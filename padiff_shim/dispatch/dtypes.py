@@ -115,15 +115,12 @@ def is_listed_without(kernel: str, dtype: str) -> bool:
 #
 # Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
 # program's first call is made natively, too, and the dtype of its result is kept. Its operands are the program's own: a kernel
-# writes
-# outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program does not
-# do.
-# Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call of each kind
-# (:mod:`.kinds`) is made natively as well.
+# writes outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program
+# does not do. Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call
+# of each kind (:mod:`.kinds`) is made natively as well.
 #
 # Where Paddle has no kernel in a dtype of 16 bits (:mod:`.lacking`), it is asked with the same values one precision up: 16 bits
-# in
-# float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
+# in float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
 
 _ENDING = frozenset({"renorm", "ctc_loss"})  # ops of which Paddle's kernels end the process, see docs/defects.md
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
@@ -396,8 +393,7 @@ def probe(probes: Mapping[str, Callable[..., Any]], original: Callable[..., Any]
 # ---- A native call made in float32, on the same values, where Paddle has no kernel in 16 bits.
 #
 # All numbers of 16 bits are numbers of float32. So an op that moves, chooses or counts values gives in float32 what it would give
-# in
-# 16 bits; one that computes gives its result with another rounding, which is no result of a kernel in 16 bits.
+# in 16 bits; one that computes gives its result with another rounding, which is no result of a kernel in 16 bits.
 
 DTYPES = {name: getattr(paddle, name) for name in HALF_NAMES}
 Cast = Callable[[Any, str], Any]  # a tensor, and the dtype to have it in

@@ -21,10 +21,8 @@ from ..errors import PadiffShimError
 # ---- Copies of single parameters and buffers as ``copy.deepcopy`` makes them, in a third of the time, and with their attributes.
 #
 # Most of that time a constructor goes through the ways in which a tensor can be asked for. Where a Paddle makes other parameters
-# than
-# this module thinks, which a first one tells, its own way is taken. What a program notes on a parameter (``p.no_decay = True``)
-# is in
-# neither framework's own copies, though an optimizer's groups may be made of it; here it is, if it can be copied.
+# than this module thinks, which a first one tells, its own way is taken. What a program notes on a parameter (``p.no_decay =
+# True``) is in neither framework's own copies, though an optimizer's groups may be made of it; here it is, if it can be copied.
 
 Memo = dict[int, Any]
 Copying = Callable[[Any, Memo], Any]  # how a value that a parameter holds is copied

@@ -150,10 +150,10 @@ to_torch = (_to_torch_3 if EXPORT_IS_WHOLE else _to_torch_30) if IS_3 else _to_t
 # ---- Torch -> Paddle: Paddle tensors over Torch's memory, which any thread may free at any time.
 #
 # Paddle 3 frees what came through DLPack under one lock for the whole process, and freeing a tensor of Torch that has ever been a
-# Python object takes the GIL. A thread that holds the GIL and waits for that lock, because it imports or frees, too, then waits for
-# ever: two threads that merely exchange tensors deadlock, with this library or without. On the CPU nothing is therefore imported
-# through DLPack: NumPy has no such lock. A strided tensor goes through NumPy as the span of memory that it lies in, of which Paddle
-# then makes the same view.
+# Python object takes the GIL. A thread that holds the GIL and waits for that lock, because it imports or frees, too, then waits
+# for ever: two threads that merely exchange tensors deadlock, with this library or without. On the CPU nothing is therefore
+# imported through DLPack: NumPy has no such lock. A strided tensor goes through NumPy as the span of memory that it lies in, of
+# which Paddle then makes the same view.
 #
 # On CUDA there is only DLPack; as soon as a second thread was seen, results are copied there instead. What was imported before it
 # started remains.
@@ -261,16 +261,12 @@ def version_alone(tensor: Any) -> Any:
 # ---- Results lie in Paddle's memory as Paddle lays them: contiguous. Which strides Torch gave them is remembered beside.
 #
 # Both are needed. Much of Paddle reads memory order (``Tensor.item(i)``, ``as_strided``, ``_slice``, ``strides``, ``view``,
-# custom
-# kernels), also long after the mode was closed, so a program must find what its own kernels would have left. And the strides of
-# an
-# operand decide the last bits of Torch's next kernel, so that one must get Torch's.
+# custom kernels), also long after the mode was closed, so a program must find what its own kernels would have left. And the
+# strides of an operand decide the last bits of Torch's next kernel, so that one must get Torch's.
 #
 # :func:`hand_over` gives a result to Paddle and remembers; :func:`as_operand` takes a tensor to Torch and lays it out again,
-# which
-# costs one copy. What is remembered belongs to the *memory* and dies with it, so views of a result (slices, transposes, split
-# axes)
-# and tensors that took over its storage come back with the strides of the same view in Torch.
+# which costs one copy. What is remembered belongs to the *memory* and dies with it, so views of a result (slices, transposes,
+# split axes) and tensors that took over its storage come back with the strides of the same view in Torch.
 
 
 class Block(NamedTuple):

@@ -85,10 +85,9 @@ def confine_torch() -> None:
 # ---- Torch's own switches as the program has set them around Paddle code: autocast, inference mode, a default device, modes.
 #
 # They are meant for the program's Torch code. What a Paddle call computes is for Paddle's switches to decide, so a call is made
-# with
-# Torch's put aside; left standing they would round to bfloat16 unasked, or have tensors without numbers. Whether gradients are
-# recorded is not among them: it is said to Torch at each call. Nor is what a Torch program's bits depend on as much as the shim's
-# (threads, precisions, determinism).
+# with Torch's put aside; left standing they would round to bfloat16 unasked, or have tensors without numbers. Whether gradients
+# are recorded is not among them: it is said to Torch at each call. Nor is what a Torch program's bits depend on as much as the
+# shim's (threads, precisions, determinism).
 
 # What tells that a switch is set, each some 50 ns: they are asked at every call.
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # a default device is one
@@ -200,8 +199,7 @@ def undisturbed(hook: _Hook) -> _Hook:
 # ---- Torch's autograd engine itself.
 #
 # ``torch.autograd.grad`` and ``backward`` check what they are given first, which takes as long as the engine for a small call,
-# and
-# for that import symbolic shapes when they are first given a gradient: half a second and 28 MB.
+# and for that import symbolic shapes when they are first given a gradient: half a second and 28 MB.
 
 # (roots, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad=): all sequences are tuples.
 run_engine: Callable[..., Any] = torch.autograd.Variable._execution_engine.run_backward

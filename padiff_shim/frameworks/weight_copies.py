@@ -25,11 +25,10 @@ from .torch_state import gradients_of
 # nothing; that it moves them to their places, bit for bit, is tried before it is used. Without it ``copy_`` serves.
 #
 # Turned for their norm, matrices get rows that are a cache line longer: those that lie a power of two apart fall into a few sets
-# of
-# the caches, where they displace one another. The line holds zeros, and Torch's kernel adds the squares of a stretch of memory up
-# in
-# as many sums as a vector has lanes; the zeros fill whole vectors, so each element stays in its lane, and nothing is added to its
-# sum. Another version of Torch may add otherwise, so that the norm keeps its bits is tried for each shape before it is used.
+# of the caches, where they displace one another. The line holds zeros, and Torch's kernel adds the squares of a stretch of memory
+# up in as many sums as a vector has lanes; the zeros fill whole vectors, so each element stays in its lane, and nothing is added
+# to its sum. Another version of Torch may add otherwise, so that the norm keeps its bits is tried for each shape before it is
+# used.
 
 _NAME = "_ZN6fbgemm14transpose_simdIfEEvllPKT_lPS1_l"  # transpose_simd<float>(long, long, float const*, long, float*, long)
 _SHAPES = ((1, 1), (3, 7), (16, 16), (37, 129), (5, 64), (64, 5), (130, 48))
@@ -166,18 +165,16 @@ def _is_right(turn: Turn, rows: int, columns: int) -> bool:
     return True
 
 
-# ---- Which products have Torch's bits on a Linear weight as Paddle lays it out, without an [out, in] copy: tried, on this machine.
+# ---- Which products have Torch's bits on a Linear weight as Paddle lays it out, without an [out, in] copy: tried, on this
+# machine.
 #
 # ``torch.nn.Linear`` holds [out, in]. Whether BLAS adds up in the same order when it is handed [in, out] depends on the
-# processor,
-# the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers: the
-# product,
-# its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being copied
-# for that shape (:mod:`.weights`). Thin products differ often, those of batches hardly ever.
+# processor, the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers:
+# the product, its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being
+# copied for that shape (:mod:`.weights`). Thin products differ often, those of batches hardly ever.
 #
 # Could a trial miss a difference? Another order of additions gives the same last bit in about every second element of a short
-# sum; a
-# trial looks at thousands of elements, and where a product has few, at as many draws as it takes.
+# sum; a trial looks at thousands of elements, and where a product has few, at as many draws as it takes.
 
 WORTH = 24  # calls of one shape before it is tried: a trial costs as much as about twenty products
 _SHAPES_COUNTED = 4096  # that are kept account of: more come with lengths that change at each step, of which none comes often
@@ -287,29 +284,22 @@ def _equal(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 # ---- Contiguous [out, in] copies of Linear weights.
 #
 # ``torch.nn.Linear`` holds its weight as [out, in] and hands BLAS a transposed operand; Paddle's weight is [in, out]. A
-# transposed
-# *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150 float32 and 9
-# of
-# 150 float64 cases), so bit-identity needs a copy, except for products that were tried (:mod:`.turning`). One copy per weight is
-# kept
-# and dropped with the weight.
+# transposed *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150
+# float32 and 9 of 150 float64 cases), so bit-identity needs a copy, except for products that were tried (:mod:`.turning`). One
+# copy per weight is kept and dropped with the weight.
 #
 # When is a copy stale? Nothing announces a write: Paddle counts in-place *ops* (``inplace_version``), but optimizers,
-# ``set_value``,
-# ``out=``, initializers and many more write without counting, and a DLPack or NumPy alias is nobody's to watch. So doors are not
-# trusted; the values are compared. Beside the [out, in] copy lies a snapshot of the weight as it was, in the weight's own order,
-# and
-# every use compares the two byte by byte (``memcmp``: exact, a NaN equals itself, the sign of a zero counts). That is 4 to 10
-# times
-# cheaper than transposing anew (measured, 64 to 2048 square), and it ends at the first byte that differs.
+# ``set_value``, ``out=``, initializers and many more write without counting, and a DLPack or NumPy alias is nobody's to watch. So
+# doors are not trusted; the values are compared. Beside the [out, in] copy lies a snapshot of the weight as it was, in the
+# weight's own order, and every use compares the two byte by byte (``memcmp``: exact, a NaN equals itself, the sign of a zero
+# counts). That is 4 to 10 times cheaper than transposing anew (measured, 64 to 2048 square), and it ends at the first byte that
+# differs.
 #
 # A changed weight is written into the copy that is there: Paddle's own graph reads a saved weight's memory when its backward
-# runs,
-# so what is written in between without being counted counts there too (what is counted raises). See :func:`renewer`.
+# runs, so what is written in between without being counted counts there too (what is counted raises). See :func:`renewer`.
 #
 # Where a Torch model holds the same values already, its weight may serve in place of a copy (:func:`lend`): as a proof does,
-# which
-# looks behind each run whether a weight was written, and then goes without.
+# which looks behind each run whether a weight was written, and then goes without.
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int

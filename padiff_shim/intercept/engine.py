@@ -43,7 +43,9 @@ def _doors() -> list[Point]:
     }
     for name, make in watched.items():
         targets[f"paddle.Tensor.{name}"] = lambda patch, make=make: undisturbed(make(patch.original))  # type: ignore[misc]
-    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: undisturbed(backward.preparing(patch.original))
+    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: undisturbed(
+        backward.prepare_reducer(patch.original)
+    )
     return [*present(*(point(target, hook) for target, hook in targets.items())), *_py_layers(), *generators.points()]
 
 

@@ -20,9 +20,8 @@ from .update import Batch, Item, mu_products
 # it.
 #
 # That this has the bits of Torch's function is tried before it is used, for each of its branches: another version of Torch may
-# order
-# its operations otherwise, or have other kernels for lists. Where the bits are others, Torch's function is called. So it is in
-# float16 and bfloat16: lists round numbers to the dtype of the tensors, which shows with some numbers alone.
+# order its operations otherwise, or have other kernels for lists. Where the bits are others, Torch's function is called. So it is
+# in float16 and bfloat16: lists round numbers to the dtype of the tensors, which shows with some numbers alone.
 
 _LARGE = 1 << 15  # elements: of float32, the five tensors of an update are 640 KiB
 _STEPS = (0, 1, 9, 2000)  # done before those that are tried: the bias corrections' beginning, RAdam's branches
@@ -186,8 +185,8 @@ def _bits(tensor: torch.Tensor) -> bytes:
 # ---- Torch's optimizers on lists: the operations of ``torch.optim``'s functions for single tensors, in their order.
 #
 # ``step`` is the number of the step that is made, as Torch counts it. All is written in place, in the memory of parameters and
-# state.
-# What is made in between is dropped before the next part makes its own, which gets the same memory then, still in the cache.
+# state. What is made in between is dropped before the next part makes its own, which gets the same memory then, still in the
+# cache.
 
 
 def sgd(b: Batch, step: float) -> None:

@@ -25,8 +25,7 @@ from .update import Batch, Update, updates
 #
 # Between a program's ``step()`` and its updates Paddle clips, adds decay, and asks for processes, fused memory and static graphs.
 # Where none of it is there, what its Python hands on is the parameters with their gradients, and that takes as long as to ask
-# whether
-# a step is as the last one (:mod:`.repeated`). The door is there only in a Paddle whose source was read
+# whether a step is as the last one (:mod:`.repeated`). The door is there only in a Paddle whose source was read
 # (``intercept/optimizers.py``); whatever is not known here goes through Paddle's own Python.
 
 _PADDLES = os.path.dirname(os.path.abspath(sys.modules[paddle.optimizer.Optimizer.__module__].__file__ or "")) + os.sep

@@ -222,9 +222,8 @@ def _adds_it_in_its_kernel(optimizer: Any, own: Any) -> bool:
 # each step: the same Paddle tensors, over the same memory, not written in a way that Paddle counts (such as a change of shape).
 #
 # Beside parameters of 16 bits without master weights Paddle keeps accumulators of float32. Its definition computes in float32,
-# and
-# rounds the parameter; Torch's keeps states of 16 bits, whose numbers float32 accumulators hold as well. Either way copies in one
-# dtype are made for the step, and written back.
+# and rounds the parameter; Torch's keeps states of 16 bits, whose numbers float32 accumulators hold as well. Either way copies in
+# one dtype are made for the step, and written back.
 
 _SEEN = "_padiff_seen"  # attribute of accumulators that an update of ours has written
 _HYPERPARAMETERS = frozenset({"beta1", "beta2", "epsilon", "momentum", "coefficient"})  # which Paddle also takes as tensors
@@ -421,10 +420,9 @@ def _with_accumulators(optimizer: Any, declared: Update, args: Sequence[Any]) ->
 # ---- An optimizer's step that is as its last one: made again without building each parameter's call anew.
 #
 # From step to step nothing changes but values, gradients and the learning rate. Paddle's optimizers look all of it up again for
-# each
-# parameter: attributes, accumulators by their names, a learning rate. So the calls of a step are kept, with what they were made
-# of;
-# if that is as it was, the updates are those that were kept, with the new gradients. Whatever is not the same takes the long way.
+# each parameter: attributes, accumulators by their names, a learning rate. So the calls of a step are kept, with what they were
+# made of; if that is as it was, the updates are those that were kept, with the new gradients. Whatever is not the same takes the
+# long way.
 
 _NEW_EACH_TIME = frozenset({"helper", "_learning_rate"})  # attributes: the one says nothing, the other is read at each step
 _DECAY_FILTER = "_apply_decay_param_fun"  # a program's function, called for each parameter

@@ -21,8 +21,7 @@ from ..table.reasons import StayNative
 #
 # A formula computes in place on the tensors of a :class:`Batch`. ``torch`` is Torch's definition, its own functional optimizer.
 # ``paddle`` is Paddle's where that is another one (an epsilon inside of a root); without it both define the same, up to rounding,
-# and
-# Torch's function serves for both.
+# and Torch's function serves for both.
 
 _FAMILIES = ("adaptive", "descent")  # modules of this room that declare updates
 CLIPPERS = {  # class in paddle.nn, or function in paddle.nn.utils -> what a run counts it by; see clipping.py
@@ -281,11 +280,9 @@ def update(door: str, optimizer: str, params: str, results: str, **words: Any) -
 # ---- How many steps an optimizer has made, read off the powers of beta that Paddle keeps.
 #
 # Torch corrects the bias of its averages with ``1 - beta ** step``, Paddle with a power that it multiplies by beta at each step,
-# in
-# the accumulator's dtype. Those products are the same everywhere, one IEEE product a step, so the sequence is made again here and
-# the step looked up in it. Where a power no longer falls (it is zero, or so small that the product rounds to itself), the
-# correction
-# is exactly 1 in Torch's arithmetic, too.
+# in the accumulator's dtype. Those products are the same everywhere, one IEEE product a step, so the sequence is made again here
+# and the step looked up in it. Where a power no longer falls (it is zero, or so small that the product rounds to itself), the
+# correction is exactly 1 in Torch's arithmetic, too.
 
 _TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 

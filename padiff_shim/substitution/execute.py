@@ -45,19 +45,19 @@ from ..tape.twins import (
     WithoutGradient,
     ZerosBehind,
     begin_as_it_lies,
-    born,
-    finish,
+    finish_call,
     leaf,
     lies_in_graph,
-    seated,
+    taped_result,
     twin,
     weight_leaf,
+    with_hook,
 )
 
 # ---- Torch's results as what Paddle's function returns.
 
 
-def fits(out: torch.Tensor, target: torch.Tensor) -> None:
+def check_fits(out: torch.Tensor, target: torch.Tensor) -> None:
     """StayNative where an in-place op's result does not fit into the operand."""
     if out.shape != target.shape or out.dtype != target.dtype:
         raise StayNative(reasons.OTHER_RESULT)
@@ -72,7 +72,7 @@ def overwritten(tensor: Any, values: torch.Tensor) -> Any:
     return tensor
 
 
-def handed(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+def new_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
     """A result without gradients as a new Paddle tensor, never over the memory of an operand."""
     out = out.detach() if out.requires_grad else out
     pointer = out.data_ptr()
@@ -82,19 +82,19 @@ def handed(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any
     return hand_over(out)
 
 
-def beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
+def result_beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
     """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
     if out.is_floating_point():
-        return born(ZerosBehind.apply(own(out.detach(), operands), wanting))
-    return gradientless(handed(out, operands), wanting)
+        return taped_result(ZerosBehind.apply(own(out.detach(), operands), wanting))
+    return gradientless(new_result(out, operands), wanting)
 
 
 def gradientless(result: Any, wanting: torch.Tensor) -> Any:
     """A result that no gradient comes from, with the node that ``wanting`` has in Paddle."""
-    return seated(result, wanting, WithoutGradient(wanting).arrive)
+    return with_hook(result, wanting, WithoutGradient(wanting).arrive)
 
 
-def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
+def in_own_memory(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
     """What an op moved, in memory that it may share with an operand only if Paddle will get a copy: with Torch's strides."""
     return side.clone() if side.is_contiguous() and shares_memory(side, operands) else side
 
@@ -104,21 +104,19 @@ def on_tape(call: TapeCall, out: torch.Tensor, operands: Sequence[Any]) -> Any:
     if any(out is operand for operand in operands):  # a cast to the dtype that it has: no step of torch's graph
         out = out.view_as(out)
     call.behind(out)
-    return born(kept(out, operands))
+    return taped_result(in_own_memory(out, operands))
 
 
-def moved(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+def moved_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
     """A result without gradients of an op that moves values."""
-    return hand_over(kept(out.detach() if out.requires_grad else out, operands))
+    return hand_over(in_own_memory(out.detach() if out.requires_grad else out, operands))
 
 
 # ---- What Paddle keeps for its backward of an operand that lies strided: the operand itself, or a contiguous copy.
 #
 # Some of its kernels read strided tensors, more from version to version; for the others it makes a copy, and keeps that. A
-# program
-# may then write into the operand's memory (fill a buffer column by column from the columns before), and its backward goes on with
-# the
-# old values; where the operand itself is kept, the backward raises.
+# program may then write into the operand's memory (fill a buffer column by column from the columns before), and its backward goes
+# on with the old values; where the operand itself is kept, the backward raises.
 
 
 def keeps_itself(door: EntryPoint, values: Sequence[Any], index: int) -> bool | None:
@@ -210,12 +208,11 @@ def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
 # ---- The way of :mod:`.execute` for its commonest cases, with nothing left to decide.
 #
 # No autocast, CPU tensors of dtypes whose rule is known and asks for no cast: then a call is bridge, kernel, bridge; with a
-# gradient
-# wanted, on the tape. Anything else answers None and takes the full way. Tests run every sample with and without this shortcut.
+# gradient wanted, on the tape. Anything else answers None and takes the full way. Tests run every sample with and without this
+# shortcut.
 #
 # It is written out for each number of operands and attributes (:data:`_CALL`): a loop over two operands, lists of them and a
-# function
-# for each step would cost more than Torch's kernel of a small tensor.
+# function for each step would cost more than Torch's kernel of a small tensor.
 
 Quick = Callable[[Frame, tuple[Any, ...]], Any]
 _PLAIN = frozenset({int, float, type(None)})  # operands that are no tensors
@@ -353,7 +350,11 @@ def _written(form: _ShortcutForm) -> CodeType:
     # With its graph on, Torch says of every alias that it is a view; only the operand itself is none.
     indented, sides = "\n        ", each("s")
     contiguous = _CONTIGUOUS.format(elsewhere=each("and not (t and pointer == s.data_ptr())", " "), sides=sides)
-    made = "on_tape(call, out, ({sides},))" if form.moves else "finish(call, own(out, ({sides},)) if {view} else out, reads_result)"
+    made = (
+        "on_tape(call, out, ({sides},))"
+        if form.moves
+        else "finish_call(call, own(out, ({sides},)) if {view} else out, reads_result)"
+    )
     source = _CALL.format(
         names=", ".join([each("v"), *attributes]),
         unfit="" if form.dtype_at is None else f" or values[{form.dtype_at}] is not None",
@@ -455,11 +456,11 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "Tensor": torch.Tensor,
         "answer": substitution.answer,
         "as_operand": as_operand,
-        "finish": finish,
+        "finish": finish_call,
         "formula": _formula(substitution),
         "from_dlpack": torch._C._from_dlpack,
         "grad_tracer": grad_tracer,
-        "handed": substitution.handed,
+        "handed": substitution.as_result,
         "is_grad_enabled": torch.is_grad_enabled,
         "strays": substitution.strays,
         "set_grad_enabled": torch._C._set_grad_enabled,
@@ -555,7 +556,7 @@ class Substitution:
         self.unread = frozenset(door.names.index(name) for name in door.op.unread)
         self.apart = not (self.op.gradient or self.entry.inplace)
         self.with_mask = self.entry.with_mask and not IS_3
-        self.handed = moved if door.op.exact else handed
+        self.as_result = moved_result if door.op.exact else new_result
         self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
         self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
         self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see :mod:`.keeping`
@@ -565,7 +566,7 @@ class Substitution:
         """Bridge and compute one bound call; with gradients wanted, on the tape. Counted where Paddle has no kernel for it."""
         prepared = prepare(self.door, frame, values, args, kwargs)
         inputs, casts = prepared.inputs, prepared.casts
-        if self.entry.inplace and inputs.needs and islands.refused(inputs.paddle[0]):
+        if self.entry.inplace and inputs.needs and islands.refuses_writes(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
         lacks = "" if casts.region else self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
         if lacks and not frame.plan.lends:
@@ -586,7 +587,9 @@ class Substitution:
         with stream_of(device_of(inputs.torch)):
             if not inputs.needs or self.apart:
                 out = without_gradient(run, inputs.paddle, inputs.torch)
-                return self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.handed)
+                return (
+                    self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.as_result)
+                )
             sides = list(inputs.torch)
             for index in inputs.needs:
                 value = inputs.paddle[index]
@@ -615,8 +618,8 @@ class Substitution:
         def made(out_tensor: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
             if not out_tensor.requires_grad:
                 if self.unused(position):
-                    return handed(out_tensor, operands)
-                result = beside(wanting, out_tensor, operands)
+                    return new_result(out_tensor, operands)
+                result = result_beside(wanting, out_tensor, operands)
                 if (
                     self.door.python and not out_tensor.is_floating_point()
                 ):  # of indices Paddle's Python functions say that none is wanted
@@ -625,8 +628,8 @@ class Substitution:
             if self.moves:
                 return on_tape(call, out_tensor, operands)
             if position in read.results and self.op.copies_result:
-                return finish(call, out_tensor.clone(), False)  # torch's graph keeps the other one
-            return finish(call, own(out_tensor, operands), position in read.results)
+                return finish_call(call, out_tensor.clone(), False)  # torch's graph keeps the other one
+            return finish_call(call, own(out_tensor, operands), position in read.results)
 
         return self.answer(tensors, sides, out, made, wanting)
 
@@ -634,11 +637,11 @@ class Substitution:
     def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
         target, side = bound[0], sides[0]
-        own = islands.before(target) if target.stop_gradient else side  # that is its twin already
+        own = islands.twin_before_write(target) if target.stop_gradient else side  # that is its twin already
         # What torch keeps for the backward must not be overwritten.
         sides = [own.clone() if tensor is target else side for side, tensor in zip(sides, bound)]
         call, read, out = self.recorded(frame, bound, sides, settings, run, target)
-        fits(out, side)
+        check_fits(out, side)
         return islands.write(call, target, out, reads_result=0 in read.results and not self.op.copies_result)
 
     def recorded(
@@ -707,12 +710,12 @@ class Substitution:
 
         def built(position: int, result: Any) -> Any:
             if not isinstance(result, torch.Tensor):
-                return told(position, result)
+                return placed(position, result)
             if id(result) not in twice:
-                twice[id(result)] = told(position, result)
+                twice[id(result)] = placed(position, result)
             return twice[id(result)]
 
-        def told(position: int, result: Any) -> Any:
+        def placed(position: int, result: Any) -> Any:
             place = self.writes.get(position)
             if place is not None and tensors[place] is not None:
                 return tensors[place] if result is None else overwritten(tensors[place], result)
@@ -733,7 +736,7 @@ class Substitution:
 
     def write(self, inputs: CallOperands, out: torch.Tensor) -> Any:
         """The result of an in-place op, without gradients, in the memory of the first operand."""
-        fits(out, inputs.torch[0])
+        check_fits(out, inputs.torch[0])
         tensor = overwritten(inputs.paddle[0], out)
         tensor._bump_inplace_version()
         return tensor

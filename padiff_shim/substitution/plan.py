@@ -26,8 +26,7 @@ from . import amp, moves
 from .execute import Substitution
 from .random_numbers import Drawing
 
-# ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where
-# not.
+# ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not.
 
 PACKED = (
     "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their backward passes through them; "
@@ -54,7 +53,7 @@ class Substituting:
         self.torchs = torchs  # ops that are computed by Torch's definition, which is another
         self.autocasts = ("torch" if AUTOCAST in torchs else "paddle") if lends else ""
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
-        self.updating = Updating(definition, self._kept_native, repeats=self.hurries)
+        self.updating = Updating(definition, self._count_native, repeats=self.hurries)
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
@@ -100,13 +99,13 @@ class Substituting:
                 return door.original(*args, **kwargs)
         paddle = door.native
         if door.entry.inplace and len(door.op.results) == 1 and door.op.name != "cast":
-            make: Callable[..., Any] = functools.partial(_written, door.op.name, 0, paddle)
+            make: Callable[..., Any] = functools.partial(_write_natively, door.op.name, 0, paddle)
         elif door.entry.inplace:
             make = paddle
         else:
             make = functools.partial(_native, door.op.name, paddle)
         if why.why in RAISED and self.lends:
-            result = moves.made(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
+            result = moves.call_in_float32(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
         else:
             result = make(*args, **kwargs)
         self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
@@ -146,7 +145,7 @@ class Substituting:
         make = self.updating.call if other.name == declared.door else self.updating.merged
         return make(declared, other, frame, args)
 
-    def _kept_native(self, frame: Frame, name: str, target: str, why: StayNative) -> None:
+    def _count_native(self, frame: Frame, name: str, target: str, why: StayNative) -> None:
         self._count(frame, name, target, why.reason, exact=why.exact)
 
     def optimizing(
@@ -204,23 +203,25 @@ class Substituting:
         if not self.lends:
             return self._moved(name, original, *args, **kwargs)
         if name in moves.NAMES:  # of which a kernel in 16 bits was missing before
-            return moves.made(name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name))
+            return moves.call_in_float32(
+                name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name)
+            )
         try:
             return self._moved(name, original, *args, **kwargs)
         except RuntimeError as error:
-            if not moves.is_for(name, error, args, kwargs, islands.WRITES.get(name)):
+            if not moves.lacks_kernel(name, error, args, kwargs, islands.WRITES.get(name)):
                 raise
-        return moves.made(name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name))
+        return moves.call_in_float32(name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name))
 
     def _moved(self, name: str, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if name in islands.WRITES:
             if name == "_setitem_dygraph" and not kwargs and moves.leaves_memory(args):
-                return moves.beside(functools.partial(self._moved, name, original), *args)
-            if name in moves.SETS and not kwargs and moves.took(name, original, args):
+                return moves.set_in_copy(functools.partial(self._moved, name, original), *args)
+            if name in moves.SETS and not kwargs and moves.set_by_torch(name, original, args):
                 return None if name == "_setitem_dygraph" else args[0]
-            return islands.written(name, islands.WRITES[name], original, args, kwargs)
+            return islands.write_natively(name, islands.WRITES[name], original, args, kwargs)
         if name in views.VIEWS and not kwargs:
-            result = moves.moving(name, original, args)
+            result = moves.move(name, original, args)
             if result is not None:
                 return result
         if islands.moving_a_leaf(args):
@@ -255,8 +256,8 @@ class Substituting:
         frame.run.on_the_way(backward=True)
 
 
-def _written(name: str, place: int, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return islands.written(name, place, original, args, kwargs)
+def _write_natively(name: str, place: int, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return islands.write_natively(name, place, original, args, kwargs)
 
 
 def _native(name: str, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

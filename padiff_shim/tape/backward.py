@@ -19,8 +19,8 @@ from ..frameworks.versions import attribute
 from ..interrupts import ends_program, engine_runs, postpone
 from . import calls, paddle_graph
 from .calls import TapeCall, Walk, between
-from .hooks import heard
-from .paddle_graph import LOCAL, aside, leads_to, leads_to_tape, py_layers, tinies, turn
+from .hooks import after_hooks
+from .paddle_graph import LOCAL, leads_to, leads_to_tape, onlookers_aside, py_layers, tinies, turn
 from .twins import (
     COPY,
     LEAF,
@@ -44,16 +44,16 @@ from .twins import (
 class Session:
     """One backward in one thread, which it is while it is open: ``with Session(retain=False) as session``."""
 
-    __slots__ = ("answers", "create", "given", "keeps", "kept", "noted", "outer", "retain")
+    __slots__ = ("answers", "create", "deliveries", "keeps_graph", "noted", "outer", "retain", "retained")
 
     def __init__(self, *, retain: bool, create: bool = False) -> None:
         self.retain = retain
         self.create = create  # whether gradients have graphs of their own
-        self.given: dict[int, Any] = {}  # gradients on their way to leaves: see leaves.deliver
-        self.keeps = retain  # whether a later turn may come to torch's graph again
+        self.deliveries: dict[int, Any] = {}  # gradients on their way to leaves: see twins.deliver
+        self.keeps_graph = retain  # whether a later turn may come to torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
-        self.answers: dict[Hashable, torch.Tensor] = {}  # what hooks made of gradients in this turn: see watching.heard
-        self.kept: set[int] = set()  # whose retained gradient holds what a turn of this backward has brought, by id
+        self.answers: dict[Hashable, torch.Tensor] = {}  # what hooks made of gradients in this turn: see hooks.after_hooks
+        self.retained: set[int] = set()  # whose retained gradient holds what a turn of this backward has brought, by id
 
     def __enter__(self) -> Session:
         if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
@@ -82,7 +82,7 @@ class native_engine:
         LOCAL.session = self._outer
 
 
-def incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
+def first_gradient(side: torch.Tensor, grad: Any) -> torch.Tensor:
     """The gradient that a backward begins with; a copy, for torch may hand its memory on."""
     if grad is None:
         return torch.ones_like(side, memory_format=torch.contiguous_format)
@@ -129,11 +129,10 @@ def reached_without(cuts: set[tuple[Any, int]], roots: Sequence[torch.Tensor]) -
 # ---- The reducer of a data-parallel layer, which walks Paddle's graph for parameters without a gradient.
 #
 # Paddle's graph ends at sentinels, and torch's begins there. So the walk is given a way on: a door of each leaf that torch's
-# graph
-# leads to, beside the tensors that it begins at.
+# graph leads to, beside the tensors that it begins at.
 
 
-def preparing(original: Callable[..., Any]) -> Callable[..., Any]:
+def prepare_reducer(original: Callable[..., Any]) -> Callable[..., Any]:
     """``EagerReducer.prepare_for_backward``: what the forward of a data-parallel layer ends with."""
 
     @functools.wraps(original)
@@ -180,8 +179,7 @@ def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Sess
 # ---- A backward: Paddle's engine and torch's in turns, until nothing is left.
 #
 # The doors of Paddle's engine (``run_backward``, ``run_partial_grad``, see :mod:`.partial`) lead here while a mode is open or a
-# tape
-# tensor lives. Each turn:
+# tape tensor lives. Each turn:
 #
 #     Paddle's engine over native roots and frontiers; sentinels that it reaches only note their gradient
 #     torch's engine once over all twins that are noted; it stops at leaf twins
@@ -215,7 +213,7 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: boo
                 natives.append(tensor)
                 native_grads.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
             else:
-                session.noted.append((record.twin, incoming(record.twin, grad)))
+                session.noted.append((record.twin, first_gradient(record.twin, grad)))
         _turns(session, natives, native_grads, path)
     return None
 
@@ -256,7 +254,7 @@ def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[A
             side, grad = _next(reached)
             if side._place.frontier:
                 beyond = True
-                _once(side._place, session)
+                _check_frontier(side._place, session)
             deliver(side, to_paddle(grad), natives, grads)
         if last:
             natives += [tensor for tensor, _ in late]
@@ -303,7 +301,7 @@ def _due(waiting: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bo
     return [pair for pair in waiting if id(pair[0]) in before], [pair for pair in waiting if id(pair[0]) not in before], False
 
 
-def _once(place: GradientPlace, session: Session) -> None:
+def _check_frontier(place: GradientPlace, session: Session) -> None:
     """A frontier is freed by a backward without ``retain_graph``, as Paddle's own node behind it would be."""
     if place.freed is not None and place.freed is not session:
         raise calls.freed(place.door.name)
@@ -316,7 +314,7 @@ def _check_freed(tensor: Any, session: Session) -> None:
     for reference in () if twins is None else list(twins.all):
         side = reference()
         if side is not None and side._place.frontier:
-            _once(side._place, session)
+            _check_frontier(side._place, session)
 
 
 def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]], first: bool) -> _Reached:
@@ -329,13 +327,13 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     begin(walk.calls, session)
     leaves = tuple(sorted(walk.leaves, key=creation_number))
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
-    session.keeps = session.retain or frontiers_live()
+    session.keeps_graph = session.retain or frontiers_live()
     # A leaf that a later turn may come to, behind a frontier, is to be given one gradient, and waits.
     alone = first and not any(side._place.frontier for side in leaves if hasattr(side, "_place"))
     session.answers.clear()
     shown = _shown(leaves if walk.nests and alone else ()) if walk.nests or LOCAL.around else _ALONE
     with stream_of(roots[0].device), shown as taken:
-        leaf_grads = run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
+        leaf_grads = run_engine(roots, grads, session.keeps_graph, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)
     reached = [(side, grad) for side, grad in zip(leaves, leaf_grads) if grad is not None and hasattr(side, "_place")]
     return [(side, grad) for side, grad in reached if id(side) not in taken] if taken else reached
@@ -377,14 +375,14 @@ def _ahead() -> None:
         while ready:
             key, (side, grad) = ready.popitem()
             taken.add(key)
-            laid = _laid(side, grad).detach().clone(memory_format=torch.contiguous_format)
+            laid = _as_weight_lies(side, grad).detach().clone(memory_format=torch.contiguous_format)
             deliver(side, to_paddle(laid), natives, grads)
         if natives:
             paddle_graph.run_backward(natives, grads, True, *paddle_graph.NO_PATH)  # doors serve again
         natives, grads = [], []
 
 
-def _laid(side: Any, grad: torch.Tensor) -> torch.Tensor:
+def _as_weight_lies(side: Any, grad: torch.Tensor) -> torch.Tensor:
     """A leaf twin's gradient in the order of Paddle's weight."""
     return grad.t() if side._place.transposed else grad
 
@@ -395,7 +393,7 @@ _uses: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambda sto
 def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
     """A leaf twin, taken out of ``reached``, and its gradient as Paddle lays it out, in memory of its own, for accumulation."""
     side, grad = reached.pop()
-    laid = _laid(side, grad)
+    laid = _as_weight_lies(side, grad)
     if not laid.is_contiguous() or laid.is_conj() or laid.is_neg():
         return side, laid.clone(memory_format=torch.contiguous_format)
     storage = laid.untyped_storage()
@@ -415,7 +413,7 @@ def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
 
 def run_partial_grad(outputs: Sequence[Any], inputs: Sequence[Any], *options: Any) -> Any:
     """``core.eager.run_partial_grad``: gradients of the inputs alone."""
-    with aside(inputs):
+    with onlookers_aside(inputs):
         return _run(outputs, inputs, *options)
 
 
@@ -454,7 +452,7 @@ def _run(
             elif create_graph and grad is not None and not grad.stop_gradient:
                 session.noted.append((record.twin, twin(grad).clone()))
             else:
-                session.noted.append((record.twin, incoming(record.twin, grad)))
+                session.noted.append((record.twin, first_gradient(record.twin, grad)))
         while natives or session.noted:
             if natives:
                 search.by_paddle(natives, native_grads, only_inputs, no_grad_vars, path)
@@ -482,7 +480,7 @@ def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
     """All twins of a tensor, and whether each is transposed."""
     record = taped_root(tensor)
     if record is not None:
-        return [(record.heard, False)]  # what was made of it before a write in its memory leads to its node, too
+        return [(record.hook_side, False)]  # what was made of it before a write in its memory leads to its node, too
     sides = []
     for name in (LEAF, COPY):
         twins = attribute(tensor, name)
@@ -493,7 +491,7 @@ def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
 
 
 def _outside(tensors: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Where in ``tensors`` views have been given sentinels, with what has the nodes that they had: see seats.seat."""
+    """Where in ``tensors`` views have been given sentinels, with what has the nodes that they had: see hooks.give_sentinel."""
     for index, tensor in enumerate(tensors):
         record = taped(tensor)
         if record is not None and record.outside is not None:
@@ -553,7 +551,9 @@ class _Search:
                 self.add(index, grad)
         for index, grad in enumerate(results[: len(self.inputs)]):
             record = taped(self.inputs[index])
-            if grad is not None and (record is None or not record.seated):  # a sentinel has told Torch, and gives back one float
+            if grad is not None and (
+                record is None or not record.has_sentinel
+            ):  # a sentinel has told Torch, and gives back one float
                 self.add(index, grad)
 
     def by_torch(self, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[list[Any], list[Any]]:
@@ -575,12 +575,12 @@ class _Search:
             calls.count(reached, LOCAL.session)
             for (index, _, transposed), grad in zip(places, results):
                 if grad is not None:
-                    self.add(index, self._given(heard(self.answers[index], grad), transposed))
+                    self.add(index, self._for_paddle(after_hooks(self.answers[index], grad), transposed))
             natives: list[Any] = []
             native_grads: list[Any] = []
             for side, grad in zip(fronts, results[len(places) :]):
                 if grad is not None:
-                    deliver(side, self._given(grad, False), natives, native_grads)
+                    deliver(side, self._for_paddle(grad, False), natives, native_grads)
         return natives, native_grads
 
     def _fronts(self, roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -591,7 +591,7 @@ class _Search:
         open_ = reached_without(ends, [side for side in roots if edge(side) not in ends])
         return [side for side in self.fronts if edge(side) in open_]
 
-    def _given(self, grad: torch.Tensor, transposed: bool) -> Any:
+    def _for_paddle(self, grad: torch.Tensor, transposed: bool) -> Any:
         """A gradient as Paddle gets it: memory of its own, on the tape under ``create_graph``."""
         grad = grad.t() if transposed else grad
         if self.create:

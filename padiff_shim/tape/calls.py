@@ -17,14 +17,11 @@ from ..runlog.counts import Tally
 # ---- What Torch's backward of a call reads: asked of Torch, not declared.
 #
 # An in-place change of such a tensor between forward and backward has to raise, as it does in Paddle. Torch's graph holds the
-# tensors
-# over memory that Paddle writes without Torch's version counter knowing, so each call keeps Paddle's own versions of what is
-# read.
-# What is read depends on which operands want a gradient and which are numbers; it is learnt once for each such combination, by a
-# run
-# of the formula whose graph is thrown away. It also depends on how operands lie: of one with strides Torch may keep a copy, of
-# others
-# their memory. So an operand counts as read where a copy of it is, whichever came first; Paddle does not tell them apart either.
+# tensors over memory that Paddle writes without Torch's version counter knowing, so each call keeps Paddle's own versions of what
+# is read. What is read depends on which operands want a gradient and which are numbers; it is learnt once for each such
+# combination, by a run of the formula whose graph is thrown away. It also depends on how operands lie: of one with strides Torch
+# may keep a copy, of others their memory. So an operand counts as read where a copy of it is, whichever came first; Paddle does
+# not tell them apart either.
 
 
 class Reads(NamedTuple):
@@ -177,9 +174,8 @@ def never_unpacked(packed: Any) -> Any:
 # ---- One call's part in a backward, and which calls a backward comes to.
 #
 # A call hangs on its node of torch's graph (``metadata``), and nothing of it runs inside of torch's engine: before the engine
-# starts,
-# one walk over the graph finds the calls and the leaf twins that it will reach. What Paddle would refuse is refused there, before
-# anything has run.
+# starts, one walk over the graph finds the calls and the leaf twins that it will reach. What Paddle would refuse is refused
+# there, before anything has run.
 
 _FREED = (
     "(Fatal) The TensorWrappers of {op} do not exist. This may be because:\n"

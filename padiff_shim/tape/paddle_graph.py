@@ -44,14 +44,14 @@ remove_grad_hook: Callable[..., Any] = paddle.Tensor._remove_grad_hook
 def use(**functions: Callable[..., Any]) -> None:
     """Called when the hooks are built, with the unpatched functions."""
     if "run_partial_grad" in functions:
-        functions["run_partial_grad"] = _holding(functions["run_partial_grad"])
+        functions["run_partial_grad"] = _keeping_arguments(functions["run_partial_grad"])
     globals().update(functions)
 
 
 _unfinished: list[Any] = []  # the arguments of a partial backward that failed
 
 
-def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
+def _keeping_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
     """A partial backward that fails leaves nodes and tensors behind in Paddle, which the next one drops without the GIL.
 
     If that were the last of a post hook of compare mode, the process would end; so they are kept until then.
@@ -288,8 +288,7 @@ def led_to(results: Sequence[Any], operands: Sequence[Any]) -> list[bool]:
 # ---- Hooks on the results of one node that only look on, and stand aside where they would be in the way.
 #
 # ``paddle.grad`` does not run the node of an input that leads to no other one: a hook there sees a gradient that goes no further.
-# And
-# Paddle ends it with an error where another result of that node has a hook.
+# And Paddle ends it with an error where another result of that node has a hook.
 
 _HOOKS = "_padiff_onlookers"  # attribute of Paddle tensors: those on all results of their node
 
@@ -313,7 +312,7 @@ def look_on(results: Mapping[int, Any], function: Callable[..., Any], *args: Any
 
 
 @contextlib.contextmanager
-def aside(inputs: Sequence[Any]) -> Iterator[None]:
+def onlookers_aside(inputs: Sequence[Any]) -> Iterator[None]:
     """Around a partial backward to ``inputs``."""
     ends = [tensor for tensor in inputs if attribute(tensor, _HOOKS)]
     ends = [end for end in ends if len(inputs) == 1 or not leads_to([end], [tensor for tensor in inputs if tensor is not end])]

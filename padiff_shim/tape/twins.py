@@ -20,12 +20,9 @@ from .paddle_graph import LOCAL, copied, floats, place
 # ---- Leaf twins: where torch's graph begins, and how their gradients come to Paddle.
 #
 # A leaf twin belongs to a parameter or another leaf, or to a tensor that Paddle's own nodes computed (a *frontier*). Its gradient
-# is
-# handed to Paddle at a *door*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to`` leaves the
-# old
-# dtype there, and the door keeps its edge if ``stop_gradient`` is set later). A door is one float wide, since Paddle's engine
-# copies
-# the gradients that it is started with; a hook exchanges that float for the gradient itself.
+# is handed to Paddle at a *door*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to`` leaves
+# the old dtype there, and the door keeps its edge if ``stop_gradient`` is set later). A door is one float wide, since Paddle's
+# engine copies the gradients that it is started with; a hook exchanges that float for the gradient itself.
 
 LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
 
@@ -180,7 +177,7 @@ def _door(tensor: Any, side: torch.Tensor) -> Any:
 
 def _exchanged(key: int, tiny: Any) -> Any:
     """Hook of a door: the gradient in place of the float that Paddle's engine was started with."""
-    return LOCAL.session.given.pop(key)
+    return LOCAL.session.deliveries.pop(key)
 
 
 def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -> None:
@@ -190,7 +187,7 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
     """
     roots.append(side._place.door)
     if side.numel():
-        LOCAL.session.given[id(side)] = grad
+        LOCAL.session.deliveries[id(side)] = grad
         grads.append(floats(side)[1])
     else:
         grads.append(grad)
@@ -199,11 +196,9 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
 # ---- The torch tensor behind a Paddle tensor that wants gradients.
 #
 # A result of a substituted op is two things over the same memory: the Paddle tensor that the program holds, and its *twin*, the
-# torch
-# tensor with torch's own graph behind it. The Paddle tensor is a *sentinel*: its Paddle node is one float wide and carries a
-# hook, so
-# that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are as
-# natively.
+# torch tensor with torch's own graph behind it. The Paddle tensor is a *sentinel*: its Paddle node is one float wide and carries
+# a hook, so that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are
+# as natively.
 #
 # Where torch's graph begins stand leaf twins: see :mod:`.leaves`.
 
@@ -278,25 +273,39 @@ class Taped(Arriving):
     """What hangs on a Paddle tensor that is on the tape. Copies of the tensor are not on it."""
 
     __slots__ = (
-        "_presence", "answers", "apart", "deaf", "heard", "hooks",
-        "made_of", "outside", "pointer", "retained", "shape", "strides", "twin", "version",
+        "_presence",
+        "answers",
+        "apart",
+        "hook_side",
+        "hooks",
+        "ignores_answers",
+        "made_of",
+        "outside",
+        "pointer",
+        "retained",
+        "shape",
+        "strides",
+        "twin",
+        "version",
     )  # fmt: skip
 
     def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
-        self.twin = self.heard = twin  # heard: at which hooks see the gradient
-        self.made_of = made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`seated`
+        self.twin = self.hook_side = twin  # hook_side: where hooks see the gradient
+        self.made_of = (
+            made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`has_sentinel`
+        )
         self.hooks: dict[int, Any] | None = None
         self.answers: object | None = None  # under which a backward keeps what they made of the gradient
         self.retained = False
-        self.outside: Any = None  # a tensor with the node that Paddle made for a view: see seats.seat
-        self.deaf = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
+        self.outside: Any = None  # a tensor with the node that Paddle made for a view: see hooks.give_sentinel
+        self.ignores_answers = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
         self.version, self.pointer = tensor._inplace_version(), tensor.data_ptr()
         self.shape, self.strides = tensor.shape, tensor.strides if self.pointer else ()  # see leaves.leaf
         self.apart = self.pointer != twin.data_ptr()  # laid out by torch with strides, for Paddle in other memory
         self._presence = _present() or _presence()
 
     @property
-    def seated(self) -> bool:
+    def has_sentinel(self) -> bool:
         """Whether the tensor's node is a sentinel; that of a view is Paddle's own: see :mod:`.seats`."""
         return self.made_of is not None
 
@@ -360,13 +369,18 @@ class _Written(torch.autograd.Function):
 
 def _renewed(tensor: Any, record: Taped) -> Taped | None:
     """The record of a tensor that was written through another one over its memory, or given other memory: its node is the same."""
-    if not record.seated or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
+    if not record.has_sentinel or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
         return None
     if tensor.stop_gradient or not _led_by(tensor, record.made_of):
         return None
     with torch.enable_grad():
         renewed = Taped(_Written.apply(record.twin, to_torch(tensor)), tensor, record.made_of)
-    renewed.heard, renewed.hooks, renewed.retained, renewed.deaf = record.heard, record.hooks, record.retained, record.deaf
+    renewed.hook_side, renewed.hooks, renewed.retained, renewed.ignores_answers = (
+        record.hook_side,
+        record.hooks,
+        record.retained,
+        record.ignores_answers,
+    )
     renewed.answers, renewed.outside = record.answers, record.outside
     set_attribute(tensor, TAPE, renewed)
     return renewed
@@ -394,7 +408,7 @@ def taped(tensor: Any) -> Taped | None:
 def taped_root(tensor: Any) -> Taped | None:
     """The same for one that a backward starts at, whose node a call with ``out=`` may have exchanged outside of all modes."""
     record = taped(tensor)
-    if record is None or not record.seated or _led_by(tensor, record.made_of):
+    if record is None or not record.has_sentinel or _led_by(tensor, record.made_of):
         return record
     forget(tensor)
     return None
@@ -403,7 +417,7 @@ def taped_root(tensor: Any) -> Taped | None:
 def only_sentinel(tensor: Any) -> bool:
     """Whether the node of a tensor is one that the tape has made, and no leaf was ever in its place."""
     record = attribute(tensor, TAPE)
-    if record is None or not record.seated or attribute(tensor, LEAF) is not None:
+    if record is None or not record.has_sentinel or attribute(tensor, LEAF) is not None:
         return False
     return _led_by(tensor, record.made_of)
 
@@ -439,7 +453,7 @@ def sentinel(source: Any, side: torch.Tensor) -> Any:
     return attach(_over(source, tiny, side.dtype), side, tiny)
 
 
-def seated(source: Any, wanting: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
+def with_hook(source: Any, wanting: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
     """A Paddle tensor with the memory of ``source`` whose node is a float like ``wanting`` and ``hook``; not on the tape."""
     tiny = floats(wanting)[0]
     if not IS_3 and source.dtype not in FLOATS:  # what arrives has its dtype there, and no leaf adds up whole numbers
@@ -463,7 +477,7 @@ def attach(tensor: Any, side: torch.Tensor, tiny: Any) -> Any:
     return tensor
 
 
-def born(side: torch.Tensor) -> Any:
+def taped_result(side: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of ``side``, on the tape with it as twin. Gradients must be on."""
     if not takes_numpy(side):
         return sentinel(hand_over(side.detach()), side)
@@ -477,13 +491,13 @@ def wrap(side: torch.Tensor) -> Any:
     """A torch tensor with a graph as a Paddle tensor on the tape; one without, as one that wants gradients all the same."""
     if not side.requires_grad:
         side = side.detach().requires_grad_().view_as(side)
-    return born(side)
+    return taped_result(side)
 
 
-def finish(call: TapeCall, side: torch.Tensor, reads_result: bool) -> Any:
+def finish_call(call: TapeCall, side: torch.Tensor, reads_result: bool) -> Any:
     """The result of a substituted call, which shares no memory with an operand: a Paddle tensor on the tape."""
     call.behind(side)
-    result = born(side)
+    result = taped_result(side)
     if reads_result:  # not the result itself: it leads to the call
         call.saved = [*call.saved, (result.detach(), result._inplace_version())]
     return result

@@ -4,7 +4,7 @@ Handing Paddle a torch view of Paddle's memory would make the alias chain whose 
 the same memory, and must agree in shape and strides; where they do not, the call is an island.
 
 The Paddle tensor of a view keeps the node that Paddle made for it, which leads to the sentinel of what it views: so it costs no
-sentinel of its own, until somebody wants to see its gradient (:func:`.seats.seat`).
+sentinel of its own, until somebody wants to see its gradient (:func:`.hooks.give_sentinel`).
 """
 
 from __future__ import annotations
