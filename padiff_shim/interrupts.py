@@ -303,7 +303,7 @@ def _finish() -> None:
             HERE.tasks.popleft()()
         except BaseException as error:
             postpone(error)
-            if ends_program(error):  # what is left is given up
+            if ends_program(error):  # the other tasks are given up
                 HERE.tasks.clear()
 
 

@@ -184,7 +184,7 @@ def _name_in(parent: Any, layer: Any) -> str:
 def _lies_at(parent: Any, path: str, layer: Any) -> bool:
     """Whether a name still is the layer's: layers are exchanged, and one that is gone leaves its identity to another.
 
-    ``path``: "" says that it is not registered, of which the children alone are asked.
+    ``path``: "" says that it is not registered; only the children are searched then.
     """
     if not path:
         return not any(sub is layer for sub in parent._sub_layers.values())

@@ -1,4 +1,4 @@
-"""In which dtype an op computes, and which calls Paddle refuses or has no kernel for: asked of the native op."""
+"""The dtype in which an op computes, and the calls that Paddle refuses or has no kernel for: learnt from the native op."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..table.signature import REFUSALS
 from .frames import PAUSE, stand, standing
 from .operands import CallOperands, each
 
-# ---- Which calls are of one kind: what Paddle takes once, or refuses, it takes or refuses again.
+# ---- Kinds of calls: what Paddle takes once, or refuses, it takes or refuses again.
 
 _MOST = 4096  # kinds of calls that are remembered: more come with attributes that change at each call
 _SMALL = 64  # whole numbers up to here are kinds of their own: axes, sizes of windows, groups
@@ -70,7 +70,7 @@ def _of_float(value: float) -> Hashable:
     return math.copysign(1, value), exponent, abs(mantissa) == 0.5, value.is_integer()
 
 
-# ---- Which dtype a native op has no kernel of: Paddle says so in an error of one form, and keeps a list of its kernels.
+# ---- The dtype in which a native op has no kernel: Paddle says so in an error of one form, and keeps a list of its kernels.
 
 # A CPU's kernels are of float32 and float64; those of 16 bits Paddle has for other devices, and documents for all of them.
 HALF_NAMES = frozenset({"float16", "bfloat16"})
@@ -111,16 +111,16 @@ def is_listed_without(kernel: str, dtype: str) -> bool:
     return dtype in HALF_NAMES and "float32" in dtypes and dtype not in dtypes
 
 
-# ---- In which dtype an op computes, and which calls Paddle refuses: not derived from tables but asked of the native op.
+# ---- The dtype in which an op computes, and the calls that Paddle refuses: learnt from the native op, not from tables.
 #
 # Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
 # program's first call is made natively, too, and the dtype of its result is kept. Its operands are the program's own: a kernel
 # writes outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program
 # does not do. Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call
-# of each kind (:mod:`.kinds`) is made natively as well.
+# of each kind is made natively as well.
 #
-# Where Paddle has no kernel in a dtype of 16 bits (:mod:`.lacking`), it is asked with the same values one precision up: 16 bits
-# in float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
+# Where Paddle has no kernel in a dtype of 16 bits (above), the native op runs on the same values one precision up: 16 bits in
+# float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
 
 _ENDING = frozenset({"renorm", "ctc_loss"})  # ops of which Paddle's kernels end the process, see docs/defects.md
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
@@ -310,7 +310,7 @@ class DtypeRules:
         return next((dtype_of(dtype) for dtype in floats if dtype in HALVES or any_dtype), "")
 
     def _keeps_dtype(self) -> bool:
-        """Whether the operands' dtype is that of the result, about which nothing is asked."""
+        """Whether the result has the operands' dtype, without a run of the native op."""
         return self._op.promote == "same" or self._op.exact or self._op.random is not None
 
     def _dtype(self, args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Callable[[], Any]]) -> torch.dtype | None:

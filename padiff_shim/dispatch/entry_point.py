@@ -39,9 +39,9 @@ def present_entry(entry: Entry) -> Entry | None:
 
 
 def spelled(entry: Entry, arguments: Mapping[str, Any], chosen: Iterable[str] = ()) -> list[Any]:
-    """The arguments as this door takes them: by position, or in the legacy form with the names of attributes.
+    """The arguments as this entry point takes them: by position, or in the legacy form with the names of attributes.
 
-    ``chosen``: the names of attributes that are not the op's defaults; for others the door has its own.
+    ``chosen``: the names of attributes that are not the op's defaults; for others the entry point has its own.
     """
     chosen = frozenset(chosen)
     parsed = signature.parse(entry.params)
@@ -65,7 +65,7 @@ def spelled(entry: Entry, arguments: Mapping[str, Any], chosen: Iterable[str] = 
 
 
 def takes(op: Op, entry: Entry, sample: Sample) -> bool:
-    """Whether a sample can be spelled at this door: what the door does not take, the sample leaves out."""
+    """Whether a sample can be spelled at this entry point: what that does not take, the sample leaves out."""
     if entry.arrange is not None:
         return False
     known = {aliases[0] for aliases, _ in signature.parse(entry.params)} | ({"axis"} if "reduce_all" in entry.params else set())
@@ -81,7 +81,7 @@ def typed(value: Any, framework: Any) -> Any:
 
 
 def called(op: Op, entry: Entry, sample: Sample, operands: list[Any]) -> Any:
-    """What this door gives for a sample's attributes and these operands (Paddle tensors, numbers, None)."""
+    """What this entry point gives for a sample's attributes and these operands (Paddle tensors, numbers, None)."""
     arguments = op.arguments(sample, operands)
     arguments = (*arguments[: op.leading], *(typed(value, paddle) for value in arguments[op.leading :]))
     result = located(entry)(*spelled(entry, dict(zip(op.names, arguments)), {*op.names[: op.leading], *sample.attrs}))
@@ -136,7 +136,7 @@ class EntryPoint:
 
     @functools.cached_property
     def torchs(self) -> EntryPoint:
-        """The same door with Torch's own definition of the op behind it, where that is another."""
+        """The same entry point with Torch's own definition of the op, where that differs."""
         op = self.op
         if op.definition is None:
             return self
@@ -146,7 +146,7 @@ class EntryPoint:
 
     @functools.cached_property
     def of_complex(self) -> EntryPoint:
-        """The same door for complex operands, which its op is not declared to take."""
+        """The same entry point for complex operands, which its op is not declared to take."""
         return EntryPoint(replace(self.op, complex=True), self.entry, self.original, python=self.python)
 
     def hook(self) -> Callable[..., Any]:
@@ -227,11 +227,11 @@ class EntryPoint:
             raise refused(error) from None
 
 
-# ---- What a mode does with the calls that it sees: the one seam between the doors and the modes.
+# ---- What a mode does with the calls that it sees: the one seam between entry points and modes.
 
 
 class Plan(Protocol):
-    """A mode's plan, which its frames hold. ``args`` and ``kwargs`` are always those that Paddle's function was given."""
+    """A mode's plan, which its frames hold. ``args`` and ``kwargs`` are always those of the call to Paddle's function."""
 
     on_tape: bool  # calls that want gradients are put on the tape
     tracks_layers: bool  # asks in which layer a call is made

@@ -165,7 +165,7 @@ def _created(door: EntryPoint, values: tuple[Any, ...]) -> Prepared:
 
 
 def _numbers(door: EntryPoint, operands: Sequence[Any]) -> list[Any]:
-    """The operands with numbers where this door takes such, which Paddle reads out of tensors of one element, without gradient."""
+    """The operands with Python numbers where this entry point takes them; Paddle reads them out of tensors of one element."""
     converted = list(operands)
     for index in door.numbers:
         if type(converted[index]) in TENSOR_TYPES:

@@ -139,7 +139,7 @@ class _Copying:
     """What `copy.deepcopy` gives, without its general way for what a layer is made of.
 
     A layer has a dozen dicts for hooks, most of them empty, and a dozen settings; asking each how it wants to be copied is most of
-    the time of the whole. So each class is asked once.
+    the time of the whole. So each class is looked up once.
     """
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ def dtype_of(dtype: torch.dtype) -> str:
 
 
 def _export(tensor: Any) -> torch.Tensor:
-    """paddle -> torch through a DLPack capsule; the cheapest door (1 us), blind to ``stop_gradient``."""
+    """paddle -> torch through a DLPack capsule; the cheapest way (1 us), blind to ``stop_gradient``."""
     return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())
 
 
@@ -167,7 +167,7 @@ as_view: Callable[..., Any] = CFunctionPatch(paddle._C_ops.as_strided).original
 
 
 def takes_numpy(tensor: torch.Tensor) -> bool:
-    """Whether Paddle can take the memory as it lies through NumPy's door: that of a contiguous CPU tensor with elements."""
+    """Whether Paddle can take the memory as it lies through NumPy: that of a contiguous CPU tensor with elements."""
     return tensor.is_contiguous() and not tensor.is_cuda and tensor.numel() > 0
 
 
@@ -187,7 +187,7 @@ def lend_numpy(tensor: torch.Tensor) -> Any:
         put_numpy(tensor, lent)
     else:  # as put_numpy, written out: each result without a gradient comes here
         lent.get_tensor().set(tensor.numpy(force=True), _CPU, True)
-    lent.stop_gradient = True  # as it is; but without having been told so, it could not be asked to clear its gradient
+    lent.stop_gradient = True  # as it is; but unless it is set, clearing the gradient fails
     return lent
 
 
@@ -232,7 +232,7 @@ def lend(tensor: torch.Tensor) -> Any:
 
 
 def _to_paddle_2(tensor: torch.Tensor) -> Any:
-    """2.6's DLPack import copies and reads strides wrongly. On the CPU the NumPy door shares memory instead."""
+    """2.6's DLPack import copies and reads strides wrongly. On the CPU NumPy shares memory instead."""
     tensor = tensor.contiguous()
     if not tensor.is_cuda:
         return lend_numpy(tensor)
@@ -402,13 +402,13 @@ def explain(tensor: Any, error: Exception) -> StayNative:
     return StayNative(reasons.NOT_SHARED, error=type(error).__name__)
 
 
-def _or_native(door: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
-    """``door``, where what cannot cross raises StayNative with the reason."""
+def _or_native(convert: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
+    """``convert``, where what cannot cross raises StayNative with the reason."""
 
-    @functools.wraps(door)
+    @functools.wraps(convert)
     def guarded(tensor: Any) -> torch.Tensor:
         try:
-            return door(tensor)
+            return convert(tensor)
         except Exception as error:
             raise explain(tensor, error) from None
 

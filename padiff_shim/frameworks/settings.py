@@ -1,4 +1,4 @@
-"""The run's header: versions, flags and switches of both frameworks, and what in them can explain a difference by itself."""
+"""The run's header: versions, flags, switches and devices of both frameworks, and what in them explains a difference by itself."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def concerns(flags: dict[str, Any]) -> list[str]:
             "OMP_NUM_THREADS=1 and torch.set_num_threads(1) make the order of summation repeatable"
         )
     if flags["torch.deterministic_algorithms"] != bool(flags.get("paddle.FLAGS_cudnn_deterministic", False)) and on_gpu:
-        remarks.append("deterministic algorithms are asked of one framework only")
+        remarks.append("deterministic algorithms are on in one framework only")
     return remarks
 
 

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack
 
-# ---- What of Torch and of the environment is known to change a kernel's bits; for processes that have no Paddle, too.
+# ---- Settings of Torch and of the environment that change a kernel's bits; for processes without Paddle, too.
 
 _VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
@@ -72,7 +72,7 @@ def variables() -> dict[str, str]:
 
 
 def has_avx512() -> bool:
-    """Whether the processor has AVX-512, whatever Torch's kernels were told to use."""
+    """Whether the processor has AVX-512, whichever kernels Torch is set to use."""
     return bool(torch.cpu._is_avx512_supported())
 
 
@@ -89,7 +89,7 @@ def confine_torch() -> None:
 # are recorded is not among them: it is said to Torch at each call. Nor is what a Torch program's bits depend on as much as the
 # shim's (threads, precisions, determinism).
 
-# What tells that a switch is set, each some 50 ns: they are asked at every call.
+# Whether a switch is set; each is called at every call of the program, and takes some 50 ns.
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # a default device is one
 dispatch_stack: Callable[[], int] = torch._C._len_torch_dispatch_stack  # ours among them: see dispatch_modes
 inference: Callable[[], bool] = torch.is_inference_mode_enabled
@@ -198,8 +198,8 @@ def undisturbed(hook: _Hook) -> _Hook:
 
 # ---- Torch's autograd engine itself.
 #
-# ``torch.autograd.grad`` and ``backward`` check what they are given first, which takes as long as the engine for a small call,
-# and for that import symbolic shapes when they are first given a gradient: half a second and 28 MB.
+# ``torch.autograd.grad`` and ``backward`` check their arguments first, which takes as long as the engine for a small call, and
+# for that import symbolic shapes when they are first given a gradient: half a second and 28 MB.
 
 # (roots, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad=): all sequences are tuples.
 run_engine: Callable[..., Any] = torch.autograd.Variable._execution_engine.run_backward

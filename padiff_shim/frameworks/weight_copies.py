@@ -21,7 +21,7 @@ from .torch_state import gradients_of
 
 # ---- Matrices turned on the CPU: by FBGEMM's kernel, which Torch brings along, in less than half the time of ``copy_``.
 #
-# Torch has no door to it, so its library is asked for the function, whose name says what it takes. It moves values and computes
+# Torch does not export it, so the function is looked up in its library; its name says what it takes. It moves values and computes
 # nothing; that it moves them to their places, bit for bit, is tried before it is used. Without it ``copy_`` serves.
 #
 # Turned for their norm, matrices get rows that are a cache line longer: those that lie a power of two apart fall into a few sets
@@ -171,7 +171,7 @@ def _is_right(turn: Turn, rows: int, columns: int) -> bool:
 # ``torch.nn.Linear`` holds [out, in]. Whether BLAS adds up in the same order when it is handed [in, out] depends on the
 # processor, the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers:
 # the product, its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being
-# copied for that shape (:mod:`.weights`). Thin products differ often, those of batches hardly ever.
+# copied for that shape (below). Thin products differ often, those of batches hardly ever.
 #
 # Could a trial miss a difference? Another order of additions gives the same last bit in about every second element of a short
 # sum; a trial looks at thousands of elements, and where a product has few, at as many draws as it takes.
@@ -285,15 +285,15 @@ def _equal(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 #
 # ``torch.nn.Linear`` holds its weight as [out, in] and hands BLAS a transposed operand; Paddle's weight is [in, out]. A
 # transposed *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150
-# float32 and 9 of 150 float64 cases), so bit-identity needs a copy, except for products that were tried (:mod:`.turning`). One
-# copy per weight is kept and dropped with the weight.
+# float32 and 9 of 150 float64 cases), so bit-identity needs a copy, except for products that were tried (above). One copy per
+# weight is kept and dropped with the weight.
 #
 # When is a copy stale? Nothing announces a write: Paddle counts in-place *ops* (``inplace_version``), but optimizers,
-# ``set_value``, ``out=``, initializers and many more write without counting, and a DLPack or NumPy alias is nobody's to watch. So
-# doors are not trusted; the values are compared. Beside the [out, in] copy lies a snapshot of the weight as it was, in the
-# weight's own order, and every use compares the two byte by byte (``memcmp``: exact, a NaN equals itself, the sign of a zero
-# counts). That is 4 to 10 times cheaper than transposing anew (measured, 64 to 2048 square), and it ends at the first byte that
-# differs.
+# ``set_value``, ``out=``, initializers and many more write without counting, and nobody sees writes through a DLPack or NumPy
+# alias. So counts of writes are not trusted; the values are compared. Beside the [out, in] copy lies a snapshot of the weight as
+# it was, in the weight's own order, and every use compares the two byte by byte (``memcmp``: exact, a NaN equals itself, the sign
+# of a zero counts). That is 4 to 10 times cheaper than transposing anew (measured, 64 to 2048 square), and it ends at the first
+# byte that differs.
 #
 # A changed weight is written into the copy that is there: Paddle's own graph reads a saved weight's memory when its backward
 # runs, so what is written in between without being counted counts there too (what is counted raises). See :func:`renewer`.

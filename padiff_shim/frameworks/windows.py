@@ -77,7 +77,7 @@ def _opened(grad: Any) -> Window | None:
 
 
 class Windows(_Looks):
-    """Windows on the gradients of many parameters: whether all of them are there is asked at once. It never changes, either."""
+    """Windows on the gradients of many parameters, compared all at once. It never changes, either."""
 
     def __init__(self, pairs: Sequence[tuple[Any, Any]] = ()) -> None:
         """Look at the gradients of these parameters; if one of them has to cross, nothing is known of any."""

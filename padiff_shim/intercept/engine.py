@@ -1,6 +1,6 @@
-"""The doors of Paddle's engine, and of hooks on tensors: they lead to the tape.
+"""Interception of Paddle's engine, and of hooks on tensors: their calls are led to the tape.
 
-Those of Paddle's generators are with them. They stay while a mode is open or a tensor is on the tape: a graph that was made in a
+Paddle's generators are with them. The redirections stay while a mode is open or a tensor is on the tape: a graph that was made in a
 mode may be walked when it has closed.
 """
 
@@ -110,11 +110,11 @@ ENGINE = Patcher(_doors)
 
 
 class WithEngine(Patcher):
-    """A group of points that needs the engine's doors, and leaves them behind for what is still on the tape."""
+    """A group of points that needs the engine's redirections, and leaves them behind for what is still on the tape."""
 
     def __init__(self, build: Callable[[], Sequence[Point]]) -> None:
         super().__init__(build)
-        self._left: dict[Hashable, None] = {}  # users of the engine's doors that have gone
+        self._left: dict[Hashable, None] = {}  # users of the engine's redirections that have gone
 
     def acquire(self, user: Hashable) -> list[str]:
         """Install for one more user, who comes once; a remark on each place that is somebody else's."""
@@ -126,7 +126,7 @@ class WithEngine(Patcher):
             raise
 
     def release(self, user: Hashable) -> list[str]:
-        """One user less; the engine's doors stay while tensors are on the tape."""
+        """One user less; the engine's redirections stay while tensors are on the tape."""
         try:
             return super().release(user)
         finally:

@@ -127,7 +127,7 @@ def _others(taken: dict[str, Point]) -> list[Point]:
 
 
 def inventory() -> tuple[int, int, list[str]]:
-    """How many targets of the op table this Paddle has and lacks; and its C functions of which nothing is known (a newer one)."""
+    """How many targets of the op table this Paddle has and lacks; and its C functions that no table names (of a newer Paddle)."""
     targets = {entry.target for op in ops().values() for entry in op.entries if leads_here(entry)}
     here = {target for target in targets if holder(target)[0] is not None}
     known = _unsubstituted.EXACT | set(_unsubstituted.NATIVE) | set(updates())
@@ -183,7 +183,7 @@ def _py_layers() -> Point:
 
 
 def _executors() -> list[Point]:
-    """``Executor.run``, ``Predictor.run``: what a static program computes is in C++, and no door leads there."""
+    """``Executor.run``, ``Predictor.run``: what a static program computes is in C++, out of reach."""
     return present(
         point("paddle.static.Executor.run", lambda patch: _executing("Executor.run", EXECUTED, patch.original)),
         point("paddle.inference.Predictor.run", lambda patch: _executing("Predictor.run", PREDICTED, patch.original)),

@@ -36,7 +36,7 @@ def _is_native(value: Any, name: str) -> bool:
 
 
 def c_function(module: Any, name: str) -> BuiltinFunctionType | None:
-    """Paddle's C function of that name in a module of C functions, also where the name was given to something else."""
+    """Paddle's C function of that name in a module of C functions, also where the name stands for something else now."""
     for place in (module, *(_C_OPS if module is paddle._C_ops else ())):
         function = getattr(place, name, None)
         if isinstance(function, BuiltinFunctionType) and function.__name__ == name and not redirected(function):

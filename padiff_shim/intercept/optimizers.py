@@ -1,4 +1,4 @@
-"""The doors of Paddle's optimizers and clippers: functions in Python, and what the C functions of updates are redirected to."""
+"""Interception of Paddle's optimizers and clippers: functions in Python, and what the C functions of updates are redirected to."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def has_old_form(name: str) -> bool:
 def updating_in_old_form(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """The hook of an optimizer's update that Paddle calls through its old tracer."""
     declared = updates()[f"{name}_"]
-    hook = updating(declared.door, path, lambda *args: original(*declared.to_legacy(args)))
+    hook = updating(declared.function, path, lambda *args: original(*declared.to_legacy(args)))
 
     def old(*args: Any) -> Any:
         return hook(*declared.from_legacy(args))

@@ -1,7 +1,7 @@
 """Optimizers of Adam's family: Adam, AdamW, Adamax, NAdam, RAdam, Lamb.
 
 Paddle keeps powers of the betas; Torch counts steps, and takes the powers of that. The count is read off Paddle's powers
-(:mod:`.counts`), and the powers go on as Paddle's kernels would leave them.
+(`update.Powers`), and the powers go on as Paddle's kernels would leave them.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def _norms(params: Sequence[Any], sides: Sequence[torch.Tensor], order: float = 
 
 
 def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Gradients as they lie in a Torch program: a Linear weight's as [out, in], valid until the next one is asked for."""
+    """Gradients as they lie in a Torch program: a Linear weight's as [out, in], each valid until the next one is taken."""
     scratch: TransposeBuffer | None = None
     for param, side in zip(params, sides):
         if is_linear_weight(param):

@@ -25,7 +25,7 @@ from .update import Batch, Update, updates
 #
 # Between a program's ``step()`` and its updates Paddle clips, adds decay, and asks for processes, fused memory and static graphs.
 # Where none of it is there, what its Python hands on is the parameters with their gradients, and that takes as long as to ask
-# whether a step is as the last one (:mod:`.repeated`). The door is there only in a Paddle whose source was read
+# whether a step is as the last one (`step_cache`). ``step`` is intercepted only in a Paddle whose source was read
 # (``intercept/optimizers.py``); whatever is not known here goes through Paddle's own Python.
 
 _PADDLES = os.path.dirname(os.path.abspath(sys.modules[paddle.optimizer.Optimizer.__module__].__file__ or "")) + os.sep
@@ -65,7 +65,7 @@ _seen: dict[type, tuple[list[Any], bool]] = {}  # by the class: its functions wi
 
 
 def _goes_paddles_way(optimizer: Any) -> bool:
-    """Whether no function between a step and its updates is anybody else's; those of this object alone are asked for behind."""
+    """Whether all functions between a step and its updates are Paddle's; those of this object alone are checked later."""
     kind = type(optimizer)
     functions = [getattr(kind, name, None) for name in _ON_THE_WAY]
     functions += [getattr(function, "__code__", None) for function in functions]

@@ -104,7 +104,7 @@ class ParameterPass:
         return 0.0 if known is None else known[0]
 
     def arguments(self, call: WaitingUpdate) -> tuple[Any, ...]:
-        """The arguments of an update, with what is left out of those that are kept."""
+        """The arguments of an update; the gradient and the learning rate are put back where a repeated update left them out."""
         args, declared = list(call.args), call.declared
         grad = next((grad for param, grad in self.pairs if param is args[0]), None)
         if call.frame is None and grad is not None:
@@ -124,7 +124,7 @@ class _ThreadStep(threading.local):
     """The step that runs in one thread, and the decay that was put off for the next one."""
 
     now: ParameterPass | None = None
-    refused: int | None = None  # the identity of an optimizer whose step was found not to be as its last one, before it began
+    refused: int | None = None  # the identity of an optimizer whose step differs from its last one, as was seen before it began
     decays: tuple[Any, dict[int, tuple[float, Callable[[], Any]]]] | None = None
 
 
@@ -142,12 +142,12 @@ def forget_decays() -> None:
 
 
 def refuse_repeat(optimizer: Any) -> None:
-    """The pass that comes next over this optimizer's parameters is not as the last one: nobody has to ask again."""
+    """Note that the next pass over this optimizer's parameters differs from the last one, so that it is not compared again."""
     _here.refused = id(optimizer)
 
 
 def take_refused(optimizer: Any) -> bool:
-    """Whether that was said of the pass that begins."""
+    """Whether :func:`refuse_repeat` was called for the pass that begins."""
     last_refused, _here.refused = _here.refused, None
     return last_refused == id(optimizer)
 
@@ -453,7 +453,7 @@ class Again(NamedTuple):
 
 
 class Before:
-    """What an optimizer was before a pass over (a group of) its parameters, and what it was told of that group."""
+    """What an optimizer was before a pass over (a group of) its parameters, and the options of that group."""
 
     def __init__(self, optimizer: Any, pairs: Any) -> None:
         self.kind = _kind(optimizer)
@@ -586,7 +586,7 @@ def _attributes(optimizer: Any) -> dict[str, Any]:
 
 
 def _options(optimizer: Any, pairs: Any) -> list[dict[str, Any]]:
-    """What a program told of this group of parameters and of all others; either may be changed between two steps."""
+    """The options of this group of parameters and of all others; a program may change either between two steps."""
     own = {name: value for name, value in pairs.items() if name != "params"} if isinstance(pairs, dict) else {}
     return [
         {name: _word(value) for name, value in options.items()}
@@ -595,7 +595,7 @@ def _options(optimizer: Any, pairs: Any) -> list[dict[str, Any]]:
 
 
 def _word(value: Any) -> Any:
-    """A plain value, which tensor it is, and of others their kind: they are asked, or watched, by themselves."""
+    """A plain value itself, a tensor's identity, and the type of anything else, which is compared elsewhere."""
     kind = type(value)
     if kind in _PLAINEST or _is_plain_kind(kind):  # type: ignore[arg-type]
         return value

@@ -62,7 +62,7 @@ class Item:
 
 
 class Gathered:
-    """What does not change from update to update of the same parameters: their tensors in lists, and what is found out once."""
+    """What does not change from update to update of the same parameters: their tensors in lists, and what is worked out once."""
 
     __slots__ = ("_found", "items")
 
@@ -71,7 +71,7 @@ class Gathered:
         self._found: dict[Any, Any] = {}
 
     def once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """What ``find`` gives, found once."""
+        """What ``find`` returns, called once."""
         result = self._found.get(key)
         if result is None:
             result = self._found[key] = find()
@@ -137,7 +137,7 @@ class Update:
 
     Attributes:
         name: what a run counts it by.
-        door: the C function's name.
+        function: the C function's name.
         optimizer: the class in ``paddle.optimizer``.
         params: the C function's parameters, in order; ``+`` marks those that Paddle 2.6 does not have.
         results: the parameters that it returns.
@@ -151,13 +151,13 @@ class Update:
             gets the accumulators under the arguments' names; whole numbers are allowed among them.
         at_once: Paddle's optimizer goes on to change what the update reads, so that updates cannot wait for one another.
         behind: what that is, in the same words; the C function does not do it.
-        merged: parameters of the C function ``merged_<door>``, which takes lists; empty if there is none.
+        merged: parameters of the C function ``merged_<function>``, which takes lists; empty if there is none.
         legacy: parameters of the function of that name in ``paddle._legacy_C_ops``, where Paddle 2.6 calls that one; behind the bar
-            those that are given by their names.
+            those that are passed by name.
     """
 
     name: str
-    door: str
+    function: str
     optimizer: str
     params: str
     results: str
@@ -186,7 +186,7 @@ class Update:
         return _picker(self.params, self.results, len(args))(args)
 
     def results_of_merged(self, args: Sequence[Any]) -> Any:
-        """What ``merged_<door>`` returns."""
+        """What ``merged_<function>`` returns."""
         return _picker(self.merged, self.results, len(args))(args)
 
     @functools.cached_property
@@ -217,16 +217,16 @@ class Update:
         return _spelled(self.params, count)
 
     def lists(self, args: Sequence[Any]) -> dict[str, bool]:
-        """The parameters of ``merged_<door>``, and whether these arguments give a list for each. Raises StayNative if none fit."""
+        """The parameters of ``merged_<function>``, and whether each is a list in these arguments. Raises StayNative if none fit."""
         return {name: isinstance(value, list) for name, value in zip(_spelled(self.merged, len(args)), args)}
 
     def in_lists(self, args: Sequence[Any], lists: Mapping[str, bool]) -> list[Any]:
-        """The arguments of one parameter's call as those of ``merged_<door>``."""
+        """The arguments of one parameter's call as those of ``merged_<function>``."""
         values = dict(zip((word.rstrip("+") for word in self.params.split()), args))
         return [[values[name]] if listed else values[name] for name, listed in lists.items()]
 
     def singly(self, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The arguments of ``merged_<door>`` as those of one call for each parameter. Raises StayNative if lists do not fit."""
+        """The arguments of ``merged_<function>`` as those of one call for each parameter. Raises StayNative if lists do not fit."""
         values = dict(zip(_spelled(self.merged, len(args)), args))
         names = [word.rstrip("+") for word in self.params.split()]
         if len({len(value) for value in values.values() if isinstance(value, list)}) != 1:
@@ -260,19 +260,19 @@ def updates() -> dict[str, Update]:
         module = importlib.import_module(f"{__package__}.{family}")
         for member in vars(module).values():
             if isinstance(member, Update):
-                declared[member.door] = member
+                declared[member.function] = member
                 if member.merged:
-                    declared[f"merged_{member.door}"] = member
+                    declared[f"merged_{member.function}"] = member
     return declared
 
 
-def update(door: str, optimizer: str, params: str, results: str, **words: Any) -> Callable[[Formula], Update]:
+def update(function: str, optimizer: str, params: str, results: str, **words: Any) -> Callable[[Formula], Update]:
     """Declare an update: decorates Torch's definition, or Paddle's with ``of="paddle"``."""
     of = words.pop("of", "torch")
 
     def declared(formula: Formula) -> Update:
         words[of] = formula
-        return Update(door.rstrip("_"), door, optimizer, params, results, **words)
+        return Update(function.rstrip("_"), function, optimizer, params, results, **words)
 
     return declared
 

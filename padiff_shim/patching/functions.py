@@ -196,7 +196,7 @@ def redirected(function: BuiltinFunctionType) -> bool:
     return type(function.__self__) is not ModuleType
 
 
-# ---- Redirects a plain Python function *in place* (the counterpart of :mod:`.cfunction`).
+# ---- Redirects a plain Python function *in place* (the counterpart of the above).
 #
 # The function's code object is exchanged for one that calls the hook, so that references taken earlier (``from
 # paddle.nn.functional import linear``) are intercepted too; undoing puts the very code object back. The new code has the

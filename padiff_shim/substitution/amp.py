@@ -94,7 +94,7 @@ def _cast(args: tuple[Any, ...], kwargs: dict[str, Any], targets: Any) -> tuple[
             return type(value)([cast(item) if type(item) in TENSOR_TYPES else item for item in value])
         if type(value) in TENSOR_TYPES and value.dtype in _NAMES:
             target = next(targets)
-            return value if target is None else value.astype(target)  # by its door: the cast is on the tape
+            return value if target is None else value.astype(target)  # intercepted: the cast is on the tape
         return value
 
     return tuple([cast(value) for value in args]), {key: cast(value) for key, value in kwargs.items()}

@@ -54,7 +54,7 @@ from ..tape.twins import (
     with_hook,
 )
 
-# ---- Torch's results as what Paddle's function returns.
+# ---- Torch's results, made into what Paddle's function returns.
 
 
 def check_fits(out: torch.Tensor, target: torch.Tensor) -> None:
@@ -95,7 +95,7 @@ def gradientless(result: Any, wanting: torch.Tensor) -> Any:
 
 
 def in_own_memory(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
-    """What an op moved, in memory that it may share with an operand only if Paddle will get a copy: with Torch's strides."""
+    """A result of an op that moves values, with Torch's strides; a copy where Paddle would get memory of an operand."""
     return side.clone() if side.is_contiguous() and shares_memory(side, operands) else side
 
 
@@ -120,7 +120,7 @@ def moved_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) 
 
 
 def keeps_itself(door: EntryPoint, values: Sequence[Any], index: int) -> bool | None:
-    """Whether Paddle keeps operand ``index`` of a call itself; the very call is asked, with copies of what it writes into.
+    """Whether Paddle keeps operand ``index`` of a call itself; learnt by making the call again, with copies of what it writes into.
 
     True as well of calls that cannot be made once more, so that a backward that reads what was written raises. None if it cannot be
     seen now. ``values``: the bound call, as Paddle's own tensors.
@@ -205,7 +205,7 @@ def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
     return turned
 
 
-# ---- The way of :mod:`.execute` for its commonest cases, with nothing left to decide.
+# ---- The shortcut: the commonest cases, with nothing left to decide.
 #
 # No autocast, CPU tensors of dtypes whose rule is known and asks for no cast: then a call is bridge, kernel, bridge; with a
 # gradient wanted, on the tape. Anything else answers None and takes the full way. Tests run every sample with and without this
@@ -489,7 +489,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
 
 
 def _formula(substitution: Substitution) -> Callable[..., Any]:
-    """The op's formula; where Torch's definition may be another, the run is told of that first."""
+    """The op's formula; where Torch's definition may be another, it notes that in the run first."""
     op = substitution.op
     if op.differs is None:
         return op.reference
@@ -539,15 +539,15 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
     return unknown
 
 
-# ---- One call of the table, answered by torch's kernel.
+# ---- One call of the table, answered by Torch's kernel.
 #
-# quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or one on the tape
+# The shortcut, or: prepare -> Torch's kernel -> a new Paddle tensor, or one on the tape
 
 BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an op of which Torch has another definition
 
 
 class Substitution:
-    """What stands behind one door: torch's kernel."""
+    """The answer to the calls of one entry point: Torch's kernel."""
 
     def __init__(self, door: EntryPoint) -> None:
         self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
@@ -559,7 +559,7 @@ class Substitution:
         self.as_result = moved_result if door.op.exact else new_result
         self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
         self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
-        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see :mod:`.keeping`
+        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see keeps_itself
         self.quick = shortcut(self)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -27,7 +27,7 @@ from ..tape.calls import TapeCall
 from ..tape.twins import taped, twin
 from .execute import moved_result, on_tape, overwritten
 
-# ---- Views, and what looks like one: where Paddle and torch both make a view, each makes its own; where they copy, torch does.
+# ---- Views, and what looks like one: where both frameworks make a view, each makes its own; where they copy, Torch copies.
 #
 # A reshape copies if the strides ask for it, an index of tensors, lists or masks always; Paddle's copies of strided tensors are
 # many times slower than torch's.
@@ -53,7 +53,7 @@ def move(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
 
 
 def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What Paddle moved by itself, beside the tape: each result, and Torch's view of the operand that holds the same elements."""
+    """The results that Paddle moved by itself, beside the tape, each with Torch's view of the operand with the same elements."""
     if name not in views.VIEWS or not args or type(args[0]) not in TENSOR_TYPES or args[0].dtype not in FLOATS:
         return []
     results = result if isinstance(result, (list, tuple)) else [result]
@@ -91,7 +91,7 @@ def _indexed(tensor: Any, index: Any, *, wanted: bool) -> Any:
     """A tensor at indices of which some are tensors, lists or masks."""
     parts = index if type(index) is tuple else (index,)
     if all(views.basic(part) for part in parts) or (tensor.dtype not in FLOATS and tensor.is_contiguous()):
-        return None  # of strided integers, too, Paddle reads others than those that are asked for (docs/defects.md)
+        return None  # of strided integers, too, Paddle reads the wrong elements (docs/defects.md)
     try:
         sides = indices(parts)
     except (StayNative, ValueError, TypeError):
@@ -144,9 +144,9 @@ def _copied_by_torch(
 
 # ---- Elements set to a value that wants a gradient, where that gradient is a sum: torch's.
 #
-# Setting moves values, and which they are is exact on either kernel; but what is written to several places gets the sum over
-# them. Paddle's has other last bits, is zero for one number behind a mask, and ends in an error where a value of as many axes is
-# broadcast (docs/defects.md).
+# Setting moves values, exactly on either kernel; but a value that is written to several places gets the sum over them. Paddle's
+# has other last bits, is zero for one number behind a mask, and ends in an error where a value of as many axes is broadcast
+# (docs/defects.md).
 
 SETS = frozenset({"_setitem_dygraph", "masked_fill_"})
 _Put = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # the values before, and what is set -> the values after

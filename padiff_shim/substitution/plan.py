@@ -34,7 +34,11 @@ PACKED = (
 )
 
 
-RAISED = (EMPTY, RANDOM, DRAWN)  # why calls stay native that may be made in float32 where there is no kernel: see :mod:`.raised`
+RAISED = (
+    EMPTY,
+    RANDOM,
+    DRAWN,
+)  # calls that stay native for these reasons may be made in float32 where there is no kernel: see moves
 
 
 class Substituting:
@@ -42,7 +46,7 @@ class Substituting:
 
     on_tape, tracks_layers = True, False
     hurries = True  # calls may take the short way past the plan
-    looks: float = 256  # of calls that stay native for one reason so many are asked for their line
+    looks: float = 256  # how many calls that stay native for one reason are looked up by line
 
     def __init__(
         self, definition: str = "paddle", *, draws: bool = False, torchs: frozenset[str] = frozenset(), lends: bool = True
@@ -68,7 +72,7 @@ class Substituting:
         if substitution is None:
             substitution = behind.substitution = Substitution(behind) if door.op.leading else Drawing(door)
         quick = substitution.quick
-        if quick is not None and door not in frame.quick:  # else the door has tried it
+        if quick is not None and door not in frame.quick:  # else the entry point has tried it
             if self.hurries and door.op.random is None and not door.op.integer:
                 frame.quick[door] = quick
             result = quick(frame, values)
@@ -142,7 +146,7 @@ class Substituting:
         if grad_tracer() is None or kwargs:
             return other.original(*args, **kwargs) if grad_tracer() is None else self.unlisted(other, frame, args, kwargs)
         declared = updates()[other.name]
-        make = self.updating.call if other.name == declared.door else self.updating.merged
+        make = self.updating.call if other.name == declared.function else self.updating.merged
         return make(declared, other, frame, args)
 
     def _count_native(self, frame: Frame, name: str, target: str, why: StayNative) -> None:
@@ -329,7 +333,7 @@ class Profiled(Substituting):
             return super().optimizing(part, original, frame, args, kwargs)
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What moves values. It is asked without a frame, and measured inside of the calls of a mode alone."""
+        """An op that moves values: called without a frame, and measured inside of the calls of a mode alone."""
         frame = frames.below()
         if frame is None:
             return super().exact(name, original, args, kwargs)

@@ -23,7 +23,7 @@ from .execute import overwritten
 
 
 class Drawing:
-    """What stands behind the door of an op that creates random numbers."""
+    """The answer to the calls of an op that creates random numbers."""
 
     quick = None  # there is no shorter way
 

@@ -9,7 +9,7 @@ An op is its decorated Torch formula::
 A family is a module of ``patches/``: its ops are the :class:`Op` objects among its names, each under its own name (with a ``_``
 behind it where Python has that name already: ``sum_``). Interception, binding, gradients, tests and reports are derived.
 
-What is left out has the value of the commonest case: the entry point is ``paddle._C_ops.<name>`` with the op's own parameters, its
+Left out, a word has the value of the commonest case: the entry point is ``paddle._C_ops.<name>`` with the op's own parameters, its
 name for autocast that of its legacy form, one tensor, one result.
 """
 
@@ -100,7 +100,7 @@ class KernelLimits:
 
     ``cpu=False``: Paddle has it for other devices only. On a CPU it raises; in reference mode the formula answers, and nothing is
     asked about it.
-    ``avx512``: on a CPU without AVX-512 it ends the process; there it is asked nothing, not even its dtypes.
+    ``avx512``: on a CPU without AVX-512 it ends the process; there it never runs, not even to learn its dtypes.
     ``once``: it is run as the program calls it, and never again in float64 for a verdict: there it writes outside of its memory.
     ``wanting``: the place of an operand without whose gradient its backward ends the process: a proof's native run asks for it.
     """
@@ -171,7 +171,7 @@ class OpFields(TypedDict, total=False):
     """It takes complex operands as well; otherwise such calls stay native."""
     random: Callable[..., bool] | None
     """Called with the op's arguments, as Paddle made the call: whether this call draws random numbers. Such calls are
-    substituted in a mode with ``random="torch"`` only. The native op is asked nothing about them: Paddle's generator stays
+    substituted in a mode with ``random="torch"`` only. The native op never runs to learn about them: Paddle's generator stays
     where it is."""
     limits: KernelLimits
     """What Paddle's kernel does not stand."""

@@ -45,7 +45,7 @@ def parse(params: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
 
 
 def present(params: str, function: Callable[..., Any]) -> str:
-    """A door's parameters without those that this Paddle's function does not have: ``name`` would be taken for one of them."""
+    """An entry point's parameters without those that this Paddle's function lacks: ``name`` would be taken for one of them."""
     names = set(inspect.signature(function).parameters)
     return " ".join(word for word in params.split() if names & set(word.partition("=")[0].split("|")))
 
@@ -53,7 +53,7 @@ def present(params: str, function: Callable[..., Any]) -> str:
 class _Form(NamedTuple):
     """How calls of one spelling, so many positional arguments and these keywords, give the op's arguments."""
 
-    choose: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # from what was given, with all defaults behind it
+    choose: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # from the call's arguments, with all defaults behind them
     idle: tuple[tuple[int, str], ...]  # where an ``out=`` lies, which must be None, and (named "") what may only be a name
 
 

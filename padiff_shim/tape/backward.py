@@ -38,22 +38,22 @@ from .twins import (
     wrap,
 )
 
-# ---- One backward in one thread, and what it begins with.
+# ---- A backward in one thread, and what it begins with.
 
 
 class Session:
-    """One backward in one thread, which it is while it is open: ``with Session(retain=False) as session``."""
+    """A backward in one thread, while it is open: ``with Session(retain=False) as session``."""
 
     __slots__ = ("answers", "create", "deliveries", "keeps_graph", "noted", "outer", "retain", "retained")
 
     def __init__(self, *, retain: bool, create: bool = False) -> None:
         self.retain = retain
         self.create = create  # whether gradients have graphs of their own
-        self.deliveries: dict[int, Any] = {}  # gradients on their way to leaves: see twins.deliver
-        self.keeps_graph = retain  # whether a later turn may come to torch's graph again
+        self.deliveries: dict[int, Any] = {}  # gradients on their way to leaf twins, by the twin's id: see twins.deliver
+        self.keeps_graph = retain  # whether a later turn may come to Torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
         self.answers: dict[Hashable, torch.Tensor] = {}  # what hooks made of gradients in this turn: see hooks.after_hooks
-        self.retained: set[int] = set()  # whose retained gradient holds what a turn of this backward has brought, by id
+        self.retained: set[int] = set()  # ids of tensors whose retained gradient a turn of this backward has begun
 
     def __enter__(self) -> Session:
         if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
@@ -71,7 +71,7 @@ class Session:
 
 
 class native_engine:
-    """Paddle's engine runs for itself inside: what it reaches is no part of the backward around it."""
+    """Inside, Paddle's engine runs for itself: what it reaches is no part of the backward around it."""
 
     __slots__ = ("_outer",)
 
@@ -83,7 +83,7 @@ class native_engine:
 
 
 def first_gradient(side: torch.Tensor, grad: Any) -> torch.Tensor:
-    """The gradient that a backward begins with; a copy, for torch may hand its memory on."""
+    """The gradient that a backward begins with, on Torch's side; a copy, since Torch may hand its memory on."""
     if grad is None:
         return torch.ones_like(side, memory_format=torch.contiguous_format)
     start = to_torch(grad)
@@ -102,7 +102,7 @@ def begin(reached: Sequence[TapeCall], session: Session) -> None:
         calls.begin(reached, session)
 
 
-# ---- Where a backward of torch arrives, if some tensors let nothing through.
+# ---- Where a backward of Torch arrives if some tensors let no gradient through.
 
 
 def edge(side: torch.Tensor) -> tuple[Any, int]:
@@ -128,21 +128,21 @@ def reached_without(cuts: set[tuple[Any, int]], roots: Sequence[torch.Tensor]) -
 
 # ---- The reducer of a data-parallel layer, which walks Paddle's graph for parameters without a gradient.
 #
-# Paddle's graph ends at sentinels, and torch's begins there. So the walk is given a way on: a door of each leaf that torch's
-# graph leads to, beside the tensors that it begins at.
+# Paddle's graph ends at sentinels, and Torch's begins there. So the reducer's walk also begins at the entrance of each leaf that
+# Torch's graph leads to.
 
 
 def prepare_reducer(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``EagerReducer.prepare_for_backward``: what the forward of a data-parallel layer ends with."""
+    """The hook of ``EagerReducer.prepare_for_backward``, with which the forward of a data-parallel layer ends."""
 
     @functools.wraps(original)
     def hook(reducer: Any, outputs: Sequence[Any]) -> Any:
-        return original(reducer, [*outputs, *entries_behind(outputs)] if alive() else outputs)
+        return original(reducer, [*outputs, *entrances_behind(outputs)] if alive() else outputs)
 
     return hook
 
 
-def entries_behind(outputs: Sequence[Any]) -> list[Any]:
+def entrances_behind(outputs: Sequence[Any]) -> list[Any]:
     """Tensors from whose nodes Paddle's graph leads on to every leaf and frontier that a backward from ``outputs`` comes to."""
     fronts_and_leaves: dict[int, torch.Tensor] = {}
     roots, natives = [], []
@@ -158,10 +158,10 @@ def entries_behind(outputs: Sequence[Any]) -> list[Any]:
             for side in Walk(roots).leaves:
                 if hasattr(side, "_place") and id(side) not in fronts_and_leaves:
                     fronts_and_leaves[id(side)] = side
-                    if side._place.frontier and leads_to_tape(side._place.door):
+                    if side._place.frontier and leads_to_tape(side._place.entrance):
                         fronts.append(side)
             roots, natives = _below(natives, fronts, session), []
-    return [side._place.door for side in fronts_and_leaves.values()]
+    return [side._place.entrance for side in fronts_and_leaves.values()]
 
 
 def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Session) -> list[torch.Tensor]:
@@ -176,10 +176,10 @@ def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Sess
     return [twin for twin, _ in noted]
 
 
-# ---- A backward: Paddle's engine and torch's in turns, until nothing is left.
+# ---- A backward: Paddle's engine and Torch's in turns, until both graphs are walked.
 #
-# The doors of Paddle's engine (``run_backward``, ``run_partial_grad``, see :mod:`.partial`) lead here while a mode is open or a
-# tape tensor lives. Each turn:
+# The entry points of Paddle's engine (``run_backward``, ``run_partial_grad``) lead here while a mode is open or a tape tensor
+# lives. Each turn:
 #
 #     Paddle's engine over native roots and frontiers; sentinels that it reaches only note their gradient
 #     torch's engine once over all twins that are noted; it stops at leaf twins
@@ -189,7 +189,7 @@ def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Sess
 
 
 def run_from_stray(record: Arriving, grad: Any) -> None:
-    """A sentinel was reached by an engine call that did not come through our doors: torch's turn at once."""
+    """An engine call that was not intercepted has reached a sentinel: Torch's turn follows at once."""
     retain, _ = paddle_graph.backward_options([grad])
     with Session(retain=retain) as session:
         session.arrived(record, grad)
@@ -226,30 +226,30 @@ def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[A
     # A backward that meets Paddle's own nodes alone frees what it walks, as natively: a second one raises. One that comes to
     # torch's graph may come back behind a frontier to what it walked already; torch's calls then keep that they were freed.
     leads = list(map(leads_to_tape, natives)) if natives and frontiers_live() else []
-    doors = bool(leads) and (bool(session.noted) or any(leads))
+    returns = bool(leads) and (bool(session.noted) or any(leads))
     # Roots that lead to Paddle's own nodes alone go along with what comes there from torch's graph: both walk those nodes once.
-    late = [pair for pair, leading in zip(zip(natives, grads), leads) if doors and not leading]
+    late = [pair for pair, leading in zip(zip(natives, grads), leads) if returns and not leading]
     if late:
         pairs = [pair for pair, leading in zip(zip(natives, grads), leads) if leading]
         natives, grads = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
     waiting: _Reached = []
-    first, beyond, met = True, doors, set[int]()
+    first, beyond, met = True, returns, set[int]()
     _ahead()
     while natives or session.noted or waiting or late:
         if natives:
             if beyond:
                 _walked_once(natives, met)
-            # The doors of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
+            # The entrances of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
             # nodes of Paddle's own that a later turn does not begin with.
-            paddle_graph.run_backward(natives, grads, session.retain or doors, *path)
-        natives, grads, doors = [], [], True
+            paddle_graph.run_backward(natives, grads, session.retain or returns, *path)
+        natives, grads, returns = [], [], True
         if session.noted:
             noted, session.noted = session.noted, []
             waiting = _summed(waiting, _torch_turn(session, noted, first))
             first = False
         reached, waiting, last = _due(waiting, late)
         _ahead()
-        beyond = bool(late)  # behind the doors of leaves there is nothing but the leaves
+        beyond = bool(late)  # behind the entrances of leaves are the leaves alone
         while reached:  # a gradient that is laid out anew is not kept beside its copy
             side, grad = _next(reached)
             if side._place.frontier:
@@ -295,7 +295,7 @@ def _due(waiting: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bo
     fronts = [side for side, _ in waiting if side._place.frontier] if frontiers_live() else []
     if not late and (not fronts or len(fronts) == len(waiting)):
         return waiting, [], True
-    before = {id(side) for side in fronts if leads_to_tape(side._place.door)}
+    before = {id(side) for side in fronts if leads_to_tape(side._place.entrance)}
     if not before:
         return waiting, [], True
     return [pair for pair in waiting if id(pair[0]) in before], [pair for pair in waiting if id(pair[0]) not in before], False
@@ -304,7 +304,7 @@ def _due(waiting: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bo
 def _check_frontier(place: GradientPlace, session: Session) -> None:
     """A frontier is freed by a backward without ``retain_graph``, as Paddle's own node behind it would be."""
     if place.freed is not None and place.freed is not session:
-        raise calls.freed(place.door.name)
+        raise calls.freed(place.entrance.name)
     if not session.retain:
         place.freed = session
 
@@ -378,7 +378,7 @@ def _ahead() -> None:
             laid = _as_weight_lies(side, grad).detach().clone(memory_format=torch.contiguous_format)
             deliver(side, to_paddle(laid), natives, grads)
         if natives:
-            paddle_graph.run_backward(natives, grads, True, *paddle_graph.NO_PATH)  # doors serve again
+            paddle_graph.run_backward(natives, grads, True, *paddle_graph.NO_PATH)  # entrances serve again
         natives, grads = [], []
 
 
@@ -407,8 +407,7 @@ def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
 
 # ---- ``paddle.grad``: gradients of some tensors alone, with a graph of their own under ``create_graph``.
 #
-# Torch is asked for the twins of the inputs and for the frontiers, Paddle for what lies behind those; in turns, as in
-# :mod:`.backward`.
+# Torch computes the gradients of the inputs' twins and of the frontiers, Paddle what lies behind those; in turns, as above.
 
 
 def run_partial_grad(outputs: Sequence[Any], inputs: Sequence[Any], *options: Any) -> Any:
@@ -491,7 +490,7 @@ def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
 
 
 def _outside(tensors: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Where in ``tensors`` views have been given sentinels, with what has the nodes that they had: see hooks.give_sentinel."""
+    """The places in ``tensors`` of views with sentinels, and tensors with the nodes that the views had: see hooks.give_sentinel."""
     for index, tensor in enumerate(tensors):
         record = taped(tensor)
         if record is not None and record.outside is not None:
@@ -512,7 +511,7 @@ class _Search:
         self.outside = list(_outside(inputs))
         self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in through] for tensor in inputs]
         ends = [*self.places(), *tinies()]
-        self.fronts = [side for side in fronts if leads_to([side._place.door], ends)]
+        self.fronts = [side for side in fronts if leads_to([side._place.entrance], ends)]
         self.seen: set[int] = set()
 
     def places(self) -> list[Any]:
@@ -525,10 +524,10 @@ class _Search:
             return False
         if not any(map(leads_to_tape, outputs)):
             return True
-        return not any(self.sides) and not leads_to([side._place.door for side in self.fronts], self.inputs)
+        return not any(self.sides) and not leads_to([side._place.entrance for side in self.fronts], self.inputs)
 
     def add(self, index: int, grad: Any) -> None:
-        """One more contribution to the gradient of an input."""
+        """Add a contribution to the gradient of an input."""
         total = self.total[index]
         self.total[index] = grad if total is None else self.added(total, grad)
 
@@ -553,7 +552,7 @@ class _Search:
             record = taped(self.inputs[index])
             if grad is not None and (
                 record is None or not record.has_sentinel
-            ):  # a sentinel has told Torch, and gives back one float
+            ):  # a sentinel has noted its gradient for Torch, and returns one float
                 self.add(index, grad)
 
     def by_torch(self, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[list[Any], list[Any]]:

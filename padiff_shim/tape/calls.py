@@ -14,7 +14,7 @@ from ..frameworks.randomness import undrawn
 from ..frameworks.torch_state import Dispatching, close_modes, gradients_of, open_modes, put_aside
 from ..runlog.counts import Tally
 
-# ---- What Torch's backward of a call reads: asked of Torch, not declared.
+# ---- What Torch's backward of a call reads: learnt from Torch, not declared.
 #
 # An in-place change of such a tensor between forward and backward has to raise, as it does in Paddle. Torch's graph holds the
 # tensors over memory that Paddle writes without Torch's version counter knowing, so each call keeps Paddle's own versions of what
@@ -35,10 +35,10 @@ LARGE = 2**18  # bytes: to count the writes of a tensor without its memory takes
 
 
 def watched(tensor: Any, side: torch.Tensor) -> tuple[Any, int]:
-    """What a call keeps of an operand that its backward reads, to know of writes, and its present count.
+    """What a call keeps of an operand that its backward reads, to notice writes, and the present count of writes.
 
-    Torch's graph holds the memory that it reads itself. Of some operands that is a copy (``matmul``'s of heads), and what it was
-    copied from would be held beside it.
+    Torch's graph holds the memory that it reads. For some operands that is a copy (``matmul``'s of heads), and the original would
+    be held beside it.
     """
     return version_alone(tensor) if side.nbytes >= LARGE and not tensor.is_leaf else tensor, tensor._inplace_version()
 
@@ -48,10 +48,10 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def apart(tensor: Any, side: torch.Tensor) -> bool:
-    """Whether an operand that a backward reads is to be kept apart from its memory, which may be written to.
+    """Whether the values of an operand that a backward reads are kept apart from its memory, which may be written to.
 
-    Of what does not lie contiguous Paddle keeps a contiguous copy, so a program may fill a buffer column by column from the columns
-    before. Torch keeps the memory itself. Not of views of leaves, such as weights, which nothing is written into.
+    Of a tensor that is not contiguous Paddle keeps a contiguous copy, so a program may fill a buffer column by column from the
+    columns before. Torch keeps the memory itself. Views of leaves, such as weights, need no copy: nothing is written into them.
     """
     if side.is_contiguous() or tensor.is_contiguous():
         return False
@@ -94,7 +94,7 @@ _COPIES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._to_copy.defau
 
 
 def reads(known: dict[Any, Reads], settings: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
-    """What the backward of ``run(*sides)`` reads. ``known``: learnt for this op so far; ``told``: what else ``run`` depends on."""
+    """What the backward of ``run(*sides)`` reads. ``known``: learnt for this op; ``settings``: what else ``run`` depends on."""
     kinds = [(side.requires_grad, side.ndim, side.dtype) if isinstance(side, torch.Tensor) else type(side) for side in sides]
     key = (*kinds, repr(settings)) if settings else tuple(kinds)
     positions = known.get(key)
@@ -171,7 +171,7 @@ def never_unpacked(packed: Any) -> Any:
     raise AssertionError("this graph is never walked")
 
 
-# ---- One call's part in a backward, and which calls a backward comes to.
+# ---- What one call keeps for a backward, and which calls a backward reaches.
 #
 # A call hangs on its node of torch's graph (``metadata``), and nothing of it runs inside of torch's engine: before the engine
 # starts, one walk over the graph finds the calls and the leaf twins that it will reach. What Paddle would refuse is refused
@@ -313,7 +313,7 @@ def between(roots: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> li
     return list(calls)
 
 
-# ---- The gradients of one call alone: what compare mode holds against Paddle's.
+# ---- The gradients of one call alone, which compare mode holds against Paddle's.
 
 
 def gradients(results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:

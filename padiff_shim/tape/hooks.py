@@ -58,7 +58,7 @@ def exchange_sentinel(tensor: Any, tiny: Any) -> None:
 
 
 def give_gradient(tensor: Any, grad: Any) -> None:
-    """Make ``grad`` the tensor's gradient: of the dtype that it had before an in-place op, too, which Paddle's door refuses."""
+    """Make ``grad`` the tensor's gradient, also in the dtype that it had before an in-place op, which Paddle refuses."""
     if grad.dtype != tensor.dtype:
         tensor._copy_gradient_from(to_paddle(to_torch(grad).to(to_torch(tensor).dtype)))
         tensor._grad_value()._share_data_with(grad.get_tensor())
@@ -66,7 +66,7 @@ def give_gradient(tensor: Any, grad: Any) -> None:
         tensor._copy_gradient_from(grad)
 
 
-# ---- Results that nothing was made of, beside one that something was: Paddle shows their hooks zeros, Torch shows None.
+# ---- Unused results beside a used one: Paddle shows their hooks zeros, Torch shows None.
 #
 # Torch's engine refuses a hook that answers None with a gradient. So what a hook makes of the zeros is added to what the node
 # hands on: its gradient is linear.
@@ -102,7 +102,7 @@ class Unused:
 
 
 def unused(side: torch.Tensor) -> Unused | None:
-    """What hooks on a twin need where no gradient arrives; None where Paddle shows them none."""
+    """What hooks on a twin need where no gradient arrives; None where Paddle shows them None."""
     node = side.grad_fn
     return Unused(side) if node is not None and node.name() in _FILLED else None
 
@@ -119,8 +119,8 @@ def _added(inputs: tuple[torch.Tensor | None, ...], outputs: tuple[torch.Tensor 
 
 # ---- Hooks and retained gradients of tensors on the tape: they see what torch's engine computes.
 #
-# Paddle's doors for them (``Tensor._register_grad_hook``, ``_remove_grad_hook``, ``retain_grads``) lead here for such tensors;
-# all others go on as ever.
+# Paddle's functions for them (``Tensor._register_grad_hook``, ``_remove_grad_hook``, ``retain_grads``) lead here for such
+# tensors; all others go on as ever.
 
 _FIRST = 10**9  # Paddle's own numbers of hooks are small
 _numbers = itertools.count(_FIRST)
@@ -214,10 +214,10 @@ def _answers(record: Taped) -> object:
 
 
 def after_hooks(answers: object | None, grad: torch.Tensor) -> torch.Tensor:
-    """What the hooks of a tensor have made of its gradient in this turn: in Paddle that is the tensor's own.
+    """The gradient of a tensor after its hooks in this turn: in Paddle that is the tensor's own.
 
-    Torch gives the one before its hooks where it goes on to other inputs; and what hooks on the result of a PyLayer answer is the
-    tensor's own, and goes no further.
+    Torch gives the gradient before the hooks where it goes on to other inputs. What hooks on the result of a PyLayer return is the
+    tensor's own gradient, and goes no further.
     """
     answer: torch.Tensor = grad if answers is None else LOCAL.session.answers.get(answers, grad)
     return answer
@@ -227,7 +227,7 @@ def _keep(reference: weakref.ref[Any], answers: object | None, without: Unused |
     tensor = reference()
     if grad is None and without is not None:
         grad = without.gradient()
-    if tensor is not None and grad is not None:  # None: one of several results, of which nothing was made
+    if tensor is not None and grad is not None:  # None: one of several results that nothing was made of
         retained = to_paddle(_with_turns_before(tensor, after_hooks(answers, grad).detach()))
         retained.stop_gradient = False
         give_gradient(tensor, retained)
@@ -246,15 +246,15 @@ class _UserHook(NamedTuple):
     """A user's hook on a tensor."""
 
     function: Callable[..., Any]
-    ignores_answers: bool  # what it answers goes no further
-    answers: object  # under which that is kept
+    ignores_answers: bool  # what it returns goes no further
+    answers: object  # the key of its answer in Session.answers
     without: Unused | None
 
 
 def _call_user_hook(user_hook: _UserHook, grad: torch.Tensor | None) -> torch.Tensor | None:
-    """A user's hook: gets Paddle's tensor of a gradient, may return another.
+    """Call a user's hook with Paddle's tensor of a gradient; it may return another one.
 
-    Of one of several results that nothing was made of it gets zeros or None, as natively.
+    The hook of an unused result gets zeros or None, as natively.
     """
     if grad is None and user_hook.without is not None:
         answer = _answer(user_hook, user_hook.without.gradient())

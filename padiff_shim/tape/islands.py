@@ -21,13 +21,13 @@ from .hooks import exchange_node, exchange_sentinel
 from .paddle_graph import LOCAL, floats, led_to
 from .twins import TAPE, Arriving, attach, forget, only_sentinel, sentinel, taped, twin, with_hook
 
-# ---- What a native call on the tape is given in place of its operands: aliases, whose gradients come to an island.
+# ---- The operands of a native call on the tape: aliases, whose gradients come to an island.
 
 _KEEPS, _PASSES_ON, _NOTHING = "keeps", "passes on", "nothing"  # what an inlet does with a gradient
 
 
 class _Inlet(Arriving):
-    """Where an operand enters a native call: what Paddle's engine brings there is an island's, or goes on to torch at once."""
+    """Where an operand enters a native call: the gradient that Paddle's engine brings is the island's, or goes on to Torch."""
 
     __slots__ = ("action", "arrived", "twin")
 
@@ -99,9 +99,9 @@ class Operands:
         return alias
 
     def led_to_by(self, results: Sequence[Any]) -> bool:
-        """Keep those alone that Paddle's graph leads to from the results of the call; whether there are any.
+        """Keep only the operands that Paddle's graph leads to from the results of the call; whether there are any.
 
-        What it does not lead to can get no gradient. And a state that each step reads and writes anew (a quantiser's scale) would,
+        The others can get no gradient. And a state that each step reads and writes anew (a quantiser's scale) would,
         as an operand, hold the graph of the step before, and that one the graph of the step before it.
         """
         if len(self.sides) == 1 and not self.sides[0].is_leaf:  # the usual case: what wants a gradient because of it leads to it
@@ -131,7 +131,7 @@ class Operands:
 
     @contextmanager
     def inlets_off(self) -> Iterator[None]:
-        """Inside, gradients that arrive are Paddle's engine's own."""
+        """Inside, gradients that arrive stay with Paddle's engine."""
         for inlet in self.inlets:
             inlet.action = _NOTHING
         try:
@@ -210,8 +210,8 @@ def take(tensor: Any, memory: Any, written: torch.Tensor) -> Any:
 
 # ---- A native op over tape tensors as one node of torch's graph: an island.
 #
-# Without it the op would be Paddle's own node over sentinels, and right all the same (see :mod:`.backward`), but the gradients of
-# a tensor that others use too would be added up in another order than Torch's.
+# Without it the op would be Paddle's own node over sentinels, and right all the same, but the gradients of a tensor that others
+# use too would be added up in another order than Torch's.
 
 
 def on_tape(values: Sequence[Any]) -> bool:

@@ -21,7 +21,7 @@ from ..frameworks.memory import HALVES, to_paddle
 from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
 from ..interrupts import call_in_hook, call_silently
 
-# ---- Paddle's own functions, whatever is patched now or later: what the tape is built with.
+# ---- Paddle's own functions, whatever is patched now or later: the tape is built with them.
 
 # The last argument of Paddle's engine: where 3.x draws the graph. Without it 3.3.1 crashes.
 NO_PATH: tuple[Any, ...] = (None,) if IS_3 else ()
@@ -76,7 +76,7 @@ def register_grad_hook(tensor: Any, function: Callable[[Any], Any]) -> None:
 
 
 def register_silent_hook(tensor: Any, function: Callable[..., Any], *args: Any) -> int:
-    """Have it call ``function(*args, gradient)``, which is no part of the program: what it raises waits for the engine's end."""
+    """Have the engine call ``function(*args, gradient)``, which is no part of the program: its errors wait for the engine's end."""
     number: int = _register_grad_hook(tensor, functools.partial(call_silently, function, *args))
     return number
 
@@ -99,8 +99,8 @@ def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:
 def backward_options(grads: Sequence[Any]) -> tuple[bool, bool]:
     """(retain_graph, create_graph) of the backward that is running, read off the Paddle function that started it.
 
-    Paddle's engine does not tell its hooks. The frame that called into the engine is the one below the hook's. ``grads``: what the
-    hook was given.
+    Paddle's engine does not pass them to its hooks. The frame that called into the engine is the one below the hook's.
+    ``grads``: the hook's gradients.
     """
     caller = sys._getframe(2)
     for _ in range(4):  # hooks of our own stand between
@@ -128,14 +128,14 @@ def _option_of(code: CodeType) -> str:
     return option
 
 
-# ---- What a backward keeps for one thread.
+# ---- The state of one thread's backward.
 
 
 class _Local(threading.local):
     """What belongs to one thread."""
 
     def __init__(self) -> None:
-        self.session: Any = None  # the backward that is running, see :mod:`.backward`
+        self.session: Any = None  # the backward that is running: a backward.Session
         self.around: list[Any] = []  # what torch's engine has finished of leaves in the backwards around it, the outermost first
         self.turn: Any = None  # the call of torch's engine that is running
         self.floats: dict[tuple[torch.dtype, torch.device], tuple[Any, Any]] = {}  # what sentinels are made of and pass on
@@ -205,7 +205,7 @@ def tinies() -> list[Any]:
     return [tiny for tiny in (reference() for reference in list(_tinies.values())) if tiny is not None]
 
 
-# ---- Paddle's own graph, looked at without running it.
+# ---- Walks over Paddle's own graph, without running it.
 
 
 def leads_to_tape(tensor: Any) -> bool:

@@ -20,9 +20,9 @@ from .paddle_graph import LOCAL, copied, floats, place
 # ---- Leaf twins: where torch's graph begins, and how their gradients come to Paddle.
 #
 # A leaf twin belongs to a parameter or another leaf, or to a tensor that Paddle's own nodes computed (a *frontier*). Its gradient
-# is handed to Paddle at a *door*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to`` leaves
-# the old dtype there, and the door keeps its edge if ``stop_gradient`` is set later). A door is one float wide, since Paddle's
-# engine copies the gradients that it is started with; a hook exchanges that float for the gradient itself.
+# is handed to Paddle at an *entrance*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to``
+# leaves the old dtype there, and the entrance keeps its edge if ``stop_gradient`` is set later). An entrance is one float wide,
+# since Paddle's engine copies the gradients that it is started with; a hook exchanges that float for the gradient itself.
 
 LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
 
@@ -71,7 +71,7 @@ def leaf(tensor: Any) -> torch.Tensor:
     twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
     # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
     pointer = tensor.data_ptr()
-    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and ends the process when it is asked
+    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and asking for them ends the process
     key = (pointer, tensor._inplace_version(), tensor.is_leaf, tensor.shape, strides)
     known, side = twins.now
     if known != key or (twins.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
@@ -142,10 +142,10 @@ _numbers = itertools.count(1)
 class GradientPlace:
     """Where the gradient of a leaf twin goes (its attribute ``_place``)."""
 
-    __slots__ = ("door", "freed", "frontier", "number", "transposed")
+    __slots__ = ("entrance", "freed", "frontier", "number", "transposed")
 
-    def __init__(self, door: Any, *, frontier: bool, transposed: bool) -> None:
-        self.door, self.frontier, self.transposed = door, frontier, transposed
+    def __init__(self, entrance: Any, *, frontier: bool, transposed: bool) -> None:
+        self.entrance, self.frontier, self.transposed = entrance, frontier, transposed
         self.number = next(_numbers)  # the higher the later it was made
         self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
 
@@ -153,7 +153,7 @@ class GradientPlace:
 def _begin(tensor: Any, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
     """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
     side = side.requires_grad_()
-    side._place = GradientPlace(_door(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
+    side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
     if not tensor.is_leaf:
         _frontier(side)
     twins.all.append(weakref.ref(side, twins.all.remove))
@@ -166,17 +166,17 @@ def creation_number(side: torch.Tensor) -> int:
     return 0 if place is None else place.number
 
 
-def _door(tensor: Any, side: torch.Tensor) -> Any:
-    door = paddle_graph.alias(tensor)
+def _entrance(tensor: Any, side: torch.Tensor) -> Any:
+    entrance = paddle_graph.alias(tensor)
     # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
     if 0 not in tensor.shape:
-        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(door)
-        paddle_graph.register_grad_hook(door, functools.partial(_exchanged, id(side)))
-    return door
+        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
+        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
+    return entrance
 
 
 def _exchanged(key: int, tiny: Any) -> Any:
-    """Hook of a door: the gradient in place of the float that Paddle's engine was started with."""
+    """Hook of an entrance: the gradient in place of the float that Paddle's engine was started with."""
     return LOCAL.session.deliveries.pop(key)
 
 
@@ -185,7 +185,7 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
 
     ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
     """
-    roots.append(side._place.door)
+    roots.append(side._place.entrance)
     if side.numel():
         LOCAL.session.deliveries[id(side)] = grad
         grads.append(floats(side)[1])
@@ -200,7 +200,7 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
 # a hook, so that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are
 # as natively.
 #
-# Where torch's graph begins stand leaf twins: see :mod:`.leaves`.
+# Leaf twins stand where Torch's graph begins: see above.
 
 TAPE = "_padiff_tape"  # attribute of Paddle tensors
 
@@ -213,7 +213,7 @@ class _Presence:
 
 _present = weakref.ref(_Presence())  # what the tape tensors hold
 _arriving = threading.RLock()
-_last_died: list[Callable[[], None]] = []  # told when the last of them has died
+_last_died: list[Callable[[], None]] = []  # called when the last of them has died
 
 
 def _presence() -> _Presence:
@@ -238,17 +238,17 @@ _strays: list[
 
 
 def on_stray_gradient(done: Callable[[Arriving, Any], None]) -> None:
-    """Who takes the gradient of a sentinel to torch, if no backward of ours is running."""
+    """Have ``done`` take the gradient of a sentinel to Torch if no backward of the tape is running."""
     _strays[:] = [done]
 
 
 def on_last_death(callback: Callable[[], None]) -> None:
-    """Who is told, each time, that no tensor is on the tape any more."""
+    """Have ``callback`` called each time that no tensor is on the tape any more."""
     _last_died[:] = [callback]
 
 
 def alive() -> bool:
-    """Whether any Paddle tensor is on the tape: while one is, the engine's doors stay."""
+    """Whether any Paddle tensor is on the tape: while one is, the engine stays intercepted."""
     return _present() is not None
 
 
@@ -300,13 +300,13 @@ class Taped(Arriving):
         self.outside: Any = None  # a tensor with the node that Paddle made for a view: see hooks.give_sentinel
         self.ignores_answers = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
         self.version, self.pointer = tensor._inplace_version(), tensor.data_ptr()
-        self.shape, self.strides = tensor.shape, tensor.strides if self.pointer else ()  # see leaves.leaf
+        self.shape, self.strides = tensor.shape, tensor.strides if self.pointer else ()  # see leaf
         self.apart = self.pointer != twin.data_ptr()  # laid out by torch with strides, for Paddle in other memory
         self._presence = _present() or _presence()
 
     @property
     def has_sentinel(self) -> bool:
-        """Whether the tensor's node is a sentinel; that of a view is Paddle's own: see :mod:`.seats`."""
+        """Whether the tensor's node is a sentinel; that of a view is Paddle's own: see hooks.give_sentinel."""
         return self.made_of is not None
 
     def __deepcopy__(self, memo: Any) -> None:
