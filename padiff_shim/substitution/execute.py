@@ -456,7 +456,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "Tensor": torch.Tensor,
         "answer": substitution.answer,
         "as_operand": as_operand,
-        "finish": finish_call,
+        "finish_call": finish_call,
         "formula": _formula(substitution),
         "from_dlpack": torch._C._from_dlpack,
         "grad_tracer": grad_tracer,
