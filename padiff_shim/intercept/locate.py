@@ -67,12 +67,12 @@ def _objects(replacement: Any) -> list[Any]:
 
 def python_function(owner: Any, name: str) -> FunctionType | None:
     """Paddle's Python function of that name in a module or class, also where somebody else's replacement alone holds it."""
-    found = vars(owner).get(name)
-    if _is_native(found, name):
-        return _undecorated(found)
+    present_value = vars(owner).get(name)
+    if _is_native(present_value, name):
+        return _undecorated(present_value)
     is_method = isinstance(owner, type)
     module, qualified = (owner.__module__, f"{owner.__qualname__}.{name}") if is_method else (owner.__name__, name)
-    functions = [value for value in _objects(found) if type(value) is FunctionType and value.__qualname__ == qualified]
+    functions = [value for value in _objects(present_value) if type(value) is FunctionType and value.__qualname__ == qualified]
     functions = [f for f in functions if _is_native(f, name) and f"{f.__module__}.".startswith(f"{module}.")]
     inner = {id(function): function for function in map(_undecorated, functions)}
     return next(iter(inner.values())) if len(inner) == 1 else None

@@ -24,7 +24,7 @@ from .samples import Bools, Floats, Ints, Sample, each, ranged
 from .signature import REQUIRED, parse
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
 __all__ = [
     "Bools", "Definition", "Entry", "Fault", "Floats", "Ints", "KernelLimits", "Op", "OpFields", "Sample", "c_op", "each",
