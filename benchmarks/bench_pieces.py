@@ -26,7 +26,7 @@ from timing import seconds
 import padiff_shim
 from padiff_shim.frameworks.memory import to_paddle, to_torch
 from padiff_shim.tape.calls import Walk
-from padiff_shim.tape.twins import born, taped
+from padiff_shim.tape.twins import taped, taped_result
 
 ROUNDS, BUDGET = 9, 0.03
 
@@ -49,7 +49,7 @@ def pieces() -> list[list[str]]:
         "Torch's kernel with its graph": lambda: torch.matmul(their_leaf, their_leaf),
         "an operand to Torch": lambda: to_torch(x),
         "a result to Paddle": lambda: to_paddle(theirs),
-        "a result to Paddle, on the tape": lambda: born(product),
+        "a result to Paddle, on the tape": lambda: taped_result(product),
         "backward: Torch's engine": lambda: torch.autograd.grad(product, their_leaf, gradient, retain_graph=True),
     }
     rows = [[name, f"{best(function):.1f}"] for name, function in found.items()]

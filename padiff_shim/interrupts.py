@@ -19,8 +19,7 @@ from .errors import PadiffShimError
 #
 # They come between any two calls, also where an error is expected and answered (a call that Torch refuses, a verdict that fails).
 # There they would be taken for that one and be gone, with the alarm, and the program would run on. They are the program's,
-# wherever
-# they fall.
+# wherever they fall.
 
 # That of the module ``signal`` makes enumerations of numbers, which takes a hundred times as long.
 _handler_of: Callable[[int], Any] = importlib.import_module("_signal").getsignal
@@ -123,10 +122,9 @@ def _handlers() -> Iterator[CodeType]:
 # ---- Steps that are made to their end, wherever a Ctrl-C or the signal of a timeout falls.
 #
 # Such an error may come between any two calls. What opens or closes a mode must not stay half done then: calls would go on to
-# hooks
-# of ours, or a mode would stay open, for the rest of the process. CPython looks for signals behind calls, where functions begin
-# and
-# where loops jump back; so an assignment in a ``finally`` cannot be missed, and neither can the first call of a C function there.
+# hooks of ours, or a mode would stay open, for the rest of the process. CPython looks for signals behind calls, where functions
+# begin and where loops jump back; so an assignment in a ``finally`` cannot be missed, and neither can the first call of a C
+# function there.
 
 
 def finish(steps: list[Callable[[], Any]]) -> None:
@@ -155,10 +153,8 @@ def finish(steps: list[Callable[[], Any]]) -> None:
 # ---- What must not happen inside a hook of Paddle's engine, and therefore waits until the engine has returned.
 #
 # An error that leaves a hook becomes an OSError, and Paddle 3.3.1 keeps gradients switched off afterwards; an op of the program
-# must
-# not be run again while a node is running. Each thread has its own engine call, so each keeps what waits to itself. A backward
-# may
-# start another one (recompute, a user's hook): then the outermost one ends the waiting.
+# must not be run again while a node is running. Each thread has its own engine call, so each keeps what waits to itself. A
+# backward may start another one (recompute, a user's hook): then the outermost one ends the waiting.
 
 _EXTERNAL = "(External) "  # what Paddle's engine makes of an error that leaves Python code inside of it begins with this
 _INTERRUPTED = f"{_EXTERNAL}KeyboardInterrupt"
@@ -184,13 +180,9 @@ def postpone(error: BaseException) -> None:
     HERE.errors.append(error)
 
 
-def silent_hook(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """``function(*args, gradient)`` for Paddle's engine to call: an error is raised when the engine has returned."""
-    return functools.partial(_silently, function, *args)
-
-
 @in_its_try
-def _silently(function: Callable[..., Any], *args: Any) -> Any:
+def call_silently(function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)`` in a hook of Paddle's engine: an error is raised when the engine has returned."""
     try:
         return function(*args)
     except BaseException as error:
@@ -216,9 +208,14 @@ def arrives(error: BaseException) -> bool:
     return ends_program(error) or isinstance(error, PadiffShimError)
 
 
-def as_hook(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """``function(*args, ...)`` for Paddle's engine to call. An error that :func:`arrives` replaces the engine's OSError."""
-    return functools.partial(_called, function, *args)
+@in_its_try
+def call_in_hook(function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)`` in a hook of Paddle's engine. An error that :func:`arrives` replaces the engine's OSError."""
+    try:
+        return function(*args)
+    except BaseException as error:
+        _leaves(error)
+        raise
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -233,15 +230,6 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return method
-
-
-@in_its_try
-def _called(function: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return function(*args)
-    except BaseException as error:
-        _leaves(error)
-        raise
 
 
 def _leaves(error: BaseException) -> None:
@@ -315,7 +303,7 @@ def _finish() -> None:
             HERE.tasks.popleft()()
         except BaseException as error:
             postpone(error)
-            if ends_program(error):  # what is left is given up
+            if ends_program(error):  # the other tasks are given up
                 HERE.tasks.clear()
 
 

@@ -112,7 +112,7 @@ _OLD_NAMES = """reshape2 reshape2_ transpose2 squeeze2 squeeze2_ unsqueeze2 unsq
 EXACT = frozenset(" ".join((_CREATE, _MOVE, _SELECT, _OLD_NAMES)).split())
 
 _REASONS = {
-    OPTIMIZER: """asgd_ average_accumulates_ decayed_adagrad dgc dgc_momentum dpsgd ftrl fused_adam_ lars_momentum lars_momentum_
+    OPTIMIZER: """average_accumulates_ decayed_adagrad dgc dgc_momentum dpsgd ftrl fused_adam_ lars_momentum lars_momentum_
         distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax
         rmsprop lamb merged_adam merged_momentum sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates
         asgd nadam radam""",

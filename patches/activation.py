@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from padiff_shim.numerics import models
 from padiff_shim.numerics.ties import Kinks, Selected
-from padiff_shim.table.op import Fault, Op, Sample, each, function, op
+from padiff_shim.table.op import Fault, KernelLimits, Op, Sample, each, function, op
 
 from ._faults import CELU, ELU, LOGSIGMOID, MISH, SELU, SILU, clip, clipped, log_of_one_plus, sixth, slope
 from ._spell import ROUNDED, UNARY, alike, unary, with_axes
@@ -255,7 +255,7 @@ def _grouped(x: torch.Tensor, groups: int, axis: int) -> torch.Tensor:
     'x weight|alpha data_format="NCHW" mode="all"',
     tensors=2,
     legacy='prelu: x weight data_format="NCHW" mode="all"',
-    wanting=0,
+    limits=KernelLimits(wanting=0),
     samples=(
         Sample((2, 3, 4), (1,)),
         Sample((2, 3, 4), (3,), mode="channel"),

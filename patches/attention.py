@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Fault, Sample, function, op
+from padiff_shim.table.op import Fault, KernelLimits, Sample, function, op
 
 from ._faults import clip
 
@@ -170,7 +170,13 @@ _FLASHMASK = (
     "query key value startend_row_indices=None dropout=0.0 causal=False window_size=None return_softmax_lse=False "
     "return_seed_offset=False fixed_seed_offset=None rng_name='' training=True softmax_scale=None block_mask=None"
 )
-_MADE_BY_LAYOUT: dict[str, Any] = {"c": False, "cpu": False, "promote": "same", "copies_result": True, "by_layout": True}
+_MADE_BY_LAYOUT: dict[str, Any] = {
+    "c": False,
+    "limits": KernelLimits(cpu=False),
+    "promote": "same",
+    "copies_result": True,
+    "by_layout": True,
+}
 
 
 @op(

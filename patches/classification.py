@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Fault, Floats, Ints, Sample, each, op
+from padiff_shim.table.op import Definition, Fault, Floats, Ints, KernelLimits, Sample, each, op
 
 from ._classes import mean_of_shares, numbers_of, of_labels, of_shares
 from ._faults import SMOOTHED_LABELS, clipped, shares_of_one
@@ -87,10 +87,9 @@ def _torchs(
     door='input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0',
     tensors=3,
     amp="softmax_with_cross_entropy",
-    asked={"counts_all": _counts_all},
-    definition=_torchs,
+    probes={"counts_all": _counts_all},
+    definition=Definition(_torchs, differs=_remains),
     differs=_differs,
-    remains=_remains,
     note="the mean under a negative ignore_index is over all labels in Paddle 3, over the others in Paddle 2.6 and Torch; weighted "
     "shares weigh a sample as a whole; Paddle's gradient takes it that shares sum to 1, Torch's does not",
     samples=(
@@ -195,9 +194,9 @@ def _torchs_nll_loss(
 @loss(
     'input label weight=None ignore_index=-100 reduction="mean"',
     tensors=3,
-    definition=_torchs_nll_loss,
+    definition=Definition(_torchs_nll_loss),
     differs=_none_counts,
-    once=True,
+    limits=KernelLimits(once=True),
     samples=(
         # No label is the ignored one: Paddle's float64 kernel then writes outside of its memory.
         *each((Sample((5, 4), _LABELS), Sample((5, 4), _LABELS, _CLASSES)), ignore_index=(-100, 7), reduction=REDUCTIONS),

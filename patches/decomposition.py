@@ -165,7 +165,7 @@ def _info_of_one(native: Callable[..., Any], tensor: Callable[..., Any]) -> int:
     "x pivot=True info_of_one=0",
     c=False,
     doors=(c_op("lu", "x pivot=True"),),
-    asked={"info_of_one": _info_of_one},
+    probes={"info_of_one": _info_of_one},
     results=("lu", "pivots", "info"),
 )
 def lu(x: torch.Tensor, pivot: bool, info_of_one: int) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Ints, Sample, c_op, function, op
+from padiff_shim.table.op import Ints, KernelLimits, Sample, c_op, function, op
 
 from ._spell import alike
 
@@ -25,7 +25,7 @@ def _rms_norm(x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None
 @op(
     "x scale epsilon=1e-05",
     tensors=2,
-    cpu=False,
+    limits=KernelLimits(cpu=False),
     promote="none",
     results=("y", "invvar"),
     scratch=("invvar",),
@@ -46,7 +46,7 @@ def fused_rms_norm_ext(x: torch.Tensor, scale: torch.Tensor, epsilon: float) -> 
 @op(
     "x weight normalized_shape=[] epsilon=1e-05",
     tensors=2,
-    cpu=False,
+    limits=KernelLimits(cpu=False),
     c=False,
     promote="same",
     results=("out", "invvar"),
@@ -72,7 +72,7 @@ _HEADS, _GROUPED = (2, 5, 4, 6), (2, 5, 2, 6)
 @op(
     _ROTARY,
     tensors=6,
-    cpu=False,
+    limits=KernelLimits(cpu=False),
     promote="same",
     results=("out_q", "out_k", "out_v"),
     unset={"out_k": "", "out_v": ""},
@@ -142,7 +142,7 @@ def _turned(x: torch.Tensor, sin: torch.Tensor, cos: torch.Tensor, neighbours: b
 @op(
     "x weight bias=None transpose_weight=False",
     tensors=3,
-    cpu=False,
+    limits=KernelLimits(cpu=False),
     c=False,
     promote="same",
     products=True,
@@ -187,7 +187,7 @@ _PRODUCTS = (
 @op(
     "x y bias trans_x=False trans_y=False activation='none'",
     tensors=3,
-    cpu=False,
+    limits=KernelLimits(cpu=False),
     promote="same",
     results=("out", "reserve_space"),
     unset={"reserve_space": ""},
@@ -202,7 +202,7 @@ def fused_gemm_epilogue(x: Any, y: Any, bias: Any, trans_x: bool, trans_y: bool,
 @op(
     "x y bias trans_x=False trans_y=False activation=None",
     tensors=3,
-    cpu=False,
+    limits=KernelLimits(cpu=False),
     c=False,
     promote="same",
     doors=(
@@ -220,7 +220,7 @@ def fused_linear_activation(x: Any, y: Any, bias: Any, trans_x: bool, trans_y: b
     "x bias dequant_scales shift smooth act_method='gelu' compute_dtype='default' quant_scale=-1.0 quant_round_type=0 "
     "quant_max_bound=0.0 quant_min_bound=0.0",
     tensors=5,
-    cpu=False,
+    limits=KernelLimits(cpu=False),
     promote="same",
     gradient=False,
     samples=(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Sample, c_op, each, op
+from padiff_shim.table.op import KernelLimits, Sample, c_op, each, op
 
 _QUANTISING = "quant_scale=-1.0 quant_round_type=0 quant_max_bound=0.0 quant_min_bound=0.0"
 
@@ -36,7 +36,7 @@ _NORMS = (  # without a residual Paddle leaves the second result unset
     results=("out", "residual_out", "mean", "deviation"),
     unset={"residual_out": "x"},
     gradient=False,
-    avx512=True,
+    limits=KernelLimits(avx512=True),
     samples=each(_NORMS, residual_alpha=(1.0, 0.5)),
     note="`fused_layer_norm`: a bias counts beside a residual only; it has no gradient",
 )
@@ -72,7 +72,7 @@ _RMS_NORM = f"x bias residual norm_weight norm_bias epsilon=1e-06 begin_norm_axi
     doors=(c_op("rms_norm", _RMS_NORM, until="fused_rms_norm_quant"),),
     results=("out", "residual_out"),
     unset={"residual_out": ""},
-    avx512=True,
+    limits=KernelLimits(avx512=True),
     samples=_NORMS,
     deviations={"gradient": "Paddle has no kernel of the gradient on the CPU"},
     note="`fused_rms_norm`: a bias counts beside a residual only; neither has a gradient",

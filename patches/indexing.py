@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Ints, Sample, c_op, op
+from padiff_shim.table.op import Definition, Ints, Sample, c_op, op
 
 from ._hidden import PUT
 from ._spell import with_axes
@@ -184,7 +184,7 @@ def _torchs_embedding(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, s
     amp="lookup_table_v2",
     tensors=2,
     promote="same",
-    definition=_torchs_embedding,
+    definition=Definition(_torchs_embedding),
     differs=_padded,
     samples=(Sample(Ints((2, 4), 0, 5), (5, 3)), Sample(Ints((6,), 0, 5), (5, 3), padding_idx=2)),
     note="at `padding_idx` Paddle answers zeros, whatever the weights are (Torch: those); neither gives them a gradient",

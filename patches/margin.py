@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics.ties import Kinks
-from padiff_shim.table.op import Fault, Floats, Ints, Sample, each, function, op
+from padiff_shim.table.op import Definition, Fault, Floats, Ints, Sample, each, function, op
 
 from ._faults import label_taken_off, logarithm_of_sum
 from ._norm_faults import TRIPLET
@@ -67,7 +67,7 @@ def hinge_embedding_loss(x: torch.Tensor, label: torch.Tensor, margin: float, re
         reduction=REDUCTIONS,
     ),
     deviations=ROUNDED,
-    definition=F.cosine_embedding_loss,
+    definition=Definition(F.cosine_embedding_loss),
     note="adds 1e-11 to the squared norms, as Paddle does; Torch adds 1e-12",
 )
 def cosine_embedding_loss(x: torch.Tensor, y: torch.Tensor, label: torch.Tensor, margin: float, reduction: str) -> torch.Tensor:

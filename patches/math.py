@@ -126,7 +126,7 @@ floor_divide = binary(
     params="x|input y|other axes_by_number=0",
     c=False,
     doors=(c_op("floor_divide", "x|input y|other"),),
-    asked={"axes_by_number": _axes_by_number},
+    probes={"axes_by_number": _axes_by_number},
     legacy="elementwise_floordiv",
     symbols=("floordiv",),
     within=(0.5, 4),

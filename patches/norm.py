@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Fault, Sample, function, op
+from padiff_shim.table.op import Definition, Fault, Sample, function, op
 
 from ._faults import GROUP_NORM, elementwise, factors, single
 from ._norm_faults import EXCEPT_DIM, NORMALIZE, WEIGHT_NORM
@@ -101,7 +101,7 @@ def _torchs_batch_norm(*arguments: Any) -> tuple[Any, ...]:
     f"x mean variance scale|weight=None bias=None {_FLAGS}",
     tensors=5,
     promote="none",
-    definition=_torchs_batch_norm,
+    definition=Definition(_torchs_batch_norm),
     results=("out", "mean_out", "variance_out", "saved_mean", "saved_variance", "reserve_space"),
     writes={1: "mean", 2: "variance"},
     unwritten=("saved_mean", "saved_variance", "reserve_space"),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import Floats, Op, Sample, each, function, op
+from padiff_shim.table.op import Floats, KernelLimits, Op, Sample, each, function, op
 
 from ._resampling import RESAMPLED
 from ._windows import to_first, to_last
@@ -104,7 +104,7 @@ def interp_antialias(*arguments: Any) -> torch.Tensor:
     "x grid mode='bilinear' padding_mode='zeros' align_corners=True",
     tensors=2,
     legacy="grid_sampler: x grid * mode='bilinear' padding_mode='zeros' align_corners=True",
-    wanting=0,
+    limits=KernelLimits(wanting=0),
     samples=(
         Sample((2, 3, 4, 5), Floats((2, 3, 4, 2), -1.2, 1.2)),
         Sample((2, 3, 4, 5), Floats((2, 3, 4, 2), -1.2, 1.2), padding_mode="border", align_corners=False),

@@ -12,7 +12,7 @@ from helpers import Call, takes
 from paddle.base import core
 from trials import FIRST
 
-from padiff_shim.frameworks.memory import grad_tracer
+from padiff_shim.frameworks.autocast import grad_tracer
 
 
 def mark(*words):

@@ -36,7 +36,10 @@ def of_paddle(op):
 
 def of_torch(op, entry):
     """What Torch's autocast makes of an op's operands, by the dtypes of its results; None where it has no kernel to tell."""
-    formula, sample = op.definition or op.reference, next(sample for sample in op.samples if takes(op, entry, sample))
+    formula, sample = (
+        op.reference if op.definition is None else op.definition.formula,
+        next(sample for sample in op.samples if takes(op, entry, sample)),
+    )
     dtypes = []
     for dtype in (torch.float32, DTYPE):
         call = Call(op, entry, sample)

@@ -113,7 +113,7 @@ def named(item):
 
 def pytest_collection_modifyitems(items):
     lacking = [op for op in ops().values() if not has_kernel(op)]
-    fatal, elsewhere = ({op.name for op in lacking if op.cpu is here} for here in (True, False))
+    fatal, elsewhere = ({op.name for op in lacking if op.limits.cpu is here} for here in (True, False))
     ends = pytest.mark.skip(reason="Paddle's kernel ends the process on a processor without AVX-512")
     absent = pytest.mark.skip(reason="Paddle has no kernel of it for a CPU: see tests/table/test_devices.py")
     for item in items:

@@ -33,7 +33,7 @@ def train(net, optimizer, change=None, *, passing=True):
     with pytest.MonkeyPatch.context() as spy, padiff_shim.reference("torch", optimizer="torch") as run:
         spy.setattr(Updating, "whole_step", spied)
         if not passing:
-            spy.setattr(optimizer_step, "handed_on", lambda _: None)
+            spy.setattr(optimizer_step, "pairs_of_step", lambda _: None)
         for step in range(STEPS):
             loss = (net(paddle.to_tensor(batch(step))) ** 2).mean()
             loss.backward()

@@ -16,7 +16,8 @@ from ..dispatch.entry_point import EntryPoint
 from ..dispatch.operands import CallOperands, flat, wanting, without_gradient
 from ..dispatch.prepare import NO_CASTS, Prepared, device_of
 from ..frameworks import autocast, weight_copies
-from ..frameworks.memory import dtype_of, grad_tracer, to_paddle, to_torch
+from ..frameworks.autocast import grad_tracer
+from ..frameworks.memory import dtype_of, to_paddle, to_torch
 from ..numerics import same, ties_and_moves
 from ..numerics.bounds import array
 from ..numerics.generic import Variant
@@ -348,7 +349,7 @@ class Kernels:
             "operands": results.operands,
             "variants": self.variants(torch_kernel),
         }
-        repeatable = self.door.transposed is None and not self.door.overwritten and not self.door.op.once
+        repeatable = self.door.transposed is None and not self.door.overwritten and not self.door.op.limits.once
         return {**kernels, "paddle_kernel": paddle_kernel if repeatable else None}
 
     def gradient_kernels(self, operand: int, grads: Mapping[int, torch.Tensor]) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from ..dispatch.entry_point import EntryPoint
 from ..dispatch.frames import paused
 from ..dispatch.operands import CallOperands, each, flat
 from ..fault_injection import of_a_change
-from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, autocast_off, hand_over, own, stream_of, to_torch
+from ..frameworks.autocast import autocast_off
+from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, hand_over, own, stream_of, to_torch
 from ..frameworks.torch_state import autocasting, dispatch_modes, function_modes, inference, put_aside
 from ..frameworks.versions import NODE_HOOKS, attribute, grad_node
 from ..interrupts import HERE, after_engine, ended, ends_program, engine_runs, in_its_try, let_pass, raised_again

@@ -20,7 +20,8 @@ from ..dispatch.entry_point import EntryPoint, Unlisted
 from ..dispatch.frames import PAUSE, Frame, paused, stand, standing
 from ..dispatch.operands import flat, nested
 from ..dispatch.prepare import device_of, prepare
-from ..frameworks.memory import CPU_ALONE, FLOATS, autocast_off, grad_tracer, stream_of, to_torch
+from ..frameworks.autocast import autocast_off, grad_tracer
+from ..frameworks.memory import CPU_ALONE, FLOATS, stream_of, to_torch
 from ..frameworks.torch_state import close_modes, open_modes
 from ..frameworks.versions import IS_3, exchange_tracer
 from ..interrupts import after_engine, let_pass, raise_postponed

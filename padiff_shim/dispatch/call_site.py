@@ -78,8 +78,8 @@ class _Library(dict[str, bool]):
     """
 
     def __missing__(self, file: str) -> bool:
-        self[file] = found = _is_library(file)
-        return found
+        self[file] = is_library = _is_library(file)
+        return is_library
 
 
 _library = _Library()
@@ -150,24 +150,24 @@ def _at(frame: FrameType) -> CallSite:
 
 def raised_at(error: BaseException) -> CallSite | None:
     """The innermost line of the user's program that an error came through on its way; None if it came through none."""
-    found, trace = None, error.__traceback__
+    innermost, trace = None, error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if not _library[code.co_filename]:
-            found = CallSite(code.co_filename, trace.tb_lineno, code.co_name)
+            innermost = CallSite(code.co_filename, trace.tb_lineno, code.co_name)
         trace = trace.tb_next
-    return found
+    return innermost
 
 
 def call_stack(until: CodeType) -> tuple[CallSite, ...]:
     """The user's lines that lead to this call, the outermost first, from the function with the code ``until`` on."""
-    found: list[CallSite] = []
+    sites: list[CallSite] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not until:
         if not _library[frame.f_code.co_filename]:
-            found.append(_at(frame))
+            sites.append(_at(frame))
         frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(reversed(sites))
 
 
 def _name_in(parent: Any, layer: Any) -> str:
@@ -184,7 +184,7 @@ def _name_in(parent: Any, layer: Any) -> str:
 def _lies_at(parent: Any, path: str, layer: Any) -> bool:
     """Whether a name still is the layer's: layers are exchanged, and one that is gone leaves its identity to another.
 
-    ``path``: "" says that it is not registered, of which the children alone are asked.
+    ``path``: "" says that it is not registered; only the children are searched then.
     """
     if not path:
         return not any(sub is layer for sub in parent._sub_layers.values())

@@ -1,4 +1,4 @@
-"""In which dtype an op computes, and which calls Paddle refuses or has no kernel for: asked of the native op."""
+"""The dtype in which an op computes, and the calls that Paddle refuses or has no kernel for: learnt from the native op."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import torch
 from paddle.base import core
 
 from ..frameworks import autocast
-from ..frameworks.memory import AMP_OFF, FLOATS, HALVES, TENSOR_TYPES, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.autocast import OFF, grad_tracer
+from ..frameworks.memory import FLOATS, HALVES, TENSOR_TYPES, dtype_of, has_elements, torch_dtype
 from ..frameworks.torch_state import has_avx512
-from ..frameworks.versions import IS_3, has_elements
+from ..frameworks.versions import IS_3
 from ..interrupts import let_pass
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
@@ -23,7 +24,7 @@ from ..table.signature import REFUSALS
 from .frames import PAUSE, stand, standing
 from .operands import CallOperands, each
 
-# ---- Which calls are of one kind: what Paddle takes once, or refuses, it takes or refuses again.
+# ---- Kinds of calls: what Paddle takes once, or refuses, it takes or refuses again.
 
 _MOST = 4096  # kinds of calls that are remembered: more come with attributes that change at each call
 _SMALL = 64  # whole numbers up to here are kinds of their own: axes, sizes of windows, groups
@@ -69,7 +70,7 @@ def _of_float(value: float) -> Hashable:
     return math.copysign(1, value), exponent, abs(mantissa) == 0.5, value.is_integer()
 
 
-# ---- Which dtype a native op has no kernel of: Paddle says so in an error of one form, and keeps a list of its kernels.
+# ---- The dtype in which a native op has no kernel: Paddle says so in an error of one form, and keeps a list of its kernels.
 
 # A CPU's kernels are of float32 and float64; those of 16 bits Paddle has for other devices, and documents for all of them.
 HALF_NAMES = frozenset({"float16", "bfloat16"})
@@ -110,18 +111,16 @@ def is_listed_without(kernel: str, dtype: str) -> bool:
     return dtype in HALF_NAMES and "float32" in dtypes and dtype not in dtypes
 
 
-# ---- In which dtype an op computes, and which calls Paddle refuses: not derived from tables but asked of the native op.
+# ---- The dtype in which an op computes, and the calls that Paddle refuses: learnt from the native op, not from tables.
 #
 # Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
 # program's first call is made natively, too, and the dtype of its result is kept. Its operands are the program's own: a kernel
-# writes
-# outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program does not
-# do.
-# Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call of each kind
-# (:func:`kind_of_call`) is made natively as well.
+# writes outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program
+# does not do. Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call
+# of each kind is made natively as well.
 #
-# Where Paddle has no kernel in a dtype of 16 bits (:func:`dtype_without_kernel`), it is asked with the same values one precision
-# up: 16 bits in float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
+# Where Paddle has no kernel in a dtype of 16 bits (above), the native op runs on the same values one precision up: 16 bits in
+# float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
 
 _ENDING = frozenset({"renorm", "ctc_loss"})  # ops of which Paddle's kernels end the process, see docs/defects.md
 _COMPLEX = frozenset({torch.complex64, torch.complex128})
@@ -159,7 +158,7 @@ class DtypeRules:
             return self._listed(values)
         if self._runs:
             return self._taken.get(self._kind(values, targets))
-        return "" if self._op.cpu else _first_dtype(values)
+        return "" if self._op.limits.cpu else _first_dtype(values)
 
     def ask(
         self,
@@ -199,7 +198,7 @@ class DtypeRules:
     ) -> torch.dtype | None:
         """The dtype to compute in (None: as they are), or StayNative. ``targets``: dtypes that autocast gives the operands."""
         key: tuple[Any, ...] = tuple(
-            [side.dtype if isinstance(side, torch.Tensor) else type(given) for side, given in zip(inputs.torch, inputs.paddle)]
+            [side.dtype if isinstance(side, torch.Tensor) else type(value) for side, value in zip(inputs.torch, inputs.paddle)]
         )
         if targets is not None:
             key = (*key, *targets)
@@ -311,7 +310,7 @@ class DtypeRules:
         return next((dtype_of(dtype) for dtype in floats if dtype in HALVES or any_dtype), "")
 
     def _keeps_dtype(self) -> bool:
-        """Whether the operands' dtype is that of the result, about which nothing is asked."""
+        """Whether the result has the operands' dtype, without a run of the native op."""
         return self._op.promote == "same" or self._op.exact or self._op.random is not None
 
     def _dtype(self, args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Callable[[], Any]]) -> torch.dtype | None:
@@ -338,9 +337,9 @@ def _refusal(error: Exception) -> StayNative:
 
 def has_kernel(op: Op) -> bool:
     """Whether Paddle's kernel of an op can run on this processor, or on another device of this Paddle, at all."""
-    if not op.cpu:
+    if not op.limits.cpu:
         return paddle.is_compiled_with_cuda()
-    return not op.avx512 or not IS_3 or has_avx512()  # 2.6 has none for the CPU, and says so
+    return not op.limits.avx512 or not IS_3 or has_avx512()  # 2.6 has none for the CPU, and says so
 
 
 def _first_dtype(values: Sequence[Any]) -> str:
@@ -365,7 +364,7 @@ def _unseen(made: Callable[[], Any], *, autocasting: bool = False) -> Any:
     tracer, before = grad_tracer(), standing()
     recorded, level = tracer._has_grad, tracer._amp_level
     try:
-        tracer._has_grad, tracer._amp_level = False, level if autocasting else AMP_OFF
+        tracer._has_grad, tracer._amp_level = False, level if autocasting else OFF
         stand((*before, PAUSE))
         return made()
     finally:
@@ -385,17 +384,16 @@ def exchanged_in(args: tuple[Any, ...], kwargs: dict[str, Any], others: dict[int
     return exchanged(args, others), {key: exchanged(value, others) for key, value in kwargs.items()}
 
 
-def ask(questions: Mapping[str, Callable[..., Any]], original: Callable[..., Any]) -> dict[str, Any]:
-    """What the installed Paddle's own function answers to an op's questions; also while a static program is built."""
+def probe(probes: Mapping[str, Callable[..., Any]], original: Callable[..., Any]) -> dict[str, Any]:
+    """What the installed Paddle's own function shows to an op's probes; also while a static program is built."""
     with paddle.base.dygraph.guard(paddle.CPUPlace()):
-        return _unseen(lambda: {name: question(original, paddle.to_tensor) for name, question in questions.items()})
+        return _unseen(lambda: {name: test(original, paddle.to_tensor) for name, test in probes.items()})
 
 
 # ---- A native call made in float32, on the same values, where Paddle has no kernel in 16 bits.
 #
 # All numbers of 16 bits are numbers of float32. So an op that moves, chooses or counts values gives in float32 what it would give
-# in
-# 16 bits; one that computes gives its result with another rounding, which is no result of a kernel in 16 bits.
+# in 16 bits; one that computes gives its result with another rounding, which is no result of a kernel in 16 bits.
 
 DTYPES = {name: getattr(paddle, name) for name in HALF_NAMES}
 Cast = Callable[[Any, str], Any]  # a tensor, and the dtype to have it in

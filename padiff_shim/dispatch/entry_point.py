@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import paddle
 
-from ..frameworks.torch_state import autocasting, dispatch_modes, function_modes, inference, put_aside
+from ..frameworks.torch_state import autocasting, dispatch_modes, dispatch_stack, function_modes, inference, put_aside
 from ..frameworks.versions import AXES_IN_LISTS, leads_here
 from ..interrupts import let_pass
 from ..table import signature
@@ -19,7 +19,7 @@ from ..table.reasons import DRAWN, FILTERED, MIXED, NOT_DRAWN, OUTSIDE_LAYERS, P
 from ..table.signature import REFUSALS, binder, refused
 from ..table.signature import present as present_params
 from . import call_site
-from .dtypes import DtypeRules, ask
+from .dtypes import DtypeRules, probe
 from .frames import PAUSE, Frame, passed_by, stand, standing, top
 
 # ---- Calls of an op's entry points: which there are in the installed Paddle, and how the op's arguments are spelled there.
@@ -39,9 +39,9 @@ def present_entry(entry: Entry) -> Entry | None:
 
 
 def spelled(entry: Entry, arguments: Mapping[str, Any], chosen: Iterable[str] = ()) -> list[Any]:
-    """The arguments as this door takes them: by position, or in the legacy form with the names of attributes.
+    """The arguments as this entry point takes them: by position, or in the legacy form with the names of attributes.
 
-    ``chosen``: the names of attributes that are not the op's defaults; for others the door has its own.
+    ``chosen``: the names of attributes that are not the op's defaults; for others the entry point has its own.
     """
     chosen = frozenset(chosen)
     parsed = signature.parse(entry.params)
@@ -65,7 +65,7 @@ def spelled(entry: Entry, arguments: Mapping[str, Any], chosen: Iterable[str] = 
 
 
 def takes(op: Op, entry: Entry, sample: Sample) -> bool:
-    """Whether a sample can be spelled at this door: what the door does not take, the sample leaves out."""
+    """Whether a sample can be spelled at this entry point: what that does not take, the sample leaves out."""
     if entry.arrange is not None:
         return False
     known = {aliases[0] for aliases, _ in signature.parse(entry.params)} | ({"axis"} if "reduce_all" in entry.params else set())
@@ -81,7 +81,7 @@ def typed(value: Any, framework: Any) -> Any:
 
 
 def called(op: Op, entry: Entry, sample: Sample, operands: list[Any]) -> Any:
-    """What this door gives for a sample's attributes and these operands (Paddle tensors, numbers, None)."""
+    """What this entry point gives for a sample's attributes and these operands (Paddle tensors, numbers, None)."""
     arguments = op.arguments(sample, operands)
     arguments = (*arguments[: op.leading], *(typed(value, paddle) for value in arguments[op.leading :]))
     result = located(entry)(*spelled(entry, dict(zip(op.names, arguments)), {*op.names[: op.leading], *sample.attrs}))
@@ -101,11 +101,11 @@ def gate(frame: Frame, name: str) -> None:
         raise StayNative(OUTSIDE_LAYERS)
 
 
-def answered(op: Op, original: Callable[..., Any]) -> str:
+def probed(op: Op, original: Callable[..., Any]) -> str:
     """The op's parameters, in which those that the installed Paddle has to be asked for have its answer as default."""
-    told = ask(op.asked, original)
-    words = [word for word in op.params.split() if word.partition("=")[0] not in told]
-    return " ".join([*words, *(f"{name}={value!r}" for name, value in told.items())])
+    answers = probe(op.probes, original)
+    words = [word for word in op.params.split() if word.partition("=")[0] not in answers]
+    return " ".join([*words, *(f"{name}={value!r}" for name, value in answers.items())])
 
 
 class EntryPoint:
@@ -114,8 +114,8 @@ class EntryPoint:
     def __init__(self, op: Op, entry: Entry, original: Callable[..., Any], *, python: bool = False) -> None:
         if python:
             entry = replace(entry, params=present_params(entry.params, original))
-        if op.asked:
-            op = replace(op, params=answered(op, original))
+        if op.probes:
+            op = replace(op, params=probed(op, original))
         self.op, self.entry, self.original, self.python = op, entry, original, python
         # Paddle leaves some calls with a result and an exception at once (`x - 10**400`): a partial notices it. Behind
         # `original(*args)` whatever runs next fails in its stead, the end of a `with` as well.
@@ -136,16 +136,17 @@ class EntryPoint:
 
     @functools.cached_property
     def torchs(self) -> EntryPoint:
-        """The same door with Torch's own definition of the op behind it, where that is another."""
+        """The same entry point with Torch's own definition of the op, where that differs."""
         op = self.op
         if op.definition is None:
             return self
-        defined = replace(op, reference=op.definition, definition=None, differs=op.remains, remains=None, asked={})
+        formula, differs = op.definition
+        defined = replace(op, reference=formula, definition=None, differs=differs, probes={})
         return EntryPoint(defined, self.entry, self.original, python=self.python)
 
     @functools.cached_property
     def of_complex(self) -> EntryPoint:
-        """The same door for complex operands, which its op is not declared to take."""
+        """The same entry point for complex operands, which its op is not declared to take."""
         return EntryPoint(replace(self.op, complex=True), self.entry, self.original, python=self.python)
 
     def hook(self) -> Callable[..., Any]:
@@ -161,7 +162,8 @@ class EntryPoint:
                 return original(*args, **kwargs)
             if frame.idle:
                 return frame.plan.exact(name, original, args, kwargs) if exact else original(*args, **kwargs)
-            if function_modes() or dispatch_modes() or inference() or autocasting():  # disturbed(), without its call
+            # As disturbed(), without its call.
+            if function_modes() or (dispatch_stack() and dispatch_modes()) or inference() or autocasting():
                 with put_aside():
                     return hook(*args, **kwargs)
             try:
@@ -225,11 +227,11 @@ class EntryPoint:
             raise refused(error) from None
 
 
-# ---- What a mode does with the calls that it sees: the one seam between the doors and the modes.
+# ---- What a mode does with the calls that it sees: the one seam between entry points and modes.
 
 
 class Plan(Protocol):
-    """A mode's plan, which its frames hold. ``args`` and ``kwargs`` are always those that Paddle's function was given."""
+    """A mode's plan, which its frames hold. ``args`` and ``kwargs`` are always those of the call to Paddle's function."""
 
     on_tape: bool  # calls that want gradients are put on the tape
     tracks_layers: bool  # asks in which layer a call is made

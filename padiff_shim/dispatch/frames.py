@@ -54,7 +54,9 @@ class Frame:
     ) -> None:
         self.run = run
         self.plan = plan  # what is done with calls: a plan.Plan
-        self.quick: dict[Any, Callable[[Frame, tuple[Any, ...]], Any]] = {}  # doors -> what is tried first: see door.Door.hook
+        self.quick: dict[
+            Any, Callable[[Frame, tuple[Any, ...]], Any]
+        ] = {}  # entry point -> what it tries first: see EntryPoint.hook
         self.enabled = enabled
         self.strict = strict
         self.linear_layout = linear_layout
@@ -66,7 +68,7 @@ class Frame:
         self.doors: Any = None  # what takes the hooks away meanwhile (rest, wake), if anything
         self.aside: Reason | None = FORKED if forked else None  # every call runs natively, for this reason
         self.tally: Tally = run.tally()
-        self.thread: int | None = threading.get_ident()  # which opens it; None: another one was said to run natively
+        self.thread: int | None = threading.get_ident()  # which opens it; None: a warning named another thread
         self.ticket = object()  # with which the redirections are held, and which holds nothing of a run
         _frames.add(self)
 
@@ -86,7 +88,7 @@ _STACK: ContextVar[tuple[Frame, ...]] = ContextVar("padiff_shim_modes", default=
 _shared: dict[Frame, dict[int, Frame]] = {}  # frames opened for all threads -> {thread id: twin}
 _frames: weakref.WeakSet[Frame] = weakref.WeakSet()  # all that live, of any thread and task
 _open: dict[int, weakref.ref[Frame]] = {}  # those that are open in a thread or task
-_strangers: set[int] = set()  # threads of which the modes that are open now were told: see passed_by
+_strangers: set[int] = set()  # threads that the open modes have already warned of: see passed_by
 forked = False  # whether this process is a fork of one that imported this module
 
 

@@ -23,17 +23,17 @@ def flat(results: Any) -> list[Any]:
     """All results, one or several, in order; what is no container is one."""
     if not isinstance(results, (list, tuple)):
         return [results]
-    return [one for item in results for one in (item if isinstance(item, (list, tuple)) else (item,))]
+    return [result for item in results for result in (item if isinstance(item, (list, tuple)) else (item,))]
 
 
 def each(results: Any, function: Callable[[int, Any], Any]) -> Any:
     """The same containers around ``function(position, result)``."""
     positions = itertools.count()
 
-    def exchanged(one: Any) -> Any:
-        if isinstance(one, (list, tuple)):
-            return type(one)([exchanged(item) for item in one])
-        return function(next(positions), one)
+    def exchanged(result: Any) -> Any:
+        if isinstance(result, (list, tuple)):
+            return type(result)([exchanged(item) for item in result])
+        return function(next(positions), result)
 
     return exchanged(results)
 
@@ -63,10 +63,10 @@ def bridge(
     sides: list[Any] = []
     originals: list[Any] = []
     needs: list[int] = []
-    found = False
+    has_tensor = False
     for index, value in enumerate(operands):
         if type(value) in TENSOR_TYPES or isinstance(value, paddle.Tensor):
-            found = True
+            has_tensor = True
             try:
                 wanted = grad_mode and not value.stop_gradient
                 on_tape = wanted and frame.plan.on_tape  # a weight's copy is a leaf there: see substitution/execute.py
@@ -91,7 +91,7 @@ def bridge(
             raise StayNative(reasons.OPERAND_TYPE, type=type(value).__name__)
         sides.append(side)
         originals.append(value)
-    if not found:
+    if not has_tensor:
         raise StayNative(reasons.NO_TENSOR)
     return CallOperands(originals, sides, needs)
 
@@ -115,11 +115,11 @@ def beside_graph(inputs: CallOperands, without_integers: bool) -> None:
 
 def wanting(paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> list[int]:
     """The float operands that want a gradient, under ``no_grad`` too."""
-    found = []
+    positions = []
     for index, value in enumerate(paddle_side):
         if isinstance(value, paddle.Tensor) and not value.stop_gradient and torch_side[index].is_floating_point():
-            found.append(index)
-    return found
+            positions.append(index)
+    return positions
 
 
 def without_gradient(run: Callable[..., Any], paddle_side: Sequence[Any], torch_side: Sequence[Any]) -> Any:
@@ -137,7 +137,7 @@ def without_gradient(run: Callable[..., Any], paddle_side: Sequence[Any], torch_
     recorded = torch.is_grad_enabled()
     try:
         torch._C._set_grad_enabled(False)  # not no_grad(), at whose end a Ctrl-C would leave it so
-        return each(run(*sides), lambda _, one: one.detach() if isinstance(one, torch.Tensor) else one)
+        return each(run(*sides), lambda _, result: result.detach() if isinstance(result, torch.Tensor) else result)
     finally:
         torch._C._set_grad_enabled(recorded)
 

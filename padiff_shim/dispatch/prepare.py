@@ -10,8 +10,8 @@ import paddle
 import torch
 
 from ..frameworks import autocast
-from ..frameworks.autocast import torch_autocast
-from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, grad_tracer, torch_dtype
+from ..frameworks.autocast import grad_tracer, torch_autocast
+from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
 from .entry_point import EntryPoint
@@ -34,19 +34,19 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 def _dtype(dtype: Any) -> torch.dtype:
     """A dtype; Paddle's default where the call names none."""
-    found = torch_dtype(paddle.get_default_dtype() if dtype is None else dtype)
-    if found is None:
+    torch_type = torch_dtype(paddle.get_default_dtype() if dtype is None else dtype)
+    if torch_type is None:
         raise StayNative(reasons.NO_TWIN, dtype=dtype)
-    return found
+    return torch_type
 
 
 def _device(place: Any) -> torch.device:
     """Torch's device of a place."""
     place = paddle.base.framework._current_expected_place() if place is None else place
-    found = _PLACE.fullmatch(str(place))
-    if found is None:
+    match = _PLACE.fullmatch(str(place))
+    if match is None:
         raise StayNative(reasons.PLACE, place=place)
-    kind, index = found.groups()
+    kind, index = match.groups()
     return torch.device("cpu") if kind == "cpu" else torch.device("cuda", int(index or 0))
 
 
@@ -165,14 +165,14 @@ def _created(door: EntryPoint, values: tuple[Any, ...]) -> Prepared:
 
 
 def _numbers(door: EntryPoint, operands: Sequence[Any]) -> list[Any]:
-    """The operands with numbers where this door takes such, which Paddle reads out of tensors of one element, without gradient."""
-    found = list(operands)
+    """The operands with Python numbers where this entry point takes them; Paddle reads them out of tensors of one element."""
+    converted = list(operands)
     for index in door.numbers:
-        if type(found[index]) in TENSOR_TYPES:
-            if found[index].size != 1 or not found[index].stop_gradient:
+        if type(converted[index]) in TENSOR_TYPES:
+            if converted[index].size != 1 or not converted[index].stop_gradient:
                 raise StayNative(reasons.TENSOR_FOR_NUMBER)
-            found[index] = found[index].item()
-    return found
+            converted[index] = converted[index].item()
+    return converted
 
 
 def _convert_dtype(door: EntryPoint, attributes: tuple[Any, ...]) -> tuple[Any, ...]:

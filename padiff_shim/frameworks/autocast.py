@@ -14,15 +14,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import paddle
 import torch
 from paddle.amp.auto_cast import _update_list
 from paddle.base import core
 
 from . import versions
 
+# Paddle's dygraph tracer, or None: grad mode and autocast state (thread-local inside).
+grad_tracer: Callable[[], Any] = paddle.base.framework._dygraph_tracer
 OFF = core.AmpLevel.O0
 _CASTABLE = frozenset({"float16", "bfloat16", "float32"})
 LOW = _CASTABLE - {"float32"}
@@ -60,6 +63,18 @@ def set_level(tracer: Any, value: Any) -> None:
 
 def _act(value: Any) -> None:
     HERE.level, HERE.on = value, value is not None and value != OFF
+
+
+@contextlib.contextmanager
+def autocast_off() -> Iterator[None]:
+    """Paddle's autocast casts nothing inside."""
+    tracer = grad_tracer()
+    level_before = tracer._amp_level
+    tracer._amp_level = OFF
+    try:
+        yield
+    finally:
+        tracer._amp_level = level_before
 
 
 @contextlib.contextmanager

@@ -21,10 +21,8 @@ from ..errors import PadiffShimError
 # ---- Copies of single parameters and buffers as ``copy.deepcopy`` makes them, in a third of the time, and with their attributes.
 #
 # Most of that time a constructor goes through the ways in which a tensor can be asked for. Where a Paddle makes other parameters
-# than
-# this module thinks, which a first one tells, its own way is taken. What a program notes on a parameter (``p.no_decay = True``)
-# is in
-# neither framework's own copies, though an optimizer's groups may be made of it; here it is, if it can be copied.
+# than this module thinks, which a first one tells, its own way is taken. What a program notes on a parameter (``p.no_decay =
+# True``) is in neither framework's own copies, though an optimizer's groups may be made of it; here it is, if it can be copied.
 
 Memo = dict[int, Any]
 Copying = Callable[[Any, Memo], Any]  # how a value that a parameter holds is copied
@@ -52,10 +50,10 @@ def _quick(parameter: Any, memo: Memo, copying: Copying) -> Any:
 
 
 def _note(made: Any, parameter: Any, memo: Memo, copying: Copying) -> None:
-    held = made.__dict__
+    attributes = made.__dict__
     for name, value in parameter.__dict__.items():
         try:
-            held[name] = copying(value, memo)
+            attributes[name] = copying(value, memo)
         except Exception:  # a lock: left out, as by both frameworks
             continue
 
@@ -78,13 +76,13 @@ def _alike(stopped: bool) -> bool:
     values = paddle.nn.initializer.Assign(np.arange(6.0, dtype="float32").reshape(2, 3))  # which draws no random numbers
     sample = paddle.nn.Linear(2, 3, weight_attr=values, bias_attr=False).weight
     sample.stop_gradient = stopped
-    theirs, ours = copy.deepcopy(sample), _quick(sample, {}, copy.deepcopy)
+    deep, quick = copy.deepcopy(sample), _quick(sample, {}, copy.deepcopy)
     return (
-        vars(theirs) == vars(ours)
-        and all(str(getattr(theirs, name, None)) == str(getattr(ours, name, None)) for name in _NAMES)
-        and bool((theirs.numpy() == ours.numpy()).all())
-        and ours.name.startswith(sample.name)
-        and ours.data_ptr() != sample.data_ptr()
+        vars(deep) == vars(quick)
+        and all(str(getattr(deep, name, None)) == str(getattr(quick, name, None)) for name in _NAMES)
+        and bool((deep.numpy() == quick.numpy()).all())
+        and quick.name.startswith(sample.name)
+        and quick.data_ptr() != sample.data_ptr()
     )
 
 
@@ -95,9 +93,9 @@ def torchs_tensor(tensor: torch.Tensor, memo: Memo, copying: Copying = copy.deep
         made: torch.Tensor = torch.nn.Parameter(data, tensor.requires_grad)
         memo[id(tensor)] = made
         _note(made, tensor, memo, copying)
-    elif _plain(tensor) and tensor.untyped_storage()._cdata not in (held := memo.setdefault("torch", {})):  # type: ignore[call-overload]
+    elif _plain(tensor) and tensor.untyped_storage()._cdata not in (storages := memo.setdefault("torch", {})):  # type: ignore[call-overload]
         made = tensor.detach().clone().requires_grad_(tensor.requires_grad)
-        held[tensor.untyped_storage()._cdata] = made.untyped_storage()
+        storages[tensor.untyped_storage()._cdata] = made.untyped_storage()
         memo[id(tensor)] = made
     else:
         return copy.deepcopy(tensor, memo)
@@ -141,7 +139,7 @@ class _Copying:
     """What `copy.deepcopy` gives, without its general way for what a layer is made of.
 
     A layer has a dozen dicts for hooks, most of them empty, and a dozen settings; asking each how it wants to be copied is most of
-    the time of the whole. So each class is asked once.
+    the time of the whole. So each class is looked up once.
     """
 
     def __init__(self) -> None:
@@ -164,10 +162,10 @@ class _Copying:
             return self._layer if _usual(kind) else copy.deepcopy
         return self._plain if _is_plain(kind) else copy.deepcopy
 
-    def _values(self, held: dict[Any, Any], memo: Memo) -> dict[str, Any]:
+    def _values(self, attributes: dict[Any, Any], memo: Memo) -> dict[str, Any]:
         """The attributes of an object, copied; what has none of its own written out, for there are some thousand of these."""
         ways, values = self._ways, {}
-        for name, value in held.items():
+        for name, value in attributes.items():
             kind = type(value)
             if kind in ways and ways[kind] is None:
                 values[name] = value

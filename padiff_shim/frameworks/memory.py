@@ -1,10 +1,20 @@
-"""Paddle and Torch tensors over the same memory: the only door between the two frameworks' tensors."""
+"""Paddle and Torch tensors over the same memory: how a tensor of one framework becomes one of the other.
+
+Both directions share memory (Paddle 2.6 copies where its DLPack does). A tensor that cannot cross stays native with the reason that
+:func:`explain` gives; nothing is copied or reinterpreted silently.
+
+Nothing that aliases Paddle's memory is ever handed back to Paddle: freeing a chain torch -> paddle -> torch -> paddle deadlocks
+Paddle 3.3.1 where DLPack imported it. :func:`own` copies such a result first.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import paddle
@@ -13,23 +23,250 @@ from paddle.base import core
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from ..interrupts import let_pass
+from ..patching.functions import CFunctionPatch
 from ..table import reasons
 from ..table.reasons import StayNative
-from .versions import has_elements, is_reversed, to_paddle, to_torch
+from .versions import IS_3
+
+# Whether this Paddle knows no device but the CPU, so that no tensor can lie elsewhere.
+CPU_ALONE = not core.is_compiled_with_cuda() and not paddle.device.get_all_custom_device_type()
+# Dtypes that can want a gradient -> torch's.
+FLOATS = {
+    getattr(paddle, name): getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+}
+HALVES = frozenset({torch.float16, torch.bfloat16})
+TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
+
+
+def torch_dtype(dtype: Any) -> torch.dtype | None:
+    """The torch twin of a Paddle dtype (object or string), or None if torch has none."""
+    torch_type = getattr(torch, str(dtype).rpartition(".")[2], None)
+    return torch_type if isinstance(torch_type, torch.dtype) else None
+
+
+def dtype_of(dtype: torch.dtype) -> str:
+    """The Paddle name of a torch dtype."""
+    return str(dtype).rpartition(".")[2]
+
+
+# ---- Paddle -> Torch, through DLPack.
+
+
+def _export(tensor: Any) -> torch.Tensor:
+    """paddle -> torch through a DLPack capsule; the cheapest way (1 us), blind to ``stop_gradient``."""
+    return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())
+
+
+class _CudaMemory:
+    """Paddle's device memory with its strides, for ``torch.as_tensor`` (keeps the owner alive)."""
+
+    def __init__(self, owner: Any, address: int, shape: Sequence[int], strides: Sequence[int], typestr: str) -> None:
+        self.owner = owner
+        self.__cuda_array_interface__ = {
+            "shape": tuple(shape),
+            "strides": tuple(strides),
+            "typestr": typestr,
+            "data": (address, False),
+            "version": 3,
+        }
+
+
+def _borrow(tensor: Any, address: int, strides: Sequence[int]) -> torch.Tensor:
+    """A torch tensor over the memory of a Paddle tensor, from ``address`` on, with these strides (none negative)."""
+    dtype, shape = getattr(torch, str(tensor.dtype).rpartition(".")[2]), list(tensor.shape)
+    if not tensor.place.is_cpu_place():
+        raw = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
+        memory = _CudaMemory(tensor, address, shape, [s * dtype.itemsize for s in strides], f"<i{dtype.itemsize}")
+        return torch.as_tensor(memory, device="cuda").view(raw).view(dtype)
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    buffer = (ctypes.c_char * (extent * dtype.itemsize)).from_address(address)
+    buffer.owner = tensor  # torch keeps the buffer, the buffer keeps the tensor
+    return torch.frombuffer(buffer, dtype=dtype).as_strided(shape, strides)
+
+
+def _flipped(tensor: Any) -> torch.Tensor:
+    """A copy of a view with negative strides, which torch does not have: that of ``torch.flip``, which a Torch program calls."""
+    strides = tensor.strides
+    reversed_ = [axis for axis, stride in enumerate(strides) if stride < 0]
+    back = sum((tensor.shape[axis] - 1) * strides[axis] for axis in reversed_)
+    forth = _borrow(tensor, tensor.data_ptr() + back * tensor.element_size(), [abs(stride) for stride in strides])
+    return forth.flip(reversed_)
+
+
+def is_reversed(tensor: Any) -> bool:
+    """Whether a Paddle tensor is a view with a negative stride: torch gets a copy of it."""
+    return not tensor.is_contiguous() and has_elements(tensor) and min(tensor.strides, default=0) < 0
+
+
+def has_elements(tensor: Any) -> bool:
+    """Whether there is any. Else its strides say nothing, and to ask for them, or to export it, ends the process where it has none.
+
+    So it does for the real part of nothing, which is not contiguous.
+    """
+    return bool(math.prod(tensor.shape))
+
+
+def _empty_of(tensor: Any) -> torch.Tensor:
+    """Torch's tensor for a strided one without elements."""
+    device = "cpu" if tensor.place.is_cpu_place() else "cuda"
+    return torch.empty(list(tensor.shape), dtype=getattr(torch, str(tensor.dtype).rpartition(".")[2]), device=device)
+
+
+def _to_torch_3(tensor: Any) -> torch.Tensor:
+    if not tensor.is_contiguous():
+        if not has_elements(tensor):
+            return _empty_of(tensor)
+        if is_reversed(tensor):  # torch's import throws a C++ exception through C: the process would end
+            return _flipped(tensor)
+    return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())  # as _export; the hot path
+
+
+def _to_torch_30(tensor: Any) -> torch.Tensor:
+    """As 3.3; up to 3.2 an axis of size 1 comes out with stride 1, by which torch takes memory for channels last."""
+    side = _to_torch_3(tensor)
+    return side.as_strided(side.shape, tensor.strides) if 1 in side.shape and side.numel() and not is_reversed(tensor) else side
+
+
+def _strides_are_whole() -> bool:
+    """Whether a DLPack capsule holds the strides of axes of size 1, too."""
+    probe = paddle.zeros([2, 1, 2])
+    return list(_export(probe).stride()) == list(probe.strides)
+
+
+def _to_torch_2(tensor: Any) -> torch.Tensor:
+    if not tensor.is_contiguous():
+        if not has_elements(tensor):
+            return _empty_of(tensor)
+        return _flipped(tensor) if is_reversed(tensor) else _borrow(tensor, tensor.data_ptr(), tensor.strides)
+    exported = _export(tensor)
+    return exported.view(torch.bool) if tensor.dtype == paddle.bool else exported
+
+
+# Whether the bare export of a contiguous tensor is what :data:`to_torch` gives: the quickest way may then be written out.
+EXPORT_IS_WHOLE = IS_3 and _strides_are_whole()
+to_torch = (_to_torch_3 if EXPORT_IS_WHOLE else _to_torch_30) if IS_3 else _to_torch_2
+
+
+# ---- Torch -> Paddle: Paddle tensors over Torch's memory, which any thread may free at any time.
+#
+# Paddle 3 frees what came through DLPack under one lock for the whole process, and freeing a tensor of Torch that has ever been a
+# Python object takes the GIL. A thread that holds the GIL and waits for that lock, because it imports or frees, too, then waits
+# for ever: two threads that merely exchange tensors deadlock, with this library or without. On the CPU nothing is therefore
+# imported through DLPack: NumPy has no such lock. A strided tensor goes through NumPy as the span of memory that it lies in, of
+# which Paddle then makes the same view.
+#
+# On CUDA there is only DLPack; as soon as a second thread was seen, results are copied there instead. What was imported before it
+# started remains.
+
+_CPU = paddle.CPUPlace()
+_Tensor = core.eager.Tensor
+_new = _Tensor.__new__
+_bare = paddle.to_tensor([0.0], place=_CPU)  # shared by what is new until it is filled: a quarter of the price of a constructor
+_begin: Callable[[Any], None] = _bare._share_buffer_to
+as_view: Callable[..., Any] = CFunctionPatch(paddle._C_ops.as_strided).original
+
+
+def takes_numpy(tensor: torch.Tensor) -> bool:
+    """Whether Paddle can take the memory as it lies through NumPy: that of a contiguous CPU tensor with elements."""
+    return tensor.is_contiguous() and not tensor.is_cuda and tensor.numel() > 0
+
+
+def put_numpy(tensor: torch.Tensor, into: Any) -> None:
+    """Have a Paddle tensor lie over the memory of a contiguous CPU tensor, whose graph is left out; its own node stays."""
+    if tensor.dtype is torch.bfloat16:
+        tensor = tensor.detach().view(torch.uint16)  # which is Paddle's bfloat16 in NumPy
+    # ``force``: without its graph, and a conjugate or negative of other memory written out.
+    into.get_tensor().set(tensor.numpy(force=True), _CPU, True)
+
+
+def lend_numpy(tensor: torch.Tensor) -> Any:
+    """A Paddle tensor over the memory of a contiguous CPU tensor."""
+    lent = _new(_Tensor)
+    _begin(lent)
+    if tensor.dtype is torch.bfloat16:
+        put_numpy(tensor, lent)
+    else:  # as put_numpy, written out: each result without a gradient comes here
+        lent.get_tensor().set(tensor.numpy(force=True), _CPU, True)
+    lent.stop_gradient = True  # as it is; but unless it is set, clearing the gradient fails
+    return lent
+
+
+def lend_strided(tensor: torch.Tensor) -> Any:
+    """A Paddle tensor over the memory of any CPU tensor, with its strides."""
+    shape, strides = tensor.shape, tensor.stride()
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+    return as_view(lend_numpy(tensor.as_strided((extent,), (1,))), list(shape), list(strides), 0)
+
+
+def copied(tensor: torch.Tensor) -> Any:
+    """A copy in Paddle's own memory, contiguous."""
+    result = paddle.empty(list(tensor.shape), dtype=str(tensor.dtype).rpartition(".")[2])
+    if tensor.numel():
+        torch._C._from_dlpack(result.get_tensor()._to_dlpack()).copy_(tensor.detach())
+    result.stop_gradient = True  # as it is; without a word about it Paddle has no place for a gradient, and clear_grad() fails
+    return result
+
+
+def import_capsule(tensor: torch.Tensor) -> Any:
+    """Through DLPack: zero-copy with strides on Paddle 3, a copy on 2.6."""
+    return paddle.Tensor(core.from_dlpack(torch._C._to_dlpack(tensor)))
+
+
+_alone = True  # whether no second thread was ever seen
+
+
+def lend_cuda(tensor: torch.Tensor) -> Any:
+    """A Paddle tensor over the memory of a CUDA tensor, or a copy of it as soon as there is a second thread."""
+    global _alone
+    _alone = _alone and threading.active_count() == 1
+    return import_capsule(tensor) if _alone else copied(tensor)
+
+
+def lend(tensor: torch.Tensor) -> Any:
+    """A Paddle tensor over torch's memory, with its strides; one without elements has no memory, as Paddle's own."""
+    if not tensor.numel():
+        return copied(tensor)
+    if tensor.is_cuda:
+        return lend_cuda(tensor)
+    return lend_numpy(tensor) if tensor.is_contiguous() else lend_strided(tensor)
+
+
+def _to_paddle_2(tensor: torch.Tensor) -> Any:
+    """2.6's DLPack import copies and reads strides wrongly. On the CPU NumPy shares memory instead."""
+    tensor = tensor.contiguous()
+    if not tensor.is_cuda:
+        return lend_numpy(tensor)
+    if not tensor.numel():  # else it would count as not initialised, and could share its memory with none
+        place = as_view(copied(torch.empty(1, dtype=tensor.dtype, device=tensor.device)), [0], [1], 0)
+        return place.reshape(list(tensor.shape))
+    return copied(tensor) if tensor.dtype is torch.bool else import_capsule(tensor)  # whose DLPack knows no bool
+
+
+to_paddle = lend if IS_3 else _to_paddle_2
+
+
+def version_alone(tensor: Any) -> Any:
+    """A tensor without memory that counts the in-place writes of ``tensor``, under its name.
+
+    On Paddle 2.6 the tensor itself: none of its views leaves the memory to others.
+    """
+    if not IS_3:
+        return tensor
+    place = as_view(tensor.detach(), [1], [1], 0)  # a view, which shares the counter; what detach gives shares the memory's handle
+    place._clear_data()
+    place.name = tensor.name
+    return place
+
 
 # ---- Results lie in Paddle's memory as Paddle lays them: contiguous. Which strides Torch gave them is remembered beside.
 #
 # Both are needed. Much of Paddle reads memory order (``Tensor.item(i)``, ``as_strided``, ``_slice``, ``strides``, ``view``,
-# custom
-# kernels), also long after the mode was closed, so a program must find what its own kernels would have left. And the strides of
-# an
-# operand decide the last bits of Torch's next kernel, so that one must get Torch's.
+# custom kernels), also long after the mode was closed, so a program must find what its own kernels would have left. And the
+# strides of an operand decide the last bits of Torch's next kernel, so that one must get Torch's.
 #
 # :func:`hand_over` gives a result to Paddle and remembers; :func:`as_operand` takes a tensor to Torch and lays it out again,
-# which
-# costs one copy. What is remembered belongs to the *memory* and dies with it, so views of a result (slices, transposes, split
-# axes)
-# and tensors that took over its storage come back with the strides of the same view in Torch.
+# which costs one copy. What is remembered belongs to the *memory* and dies with it, so views of a result (slices, transposes,
+# split axes) and tensors that took over its storage come back with the strides of the same view in Torch.
 
 
 class Block(NamedTuple):
@@ -106,17 +343,17 @@ def _strides_of(layout: Layout, tensor: Any, side: torch.Tensor) -> tuple[int, .
 
 def _blocks(shape: Sequence[int], strides: Sequence[int]) -> tuple[Block, ...]:
     """The axes of a result, merged where Torch could view them as one."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     dense = 1
     for size, stride in zip(reversed(shape), reversed(strides)):
         if size == 1:
             continue
-        if found and stride == found[-1].size * found[-1].stride:
-            found[-1] = found[-1]._replace(size=found[-1].size * size)
+        if blocks and stride == blocks[-1].size * blocks[-1].stride:
+            blocks[-1] = blocks[-1]._replace(size=blocks[-1].size * size)
         else:
-            found.append(Block(size, dense, stride))
+            blocks.append(Block(size, dense, stride))
         dense *= size
-    return tuple(reversed(found))
+    return tuple(reversed(blocks))
 
 
 def _translate(blocks: Sequence[Block], shape: Sequence[int], strides: Sequence[int], offset: int) -> tuple[int, ...] | None:
@@ -146,53 +383,7 @@ def are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-# ---- paddle <-> torch: the only door between the two frameworks' tensors.
-#
-# Both directions share memory (exceptions on Paddle 2.6: see :mod:`.versions`). What cannot be shared stays native with the reason
-# that :func:`explain` gives; nothing is copied or reinterpreted silently.
-#
-# Rule kept everywhere: nothing that aliases Paddle memory is ever handed back to Paddle. Freeing a chain torch -> paddle -> torch
-# ->
-# paddle deadlocks Paddle 3.3.1 where DLPack imported it, so :func:`own` copies such a result first.
-
-__all__ = [
-    "CPU_ALONE",
-    "FLOATS",
-    "HALVES",
-    "TENSOR_TYPES",
-    "as_it_lies",
-    "as_operand",
-    "check_target",
-    "dtype_of",
-    "explain",
-    "hand_over",
-    "own",
-    "shares_memory",
-    "stream_of",
-    "to_paddle",
-    "to_torch",
-    "torch_dtype",
-]
-
-# Whether this Paddle knows no device but the CPU, so that no tensor can lie elsewhere.
-CPU_ALONE = not core.is_compiled_with_cuda() and not paddle.device.get_all_custom_device_type()
-# Dtypes that can want a gradient -> torch's.
-FLOATS = {
-    getattr(paddle, name): getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-}
-HALVES = frozenset({torch.float16, torch.bfloat16})
-TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
-
-
-def torch_dtype(dtype: Any) -> torch.dtype | None:
-    """The torch twin of a Paddle dtype (object or string), or None if torch has none."""
-    found = getattr(torch, str(dtype).rpartition(".")[2], None)
-    return found if isinstance(found, torch.dtype) else None
-
-
-def dtype_of(dtype: torch.dtype) -> str:
-    """The Paddle name of a torch dtype."""
-    return str(dtype).rpartition(".")[2]
+# ---- What cannot cross, and what must not be handed back.
 
 
 def explain(tensor: Any, error: Exception) -> StayNative:
@@ -211,13 +402,13 @@ def explain(tensor: Any, error: Exception) -> StayNative:
     return StayNative(reasons.NOT_SHARED, error=type(error).__name__)
 
 
-def _or_native(door: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
-    """``door``, where what cannot cross raises StayNative with the reason."""
+def _or_native(convert: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.Tensor]:
+    """``convert``, where what cannot cross raises StayNative with the reason."""
 
-    @functools.wraps(door)
+    @functools.wraps(convert)
     def guarded(tensor: Any) -> torch.Tensor:
         try:
-            return door(tensor)
+            return convert(tensor)
         except Exception as error:
             raise explain(tensor, error) from None
 
@@ -280,68 +471,6 @@ class _OnStream:
     def __exit__(self, *_: object) -> None:
         number, device, kind = self._before
         torch._C._cuda_setStream(stream_id=number, device_index=device, device_type=kind)
-
-
-@functools.cache
-def missing_kernels(place: str) -> str | None:
-    """Why Paddle's own kernels write nothing on a device, if so: a wheel may hold none for the card, and says nothing."""
-    if not place.startswith("gpu") or paddle.full([1], 7.0).item() == 7.0:
-        return None
-    major, minor = torch.cuda.get_device_capability(int(place.partition(":")[2] or 0))
-    return (
-        f"this Paddle has no CUDA kernels for {paddle.device.cuda.get_device_name()!r} (compute capability {major}.{minor}): its "
-        "own ops leave their results unwritten and say nothing; install a Paddle that is built for this card"
-    )
-
-
-def check_devices() -> str:
-    """Paddle's current device, once it is known that torch can use it too.
-
-    Raises:
-        ValueError: with the reason if it cannot.
-    """
-    place = paddle.device.get_device()
-    kind, _, index = place.partition(":")
-    if kind == "cpu":
-        return place
-    if kind != "gpu":
-        raise ValueError(f"Paddle is on {place!r}; torch shares memory with Paddle on 'cpu' and 'gpu' only")
-    if not torch.cuda.is_available():
-        raise ValueError(
-            f"Paddle is on {place!r} but this torch {torch.__version__} cannot use a GPU; install a CUDA build of torch, or call "
-            "paddle.set_device('cpu')"
-        )
-    if int(index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"Paddle is on {place!r} but torch sees {torch.cuda.device_count()} device(s): both must see the same")
-    ours, theirs = torch.cuda.get_device_name(int(index or 0)), paddle.device.cuda.get_device_name(int(index or 0))
-    if ours != theirs:
-        raise ValueError(f"device {place!r} is {theirs!r} for Paddle but {ours!r} for torch: both must number devices alike")
-    return place
-
-
-@functools.cache
-def confine_torch() -> None:
-    """Torch uses one thread from now on. In a forked child its kernels wait for ever for the threads of the parent's pool."""
-    torch.set_num_threads(1)
-
-
-# Paddle's dygraph tracer, or None: grad mode and autocast state (thread-local inside).
-grad_tracer: Callable[[], Any] = paddle.base.framework._dygraph_tracer
-
-
-AMP_OFF = core.AmpLevel.O0
-
-
-@contextlib.contextmanager
-def autocast_off() -> Iterator[None]:
-    """Paddle's autocast casts nothing inside."""
-    tracer = grad_tracer()
-    level = tracer._amp_level
-    tracer._amp_level = AMP_OFF
-    try:
-        yield
-    finally:
-        tracer._amp_level = level
 
 
 def check_target(operands: Sequence[Any], *, elementwise: bool) -> None:

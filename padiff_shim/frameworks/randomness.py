@@ -65,11 +65,11 @@ def drawn_since(state: Any, source: torch.Generator) -> bool:
 
 def restore(state: Any, source: torch.Generator) -> None:
     """Put Torch's generator where it was when Paddle handed out this state; at the state's seed where that is not known."""
-    found = _saved.get(state)
-    if found is None:
+    generator = _saved.get(state)
+    if generator is None:
         source.manual_seed(state.current_seed())
     else:
-        source.set_state(found)
+        source.set_state(generator)
 
 
 def leave(source: torch.Generator, index: int) -> None:
@@ -79,8 +79,8 @@ def leave(source: torch.Generator, index: int) -> None:
 
 def enter(source: torch.Generator, index: int, seed: int) -> None:
     """Paddle uses this one of its numbered states now; one that is seen for the first time begins at Paddle's seed."""
-    found = _indexed.setdefault(source, {}).get(index)
-    if found is None:
+    generator = _indexed.setdefault(source, {}).get(index)
+    if generator is None:
         source.manual_seed(seed)
     else:
-        source.set_state(found)
+        source.set_state(generator)

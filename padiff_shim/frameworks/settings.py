@@ -1,7 +1,8 @@
-"""The run's header: versions, flags and switches of both frameworks, and what in them can explain a difference by itself."""
+"""The run's header: versions, flags, switches and devices of both frameworks, and what in them explains a difference by itself."""
 
 from __future__ import annotations
 
+import functools
 import platform
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import paddle
 import torch
 
 from . import torch_state
-from .memory import missing_kernels
 
 _FLAGS = (
     "FLAGS_use_accuracy_compatible_kernel",
@@ -27,12 +27,12 @@ _FLAGS = (
 
 def environment() -> dict[str, str]:
     """Versions and the device."""
-    told = torch_state.environment()
+    environment = torch_state.environment()
     return {
         "paddle": paddle.__version__,
-        **told,
+        **environment,
         "device": paddle.device.get_device(),
-        "cuda": f"paddle {paddle.version.cuda()}, {told['cuda']}",
+        "cuda": f"paddle {paddle.version.cuda()}, {environment['cuda']}",
     }
 
 
@@ -47,13 +47,13 @@ def processor() -> str:
 
 def flags() -> dict[str, Any]:
     """Every switch known to change the bits of a kernel, as it stands now."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in _FLAGS:
         try:
-            found[f"paddle.{name}"] = paddle.get_flags(name)[name]
+            settings[f"paddle.{name}"] = paddle.get_flags(name)[name]
         except ValueError:
             continue  # this version or build does not have it
-    return {**found, **torch_state.flags(), **torch_state.variables()}
+    return {**settings, **torch_state.flags(), **torch_state.variables()}
 
 
 def concerns(flags: dict[str, Any]) -> list[str]:
@@ -81,7 +81,7 @@ def concerns(flags: dict[str, Any]) -> list[str]:
             "OMP_NUM_THREADS=1 and torch.set_num_threads(1) make the order of summation repeatable"
         )
     if flags["torch.deterministic_algorithms"] != bool(flags.get("paddle.FLAGS_cudnn_deterministic", False)) and on_gpu:
-        remarks.append("deterministic algorithms are asked of one framework only")
+        remarks.append("deterministic algorithms are on in one framework only")
     return remarks
 
 
@@ -90,3 +90,42 @@ def _paddle_tf32(flags: dict[str, Any]) -> bool:
     if flags.get("environment.NVIDIA_TF32_OVERRIDE") == "0":
         return False
     return bool(flags.get("paddle.FLAGS_cublas_allow_tf32", True))
+
+
+@functools.cache
+def missing_kernels(place: str) -> str | None:
+    """Why Paddle's own kernels write nothing on a device, if so: a wheel may hold none for the card, and says nothing."""
+    if not place.startswith("gpu") or paddle.full([1], 7.0).item() == 7.0:
+        return None
+    major, minor = torch.cuda.get_device_capability(int(place.partition(":")[2] or 0))
+    return (
+        f"this Paddle has no CUDA kernels for {paddle.device.cuda.get_device_name()!r} (compute capability {major}.{minor}): its "
+        "own ops leave their results unwritten and say nothing; install a Paddle that is built for this card"
+    )
+
+
+def check_devices() -> str:
+    """Paddle's current device, once it is known that torch can use it too.
+
+    Raises:
+        ValueError: with the reason if it cannot.
+    """
+    place = paddle.device.get_device()
+    kind, _, index = place.partition(":")
+    if kind == "cpu":
+        return place
+    if kind != "gpu":
+        raise ValueError(f"Paddle is on {place!r}; torch shares memory with Paddle on 'cpu' and 'gpu' only")
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"Paddle is on {place!r} but this torch {torch.__version__} cannot use a GPU; install a CUDA build of torch, or call "
+            "paddle.set_device('cpu')"
+        )
+    if int(index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"Paddle is on {place!r} but torch sees {torch.cuda.device_count()} device(s): both must see the same")
+    torch_name, paddle_name = torch.cuda.get_device_name(int(index or 0)), paddle.device.cuda.get_device_name(int(index or 0))
+    if torch_name != paddle_name:
+        raise ValueError(
+            f"device {place!r} is {paddle_name!r} for Paddle but {torch_name!r} for torch: both must number devices alike"
+        )
+    return place

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack
 
-# ---- What of Torch and of the environment is known to change a kernel's bits; for processes that have no Paddle, too.
+# ---- Settings of Torch and of the environment that change a kernel's bits; for processes without Paddle, too.
 
 _VARIABLES = (
     "NVIDIA_TF32_OVERRIDE",
@@ -72,21 +72,26 @@ def variables() -> dict[str, str]:
 
 
 def has_avx512() -> bool:
-    """Whether the processor has AVX-512, whatever Torch's kernels were told to use."""
+    """Whether the processor has AVX-512, whichever kernels Torch is set to use."""
     return bool(torch.cpu._is_avx512_supported())
+
+
+@functools.cache
+def confine_torch() -> None:
+    """Torch uses one thread from now on. In a forked child its kernels wait for ever for the threads of the parent's pool."""
+    torch.set_num_threads(1)
 
 
 # ---- Torch's own switches as the program has set them around Paddle code: autocast, inference mode, a default device, modes.
 #
 # They are meant for the program's Torch code. What a Paddle call computes is for Paddle's switches to decide, so a call is made
-# with
-# Torch's put aside; left standing they would round to bfloat16 unasked, or have tensors without numbers. Whether gradients are
-# recorded is not among them: it is said to Torch at each call. Nor is what a Torch program's bits depend on as much as the shim's
-# (threads, precisions, determinism).
+# with Torch's put aside; left standing they would round to bfloat16 unasked, or have tensors without numbers. Whether gradients
+# are recorded is not among them: it is said to Torch at each call. Nor is what a Torch program's bits depend on as much as the
+# shim's (threads, precisions, determinism).
 
-# What tells that a switch is set, each some 50 ns: they are asked at every call.
+# Whether a switch is set; each is called at every call of the program, and takes some 50 ns.
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # a default device is one
-_dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+dispatch_stack: Callable[[], int] = torch._C._len_torch_dispatch_stack  # ours among them: see dispatch_modes
 inference: Callable[[], bool] = torch.is_inference_mode_enabled
 autocasting: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
@@ -114,13 +119,13 @@ def _looking_on() -> list[Any]:
 
 def dispatch_modes() -> int:
     """How many dispatch modes of the program are open."""
-    found = _dispatch_modes()
-    return found and found - len(_looking_on())
+    modes = dispatch_stack()
+    return modes and modes - len(_looking_on())
 
 
 def disturbed() -> bool:
     """Whether a switch is set that would change what Torch computes here."""
-    return bool(function_modes() or dispatch_modes() or inference() or autocasting())
+    return bool(function_modes() or (dispatch_stack() and dispatch_modes()) or inference() or autocasting())
 
 
 @contextlib.contextmanager
@@ -131,9 +136,9 @@ def put_aside() -> Iterator[None]:
         return
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
-        ours = _looking_on()
+        own_modes = _looking_on()
         stack.enter_context(_disable_current_modes())
-        for mode in ours:
+        for mode in own_modes:
             stack.enter_context(mode)
         for device in _DEVICES:
             if torch.is_autocast_enabled(device):
@@ -146,17 +151,17 @@ def put_aside() -> Iterator[None]:
 
 def open_modes() -> tuple[int, int, list[Any]]:
     """Torch's modes that are open: what :func:`close_modes` leaves."""
-    return function_modes(), _dispatch_modes(), [getattr(_python_dispatch, name) for name in _FLAGS]
+    return function_modes(), dispatch_stack(), [getattr(_python_dispatch, name) for name in _FLAGS]
 
 
 def close_modes(before: tuple[int, int, list[Any]]) -> None:
     """Close the modes that were opened since and stayed open: a Ctrl-C or a timeout fell into Torch's code that opens one."""
     functions, dispatches, flags = before
-    if function_modes() == functions and _dispatch_modes() == dispatches:
+    if function_modes() == functions and dispatch_stack() == dispatches:
         return
     while function_modes() > functions:
         torch._C._pop_torch_function_stack()
-    while _dispatch_modes() > dispatches:
+    while dispatch_stack() > dispatches:
         torch._C._pop_torch_dispatch_stack(None)
     for name, value in zip(_FLAGS, flags):
         setattr(_python_dispatch, name, value)
@@ -181,7 +186,9 @@ def undisturbed(hook: _Hook) -> _Hook:
 
     @functools.wraps(hook)
     def called(*args: Any, **kwargs: Any) -> Any:
-        if function_modes() or dispatch_modes() or inference() or autocasting():  # disturbed(), without its call
+        if (
+            function_modes() or (dispatch_stack() and dispatch_modes()) or inference() or autocasting()
+        ):  # disturbed(), without its call
             with put_aside():
                 return hook(*args, **kwargs)
         return hook(*args, **kwargs)
@@ -191,8 +198,7 @@ def undisturbed(hook: _Hook) -> _Hook:
 
 # ---- Torch's autograd engine itself.
 #
-# ``torch.autograd.grad`` and ``backward`` check what they are given first, which takes as long as the engine for a small call,
-# and
+# ``torch.autograd.grad`` and ``backward`` check their arguments first, which takes as long as the engine for a small call, and
 # for that import symbolic shapes when they are first given a gradient: half a second and 28 MB.
 
 # (roots, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad=): all sequences are tuples.
@@ -203,7 +209,7 @@ def gradients_of(
     roots: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor], grads: Sequence[torch.Tensor], *, create_graph: bool
 ) -> tuple[torch.Tensor | None, ...]:
     """As ``torch.autograd.grad`` with ``retain_graph`` and ``allow_unused``; each gradient has shape and dtype of its root."""
-    found: tuple[torch.Tensor | None, ...] = run_engine(
+    wanted_grads: tuple[torch.Tensor | None, ...] = run_engine(
         tuple(roots), tuple(grads), True, create_graph, tuple(wanted), True, accumulate_grad=False
     )
-    return found
+    return wanted_grads

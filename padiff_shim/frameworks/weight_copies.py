@@ -15,20 +15,20 @@ import torch
 import torch.nn.functional as F
 
 from ..runlog.counts import LayoutCost
-from .memory import FLOATS, grad_tracer
+from .autocast import grad_tracer
+from .memory import FLOATS
 from .torch_state import gradients_of
 
 # ---- Matrices turned on the CPU: by FBGEMM's kernel, which Torch brings along, in less than half the time of ``copy_``.
 #
-# Torch has no door to it, so its library is asked for the function, whose name says what it takes. It moves values and computes
+# Torch does not export it, so the function is looked up in its library; its name says what it takes. It moves values and computes
 # nothing; that it moves them to their places, bit for bit, is tried before it is used. Without it ``copy_`` serves.
 #
 # Turned for their norm, matrices get rows that are a cache line longer: those that lie a power of two apart fall into a few sets
-# of
-# the caches, where they displace one another. The line holds zeros, and Torch's kernel adds the squares of a stretch of memory up
-# in
-# as many sums as a vector has lanes; the zeros fill whole vectors, so each element stays in its lane, and nothing is added to its
-# sum. Another version of Torch may add otherwise, so that the norm keeps its bits is tried for each shape before it is used.
+# of the caches, where they displace one another. The line holds zeros, and Torch's kernel adds the squares of a stretch of memory
+# up in as many sums as a vector has lanes; the zeros fill whole vectors, so each element stays in its lane, and nothing is added
+# to its sum. Another version of Torch may add otherwise, so that the norm keeps its bits is tried for each shape before it is
+# used.
 
 _NAME = "_ZN6fbgemm14transpose_simdIfEEvllPKT_lPS1_l"  # transpose_simd<float>(long, long, float const*, long, float*, long)
 _SHAPES = ((1, 1), (3, 7), (16, 16), (37, 129), (5, 64), (64, 5), (130, 48))
@@ -51,13 +51,13 @@ class TransposeBuffer:
 
     def turned(self, matrix: torch.Tensor) -> torch.Tensor:
         """The elements of ``matrix.t()`` in its order, along one axis; valid until the next matrix is turned."""
-        found = self._memory[: matrix.numel()]
+        part = self._memory[: matrix.numel()]
         rows, columns = matrix.shape
         if self._turn is None or not matrix.is_contiguous():
-            found.view(columns, rows).copy_(matrix.t())
+            part.view(columns, rows).copy_(matrix.t())
         else:
             self._turn(rows, columns, matrix.data_ptr(), columns, self._place, rows)
-        return found
+        return part
 
 
 class _Spaced:
@@ -84,13 +84,13 @@ class _Spaced:
 def norms_of_turned(matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """``torch.linalg.vector_norm(matrix.t().contiguous())`` of matrices of one dtype, with its bits, and without their copies."""
     turn = _turn()
-    found = {} if turn is None else _norms_of_spaced(turn, matrices)
+    norms = {} if turn is None else _norms_of_spaced(turn, matrices)
     scratch: TransposeBuffer | None = None
     for place, matrix in enumerate(matrices):
-        if place not in found:
+        if place not in norms:
             scratch = scratch or TransposeBuffer(matrices)
-            found[place] = torch.linalg.vector_norm(scratch.turned(matrix))
-    return [found[place] for place in range(len(matrices))]
+            norms[place] = torch.linalg.vector_norm(scratch.turned(matrix))
+    return [norms[place] for place in range(len(matrices))]
 
 
 def _norms_of_spaced(turn: Turn, matrices: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
@@ -101,12 +101,12 @@ def _norms_of_spaced(turn: Turn, matrices: Sequence[torch.Tensor]) -> dict[int, 
         rows, columns = matrix.shape
         if _may_be_spaced(matrix, rows, columns) and _keeps_bits(rows, columns, threads):
             by_rows.setdefault(rows, []).append(place)
-    found: dict[int, torch.Tensor] = {}
+    norms: dict[int, torch.Tensor] = {}
     for rows, places in by_rows.items():
         spaced = _Spaced(turn, rows, max(matrices[place].shape[1] for place in places))
         for place in places:
-            found[place] = spaced.norm(matrices[place])
-    return found
+            norms[place] = spaced.norm(matrices[place])
+    return norms
 
 
 def _may_be_spaced(matrix: torch.Tensor, rows: int, columns: int) -> bool:
@@ -165,18 +165,16 @@ def _is_right(turn: Turn, rows: int, columns: int) -> bool:
     return True
 
 
-# ---- Which products have Torch's bits on a Linear weight as Paddle lays it out, without an [out, in] copy: tried, on this machine.
+# ---- Which products have Torch's bits on a Linear weight as Paddle lays it out, without an [out, in] copy: tried, on this
+# machine.
 #
 # ``torch.nn.Linear`` holds [out, in]. Whether BLAS adds up in the same order when it is handed [in, out] depends on the
-# processor,
-# the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers: the
-# product,
-# its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being copied
-# for that shape (:class:`Copy`). Thin products differ often, those of batches hardly ever.
+# processor, the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers:
+# the product, its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being
+# copied for that shape (below). Thin products differ often, those of batches hardly ever.
 #
 # Could a trial miss a difference? Another order of additions gives the same last bit in about every second element of a short
-# sum; a
-# trial looks at thousands of elements, and where a product has few, at as many draws as it takes.
+# sum; a trial looks at thousands of elements, and where a product has few, at as many draws as it takes.
 
 WORTH = 24  # calls of one shape before it is tried: a trial costs as much as about twenty products
 _SHAPES_COUNTED = 4096  # that are kept account of: more come with lengths that change at each step, of which none comes often
@@ -207,12 +205,12 @@ def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
     if not x.ndim or x.shape[-1] != weight.shape[0]:  # no product: that is Paddle's to say
         return False
     key = x.shape, x.stride(), weight.shape, dtype, bias is None, torch.get_num_threads()
-    found = _known.get(key, 0)
-    if found is True or found is False:
-        return found
-    if found < WORTH:
-        if found or len(_known) < _SHAPES_COUNTED:
-            _known[key] = found + 1
+    state = _known.get(key, 0)
+    if state is True or state is False:
+        return state
+    if state < WORTH:
+        if state or len(_known) < _SHAPES_COUNTED:
+            _known[key] = state + 1
         return False
     with _one_at_a_time, torch.inference_mode(False):
         _known[key] = tried = _tried(x.shape, x.stride(), weight.shape, dtype, bias is not None)
@@ -267,7 +265,7 @@ class _Draw:
         def laid(matrix: torch.Tensor) -> torch.Tensor:
             return matrix.t().contiguous() if turned else matrix.t()
 
-        leaves = [one.detach().requires_grad_() for one in (self.x, laid(self.weight), grad)]
+        leaves = [tensor.detach().requires_grad_() for tensor in (self.x, laid(self.weight), grad)]
         x, weight, grad = leaves
         bias = None if self.bias is None else self.bias.detach().requires_grad_()
         with torch.no_grad():
@@ -280,35 +278,28 @@ class _Draw:
 
 
 def _equal(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return all(torch.equal(one, other) for one, other in zip(ones, others))
+    return all(torch.equal(tensor, other) for tensor, other in zip(ones, others))
 
 
 # ---- Contiguous [out, in] copies of Linear weights.
 #
 # ``torch.nn.Linear`` holds its weight as [out, in] and hands BLAS a transposed operand; Paddle's weight is [in, out]. A
-# transposed
-# *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150 float32 and 9
-# of
-# 150 float64 cases), so bit-identity needs a copy, except for products that were tried (:func:`needless`). One copy per weight is
-# kept
-# and dropped with the weight.
+# transposed *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150
+# float32 and 9 of 150 float64 cases), so bit-identity needs a copy, except for products that were tried (above). One copy per
+# weight is kept and dropped with the weight.
 #
 # When is a copy stale? Nothing announces a write: Paddle counts in-place *ops* (``inplace_version``), but optimizers,
-# ``set_value``,
-# ``out=``, initializers and many more write without counting, and a DLPack or NumPy alias is nobody's to watch. So doors are not
-# trusted; the values are compared. Beside the [out, in] copy lies a snapshot of the weight as it was, in the weight's own order,
-# and
-# every use compares the two byte by byte (``memcmp``: exact, a NaN equals itself, the sign of a zero counts). That is 4 to 10
-# times
-# cheaper than transposing anew (measured, 64 to 2048 square), and it ends at the first byte that differs.
+# ``set_value``, ``out=``, initializers and many more write without counting, and nobody sees writes through a DLPack or NumPy
+# alias. So counts of writes are not trusted; the values are compared. Beside the [out, in] copy lies a snapshot of the weight as
+# it was, in the weight's own order, and every use compares the two byte by byte (``memcmp``: exact, a NaN equals itself, the sign
+# of a zero counts). That is 4 to 10 times cheaper than transposing anew (measured, 64 to 2048 square), and it ends at the first
+# byte that differs.
 #
 # A changed weight is written into the copy that is there: Paddle's own graph reads a saved weight's memory when its backward
-# runs,
-# so what is written in between without being counted counts there too (what is counted raises). See :func:`renewer`.
+# runs, so what is written in between without being counted counts there too (what is counted raises). See :func:`renewer`.
 #
 # Where a Torch model holds the same values already, its weight may serve in place of a copy (:func:`lend`): as a proof does,
-# which
-# looks behind each run whether a weight was written, and then goes without.
+# which looks behind each run whether a weight was written, and then goes without.
 
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
@@ -316,14 +307,14 @@ _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same bytes; on the CPU without allocating."""
-    if not one.is_cuda and one.is_contiguous() and other.is_contiguous():
-        return not _memcmp(one.data_ptr(), other.data_ptr(), one.numel() * one.element_size())
-    if one.is_complex():
-        one, other = torch.view_as_real(one), torch.view_as_real(other)
-    bits = _BITS[one.element_size()]
-    return torch.equal(one.view(bits), other.view(bits))
+    if not tensor.is_cuda and tensor.is_contiguous() and other.is_contiguous():
+        return not _memcmp(tensor.data_ptr(), other.data_ptr(), tensor.numel() * tensor.element_size())
+    if tensor.is_complex():
+        tensor, other = torch.view_as_real(tensor), torch.view_as_real(other)
+    bits = _BITS[tensor.element_size()]
+    return torch.equal(tensor.view(bits), other.view(bits))
 
 
 class Copy:

@@ -77,17 +77,17 @@ def _opened(grad: Any) -> Window | None:
 
 
 class Windows(_Looks):
-    """Windows on the gradients of many parameters: whether all of them are there is asked at once. It never changes, either."""
+    """Windows on the gradients of many parameters, compared all at once. It never changes, either."""
 
     def __init__(self, pairs: Sequence[tuple[Any, Any]] = ()) -> None:
         """Look at the gradients of these parameters; if one of them has to cross, nothing is known of any."""
-        found = [window(*pair) for pair in pairs]
-        opened = [one for one in found if one is not None]
-        grads = [grad for _, grad in pairs] if len(opened) == len(found) else []
+        windows = [window(*pair) for pair in pairs]
+        opened = [window for window in windows if window is not None]
+        grads = [grad for _, grad in pairs] if len(opened) == len(windows) else []
         self._places = [grad.data_ptr() for grad in grads]
         self._shapes = [grad.shape for grad in grads]
         self._dtypes = [grad.dtype for grad in grads]
-        self.sides = [one.side for one in opened] if grads else []  # valid while gradients are held that are shown
+        self.sides = [window.side for window in opened] if grads else []  # valid while gradients are held that are shown
 
     def show(self, grads: Sequence[Any]) -> bool:
         """Whether these are the gradients behind them."""

@@ -1,1 +1,1 @@
-"""Every redirected door of Paddle."""
+"""Every function of Paddle that is intercepted, and what its calls are led to."""

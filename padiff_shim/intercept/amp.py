@@ -1,4 +1,4 @@
-"""The doors of Paddle's automatic mixed precision, which switches itself off on a CPU.
+"""Interception of Paddle's automatic mixed precision, which switches itself off on a CPU.
 
 ``auto_cast``, ``decorate`` and ``GradScaler`` ask the tracer for its place first. They look the tracer up by a name of their module
 at each call, so that name is exchanged: in a mode that computes with Torch the tracer says that it is on an accelerator. Levels,
@@ -17,7 +17,7 @@ import paddle
 
 from ..dispatch.frames import Frame, below
 from ..frameworks import autocast
-from ..frameworks.memory import grad_tracer
+from ..frameworks.autocast import grad_tracer
 from ..frameworks.scaling import unscale_
 from ..frameworks.torch_state import undisturbed
 from ..patching.functions import AttributePatch, PyFunctionPatch

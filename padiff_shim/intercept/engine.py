@@ -1,6 +1,6 @@
-"""The doors of Paddle's engine, and of hooks on tensors: they lead to the tape.
+"""Interception of Paddle's engine, and of hooks on tensors: their calls are led to the tape.
 
-Those of Paddle's generators are with them. They stay while a mode is open or a tensor is on the tape: a graph that was made in a
+Paddle's generators are with them. The redirections stay while a mode is open or a tensor is on the tape: a graph that was made in a
 mode may be walked when it has closed.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from ..dispatch.frames import top
-from ..frameworks.memory import grad_tracer
+from ..frameworks.autocast import grad_tracer
 from ..frameworks.torch_state import close_modes, kept_grad_mode, open_modes, undisturbed
 from ..interrupts import HERE, as_method, engine, finish
 from ..patching.functions import AttributePatch
@@ -23,17 +23,17 @@ from .locate import attribute, awaiting, clean_c_op, holder, point, present
 
 
 def _doors() -> list[Point]:
-    paddle_graph.use(**{ours: clean_c_op(name) for name, ours in paddle_graph.C_OPS.items()})
+    paddle_graph.use(**{function: clean_c_op(name) for name, function in paddle_graph.C_OPS.items()})
 
-    def engine_door(ours: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
+    def engine_door(function: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
         def made(patch: Any) -> Callable[..., Any]:
-            paddle_graph.use(**{ours.__name__: patch.original})
-            return undisturbed(kept_grad_mode(_settling(ours)))
+            paddle_graph.use(**{function.__name__: patch.original})
+            return undisturbed(kept_grad_mode(_settling(function)))
 
         return made
 
-    ours = (backward.run_backward, backward.run_partial_grad)
-    targets = {f"paddle.base.core.eager.{one.__name__}": engine_door(one) for one in ours}
+    functions = (backward.run_backward, backward.run_partial_grad)
+    targets = {f"paddle.base.core.eager.{function.__name__}": engine_door(function) for function in functions}
     watched = {
         "_register_grad_hook": hooks.registering,
         "_remove_grad_hook": hooks.removing,
@@ -43,7 +43,9 @@ def _doors() -> list[Point]:
     }
     for name, make in watched.items():
         targets[f"paddle.Tensor.{name}"] = lambda patch, make=make: undisturbed(make(patch.original))  # type: ignore[misc]
-    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: undisturbed(backward.preparing(patch.original))
+    targets["paddle.base.core.EagerReducer.prepare_for_backward"] = lambda patch: undisturbed(
+        backward.prepare_reducer(patch.original)
+    )
     return [*present(*(point(target, hook) for target, hook in targets.items())), *_py_layers(), *generators.points()]
 
 
@@ -108,15 +110,15 @@ ENGINE = Patcher(_doors)
 
 
 class WithEngine(Patcher):
-    """A group of points that needs the engine's doors, and leaves them behind for what is still on the tape."""
+    """A group of points that needs the engine's redirections, and leaves them behind for what is still on the tape."""
 
     def __init__(self, build: Callable[[], Sequence[Point]]) -> None:
         super().__init__(build)
-        self._left: dict[Hashable, None] = {}  # users of the engine's doors that have gone
+        self._left: dict[Hashable, None] = {}  # users of the engine's redirections that have gone
 
     def acquire(self, user: Hashable) -> list[str]:
         """Install for one more user, who comes once; a remark on each place that is somebody else's."""
-        twins.when_last_dies(self._settle)
+        twins.on_last_death(self._settle)
         try:
             return [*ENGINE.acquire(user), *super().acquire(user)]
         except BaseException:
@@ -124,7 +126,7 @@ class WithEngine(Patcher):
             raise
 
     def release(self, user: Hashable) -> list[str]:
-        """One user less; the engine's doors stay while tensors are on the tape."""
+        """One user less; the engine's redirections stay while tensors are on the tape."""
         try:
             return super().release(user)
         finally:

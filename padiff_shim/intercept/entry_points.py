@@ -18,7 +18,7 @@ from ..dispatch.frames import top
 from ..frameworks.memory import TENSOR_TYPES
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import hide_from_tracer, leads_here
-from ..interrupts import as_hook
+from ..interrupts import call_in_hook
 from ..optimizers.update import updates
 from ..patches import _unsubstituted
 from ..patching.functions import InheritedPatch, PyFunctionPatch
@@ -41,8 +41,8 @@ def _entries() -> dict[str, Point]:
     for op in ops().values():
         for entry in filter(leads_here, op.entries):
             targets.setdefault(entry.target, []).append((op, entry))
-    found = {target: point(target, lambda patch, leading=leading: _leading(patch, leading)) for target, leading in targets.items()}  # type: ignore[misc]
-    return {target: one for target, one in found.items() if one is not None}
+    redirections = ((target, point(target, functools.partial(_leading, leading=leading))) for target, leading in targets.items())
+    return {target: redirection for target, redirection in redirections if redirection is not None}
 
 
 def _leading(patch: Any, leading: list[tuple[Op, Entry]]) -> Callable[..., Any]:
@@ -119,15 +119,15 @@ def _others(taken: dict[str, Point]) -> list[Point]:
             path = f"{place}.{name}"
             if path in taken or name.endswith(_GRADS) or name in silent or c_function(module, name) is None:
                 continue
-            found = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
-            if found is not None:
-                found.rests = _reason(name, path) is not OPTIMIZER and name not in updates()  # which count the steps
-                points.append(found)
+            redirection = point(path, lambda patch, name=name, path=path: _counting(name, path, patch.original))  # type: ignore[misc]
+            if redirection is not None:
+                redirection.rests = _reason(name, path) is not OPTIMIZER and name not in updates()  # which count the steps
+                points.append(redirection)
     return points
 
 
 def inventory() -> tuple[int, int, list[str]]:
-    """How many targets of the op table this Paddle has and lacks; and its C functions of which nothing is known (a newer one)."""
+    """How many targets of the op table this Paddle has and lacks; and its C functions that no table names (of a newer Paddle)."""
     targets = {entry.target for op in ops().values() for entry in op.entries if leads_here(entry)}
     here = {target for target in targets if holder(target)[0] is not None}
     known = _unsubstituted.EXACT | set(_unsubstituted.NATIVE) | set(updates())
@@ -183,7 +183,7 @@ def _py_layers() -> Point:
 
 
 def _executors() -> list[Point]:
-    """``Executor.run``, ``Predictor.run``: what a static program computes is in C++, and no door leads there."""
+    """``Executor.run``, ``Predictor.run``: what a static program computes is in C++, out of reach."""
     return present(
         point("paddle.static.Executor.run", lambda patch: _executing("Executor.run", EXECUTED, patch.original)),
         point("paddle.inference.Predictor.run", lambda patch: _executing("Predictor.run", PREDICTED, patch.original)),
@@ -203,10 +203,12 @@ def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable
 
 def _hooks() -> list[Point]:
     """What ``paddle.autograd.saved_tensors_hooks`` calls, and with it recompute without reentry."""
-    found = present(point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original)))
-    for one in found:
-        one.rests = False  # calls may be compared before they are taken away again
-    return found
+    points_of_packing = present(
+        point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original))
+    )
+    for redirection in points_of_packing:
+        redirection.rests = False  # calls may be compared before they are taken away again
+    return points_of_packing
 
 
 def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,7 +217,7 @@ def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
         if frame is None or len(args) != 2 or not all(map(callable, args)):
             return original(*args)
         pack, unpack = frame.plan.packing(frame, *args)
-        return original(pack, as_hook(unpack))
+        return original(pack, functools.partial(call_in_hook, unpack))
 
     return functools.wraps(original)(hook)
 

@@ -1,4 +1,4 @@
-"""The doors of Paddle's generators: in a mode that draws from Torch's, what a program does to them is done to Torch's as well.
+"""Interception of Paddle's generators: in a mode that draws from Torch's, what a program does to them is done to Torch's as well.
 
 All of ``paddle.seed``, ``get_rng_state``, ``set_rng_state`` and their like, recompute and the tracker of tensor parallelism come
 down to the methods of the generators themselves.
@@ -19,7 +19,7 @@ from .locate import point, present
 _Method = Callable[..., Any]
 _OWNER = "paddle.base.core.Generator"
 _UNKNOWN = (
-    "a state of Paddle's generator was restored that was not saved in a mode with random='torch', or is a copy of such a one: "
+    "a state of Paddle's generator was restored that was not saved in a mode with random='torch', or is a copy of such a state: "
     "Torch's generator begins at its seed"
 )
 _REPLAYED = (

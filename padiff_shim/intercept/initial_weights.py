@@ -1,4 +1,4 @@
-"""The initial weights of Paddle's layers by Torch's definition: what a layer makes that was given no initializer.
+"""The initial weights of Paddle's layers by Torch's definition, for layers without an initializer of their own.
 
 Paddle's Linear begins with Xavier's numbers and a bias of zeros, Torch's with others. A layer's own constructor asks for each
 parameter by ``Layer.create_parameter``; there Torch's default takes the place of Paddle's, in a mode that wants it. What the

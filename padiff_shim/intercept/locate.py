@@ -36,11 +36,11 @@ def _is_native(value: Any, name: str) -> bool:
 
 
 def c_function(module: Any, name: str) -> BuiltinFunctionType | None:
-    """Paddle's C function of that name in a module of C functions, also where the name was given to something else."""
+    """Paddle's C function of that name in a module of C functions, also where the name stands for something else now."""
     for place in (module, *(_C_OPS if module is paddle._C_ops else ())):
-        found = getattr(place, name, None)
-        if isinstance(found, BuiltinFunctionType) and found.__name__ == name and not redirected(found):
-            return found
+        function = getattr(place, name, None)
+        if isinstance(function, BuiltinFunctionType) and function.__name__ == name and not redirected(function):
+            return function
     return None
 
 
@@ -53,26 +53,26 @@ def _undecorated(function: FunctionType) -> FunctionType:
 
 def _objects(replacement: Any) -> list[Any]:
     """Every object that the collector lists, and of those that ``gc.freeze`` took off its lists what can still be reached."""
-    found = gc.get_objects()
+    objects = gc.get_objects()
     if not gc.get_freeze_count():
-        return found
+        return objects
     seen: dict[int, Any] = {}
     further = [sys.modules, replacement]
     while further:
         known = {id(value): value for value in gc.get_referents(*further) if gc.is_tracked(value)}
         further = [value for key, value in known.items() if key not in seen]
         seen.update(known)
-    return found + list(seen.values())
+    return objects + list(seen.values())
 
 
 def python_function(owner: Any, name: str) -> FunctionType | None:
     """Paddle's Python function of that name in a module or class, also where somebody else's replacement alone holds it."""
-    found = vars(owner).get(name)
-    if _is_native(found, name):
-        return _undecorated(found)
-    held = isinstance(owner, type)
-    module, qualified = (owner.__module__, f"{owner.__qualname__}.{name}") if held else (owner.__name__, name)
-    functions = [value for value in _objects(found) if type(value) is FunctionType and value.__qualname__ == qualified]
+    present_value = vars(owner).get(name)
+    if _is_native(present_value, name):
+        return _undecorated(present_value)
+    is_method = isinstance(owner, type)
+    module, qualified = (owner.__module__, f"{owner.__qualname__}.{name}") if is_method else (owner.__name__, name)
+    functions = [value for value in _objects(present_value) if type(value) is FunctionType and value.__qualname__ == qualified]
     functions = [f for f in functions if _is_native(f, name) and f"{f.__module__}.".startswith(f"{module}.")]
     inner = {id(function): function for function in map(_undecorated, functions)}
     return next(iter(inner.values())) if len(inner) == 1 else None

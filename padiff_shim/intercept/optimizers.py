@@ -1,4 +1,4 @@
-"""The doors of Paddle's optimizers and clippers: functions in Python, and what the C functions of updates are redirected to."""
+"""Interception of Paddle's optimizers and clippers: functions in Python, and what the C functions of updates are redirected to."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def _not_made(optimizer: Any) -> bool:
 
 def _has_known_steps() -> bool:
     """Whether this Paddle's way from a step to its updates is one that was read."""
-    found = [python_function(paddle.optimizer.Optimizer, name) for name in _WAY]
+    functions = [python_function(paddle.optimizer.Optimizer, name) for name in _WAY]
     try:
-        text = "".join(inspect.getsource(function.__code__) for function in found if function is not None)
+        text = "".join(inspect.getsource(function.__code__) for function in functions if function is not None)
     except OSError:  # Paddle without its sources
         return False
     return hashlib.sha256(text.encode()).hexdigest()[:16] in _READ
@@ -123,7 +123,7 @@ def has_old_form(name: str) -> bool:
 def updating_in_old_form(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
     """The hook of an optimizer's update that Paddle calls through its old tracer."""
     declared = updates()[f"{name}_"]
-    hook = updating(declared.door, path, lambda *args: original(*declared.to_legacy(args)))
+    hook = updating(declared.function, path, lambda *args: original(*declared.to_legacy(args)))
 
     def old(*args: Any) -> Any:
         return hook(*declared.from_legacy(args))

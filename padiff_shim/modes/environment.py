@@ -47,13 +47,13 @@ def frameworks() -> tuple[Any, Any]:
 def prepare() -> dict[str, str]:
     """Both frameworks, importable and able to share the current device; returns what the run's header says."""
     paddle, torch = frameworks()
-    from ..frameworks import memory
+    from ..frameworks import settings
 
     try:
-        device = memory.check_devices()
+        device = settings.check_devices()
     except ValueError as error:
         raise BackendError(str(error)) from None
-    missing = memory.missing_kernels(device)
+    missing = settings.missing_kernels(device)
     if missing is not None:
         warnings.warn(missing, RuntimeWarning, stacklevel=2)
     return {"paddle": paddle.__version__, "torch": torch.__version__, "device": device}

@@ -1,7 +1,7 @@
-"""Optimizers of Adam's family: Adam, AdamW, Adamax, NAdam, RAdam.
+"""Optimizers of Adam's family: Adam, AdamW, Adamax, NAdam, RAdam, Lamb.
 
 Paddle keeps powers of the betas; Torch counts steps, and takes the powers of that. The count is read off Paddle's powers
-(:class:`.update.Powers`), and the powers go on as Paddle's kernels would leave them.
+(`update.Powers`), and the powers go on as Paddle's kernels would leave them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def _powers(b: Batch, name: str) -> Iterable[tuple[float, torch.dtype]]:
 
 def _each(keys: Iterable[Any], find: Callable[[Any], Any]) -> list[Any]:
     """What ``find`` gives for each key, most of which are equal."""
-    found: dict[Any, Any] = {}
+    results: dict[Any, Any] = {}
     keys = list(keys)
     for key in keys:
-        if key not in found:
-            found[key] = find(key)
-    return [found[key] for key in keys]
+        if key not in results:
+            results[key] = find(key)
+    return [results[key] for key in keys]
 
 
 def _exponents(b: Batch, beta: float, name: str) -> list[tuple[int, bool]]:
@@ -50,11 +50,11 @@ def _exponents(b: Batch, beta: float, name: str) -> list[tuple[int, bool]]:
     return _each(_powers(b, name), lambda key: _exponent(beta, *key))
 
 
-def _of_both(one: int, one_ended: bool, other: int, other_ended: bool) -> int:
+def _of_both(first: int, one_ended: bool, other: int, other_ended: bool) -> int:
     """The exponent of both powers, which have to say the same."""
-    if one != other and not (one_ended and one < other) and not (other_ended and other < one):
+    if first != other and not (one_ended and first < other) and not (other_ended and other < first):
         raise StayNative(reasons.BETA_POWERS)
-    return max(one, other)
+    return max(first, other)
 
 
 def _counts(b: Batch, done: Sequence[int]) -> list[torch.Tensor]:
@@ -205,7 +205,7 @@ def _nadam_of_paddle(b: Batch) -> None:
     """Paddle keeps the product of the momenta in the parameter's dtype."""
     beta1, beta2, decay = _of_nadam(b)
     root = _MU_BASE**decay
-    powers_now = [(one * _MU_BASE, two * beta2, mu) for one, two, mu in _powers_of_nadam(b)]
+    powers_now = [(decay_power * _MU_BASE, beta2_power * beta2, mu) for decay_power, beta2_power, mu in _powers_of_nadam(b)]
     for (fall, power, product), param, grad, first, second in zip(powers_now, b.param, b.grad, b.moment1, b.moment2):
         grad = grad.add(param, alpha=b.decay) if b.decay else grad
         mu = beta1 * (1.0 - 0.5 * fall**decay)
@@ -266,8 +266,8 @@ def _radam_of_torch(b: Batch, done: Sequence[int]) -> None:
 
 def _following_rho(beta2: float, rho: float, power: float, dtype: torch.dtype) -> float:
     """In the rounding of the accumulators, which are filled with one number each."""
-    one, fall = torch.tensor([rho], dtype=dtype), torch.tensor([power], dtype=dtype)
-    return float(((one * (beta2 - fall) + fall) / (1 - fall)).item())
+    rhos, fall = torch.tensor([rho], dtype=dtype), torch.tensor([power], dtype=dtype)
+    return float(((rhos * (beta2 - fall) + fall) / (1 - fall)).item())
 
 
 _radam_core = Core(_radam_of_torch, lists.radam)
@@ -292,3 +292,31 @@ def radam(b: Batch) -> None:
         if following is None:
             following = known[tuple(key)] = _following_rho(beta2, *key)
         rho.fill_(following)
+
+
+@update(
+    "lamb_",
+    "Lamb",
+    "param grad lr moment1 moment2 beta1_pow beta2_pow master skip coefficient beta1 beta2 epsilon always_adapt multi_precision",
+    "param moment1 moment2 beta1_pow beta2_pow master",
+    of="paddle",
+    coupled=False,
+    differs="Torch has no Lamb",
+)
+def lamb(b: Batch) -> None:
+    """Paddle's formula."""
+    adapts = b.coefficient > 0 or b.always_adapt
+    powers = zip(numbers(b.flat("beta1_pow")), numbers(b.flat("beta2_pow")))
+    for param, grad, moment1, moment2, (first, second) in zip(b.param, b.grad, b.moment1, b.moment2, powers):
+        moment1.lerp_(grad, 1 - b.beta1)
+        moment2.mul_(b.beta2).addcmul_(grad, grad, value=1 - b.beta2)
+        direction = (moment1 / (1 - first)).div_((moment2 / (1 - second)).sqrt_().add_(b.epsilon))
+        direction.add_(param, alpha=b.coefficient)
+        param.add_(direction, alpha=-b.lr * (_ratio(param, direction) if adapts else 1.0))
+    multiply(b.flat("beta1_pow"), b.beta1)
+    multiply(b.flat("beta2_pow"), b.beta2)
+
+
+def _ratio(param: torch.Tensor, direction: torch.Tensor) -> float:
+    weight, step = torch.linalg.vector_norm(param).item(), torch.linalg.vector_norm(direction).item()
+    return weight / step if weight > 0 and step > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Optimizers that follow the gradient, scaled at most by its squares or signs: SGD, Momentum, Adagrad, Adadelta, RMSProp, Rprop."""
+"""Optimizers that follow the gradient, scaled at most by its squares or signs: SGD and Momentum to Adadelta and Rprop."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.optim import adadelta as _adadelta
 from torch.optim import adagrad as _adagrad
+from torch.optim import asgd as _asgd
 from torch.optim import rmsprop as _rmsprop
 from torch.optim import rprop as _rprop
 from torch.optim import sgd as _sgd
@@ -83,6 +84,50 @@ def momentum(b: Batch) -> None:
         _sgd_core(b, _never(b))
     else:
         _momentum_core(b, _never(b))
+
+
+def _asgd_of_paddle(b: Batch) -> None:
+    """The mean of the latest gradients, of ``len(slots)`` batches; ``d`` is their sum, ``n`` counts the steps."""
+    for param, grad, total, slots, count in zip(b.param, b.decayed(), b.d, b.y, b.n):
+        step = int(count.item())
+        oldest = slots[(step - 1) % len(slots)]
+        total.sub_(oldest).add_(grad)
+        oldest.copy_(grad)
+        param.sub_(total, alpha=b.lr / min(step, len(slots)))
+
+
+def _step_size(b: Batch, step: int, slots: torch.Tensor) -> torch.Tensor:
+    """Torch's ``eta`` before a step, in Torch's rounding: the last update left it in all of ``slots``."""
+    size = b.lr if step == 1 else slots.view(-1)[0].item()
+    if step > 1 and not bool((slots == size).all()):
+        raise StayNative(reasons.OTHER_STATE)
+    return torch.tensor(size, device=slots.device)
+
+
+_ASGD = {"lambd": 1e-4, "alpha": 0.75, "t0": 1e6}  # of torch.optim.ASGD, which Paddle has no names for
+
+
+@update(
+    "asgd_",
+    "ASGD",
+    "param grad lr d y n master multi_precision",
+    "param d y master",
+    paddle=_asgd_of_paddle,
+    twin="torch.optim.ASGD",
+    differs="Paddle takes the mean of the gradients of the last batch_num steps, Torch the gradient, with weights that decay and "
+    "a step size that falls, and averages the parameters beside",
+    made_of={"y": "y", "n": "m"},
+    at_once=True,
+)
+def asgd(b: Batch) -> None:
+    """Torch's definition: its average of the parameters stands in ``d``, its step size in ``y``."""
+    steps = [int(count.item()) for count in b.n]
+    sizes = [_step_size(b, step, slots) for step, slots in zip(steps, b.y)]
+    shares = [torch.tensor(1 / max(1, step - 1 - _ASGD["t0"]), device=slots.device) for step, slots in zip(steps, b.y)]
+    counts = [torch.tensor(step - 1.0, device=slots.device) for step, slots in zip(steps, b.y)]
+    _asgd.asgd(b.param, b.grad, b.d, shares, sizes, counts, lr=b.lr, weight_decay=b.decay, **_ASGD)
+    for slots, size in zip(b.y, sizes):
+        slots.fill_(size.item())
 
 
 def _adagrad_of_torch(b: Batch, done: Sequence[int]) -> None:

@@ -20,9 +20,8 @@ from .update import Batch, Item, mu_products
 # it.
 #
 # That this has the bits of Torch's function is tried before it is used, for each of its branches: another version of Torch may
-# order
-# its operations otherwise, or have other kernels for lists. Where the bits are others, Torch's function is called. So it is in
-# float16 and bfloat16: lists round numbers to the dtype of the tensors, which shows with some numbers alone.
+# order its operations otherwise, or have other kernels for lists. Where the bits are others, Torch's function is called. So it is
+# in float16 and bfloat16: lists round numbers to the dtype of the tensors, which shows with some numbers alone.
 
 _LARGE = 1 << 15  # elements: of float32, the five tensors of an update are 640 KiB
 _STEPS = (0, 1, 9, 2000)  # done before those that are tried: the bias corrections' beginning, RAdam's branches
@@ -49,8 +48,8 @@ _OPERATIONS = (
 )
 
 
-def _maximum_(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return torch.maximum(one, other, out=one)
+def _maximum_(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.maximum(tensor, other, out=tensor)
 
 
 ONE = SimpleNamespace(maximum_=_maximum_, **{name: getattr(torch.Tensor, name) for name in _OPERATIONS})  # on a tensor
@@ -87,23 +86,23 @@ class Core:
         return known
 
     def _is_same_behind(self, steps: int, b: Batch, words: tuple[Any, ...]) -> bool:
-        ours, theirs = _sample(b), _sample(b)
-        self._on_lists(ours, _following(steps), *words)
-        self._whole(theirs, [steps] * len(theirs.items), *words)
+        on_lists, whole = _sample(b), _sample(b)
+        self._on_lists(on_lists, _following(steps), *words)
+        self._whole(whole, [steps] * len(whole.items), *words)
         return all(
-            _bits(mine.tensors[name]) == _bits(tensor)
-            for mine, item in zip(ours.items, theirs.items)
+            _bits(item_on_lists.tensors[name]) == _bits(tensor)
+            for item_on_lists, item in zip(on_lists.items, whole.items)
             for name, tensor in item.tensors.items()
         )
 
 
 def lists(b: Batch, *names: str) -> Iterator[list[Any]]:
     """All parameters in parts: `ONE` or `MANY`, and a tensor or a list of them for each name (``grad`` among them)."""
-    for on, items, kept in b.gathered.once(names, lambda: _laid_out(b.items, names)):
+    for on, items, columns in b.gathered.once(names, lambda: _laid_out(b.items, names)):
         if on is ONE:
-            yield [ONE, *[items.grad if tensor is None else tensor for tensor in kept]]
+            yield [ONE, *[items.grad if tensor is None else tensor for tensor in columns]]
         else:
-            yield [MANY, *[[item.grad for item in items] if tensors is None else tensors for tensors in kept]]
+            yield [MANY, *[[item.grad for item in items] if tensors is None else tensors for tensors in columns]]
 
 
 def _laid_out(items: Sequence[Item], names: Sequence[str]) -> list[tuple[Any, Any, list[Any]]]:
@@ -139,10 +138,10 @@ def _parts(b: Batch, done: Sequence[int]) -> list[tuple[int, Batch]]:
     """The parameters by the number of their steps."""
     if len(set(done)) == 1:
         return [(done[0], b)]
-    found: dict[int, list[Item]] = {}
+    items_by_steps: dict[int, list[Item]] = {}
     for item, steps in zip(b.items, done):
-        found.setdefault(steps, []).append(item)
-    return [(steps, b.of(items)) for steps, items in found.items()]
+        items_by_steps.setdefault(steps, []).append(item)
+    return [(steps, b.of(items)) for steps, items in items_by_steps.items()]
 
 
 def _lie_apart(b: Batch) -> bool:
@@ -150,7 +149,7 @@ def _lie_apart(b: Batch) -> bool:
 
     def found() -> bool:
         extents = sorted(extent for item in b.items for extent in item.extents)
-        return all(one[1] <= other[0] for one, other in itertools.pairwise(extents))
+        return all(extent[1] <= other[0] for extent, other in itertools.pairwise(extents))
 
     return b.gathered.once("apart", found)
 
@@ -167,12 +166,12 @@ def _sample(b: Batch) -> Batch:
     items = []
     for shape in _SHAPES:
         tensors = {}
-        for name, one in first.items():
-            if one.shape == param.shape:
+        for name, tensor in first.items():
+            if tensor.shape == param.shape:
                 values = torch.randn(shape, generator=rng, dtype=torch.float64)
-                tensors[name] = (values if name == "param" else values.abs()).to(one.dtype)
+                tensors[name] = (values if name == "param" else values.abs()).to(tensor.dtype)
             else:
-                tensors[name] = one.clone()
+                tensors[name] = tensor.clone()
         item = Item(tensors)
         item.grad = torch.randn(shape, generator=rng, dtype=torch.float64).to(param.dtype)
         items.append(item)
@@ -186,8 +185,8 @@ def _bits(tensor: torch.Tensor) -> bytes:
 # ---- Torch's optimizers on lists: the operations of ``torch.optim``'s functions for single tensors, in their order.
 #
 # ``step`` is the number of the step that is made, as Torch counts it. All is written in place, in the memory of parameters and
-# state.
-# What is made in between is dropped before the next part makes its own, which gets the same memory then, still in the cache.
+# state. What is made in between is dropped before the next part makes its own, which gets the same memory then, still in the
+# cache.
 
 
 def sgd(b: Batch, step: float) -> None:
@@ -344,14 +343,14 @@ def _decayed(on: Any, b: Batch, param: Any, grad: Any) -> Any:
     return on.add(grad, param, alpha=b.decay) if b.decay else grad
 
 
-def _average(on: Any, squares: Any, values: Any, kept: float) -> None:
+def _average(on: Any, squares: Any, values: Any, share: float) -> None:
     """A running average of squares."""
-    on.mul_(squares, kept)
-    on.addcmul_(squares, values, values, value=1 - kept)
+    on.mul_(squares, share)
+    on.addcmul_(squares, values, values, value=1 - share)
 
 
 def _root(on: Any, squares: Any, epsilon: float) -> Any:
     """``sqrt(squares) + epsilon``."""
-    found = on.sqrt(squares)
-    on.add_(found, epsilon)
-    return found
+    root = on.sqrt(squares)
+    on.add_(root, epsilon)
+    return root

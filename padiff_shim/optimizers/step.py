@@ -18,15 +18,14 @@ from ..frameworks.memory import as_it_lies, dtype_of, stream_of, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
 from . import step_cache
-from .step_cache import Gatherer, Groups, Held, ParameterPass, WaitingUpdate, held
+from .step_cache import CrossedUpdate, Gatherer, Groups, ParameterPass, WaitingUpdate, crossed_update
 from .update import Batch, Update, updates
 
 # ---- Paddle's whole ``Optimizer.step()`` passed by, where it would do nothing but look for gradients and hand them on.
 #
 # Between a program's ``step()`` and its updates Paddle clips, adds decay, and asks for processes, fused memory and static graphs.
 # Where none of it is there, what its Python hands on is the parameters with their gradients, and that takes as long as to ask
-# whether
-# a step is as the last one (:class:`.step_cache.Repeat`). The door is there only in a Paddle whose source was read
+# whether a step is as the last one (`step_cache`). ``step`` is intercepted only in a Paddle whose source was read
 # (``intercept/optimizers.py``); whatever is not known here goes through Paddle's own Python.
 
 _PADDLES = os.path.dirname(os.path.abspath(sys.modules[paddle.optimizer.Optimizer.__module__].__file__ or "")) + os.sep
@@ -36,7 +35,7 @@ _MAIN_GRAD = "FLAGS_enable_main_grad"  # up to Paddle 3.2: gradients are looked 
 Pairs = list[tuple[Any, Any]]
 
 
-def handed_on(optimizer: Any) -> Pairs | None:
+def pairs_of_step(optimizer: Any) -> Pairs | None:
     """The parameters with their gradients that Paddle's Python would hand on; None where it may do anything else."""
     params = optimizer._param_groups
     if (
@@ -58,7 +57,7 @@ def handed_on(optimizer: Any) -> Pairs | None:
         grad = param._grad_ivar()
         if grad is not None:
             pairs.append((param, grad))
-    known = step_cache.kept(optimizer, pairs[0][0]) if pairs else None
+    known = step_cache.known_pass(optimizer, pairs[0][0]) if pairs else None
     return pairs if known is not None and known.undecayed else None
 
 
@@ -66,7 +65,7 @@ _seen: dict[type, tuple[list[Any], bool]] = {}  # by the class: its functions wi
 
 
 def _goes_paddles_way(optimizer: Any) -> bool:
-    """Whether no function between a step and its updates is anybody else's; those of this object alone are asked for behind."""
+    """Whether all functions between a step and its updates are Paddle's; those of this object alone are checked later."""
     kind = type(optimizer)
     functions = [getattr(kind, name, None) for name in _ON_THE_WAY]
     functions += [getattr(function, "__code__", None) for function in functions]
@@ -122,32 +121,32 @@ class Updating:
 
         def make(here: ParameterPass) -> Any:
             pairs = _pairs(*args, **kwargs)
-            if not step_cache.take_tried(here.optimizer) and self._repeat(here, frame, pairs):
+            if not step_cache.take_refused(here.optimizer) and self._repeat(here, frame, pairs):
                 return []
             before = step_cache.Before(here.optimizer, pairs)
             try:
-                with self._skipped(frame, here.optimizer):
+                with self._as_torchs_scaler(frame, here.optimizer):
                     result = original(*args, **kwargs)
             finally:
                 self.flush(here)
-            step_cache.keep(before, here, pairs)
+            step_cache.remember(before, here, pairs)
             return result
 
         return step_cache.run(make, args)
 
     def whole_step(self, frame: Frame, optimizer: Any) -> bool:
         """``Optimizer.step``, made where it is as the last one; False, with nothing done, where Paddle has to make it."""
-        pairs = handed_on(optimizer)
+        pairs = pairs_of_step(optimizer)
         if pairs is None:
             return False
         step_cache.forget_decays()  # of a pass that was never made
         made = step_cache.run(lambda here: self._repeat(here, frame, pairs), (optimizer,))
         if not made:
-            step_cache.tried(optimizer)
+            step_cache.refuse_repeat(optimizer)
         return bool(made)
 
     @contextlib.contextmanager
-    def _skipped(self, frame: Frame, optimizer: Any) -> Iterator[None]:
+    def _as_torchs_scaler(self, frame: Frame, optimizer: Any) -> Iterator[None]:
         """Behind a step that a scaler skips Paddle's Adamax counts it all the same; Torch's scaler skips it whole."""
         declared = updates().get(f"{getattr(optimizer, 'type', '')}_")
         if (
@@ -176,11 +175,11 @@ class Updating:
         """Make the updates of a pass that is as the last one; False where it is not."""
         if not self.repeats or top() is not frame:  # who looks on sees each call
             return False
-        found = step_cache.again(here, frame, pairs)
-        if found is None:
+        same_step = step_cache.again(here, frame, pairs)
+        if same_step is None:
             return False
-        self._all(frame, found.groups, found.gathered)
-        first, _ = next(iter(found.groups.values()))[0]
+        self._all(frame, same_step.groups, same_step.gathered)
+        first, _ = next(iter(same_step.groups.values()))[0]
         step_cache.finish(here.optimizer, first.declared, pairs)
         return True
 
@@ -209,14 +208,14 @@ class Updating:
         self.make(here, [WaitingUpdate(declared, other, frame, arguments, lists) for arguments in single])
         return declared.results_of_merged(args)
 
-    def _add(self, here: ParameterPass | None, one: WaitingUpdate) -> None:
-        if here is None or not here.collects or one.declared.at_once:
-            self.make(here, [one])
+    def _add(self, here: ParameterPass | None, call: WaitingUpdate) -> None:
+        if here is None or not here.collects or call.declared.at_once:
+            self.make(here, [call])
             return
-        key = id(one.args[0])
+        key = id(call.args[0])
         if key in here.waiting:
             self.flush(here)
-        here.waiting[key] = one
+        here.waiting[key] = call
 
     def flush(self, here: ParameterPass) -> None:
         """Make all updates that wait."""
@@ -226,20 +225,20 @@ class Updating:
     def make(self, here: ParameterPass | None, waiting: Sequence[WaitingUpdate]) -> None:
         """Make updates: those that share their numbers in one call."""
         groups: Groups = {}
-        for one in waiting:
+        for call in waiting:
             try:
-                dtype = dtype_of(torch_dtype(one.args[0].dtype))
-                if not one.frame.plan.lends and is_listed_without(one.declared.name, dtype):
+                dtype = dtype_of(torch_dtype(call.args[0].dtype))
+                if not call.frame.plan.lends and is_listed_without(call.declared.name, dtype):
                     raise StayNative(reasons.NO_KERNEL, dtype=dtype)
-                narrow = self.definition == "torch" and one.declared.torch is not None
-                kept = held(here and here.optimizer, one.declared, one.args, narrow=narrow)
-                kept.take(one.args[0], one.args[one.declared.place_of_grad])
-                if here is not None and kept.mixed:
+                narrow = self.definition == "torch" and call.declared.torch is not None
+                update = crossed_update(here and here.optimizer, call.declared, call.args, narrow=narrow)
+                update.take(call.args[0], call.args[call.declared.place_of_grad])
+                if here is not None and update.mixed:
                     here.whole = False  # its copies are of this step alone
             except StayNative as why:
-                self._native(one.frame, one, why)
+                self._native(call.frame, call, why)
                 continue
-            groups.setdefault((kept.key, *_rates(here, one)), []).append((one, kept))
+            groups.setdefault((update.key, *_rates(here, call)), []).append((call, update))
         if waiting:
             self._all(waiting[0].frame, groups)
 
@@ -247,29 +246,29 @@ class Updating:
         """Make updates in groups; ``gathered``, where they are made again: with what Paddle's optimizer would do behind them."""
         with torch.no_grad():
             for (_, lr, decay), group in groups.items():
-                items = [kept.item for _, kept in group]
-                first, kept = group[0]
-                batch = Batch(items, kept.numbers, lr, decay, gathered and gathered(items))
+                items = [update.item for _, update in group]
+                first, update = group[0]
+                batch = Batch(items, update.numbers, lr, decay, gathered and gathered(items))
                 self._together(frame, group, batch)
                 if gathered is not None and first.declared.behind is not None:
                     first.declared.behind(batch)
 
-    def _together(self, frame: Frame, group: Sequence[tuple[WaitingUpdate, Held]], batch: Batch) -> None:
-        first, kept = group[0]
+    def _together(self, frame: Frame, group: Sequence[tuple[WaitingUpdate, CrossedUpdate]], batch: Batch) -> None:
+        first, update = group[0]
         formula, of = first.declared.formula(self.definition)
         try:
-            with stream_of(kept.written.device):
+            with stream_of(update.written.device):
                 formula(batch)
-                for _, kept in group:
-                    kept.item.grad = None  # nobody else may hold it by now
-                    if kept.unfinished:
-                        kept.finish()
+                for _, update in group:
+                    update.item.grad = None  # nobody else may hold it by now
+                    if update.unfinished:
+                        update.finish()
         except StayNative as why:  # before anything was written
-            for one in group:
+            for pair in group:
                 if len(group) > 1:
-                    self._together(frame, [one], batch.of([one[1].item]))
+                    self._together(frame, [pair], batch.of([pair[1].item]))
                 else:
-                    self._native(frame, one[0], why)
+                    self._native(frame, pair[0], why)
             return
         here = step_cache.now()
         if here is not None:
@@ -277,7 +276,7 @@ class Updating:
         tally = frame.tally
         tally.substituted[first.declared.name] += len(group)
         tally.definitions[first.declared.name, of] += len(group)
-        dtype = dtype_of(kept.written.dtype)
+        dtype = dtype_of(update.written.dtype)
         if is_listed_without(first.declared.name, dtype):
             tally.lacking[first.declared.name, dtype] += len(group)
         if first.declared.torch is not None and first.declared.paddle is not None:
@@ -288,31 +287,31 @@ class Updating:
             )
             frame.run.warn(f"{first.declared.name}: {first.declared.differs}. Computed {whose}")
 
-    def _native(self, frame: Frame, one: WaitingUpdate, why: StayNative) -> Any:
+    def _native(self, frame: Frame, call: WaitingUpdate, why: StayNative) -> Any:
         """Paddle's own update, with the decay that was left to Torch."""
         here = step_cache.now()
-        args = one.args if here is None else here.given(one)
+        args = call.args if here is None else here.arguments(call)
         put_off = None
         if here is not None:
             here.whole = False
             put_off = here.decays.get(id(args[0]))
         if put_off is not None:
-            place = one.declared.place_of_grad
+            place = call.declared.place_of_grad
             args = (*args[:place], put_off[1](), *args[place + 1 :])
-        result = one.other.original(*(args if one.lists is None else one.declared.in_lists(args, one.lists)))
-        self._count(frame, one.declared.name, one.other.path, why)
+        result = call.other.original(*(args if call.lists is None else call.declared.in_lists(args, call.lists)))
+        self._count(frame, call.declared.name, call.other.path, why)
         return result
 
 
-def _rates(here: ParameterPass | None, one: WaitingUpdate) -> tuple[float, float]:
+def _rates(here: ParameterPass | None, call: WaitingUpdate) -> tuple[float, float]:
     """Learning rate, and coefficient of the L2 decay that was put off."""
-    param, place = one.args[0], one.declared.place_of_rate
+    param, place = call.args[0], call.declared.place_of_rate
     decay = 0.0 if here is None else here.decay_of(param)
     if place is None:
         return 0.0, decay
     if here is None:
-        return float(as_it_lies(one.args[place]).item()), 0.0
-    return here.learning_rate(one.args[place], param), decay
+        return float(as_it_lies(call.args[place]).item()), 0.0
+    return here.learning_rate(call.args[place], param), decay
 
 
 def _nothing(*_: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
 from operator import is_not
 from typing import Any, NamedTuple
@@ -61,8 +61,8 @@ class ParameterPass:
     def base(self) -> float:
         """The optimizer's learning rate as its program wrote it, or its schedule computed it."""
         if self._base is None:
-            given = self.optimizer._learning_rate
-            self._base = float(given() if callable(given) else given)
+            rate = self.optimizer._learning_rate
+            self._base = float(rate() if callable(rate) else rate)
         return self._base
 
     def read(self, tensor: Any) -> float:
@@ -88,11 +88,11 @@ class ParameterPass:
     @staticmethod
     def factors(params: Sequence[Any]) -> list[float] | None:
         """What the learning rates of these parameters are multiplied by; None where one is no plain number."""
-        found = [(getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0) for param in params]
-        plain = _NUMBERS.issuperset(map(type, found)) or all(isinstance(factor, (int, float)) for factor in found)
-        return found if plain else None
+        factors = [(getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0) for param in params]
+        plain = _NUMBERS.issuperset(map(type, factors)) or all(isinstance(factor, (int, float)) for factor in factors)
+        return factors if plain else None
 
-    def kept_rate(self, common: float, factor: float) -> float | None:
+    def repeated_rate(self, common: float, factor: float) -> float | None:
         """The learning rate of an update whose tensor was not made; None where only that tells it."""
         if factor == 1.0:
             return common
@@ -103,28 +103,28 @@ class ParameterPass:
         known = self.decays.get(id(param))
         return 0.0 if known is None else known[0]
 
-    def given(self, one: WaitingUpdate) -> tuple[Any, ...]:
-        """The arguments of an update, with what is left out of those that are kept."""
-        args, declared = list(one.args), one.declared
+    def arguments(self, call: WaitingUpdate) -> tuple[Any, ...]:
+        """The arguments of an update; the gradient and the learning rate are put back where a repeated update left them out."""
+        args, declared = list(call.args), call.declared
         grad = next((grad for param, grad in self.pairs if param is args[0]), None)
-        if one.frame is None and grad is not None:
+        if call.frame is None and grad is not None:
             args[declared.place_of_grad] = grad
             if declared.place_of_rate is not None:
                 args[declared.place_of_rate] = self.optimizer._create_param_lr((args[0], grad))
         return tuple(args)
 
-    def _exact(self, held: float, factor: Any) -> float:
+    def _exact(self, rounded: float, factor: Any) -> float:
         if not isinstance(factor, (int, float)):
-            return held
+            return rounded
         exact = self.base() if factor == 1.0 else self.base() * factor
-        return exact if abs(exact - held) <= _ROUNDED * abs(exact) else held
+        return exact if abs(exact - rounded) <= _ROUNDED * abs(exact) else rounded
 
 
 class _ThreadStep(threading.local):
     """The step that runs in one thread, and the decay that was put off for the next one."""
 
     now: ParameterPass | None = None
-    tried: int | None = None  # the identity of an optimizer whose step was found not to be as its last one, before it began
+    refused: int | None = None  # the identity of an optimizer whose step differs from its last one, as was seen before it began
     decays: tuple[Any, dict[int, tuple[float, Callable[[], Any]]]] | None = None
 
 
@@ -141,15 +141,15 @@ def forget_decays() -> None:
     _here.decays = None
 
 
-def tried(optimizer: Any) -> None:
-    """The pass that comes next over this optimizer's parameters is not as the last one: nobody has to ask again."""
-    _here.tried = id(optimizer)
+def refuse_repeat(optimizer: Any) -> None:
+    """Note that the next pass over this optimizer's parameters differs from the last one, so that it is not compared again."""
+    _here.refused = id(optimizer)
 
 
-def take_tried(optimizer: Any) -> bool:
-    """Whether that was said of the pass that begins."""
-    found, _here.tried = _here.tried, None
-    return found == id(optimizer)
+def take_refused(optimizer: Any) -> bool:
+    """Whether :func:`refuse_repeat` was called for the pass that begins."""
+    last_refused, _here.refused = _here.refused, None
+    return last_refused == id(optimizer)
 
 
 def is_paddles(optimizer: Any) -> bool:
@@ -176,7 +176,7 @@ def run(make: Callable[[ParameterPass], Any], args: tuple[Any, ...]) -> Any:
         _here.now = outer
 
 
-def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def leave_decay(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """``Optimizer.append_regularization_ops``: decay that Torch's optimizer adds by itself is left to it."""
     _here.decays = None
     optimizer, pairs, regularization = _spelled(*args, **kwargs)
@@ -186,7 +186,7 @@ def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], 
     if leaves and regularization is None and all(getattr(param, "regularizer", None) is None for param, _ in pairs):
         _here.decays = optimizer, {}
         return list(pairs)
-    found, decays = [], {}
+    decayed_pairs, decays = [], {}
     for pair in pairs:
         param, grad = pair
         own = getattr(param, "regularizer", None)
@@ -197,9 +197,9 @@ def put_off(coupled: bool, original: Callable[..., Any], args: tuple[Any, ...], 
             [pair] = original(optimizer, [(param, grad)], regularization)
         elif not _adds_it_in_its_kernel(optimizer, own):
             decays[id(param)] = chosen._coeff, _adding(original, optimizer, param, grad, regularization)
-        found.append(pair)
+        decayed_pairs.append(pair)
     _here.decays = optimizer, decays
-    return found
+    return decayed_pairs
 
 
 def _adding(original: Callable[..., Any], optimizer: Any, param: Any, grad: Any, regularization: Any) -> Callable[[], Any]:
@@ -222,9 +222,8 @@ def _adds_it_in_its_kernel(optimizer: Any, own: Any) -> bool:
 # each step: the same Paddle tensors, over the same memory, not written in a way that Paddle counts (such as a change of shape).
 #
 # Beside parameters of 16 bits without master weights Paddle keeps accumulators of float32. Its definition computes in float32,
-# and
-# rounds the parameter; Torch's keeps states of 16 bits, whose numbers float32 accumulators hold as well. Either way copies in one
-# dtype are made for the step, and written back.
+# and rounds the parameter; Torch's keeps states of 16 bits, whose numbers float32 accumulators hold as well. Either way copies in
+# one dtype are made for the step, and written back.
 
 _SEEN = "_padiff_seen"  # attribute of accumulators that an update of ours has written
 _HYPERPARAMETERS = frozenset({"beta1", "beta2", "epsilon", "momentum", "coefficient"})  # which Paddle also takes as tensors
@@ -238,7 +237,7 @@ _COUNTS = frozenset({"beta1_pow", "beta2_pow", "decay_pow", "mu_product", "rho"}
 _MIXED = FLOATS - {torch.float64}  # dtypes of a parameter and its accumulators that may differ
 
 
-class Held:
+class CrossedUpdate:
     """One parameter's update: what was crossed, and what says that it still is right."""
 
     __slots__ = (
@@ -248,30 +247,30 @@ class Held:
 
     def __init__(self, declared: Update, names: Sequence[str], args: Sequence[Any], *, narrow: bool = False) -> None:
         """``narrow``: accumulators have the dtype of a parameter of 16 bits, as Torch's definition has it; else it is float32."""
-        given = dict(zip(names, args))
-        if given.get("skip") is not None:
+        arguments = dict(zip(names, args))
+        if arguments.get("skip") is not None:
             raise StayNative(reasons.SKIPPED_BY_TENSOR)
-        if given.get("global_powers"):
+        if arguments.get("global_powers"):
             raise StayNative(reasons.SHARED_POWERS)
-        for name, value in given.items():
+        for name, value in arguments.items():
             if not _is_taken(name, value):
                 raise StayNative(reasons.SETTING, name=name, value=str(value))
-        self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_kept(names[i], value)]
-        self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_kept(names[i], value)]
+        self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_state(names[i], value)]
+        self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_state(names[i], value)]
         self._numbers = tuple([args[i] for i in self._places])
         self.numbers = {names[i]: _in_formula(names[i], _number(args[i])) for i in self._places}
         self.declared, self.key = declared, _short((declared, names, tuple(self.numbers.values())))
-        tensors = {name: as_it_lies(value) for name, value in given.items() if _is_kept(name, value) and name not in _APART}
-        self.written = as_it_lies(given["param"])
-        master = given.get("master") if given.get("multi_precision") else None
+        tensors = {name: as_it_lies(value) for name, value in arguments.items() if _is_state(name, value) and name not in _APART}
+        self.written = as_it_lies(arguments["param"])
+        master = arguments.get("master") if arguments.get("multi_precision") else None
         tensors["param"] = self.written if master is None else as_it_lies(master)
         self._has_master = master is not None
         self._copied = self._in_one_dtype(tensors, narrow=narrow)
         self.mixed = bool(self._copied) or self._has_master is not (master is not None)  # copies of one step, not to be kept
-        _check(tensors)
+        _check(tensors, declared.made_of)
         self._form = tensors["param"].dtype, tensors["param"].shape, tensors["param"].device
         self.item = Item(tensors)
-        self._velocity = given[declared.velocity] if declared.velocity else None
+        self._velocity = arguments[declared.velocity] if declared.velocity else None
         self._seen = self._velocity is None or attribute(self._velocity, _SEEN) is not None
         self.unfinished = self._has_master or self.mixed or not self._seen
 
@@ -344,7 +343,7 @@ def _mark(place: int, tensor: Any) -> tuple[int, Any, int, int]:
     return place, tensor, tensor.data_ptr(), tensor._inplace_version()
 
 
-def _is_kept(name: str, value: Any) -> bool:
+def _is_state(name: str, value: Any) -> bool:
     return type(value) in TENSOR_TYPES and name not in _HYPERPARAMETERS and name not in ("grad", "lr")
 
 
@@ -364,19 +363,21 @@ def _in_formula(name: str, number: Any) -> Any:
     return float(number) if isinstance(number, bool) and name not in _SWITCHES else number
 
 
-def _check(tensors: dict[str, torch.Tensor]) -> None:
+def _check(tensors: dict[str, torch.Tensor], made_of: Mapping[str, str]) -> None:
     """Nothing may fail once something is written."""
     param = tensors["param"]
     if not param.numel():
         raise StayNative(reasons.EMPTY)
     for name, side in tensors.items():
-        if side.dtype not in FLOATS:
+        counts_steps = name in made_of and side.dtype is torch.int64
+        if side.dtype not in FLOATS and not counts_steps:
             raise StayNative(reasons.COMPLEX if side.is_complex() else reasons.MIXED)
         if not side.is_contiguous():
             raise StayNative(reasons.STATE_LAYOUT)
-        if name in _COUNTS and side.dtype in HALVES:
-            raise StayNative(reasons.HALF_POWERS)
-        if side.shape == param.shape and side.dtype is not param.dtype and name not in _COUNTS:
+        if side.dtype in HALVES and (name in _COUNTS or name in made_of):
+            raise StayNative(reasons.HALF_POWERS if name in _COUNTS else reasons.HALF_STATE)
+        as_param = (side.shape == param.shape or name in made_of) and name not in _COUNTS and not counts_steps
+        if as_param and side.dtype is not param.dtype:
             raise StayNative(reasons.STATE_DTYPE, param=_dtype_word(param), other=_dtype_word(side))
 
 
@@ -384,18 +385,20 @@ def _dtype_word(side: torch.Tensor) -> str:
     return str(side.dtype).rpartition(".")[2]
 
 
-_updates: weakref.WeakKeyDictionary[Any, dict[int, Held]] = weakref.WeakKeyDictionary()
+_updates: weakref.WeakKeyDictionary[Any, dict[int, CrossedUpdate]] = weakref.WeakKeyDictionary()
 
 
-def held(optimizer: Any, declared: Update, args: Sequence[Any], *, narrow: bool) -> Held:
+def crossed_update(optimizer: Any, declared: Update, args: Sequence[Any], *, narrow: bool) -> CrossedUpdate:
     """The bridged update of one parameter by an optimizer (None: by nobody that is known). Raises StayNative.
 
-    ``narrow``: see :class:`Held`.
+    ``narrow``: see :class:`CrossedUpdate`.
     """
+    if declared.made_of:
+        args = _with_accumulators(optimizer, declared, args)
     known = _updates.setdefault(optimizer, {}) if optimizer is not None else {}
     update = known.get(id(args[0]))
     if update is None or update.declared is not declared or not update.fits(args):
-        update = Held(declared, declared.names(len(args)), args, narrow=narrow)
+        update = CrossedUpdate(declared, declared.names(len(args)), args, narrow=narrow)
         if update.mixed:
             known.pop(id(args[0]), None)
         else:
@@ -403,17 +406,27 @@ def held(optimizer: Any, declared: Update, args: Sequence[Any], *, narrow: bool)
     return update
 
 
+def _with_accumulators(optimizer: Any, declared: Update, args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments with the optimizer's accumulators in the place of what it made of them for this call."""
+    if optimizer is None:
+        raise StayNative(reasons.NO_OPTIMIZER)
+    accumulators = [declared.made_of.get(name) for name in declared.names(len(args))]
+    return [
+        value if accumulator is None else optimizer._get_accumulator_master(accumulator, args[0])
+        for value, accumulator in zip(args, accumulators)
+    ]
+
+
 # ---- An optimizer's step that is as its last one: made again without building each parameter's call anew.
 #
 # From step to step nothing changes but values, gradients and the learning rate. Paddle's optimizers look all of it up again for
-# each
-# parameter: attributes, accumulators by their names, a learning rate. So the calls of a step are kept, with what they were made
-# of;
-# if that is as it was, the updates are those that were kept, with the new gradients. Whatever is not the same takes the long way.
+# each parameter: attributes, accumulators by their names, a learning rate. So the calls of a step are kept, with what they were
+# made of; if that is as it was, the updates are those that were kept, with the new gradients. Whatever is not the same takes the
+# long way.
 
 _NEW_EACH_TIME = frozenset({"helper", "_learning_rate"})  # attributes: the one says nothing, the other is read at each step
-_ASKED = "_apply_decay_param_fun"  # a program's function, called for each parameter
-_UNASKED = ("_lr_ratio", "_exclude_from_weight_decay_fn", "fused_states_buffer")  # with these a step is never kept
+_DECAY_FILTER = "_apply_decay_param_fun"  # a program's function, called for each parameter
+_UNKNOWN = ("_lr_ratio", "_exclude_from_weight_decay_fn", "fused_states_buffer")  # with these a step is never kept
 _SHARDED = "_need_shard_auto"  # of a parameter whose accumulators Paddle is going to lay out over processes
 _PLAINEST = frozenset({bool, int, float, str, type(None)})  # of what is plain, that which needs no looking up
 _GROUPINGS = 16  # of parameters that are known
@@ -423,12 +436,12 @@ _METHODS = ("_append_optimize_op", "_create_accumulators", "_create_param_lr", "
 class RepeatedUpdate(NamedTuple):
     """One parameter's update of a step: its call without gradient and learning rate, with what was crossed."""
 
-    one: tuple[WaitingUpdate, Held]
+    pair: tuple[WaitingUpdate, CrossedUpdate]
     param: Any
     regularizer: Any
 
 
-Groups = dict[Any, list[tuple[WaitingUpdate, Held]]]  # by their numbers, the learning rate and the decay
+Groups = dict[Any, list[tuple[WaitingUpdate, CrossedUpdate]]]  # by their numbers, the learning rate and the decay
 Gatherer = Callable[[Sequence[Item]], Gathered]
 
 
@@ -440,7 +453,7 @@ class Again(NamedTuple):
 
 
 class Before:
-    """What an optimizer was before a pass over (a group of) its parameters, and what it was told of that group."""
+    """What an optimizer was before a pass over (a group of) its parameters, and the options of that group."""
 
     def __init__(self, optimizer: Any, pairs: Any) -> None:
         self.kind = _kind(optimizer)
@@ -453,18 +466,18 @@ class Repeat:
 
     def __init__(self, before: Before, here: ParameterPass, updates: list[RepeatedUpdate]) -> None:
         self.before, self.updates = before, updates
-        declared = updates[0].one[0].declared
-        marks = [mark for kept in updates for mark in kept.one[1].guard]
+        declared = updates[0].pair[0].declared
+        marks = [mark for repeated in updates for mark in repeated.pair[1].guard]
         self._crossed = [tensor for _, tensor, _, _ in marks]
         self._pointers, self._versions = [mark[2] for mark in marks], [mark[3] for mark in marks]
-        self._params = [kept.param for kept in updates]
-        self._regularizers = [kept.regularizer for kept in updates]
+        self._params = [repeated.param for repeated in updates]
+        self._regularizers = [repeated.regularizer for repeated in updates]
         self.undecayed = all(regularizer is None for regularizer in self._regularizers)
-        self._decaying = [kept.one[1].numbers.get("with_decay") for kept in updates]
-        self._items = [kept.one[1].item for kept in updates]
+        self._decaying = [repeated.pair[1].numbers.get("with_decay") for repeated in updates]
+        self._items = [repeated.pair[1].item for repeated in updates]
         self._gathered: list[Gathered] = []
         self._windows = Windows()
-        self._grouped: tuple[Any, dict[Any, list[tuple[WaitingUpdate, Held]]]] = (
+        self._grouped: tuple[Any, dict[Any, list[tuple[WaitingUpdate, CrossedUpdate]]]] = (
             None,
             {},
         )  # what they were grouped by, and the groups
@@ -473,7 +486,7 @@ class Repeat:
         after = vars(here.optimizer)
         self.changed = {name: after[name] for name, value in _attributes(here.optimizer).items() if _moved(before, name, value)}
 
-    def again(self, here: ParameterPass, given: Any, pairs: Sequence[tuple[Any, Any]]) -> Groups | None:
+    def again(self, here: ParameterPass, parameters: Any, pairs: Sequence[tuple[Any, Any]]) -> Groups | None:
         """The updates of this pass, if all is as it was; gradients are crossed. Raises StayNative where one cannot be.
 
         Args:
@@ -482,9 +495,9 @@ class Repeat:
             pairs: those that are updated, with their gradients.
         """
         optimizer = here.optimizer
-        if len(pairs) != len(self.updates) or not self._is_of(optimizer, given):
+        if len(pairs) != len(self.updates) or not self._is_of(optimizer, parameters):
             return None
-        tensor, asked = optimizer._global_learning_rate(), getattr(optimizer, _ASKED, None)
+        tensor, decay_filter = optimizer._global_learning_rate(), getattr(optimizer, _DECAY_FILTER, None)
         if type(optimizer._learning_rate) is not float or type(tensor) not in TENSOR_TYPES:
             optimizer._create_global_learning_rate()  # a schedule's number goes into the tensor
             tensor = optimizer._global_learning_rate()
@@ -493,39 +506,39 @@ class Repeat:
             return None
         if any(map(is_not, [getattr(param, "regularizer", None) for param in params], self._regularizers)):
             return None
-        if asked is not None and [bool(asked(param.name)) for param in params] != self._decaying:
+        if decay_filter is not None and [bool(decay_filter(param.name)) for param in params] != self._decaying:
             return None
         factors = here.factors(params) if self.rated else [1.0] * len(params)
         if factors is None:
             return None
         decays = [here.decay_of(param) for param in params] if here.decays else [0.0] * len(params)
         common = here.common_rate(tensor) if self.rated else 0.0
-        found: Groups = {}
+        groups: Groups = {}
         for (key, factor, decay), group in self._groups(factors, decays).items():
-            rate = here.kept_rate(common, factor)
+            rate = here.repeated_rate(common, factor)
             if rate is None:
                 return None
-            found.setdefault((key, rate, decay), []).extend(group)
+            groups.setdefault((key, rate, decay), []).extend(group)
         if not self._stand():  # behind all that is the program's own: its schedules, its functions
             return None
         self._take(pairs)
-        return found
+        return groups
 
     def _groups(self, factors: list[float], decays: list[float]) -> Groups:
         """The updates by their numbers, factors and decays."""
         if self._grouped[0] != (factors, decays):
-            found: Groups = {}
-            for (one, *_), factor, decay in zip(self.updates, factors, decays):
-                found.setdefault((one[1].key, factor, decay), []).append(one)
-            self._grouped = (factors, decays), found
+            groups: Groups = {}
+            for (pair, *_), factor, decay in zip(self.updates, factors, decays):
+                groups.setdefault((pair[1].key, factor, decay), []).append(pair)
+            self._grouped = (factors, decays), groups
         return self._grouped[1]
 
     def _take(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         """The gradients of this step."""
         if not self._windows.show([grad for _, grad in pairs]):
             self._windows, seen = Windows(), Windows(pairs)
-            for ((_, held), *_), (param, grad), side in zip(self.updates, pairs, seen.sides or [None] * len(pairs)):
-                held.take(param, grad, side)
+            for ((_, update), *_), (param, grad), side in zip(self.updates, pairs, seen.sides or [None] * len(pairs)):
+                update.take(param, grad, side)
             if not seen.sides or any(map(is_not, [item.grad for item in self._items], seen.sides)):  # crossed, of another dtype
                 return
             self._windows = seen
@@ -537,9 +550,9 @@ class Repeat:
         for known in self._gathered:
             if known.items == items:
                 return known
-        found = Gathered(items)
-        self._gathered = [*self._gathered[1 - _GROUPINGS :], found]
-        return found
+        gathered = Gathered(items)
+        self._gathered = [*self._gathered[1 - _GROUPINGS :], gathered]
+        return gathered
 
     def _stand(self) -> bool:
         """Whether all tensors that were crossed lie where they lay, and were not written in a way that Paddle counts."""
@@ -547,11 +560,11 @@ class Repeat:
             tensor._inplace_version() for tensor in self._crossed
         ] == self._versions
 
-    def _is_of(self, optimizer: Any, given: Any) -> bool:
+    def _is_of(self, optimizer: Any, parameters: Any) -> bool:
         return (
             _kind(optimizer) == self.before.kind
             and _attributes(optimizer) == self.before.attributes
-            and _options(optimizer, given) == self.before.options
+            and _options(optimizer, parameters) == self.before.options
             and [id(tensor) for tensor in _state(optimizer)] == self._state
             and _is_off(optimizer._get_auxiliary_var("found_inf"))
         )
@@ -573,13 +586,16 @@ def _attributes(optimizer: Any) -> dict[str, Any]:
 
 
 def _options(optimizer: Any, pairs: Any) -> list[dict[str, Any]]:
-    """What a program told of this group of parameters and of all others; either may be changed between two steps."""
+    """The options of this group of parameters and of all others; a program may change either between two steps."""
     own = {name: value for name, value in pairs.items() if name != "params"} if isinstance(pairs, dict) else {}
-    return [{name: _word(value) for name, value in told.items()} for told in (own, getattr(optimizer, "_default_dict", None) or {})]
+    return [
+        {name: _word(value) for name, value in options.items()}
+        for options in (own, getattr(optimizer, "_default_dict", None) or {})
+    ]
 
 
 def _word(value: Any) -> Any:
-    """A plain value, which tensor it is, and of others their kind: they are asked, or watched, by themselves."""
+    """A plain value itself, a tensor's identity, and the type of anything else, which is compared elsewhere."""
     kind = type(value)
     if kind in _PLAINEST or _is_plain_kind(kind):  # type: ignore[arg-type]
         return value
@@ -597,47 +613,47 @@ def _moved(before: Before, name: str, value: Any) -> bool:
 
 def _state(optimizer: Any) -> list[Any]:
     """All accumulators and master weights, in order."""
-    found = [tensor for kind in optimizer._accumulators.values() for tensor in kind.values()]
-    return found + list(getattr(optimizer, "_master_weights", {}).values())
+    tensors = [tensor for kind in optimizer._accumulators.values() for tensor in kind.values()]
+    return tensors + list(getattr(optimizer, "_master_weights", {}).values())
 
 
-def living(pairs: Any) -> list[tuple[Any, Any]]:
+def pairs_with_grad(pairs: Any) -> list[tuple[Any, Any]]:
     """The parameters of a pass that are updated, with their gradients."""
-    given = pairs["params"] if isinstance(pairs, dict) else pairs
-    return [pair for pair in given if pair[1] is not None and not pair[0].stop_gradient]
+    all_pairs = pairs["params"] if isinstance(pairs, dict) else pairs
+    return [pair for pair in all_pairs if pair[1] is not None and not pair[0].stop_gradient]
 
 
 _repeats: weakref.WeakKeyDictionary[Any, dict[int, Repeat]] = weakref.WeakKeyDictionary()  # by the identity of the first parameter
 
 
-def kept(optimizer: Any, first: Any) -> Repeat | None:
+def known_pass(optimizer: Any, first: Any) -> Repeat | None:
     """The pass of an optimizer that is kept, by the first of its parameters."""
     return _repeats.get(optimizer, {}).get(id(first))
 
 
-def keep(before: Before, here: ParameterPass, pairs: Any) -> None:
+def remember(before: Before, here: ParameterPass, pairs: Any) -> None:
     """Keep a pass that is over, if the next one may be made of it: all of its updates were Torch's, and known to the last word."""
-    optimizer, alive = here.optimizer, living(pairs)
+    optimizer, alive = here.optimizer, pairs_with_grad(pairs)
     if not alive:
         return
     _repeats.get(optimizer, {}).pop(id(alive[0][0]), None)
     if not here.whole or len(here.made) != len(alive) or not _is_plain(optimizer):
         return
-    made = {id(call.args[0]): (call, held) for call, held in here.made}
+    made = {id(call.args[0]): (call, update) for call, update in here.made}
     if len(made) != len(alive) or any(id(param) not in made or not _is_known(*made[id(param)], param) for param, _ in alive):
         return
-    updates = [_kept(*made[id(param)], param) for param, _ in alive]
+    updates = [_repeated(*made[id(param)], param) for param, _ in alive]
     repeat = Repeat(before, here, updates)
     if all(isinstance(value, PLAIN) for value in repeat.changed.values()) and not _asks_tensors(optimizer, pairs, updates):
         _repeats.setdefault(optimizer, {})[id(alive[0][0])] = repeat
 
 
-def _kept(call: WaitingUpdate, held: Held, param: Any) -> RepeatedUpdate:
+def _repeated(call: WaitingUpdate, update: CrossedUpdate, param: Any) -> RepeatedUpdate:
     bare = list(call.args)
     bare[call.declared.place_of_grad] = None  # a gradient must not outlive its step
     if call.declared.place_of_rate is not None:
         bare[call.declared.place_of_rate] = None
-    return RepeatedUpdate((call._replace(frame=None, args=tuple(bare)), held), param, getattr(param, "regularizer", None))
+    return RepeatedUpdate((call._replace(frame=None, args=tuple(bare)), update), param, getattr(param, "regularizer", None))
 
 
 def _is_plain(optimizer: Any) -> bool:
@@ -646,7 +662,7 @@ def _is_plain(optimizer: Any) -> bool:
     return (
         kind.__module__.startswith("paddle.optimizer.")
         and is_paddles(optimizer)
-        and all(getattr(optimizer, name, None) is None for name in _UNASKED)
+        and all(getattr(optimizer, name, None) is None for name in _UNKNOWN)
         and not any(callable(value) and hasattr(kind, name) for name, value in vars(optimizer).items())
     )
 
@@ -654,15 +670,16 @@ def _is_plain(optimizer: Any) -> bool:
 def _asks_tensors(optimizer: Any, pairs: Any, updates: Sequence[RepeatedUpdate]) -> bool:
     """Whether a number may have been read out of a tensor, which may be written; what an update itself reads is read each time."""
     own = {name: value for name, value in vars(optimizer).items() if name not in _NEW_EACH_TIME}
-    told = [own, getattr(optimizer, "_default_dict", None) or {}, pairs if isinstance(pairs, dict) else {}]
-    read = {id(value) for update in updates for value in update.one[0].args}
-    return any(isinstance(value, paddle.Tensor) and id(value) not in read for values in told for value in values.values())
+    settings = [own, getattr(optimizer, "_default_dict", None) or {}, pairs if isinstance(pairs, dict) else {}]
+    read = {id(value) for update in updates for value in update.pair[0].args}
+    return any(isinstance(value, paddle.Tensor) and id(value) not in read for values in settings for value in values.values())
 
 
-def _is_known(call: WaitingUpdate, held: Held, param: Any) -> bool:
-    """Whether what a call was made of is what is compared: no number is a tensor's, no decay is the kernel's own."""
+def _is_known(call: WaitingUpdate, update: CrossedUpdate, param: Any) -> bool:
+    """Whether all that a call was made of is compared: no number is a tensor's, no argument made anew, no decay the kernel's."""
     own = getattr(param, "regularizer", None)
-    return held.numbers_are_plain() and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
+    plain = update.numbers_are_plain() and not call.declared.made_of
+    return plain and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
 
 
 def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
@@ -674,17 +691,17 @@ def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
 
 def again(here: ParameterPass, frame: Frame, pairs: Any) -> Again | None:
     """The updates of a pass that is as the last one over these parameters; None where it is not, or cannot be."""
-    alive = living(pairs)
-    repeat = kept(here.optimizer, alive[0][0]) if alive else None
+    alive = pairs_with_grad(pairs)
+    repeat = known_pass(here.optimizer, alive[0][0]) if alive else None
     if repeat is None:
         return None
     try:
         gate(frame, repeat.name)
-        found = repeat.again(here, pairs, alive)
+        groups = repeat.again(here, pairs, alive)
     except StayNative:
         return None
-    if found is None:
+    if groups is None:
         return None
     vars(here.optimizer).update(repeat.changed)
     here.pairs = alive
-    return Again(found, repeat.gathered)
+    return Again(groups, repeat.gathered)

@@ -8,7 +8,7 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,9 @@ from ..table.reasons import StayNative
 #
 # A formula computes in place on the tensors of a :class:`Batch`. ``torch`` is Torch's definition, its own functional optimizer.
 # ``paddle`` is Paddle's where that is another one (an epsilon inside of a root); without it both define the same, up to rounding,
-# and
-# Torch's function serves for both.
+# and Torch's function serves for both.
 
-_FAMILIES = ("adaptive", "descent", "scaled")  # modules of this room that declare updates
+_FAMILIES = ("adaptive", "descent")  # modules of this room that declare updates
 CLIPPERS = {  # class in paddle.nn, or function in paddle.nn.utils -> what a run counts it by; see clipping.py
     "ClipGradByGlobalNorm": "clip_grad_by_global_norm",
     "ClipGradByNorm": "clip_grad_by_norm",
@@ -49,19 +48,21 @@ class Item:
         self.fresh = False  # no update was made with these accumulators yet
         self.count: Any = None
         self.left: Any = None
-        self.extents = [(one.data_ptr(), one.data_ptr() + one.numel() * one.element_size()) for one in tensors.values()]
+        self.extents = [
+            (tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()) for tensor in tensors.values()
+        ]
 
     def flat(self, name: str) -> Any:
         """A tensor that is filled with one number: as a flat NumPy array over its memory, or on a GPU as a flat tensor."""
-        found = self._arrays.get(name)
-        if found is None:
+        flat = self._arrays.get(name)
+        if flat is None:
             tensor = self.tensors[name].view(-1)
-            found = self._arrays[name] = tensor if tensor.is_cuda else tensor.numpy()
-        return found
+            flat = self._arrays[name] = tensor if tensor.is_cuda else tensor.numpy()
+        return flat
 
 
 class Gathered:
-    """What does not change from update to update of the same parameters: their tensors in lists, and what is found out once."""
+    """What does not change from update to update of the same parameters: their tensors in lists, and what is worked out once."""
 
     __slots__ = ("_found", "items")
 
@@ -70,11 +71,11 @@ class Gathered:
         self._found: dict[Any, Any] = {}
 
     def once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """What ``find`` gives, found once."""
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = find()
-        return found
+        """What ``find`` returns, called once."""
+        result = self._found.get(key)
+        if result is None:
+            result = self._found[key] = find()
+        return result
 
     def tensors(self, name: str) -> list[Any]:
         """A tensor for each parameter."""
@@ -136,7 +137,7 @@ class Update:
 
     Attributes:
         name: what a run counts it by.
-        door: the C function's name.
+        function: the C function's name.
         optimizer: the class in ``paddle.optimizer``.
         params: the C function's parameters, in order; ``+`` marks those that Paddle 2.6 does not have.
         results: the parameters that it returns.
@@ -146,15 +147,17 @@ class Update:
         differs: how the definitions differ, in words.
         coupled: whether the formulas add L2 decay to the gradient, as Paddle's regularizers do.
         velocity: the accumulator that Torch begins with the first gradient, and Paddle with zero.
+        made_of: arguments that Paddle's optimizer makes anew for each call -> the accumulators that it makes them of. The formula
+            gets the accumulators under the arguments' names; whole numbers are allowed among them.
         at_once: Paddle's optimizer goes on to change what the update reads, so that updates cannot wait for one another.
         behind: what that is, in the same words; the C function does not do it.
-        merged: parameters of the C function ``merged_<door>``, which takes lists; empty if there is none.
+        merged: parameters of the C function ``merged_<function>``, which takes lists; empty if there is none.
         legacy: parameters of the function of that name in ``paddle._legacy_C_ops``, where Paddle 2.6 calls that one; behind the bar
-            those that are given by their names.
+            those that are passed by name.
     """
 
     name: str
-    door: str
+    function: str
     optimizer: str
     params: str
     results: str
@@ -164,6 +167,7 @@ class Update:
     differs: str = ""
     coupled: bool = True
     velocity: str = ""
+    made_of: Mapping[str, str] = field(default_factory=dict)
     at_once: bool = False
     behind: Formula | None = None
     merged: str = ""
@@ -182,7 +186,7 @@ class Update:
         return _picker(self.params, self.results, len(args))(args)
 
     def results_of_merged(self, args: Sequence[Any]) -> Any:
-        """What ``merged_<door>`` returns."""
+        """What ``merged_<function>`` returns."""
         return _picker(self.merged, self.results, len(args))(args)
 
     @functools.cached_property
@@ -199,37 +203,37 @@ class Update:
     def from_legacy(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments of the old function as those of the C function."""
         names = self.legacy.partition(" | ")[0].split()
-        given = {**dict(zip(args[len(names) :: 2], args[len(names) + 1 :: 2])), **dict(zip(names, args))}
-        return tuple(given.get(word) for word in self.params.split())
+        values = {**dict(zip(args[len(names) :: 2], args[len(names) + 1 :: 2])), **dict(zip(names, args))}
+        return tuple(values.get(word) for word in self.params.split())
 
     def to_legacy(self, args: Sequence[Any]) -> list[Any]:
         """The same the other way round."""
-        given = dict(zip(self.params.split(), args))
+        values = dict(zip(self.params.split(), args))
         tensors, _, numbers = self.legacy.partition(" | ")
-        return [*map(given.get, tensors.split()), *[part for name in numbers.split() for part in (name, given[name])]]
+        return [*map(values.get, tensors.split()), *[part for name in numbers.split() for part in (name, values[name])]]
 
     def names(self, count: int) -> tuple[str, ...]:
         """The parameters in the spelling of the Paddle version that has so many. Raises StayNative if none has."""
         return _spelled(self.params, count)
 
     def lists(self, args: Sequence[Any]) -> dict[str, bool]:
-        """The parameters of ``merged_<door>``, and whether these arguments give a list for each. Raises StayNative if none fit."""
+        """The parameters of ``merged_<function>``, and whether each is a list in these arguments. Raises StayNative if none fit."""
         return {name: isinstance(value, list) for name, value in zip(_spelled(self.merged, len(args)), args)}
 
     def in_lists(self, args: Sequence[Any], lists: Mapping[str, bool]) -> list[Any]:
-        """The arguments of one parameter's call as those of ``merged_<door>``."""
+        """The arguments of one parameter's call as those of ``merged_<function>``."""
         values = dict(zip((word.rstrip("+") for word in self.params.split()), args))
         return [[values[name]] if listed else values[name] for name, listed in lists.items()]
 
     def singly(self, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The arguments of ``merged_<door>`` as those of one call for each parameter. Raises StayNative if lists do not fit."""
-        given = dict(zip(_spelled(self.merged, len(args)), args))
+        """The arguments of ``merged_<function>`` as those of one call for each parameter. Raises StayNative if lists do not fit."""
+        values = dict(zip(_spelled(self.merged, len(args)), args))
         names = [word.rstrip("+") for word in self.params.split()]
-        if len({len(value) for value in given.values() if isinstance(value, list)}) != 1:
+        if len({len(value) for value in values.values() if isinstance(value, list)}) != 1:
             raise StayNative(reasons.UPDATE_FORM, count=len(args))
         return [
-            tuple(value[i] if isinstance(value, list) else value for value in map(given.get, names))
-            for i in range(len(given["param"]))
+            tuple(value[i] if isinstance(value, list) else value for value in map(values.get, names))
+            for i in range(len(values["param"]))
         ]
 
 
@@ -251,24 +255,24 @@ def _picker(params: str, results: str, count: int) -> Callable[[Sequence[Any]], 
 @functools.cache
 def updates() -> dict[str, Update]:
     """All declared updates by the names of their C functions."""
-    found: dict[str, Update] = {}
+    declared: dict[str, Update] = {}
     for family in _FAMILIES:
         module = importlib.import_module(f"{__package__}.{family}")
-        for one in vars(module).values():
-            if isinstance(one, Update):
-                found[one.door] = one
-                if one.merged:
-                    found[f"merged_{one.door}"] = one
-    return found
+        for member in vars(module).values():
+            if isinstance(member, Update):
+                declared[member.function] = member
+                if member.merged:
+                    declared[f"merged_{member.function}"] = member
+    return declared
 
 
-def update(door: str, optimizer: str, params: str, results: str, **words: Any) -> Callable[[Formula], Update]:
+def update(function: str, optimizer: str, params: str, results: str, **words: Any) -> Callable[[Formula], Update]:
     """Declare an update: decorates Torch's definition, or Paddle's with ``of="paddle"``."""
     of = words.pop("of", "torch")
 
     def declared(formula: Formula) -> Update:
         words[of] = formula
-        return Update(door.rstrip("_"), door, optimizer, params, results, **words)
+        return Update(function.rstrip("_"), function, optimizer, params, results, **words)
 
     return declared
 
@@ -276,11 +280,9 @@ def update(door: str, optimizer: str, params: str, results: str, **words: Any) -
 # ---- How many steps an optimizer has made, read off the powers of beta that Paddle keeps.
 #
 # Torch corrects the bias of its averages with ``1 - beta ** step``, Paddle with a power that it multiplies by beta at each step,
-# in
-# the accumulator's dtype. Those products are the same everywhere, one IEEE product a step, so the sequence is made again here and
-# the step looked up in it. Where a power no longer falls (it is zero, or so small that the product rounds to itself), the
-# correction
-# is exactly 1 in Torch's arithmetic, too.
+# in the accumulator's dtype. Those products are the same everywhere, one IEEE product a step, so the sequence is made again here
+# and the step looked up in it. Where a power no longer falls (it is zero, or so small that the product rounds to itself), the
+# correction is exactly 1 in Torch's arithmetic, too.
 
 _TYPES: dict[torch.dtype, Any] = {torch.float32: np.float32, torch.float64: np.float64}
 
@@ -299,16 +301,16 @@ class Powers:
     def exponent(self, power: float) -> tuple[int | None, bool]:
         """The exponent that gives this power (None if none does), and whether all later steps have this power, too."""
         with self._one_at_a_time:
-            found = self._steps.get(power)
-            if found is None:
+            step = self._steps.get(power)
+            if step is None:
                 if power == 1.0:
                     return 0, False
                 while self.end is None and float(self._last) > power:
                     self._grow()
-                found = self._steps.get(power)
+                step = self._steps.get(power)
             if self.end is None and float(self._last) == power:
                 self._grow()  # to know whether it falls any more
-            return (self._near(power), False) if found is None else (found, found == self.end)
+            return (self._near(power), False) if step is None else (step, step == self.end)
 
     def _grow(self) -> None:
         with np.errstate(under="ignore"):
@@ -348,7 +350,7 @@ def numbers(flats: Sequence[Any]) -> list[float]:
 
 def multiply(flats: Sequence[Any], factor: float) -> list[float]:
     """Multiply what tensors are filled with by a factor, in their dtype, as Paddle's kernels do; what they are filled with then."""
-    found: list[float] = []
+    products: list[float] = []
     known: dict[Any, float] = {}
     with np.errstate(under="ignore"):
         for flat in flats:
@@ -361,10 +363,10 @@ def multiply(flats: Sequence[Any], factor: float) -> list[float]:
                     flat[0] = product
                 else:
                     flat.fill(product)  # a power that is kept in the shape of its parameter has many elements
-                found.append(product)
+                products.append(product)
             else:
-                found.append(flat.mul_(factor)[0].item())
-    return found
+                products.append(flat.mul_(factor)[0].item())
+    return products
 
 
 class MuProducts:

@@ -23,10 +23,8 @@ from .patcher import ABSENT, Point, Redirection
 #     struct PyCFunctionObject { PyObject_HEAD; PyMethodDef *m_ml; PyObject *m_self; ... }   (Include/cpython/methodobject.h)
 #
 # and CPython calls it as ``m_ml->ml_meth(m_self, args, kwargs)``. ``PyObject_Call(callable, args, kwargs)`` has that very
-# signature,
-# so a method definition that names ``PyObject_Call`` with our hook as ``m_self`` makes the built-in call the hook, at C speed,
-# with
-# exceptions and keyword arguments intact. Nothing in any namespace changes; undoing restores the two pointers.
+# signature, so a method definition that names ``PyObject_Call`` with our hook as ``m_self`` makes the built-in call the hook, at
+# C speed, with exceptions and keyword arguments intact. Nothing in any namespace changes; undoing restores the two pointers.
 #
 # The layout is checked before the first write; where it does not hold, :class:`InterceptionError` is raised and nothing is
 # touched.
@@ -198,10 +196,10 @@ def redirected(function: BuiltinFunctionType) -> bool:
     return type(function.__self__) is not ModuleType
 
 
-# ---- Redirects a plain Python function *in place* (the counterpart of :class:`CFunctionPatch`).
+# ---- Redirects a plain Python function *in place* (the counterpart of the above).
 #
-# The function's code object is exchanged for one that calls the hook, so that references taken earlier
-# (``from paddle.nn.functional import linear``) are intercepted too; undoing puts the very code object back. The new code has the
+# The function's code object is exchanged for one that calls the hook, so that references taken earlier (``from
+# paddle.nn.functional import linear``) are intercepted too; undoing puts the very code object back. The new code has the
 # parameters of the old one: signature, defaults and the errors for wrong arguments are the function's own.
 
 _HOOK = "_padiff_shim_hook"

@@ -133,8 +133,8 @@ class Awaited:
 
     cheap = rests = True
 
-    def __init__(self, path: str, look: Callable[[], Redirection | None], found: Callable[[], str]) -> None:
-        self.path, self._look, self._found = path, look, found
+    def __init__(self, path: str, look: Callable[[], Redirection | None], describe_now: Callable[[], str]) -> None:
+        self.path, self._look, self._describe_now = path, look, describe_now
         self._patch: Redirection | None = None
 
     def install(self) -> bool:
@@ -152,7 +152,7 @@ class Awaited:
 
     def found(self) -> str:
         """What is there now, in words."""
-        return self._found() if self._patch is None else self._patch.found()
+        return self._describe_now() if self._patch is None else self._patch.found()
 
 
 class Patcher:

@@ -243,7 +243,7 @@ class OnTorch(Substituting):
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call."""
-        if _draws(door, values) or door.op.wanting is not None:
+        if _draws(door, values) or door.op.limits.wanting is not None:
             self.drawn.add(door.op.name)
         remarks: list[str] = frame.run.warnings  # type: ignore[attr-defined]  # a proof opens its modes with a run
         before = len(remarks)
@@ -291,7 +291,7 @@ class Natively(Substituting):
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call of an op that may draw, or end the process."""
-        if door.op.wanting is not None:
+        if door.op.limits.wanting is not None:
             args, kwargs = survivable(door, values, args, kwargs)
             return door.native(*args, **kwargs)
         if not _draws(door, values):
@@ -316,7 +316,7 @@ def _draws(door: EntryPoint, values: tuple[Any, ...]) -> bool:
 
 def survivable(door: EntryPoint, values: tuple[Any, ...], args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of a native call, of which an operand wants a gradient if Paddle's backward ends the process without it."""
-    operand: Any = None if door.op.wanting is None else values[door.op.wanting]
+    operand: Any = None if door.op.limits.wanting is None else values[door.op.limits.wanting]
     backward = any(type(one) in TENSOR_TYPES and not one.stop_gradient for one in values)
     if type(operand) not in TENSOR_TYPES or not operand.stop_gradient or not backward:
         return args, kwargs

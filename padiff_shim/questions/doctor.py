@@ -71,8 +71,8 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 def _device() -> Iterator[tuple[str, str]]:
     try:
-        place = memory.check_devices()
-        missing = memory.missing_kernels(place)
+        place = settings.check_devices()
+        missing = settings.missing_kernels(place)
         yield (GOOD, f"both frameworks can use {place}") if missing is None else (BAD, missing)
     except ValueError as error:
         yield BAD, str(error)

@@ -11,7 +11,7 @@ from ..dispatch.call_site import call_site, layer_path
 from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import Frame, below, paused, push, remove
 from ..frameworks import settings
-from ..frameworks.memory import grad_tracer
+from ..frameworks.autocast import grad_tracer
 from ..intercept import entry_points
 from ..interrupts import finish
 from ..runs.run import Run

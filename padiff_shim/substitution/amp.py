@@ -16,7 +16,8 @@ from ..dispatch.dtypes import dtype_without_kernel
 from ..dispatch.entry_point import EntryPoint
 from ..dispatch.prepare import listed
 from ..frameworks import autocast
-from ..frameworks.memory import TENSOR_TYPES, grad_tracer
+from ..frameworks.autocast import grad_tracer
+from ..frameworks.memory import TENSOR_TYPES
 from ..table.reasons import PARTS, StayNative
 
 _LOW, _REAL = frozenset({paddle.float16, paddle.bfloat16}), frozenset({paddle.float32})
@@ -93,7 +94,7 @@ def _cast(args: tuple[Any, ...], kwargs: dict[str, Any], targets: Any) -> tuple[
             return type(value)([cast(item) if type(item) in TENSOR_TYPES else item for item in value])
         if type(value) in TENSOR_TYPES and value.dtype in _NAMES:
             target = next(targets)
-            return value if target is None else value.astype(target)  # by its door: the cast is on the tape
+            return value if target is None else value.astype(target)  # intercepted: the cast is on the tape
         return value
 
     return tuple([cast(value) for value in args]), {key: cast(value) for key, value in kwargs.items()}

@@ -18,21 +18,22 @@ from ..dispatch.frames import Frame, paused, top
 from ..dispatch.operands import CallOperands, each, flat, spares, weight, without_gradient
 from ..dispatch.prepare import Prepared, device_of, prepare
 from ..frameworks import memory, weight_copies
-from ..frameworks.lend import lend_numpy
+from ..frameworks.autocast import grad_tracer
 from ..frameworks.memory import (
     CPU_ALONE,
+    EXPORT_IS_WHOLE,
     FLOATS,
     TENSOR_TYPES,
     as_it_lies,
     as_operand,
-    grad_tracer,
     hand_over,
+    lend_numpy,
     own,
     shares_memory,
     stream_of,
     to_torch,
 )
-from ..frameworks.versions import EXPORT_IS_WHOLE, IS_3, attribute
+from ..frameworks.versions import IS_3, attribute
 from ..interrupts import let_pass
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -44,19 +45,19 @@ from ..tape.twins import (
     WithoutGradient,
     ZerosBehind,
     begin_as_it_lies,
-    born,
-    finish,
+    finish_call,
     leaf,
     lies_in_graph,
-    seated,
+    taped_result,
     twin,
     weight_leaf,
+    with_hook,
 )
 
-# ---- Torch's results as what Paddle's function returns.
+# ---- Torch's results, made into what Paddle's function returns.
 
 
-def fits(out: torch.Tensor, target: torch.Tensor) -> None:
+def check_fits(out: torch.Tensor, target: torch.Tensor) -> None:
     """StayNative where an in-place op's result does not fit into the operand."""
     if out.shape != target.shape or out.dtype != target.dtype:
         raise StayNative(reasons.OTHER_RESULT)
@@ -71,7 +72,7 @@ def overwritten(tensor: Any, values: torch.Tensor) -> Any:
     return tensor
 
 
-def handed(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+def new_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
     """A result without gradients as a new Paddle tensor, never over the memory of an operand."""
     out = out.detach() if out.requires_grad else out
     pointer = out.data_ptr()
@@ -81,20 +82,20 @@ def handed(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any
     return hand_over(out)
 
 
-def beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
+def result_beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
     """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
     if out.is_floating_point():
-        return born(ZerosBehind.apply(own(out.detach(), operands), wanting))
-    return gradientless(handed(out, operands), wanting)
+        return taped_result(ZerosBehind.apply(own(out.detach(), operands), wanting))
+    return gradientless(new_result(out, operands), wanting)
 
 
 def gradientless(result: Any, wanting: torch.Tensor) -> Any:
     """A result that no gradient comes from, with the node that ``wanting`` has in Paddle."""
-    return seated(result, wanting, WithoutGradient(wanting).arrive)
+    return with_hook(result, wanting, WithoutGradient(wanting).arrive)
 
 
-def kept(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
-    """What an op moved, in memory that it may share with an operand only if Paddle will get a copy: with Torch's strides."""
+def in_own_memory(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:
+    """A result of an op that moves values, with Torch's strides; a copy where Paddle would get memory of an operand."""
     return side.clone() if side.is_contiguous() and shares_memory(side, operands) else side
 
 
@@ -103,25 +104,23 @@ def on_tape(call: TapeCall, out: torch.Tensor, operands: Sequence[Any]) -> Any:
     if any(out is operand for operand in operands):  # a cast to the dtype that it has: no step of torch's graph
         out = out.view_as(out)
     call.behind(out)
-    return born(kept(out, operands))
+    return taped_result(in_own_memory(out, operands))
 
 
-def moved(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
+def moved_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) -> Any:
     """A result without gradients of an op that moves values."""
-    return hand_over(kept(out.detach() if out.requires_grad else out, operands))
+    return hand_over(in_own_memory(out.detach() if out.requires_grad else out, operands))
 
 
 # ---- What Paddle keeps for its backward of an operand that lies strided: the operand itself, or a contiguous copy.
 #
 # Some of its kernels read strided tensors, more from version to version; for the others it makes a copy, and keeps that. A
-# program
-# may then write into the operand's memory (fill a buffer column by column from the columns before), and its backward goes on with
-# the
-# old values; where the operand itself is kept, the backward raises.
+# program may then write into the operand's memory (fill a buffer column by column from the columns before), and its backward goes
+# on with the old values; where the operand itself is kept, the backward raises.
 
 
 def keeps_itself(door: EntryPoint, values: Sequence[Any], index: int) -> bool | None:
-    """Whether Paddle keeps operand ``index`` of a call itself; the very call is asked, with copies of what it writes into.
+    """Whether Paddle keeps operand ``index`` of a call itself; learnt by making the call again, with copies of what it writes into.
 
     True as well of calls that cannot be made once more, so that a backward that reads what was written raises. None if it cannot be
     seen now. ``values``: the bound call, as Paddle's own tensors.
@@ -206,15 +205,14 @@ def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
     return turned
 
 
-# ---- The way of :mod:`.execute` for its commonest cases, with nothing left to decide.
+# ---- The shortcut: the commonest cases, with nothing left to decide.
 #
 # No autocast, CPU tensors of dtypes whose rule is known and asks for no cast: then a call is bridge, kernel, bridge; with a
-# gradient
-# wanted, on the tape. Anything else answers None and takes the full way. Tests run every sample with and without this shortcut.
+# gradient wanted, on the tape. Anything else answers None and takes the full way. Tests run every sample with and without this
+# shortcut.
 #
 # It is written out for each number of operands and attributes (:data:`_CALL`): a loop over two operands, lists of them and a
-# function
-# for each step would cost more than Torch's kernel of a small tensor.
+# function for each step would cost more than Torch's kernel of a small tensor.
 
 Quick = Callable[[Frame, tuple[Any, ...]], Any]
 _PLAIN = frozenset({int, float, type(None)})  # operands that are no tensors
@@ -311,7 +309,7 @@ _CONTIGUOUS = """if type(out) is Tensor and out.is_contiguous() and (pointer := 
         else:
             result = answer(values, ({sides},), out, handed)"""
 
-# Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and versions.to_torch.
+# Paddle 3 keeps the record of a tensor on the tape in its ``__dict__``: as twins.twin, and memory.to_torch.
 _TWIN = "(leaf(v) if (tape := v.__dict__.get(TAPE)) is None else tape.twin if tape.current(v) else twin(v))"
 _SIDE = "as_operand(v)"
 if EXPORT_IS_WHOLE:
@@ -352,7 +350,11 @@ def _written(form: _ShortcutForm) -> CodeType:
     # With its graph on, Torch says of every alias that it is a view; only the operand itself is none.
     indented, sides = "\n        ", each("s")
     contiguous = _CONTIGUOUS.format(elsewhere=each("and not (t and pointer == s.data_ptr())", " "), sides=sides)
-    made = "on_tape(call, out, ({sides},))" if form.moves else "finish(call, own(out, ({sides},)) if {view} else out, reads_result)"
+    made = (
+        "on_tape(call, out, ({sides},))"
+        if form.moves
+        else "finish_call(call, own(out, ({sides},)) if {view} else out, reads_result)"
+    )
     source = _CALL.format(
         names=", ".join([each("v"), *attributes]),
         unfit="" if form.dtype_at is None else f" or values[{form.dtype_at}] is not None",
@@ -396,7 +398,7 @@ def _own(text: str, i: int) -> str:
 def shortcut(substitution: Substitution) -> Quick | None:
     """A function from the bound values to the result, or None where it does not apply; None if the op never qualifies."""
     door, op = substitution.door, substitution.op
-    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.asked):
+    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.probes):
         return None
     form = _ShortcutForm(
         operands=op.tensors,
@@ -454,11 +456,11 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "Tensor": torch.Tensor,
         "answer": substitution.answer,
         "as_operand": as_operand,
-        "finish": finish,
+        "finish_call": finish_call,
         "formula": _formula(substitution),
         "from_dlpack": torch._C._from_dlpack,
         "grad_tracer": grad_tracer,
-        "handed": substitution.handed,
+        "handed": substitution.as_result,
         "is_grad_enabled": torch.is_grad_enabled,
         "strays": substitution.strays,
         "set_grad_enabled": torch._C._set_grad_enabled,
@@ -487,7 +489,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
 
 
 def _formula(substitution: Substitution) -> Callable[..., Any]:
-    """The op's formula; where Torch's definition may be another, the run is told of that first."""
+    """The op's formula; where Torch's definition may be another, it notes that in the run first."""
     op = substitution.op
     if op.differs is None:
         return op.reference
@@ -527,7 +529,7 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
     def simple(result: Any, sides: Sequence[Any], rest: Sequence[Any]) -> tuple[bool, ...] | None:
         if not substitution.single or type(result) not in TENSOR_TYPES or attribute(result, TAPE) is None:
             return None
-        if op.by_layout or any(type(one) in TENSOR_TYPES for one in flat(list(rest))):
+        if op.by_layout or any(type(value) in TENSOR_TYPES for value in flat(list(rest))):
             return None  # a tensor would be held, and is another one at the next call
         read = substitution.read(sides, rest)
         if op.copies_result and read.results:
@@ -537,15 +539,15 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
     return unknown
 
 
-# ---- One call of the table, answered by torch's kernel.
+# ---- One call of the table, answered by Torch's kernel.
 #
-# quick (shortcut.py), or: prepare -> torch's kernel -> a new Paddle tensor, or one on the tape
+# The shortcut, or: prepare -> Torch's kernel -> a new Paddle tensor, or one on the tape
 
 BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an op of which Torch has another definition
 
 
 class Substitution:
-    """What stands behind one door: torch's kernel."""
+    """The answer to the calls of one entry point: Torch's kernel."""
 
     def __init__(self, door: EntryPoint) -> None:
         self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
@@ -554,17 +556,17 @@ class Substitution:
         self.unread = frozenset(door.names.index(name) for name in door.op.unread)
         self.apart = not (self.op.gradient or self.entry.inplace)
         self.with_mask = self.entry.with_mask and not IS_3
-        self.handed = moved if door.op.exact else handed
+        self.as_result = moved_result if door.op.exact else new_result
         self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
         self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
-        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see :func:`keeps_itself`
+        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see keeps_itself
         self.quick = shortcut(self)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Bridge and compute one bound call; with gradients wanted, on the tape. Counted where Paddle has no kernel for it."""
         prepared = prepare(self.door, frame, values, args, kwargs)
         inputs, casts = prepared.inputs, prepared.casts
-        if self.entry.inplace and inputs.needs and islands.refused(inputs.paddle[0]):
+        if self.entry.inplace and inputs.needs and islands.refuses_writes(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
         lacks = "" if casts.region else self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
         if lacks and not frame.plan.lends:
@@ -585,7 +587,9 @@ class Substitution:
         with stream_of(device_of(inputs.torch)):
             if not inputs.needs or self.apart:
                 out = without_gradient(run, inputs.paddle, inputs.torch)
-                return self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.handed)
+                return (
+                    self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.as_result)
+                )
             sides = list(inputs.torch)
             for index in inputs.needs:
                 value = inputs.paddle[index]
@@ -611,19 +615,21 @@ class Substitution:
 
         wanting = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
 
-        def made(one: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
-            if not one.requires_grad:
+        def made(out_tensor: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
+            if not out_tensor.requires_grad:
                 if self.unused(position):
-                    return handed(one, operands)
-                result = beside(wanting, one, operands)
-                if self.door.python and not one.is_floating_point():  # of indices Paddle's Python functions say that none is wanted
+                    return new_result(out_tensor, operands)
+                result = result_beside(wanting, out_tensor, operands)
+                if (
+                    self.door.python and not out_tensor.is_floating_point()
+                ):  # of indices Paddle's Python functions say that none is wanted
                     result.stop_gradient = True
                 return result
             if self.moves:
-                return on_tape(call, one, operands)
+                return on_tape(call, out_tensor, operands)
             if position in read.results and self.op.copies_result:
-                return finish(call, one.clone(), False)  # torch's graph keeps the other one
-            return finish(call, own(one, operands), position in read.results)
+                return finish_call(call, out_tensor.clone(), False)  # torch's graph keeps the other one
+            return finish_call(call, own(out_tensor, operands), position in read.results)
 
         return self.answer(tensors, sides, out, made, wanting)
 
@@ -631,11 +637,11 @@ class Substitution:
     def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
         """The same of an in-place op."""
         target, side = bound[0], sides[0]
-        own = islands.before(target) if target.stop_gradient else side  # that is its twin already
+        own = islands.twin_before_write(target) if target.stop_gradient else side  # that is its twin already
         # What torch keeps for the backward must not be overwritten.
         sides = [own.clone() if tensor is target else side for side, tensor in zip(sides, bound)]
         call, read, out = self.recorded(frame, bound, sides, settings, run, target)
-        fits(out, side)
+        check_fits(out, side)
         return islands.write(call, target, out, reads_result=0 in read.results and not self.op.copies_result)
 
     def recorded(
@@ -646,7 +652,7 @@ class Substitution:
         places = [index for index in read.operands - self.unread if tensors[index] is not target]
         copied = [index for index in places if self.strays(index, tensors[index], sides[index]) and self.copied(tensors, index)]
         out = keeping_apart([sides[index] for index in copied], lambda: run(*sides)) if copied else run(*sides)
-        if not any(isinstance(one, torch.Tensor) and one.requires_grad for one in flat(out)):
+        if not any(isinstance(result, torch.Tensor) and result.requires_grad for result in flat(out)):
             raise StayNative(reasons.INDEPENDENT)
         saved = [watched(tensors[index], sides[index]) for index in places if index not in copied]
         at = self.transposed
@@ -702,20 +708,20 @@ class Substitution:
 
         twice: dict[int, Any] = {}  # a result that is handed back in two places is one tensor, as natively
 
-        def built(position: int, one: Any) -> Any:
-            if not isinstance(one, torch.Tensor):
-                return told(position, one)
-            if id(one) not in twice:
-                twice[id(one)] = told(position, one)
-            return twice[id(one)]
+        def built(position: int, result: Any) -> Any:
+            if not isinstance(result, torch.Tensor):
+                return placed(position, result)
+            if id(result) not in twice:
+                twice[id(result)] = placed(position, result)
+            return twice[id(result)]
 
-        def told(position: int, one: Any) -> Any:
+        def placed(position: int, result: Any) -> Any:
             place = self.writes.get(position)
             if place is not None and tensors[place] is not None:
-                return tensors[place] if one is None else overwritten(tensors[place], one)
-            if one is None and position in self.unset:
+                return tensors[place] if result is None else overwritten(tensors[place], result)
+            if result is None and position in self.unset:
                 return self.without_memory(tensors, sides[0], position, wanting)
-            return made(one, sides, position) if isinstance(one, torch.Tensor) else one
+            return made(result, sides, position) if isinstance(result, torch.Tensor) else result
 
         return each(out, built)
 
@@ -730,7 +736,7 @@ class Substitution:
 
     def write(self, inputs: CallOperands, out: torch.Tensor) -> Any:
         """The result of an in-place op, without gradients, in the memory of the first operand."""
-        fits(out, inputs.torch[0])
+        check_fits(out, inputs.torch[0])
         tensor = overwritten(inputs.paddle[0], out)
         tensor._bump_inplace_version()
         return tensor

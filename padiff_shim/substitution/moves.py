@@ -25,73 +25,80 @@ from ..table.reasons import StayNative
 from ..tape import islands, views
 from ..tape.calls import TapeCall
 from ..tape.twins import taped, twin
-from .execute import moved, on_tape, overwritten
+from .execute import moved_result, on_tape, overwritten
 
-# ---- Views, and what looks like one: where Paddle and torch both make a view, each makes its own; where they copy, torch does.
+# ---- Views, and what looks like one: where both frameworks make a view, each makes its own; where they copy, Torch copies.
 #
 # A reshape copies if the strides ask for it, an index of tensors, lists or masks always; Paddle's copies of strided tensors are
-# many
-# times slower than torch's.
+# many times slower than torch's.
 
 _COPYING = frozenset({"reshape", "flatten", "contiguous"})
 
 
-def moving(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
+def move(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     """The result of an op that makes views, or None where Paddle has to say what it does."""
     tensor = args[0]
     if type(tensor) not in TENSOR_TYPES:
         return None
     wanted = not tensor.stop_gradient and islands.recording()
     if wanted:
-        found = views.view(name, original, args)
-        if found is not None:
-            return found
+        result = views.view(name, original, args)
+        if result is not None:
+            return result
     if name == "_getitem_dygraph":
-        return _read(tensor, args[1], wanted=wanted)
+        return _indexed(tensor, args[1], wanted=wanted)
     if name in _COPYING and not tensor.is_contiguous():
-        return _copied(name, tensor, args[1:], wanted=wanted)
+        return _reshaped(name, tensor, args[1:], wanted=wanted)
     return None
 
 
 def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """What Paddle moved by itself, beside the tape: each result, and Torch's view of the operand that holds the same elements."""
+    """The results that Paddle moved by itself, beside the tape, each with Torch's view of the operand with the same elements."""
     if name not in views.VIEWS or not args or type(args[0]) not in TENSOR_TYPES or args[0].dtype not in FLOATS:
         return []
     results = result if isinstance(result, (list, tuple)) else [result]
-    if any(type(one) not in TENSOR_TYPES or one is args[0] or not one.stop_gradient or taped(one) is not None for one in results):
+    if any(
+        type(result_of_paddle) not in TENSOR_TYPES
+        or result_of_paddle is args[0]
+        or not result_of_paddle.stop_gradient
+        or taped(result_of_paddle) is not None
+        for result_of_paddle in results
+    ):
         return []
     try:
-        found = views.VIEWS[name](to_torch(args[0]), *args[1:])
-        sides = [to_torch(one) for one in results]
+        views_of_torch = views.VIEWS[name](to_torch(args[0]), *args[1:])
+        sides = [to_torch(result_of_paddle) for result_of_paddle in results]
     except (StayNative, RuntimeError, ValueError, TypeError, IndexError):
         return []
-    made = list(found) if isinstance(found, tuple) else [found]
-    alike = len(made) == len(sides) and all(one is not None and one.shape == side.shape for one, side in zip(made, sides))
+    made = list(views_of_torch) if isinstance(views_of_torch, tuple) else [views_of_torch]
+    alike = len(made) == len(sides) and all(view is not None and view.shape == side.shape for view, side in zip(made, sides))
     return list(zip(sides, made)) if alike else []
 
 
 def recast(tensor: Any, dtype: str) -> Any:
     """A float tensor in another float dtype, by a step of torch's graph that is no call of the program's."""
     wanted = not tensor.stop_gradient and islands.recording()
-    result = _made("cast", tensor, (), lambda side: side.to(getattr(torch, dtype)), wanted=wanted)
+    result = _copied_by_torch("cast", tensor, (), lambda side: side.to(getattr(torch, dtype)), wanted=wanted)
     return tensor.astype(dtype) if result is None else result  # without elements
 
 
-def _copied(name: str, tensor: Any, rest: Sequence[Any], *, wanted: bool) -> Any:
+def _reshaped(name: str, tensor: Any, rest: Sequence[Any], *, wanted: bool) -> Any:
     """A strided tensor in another shape, if that takes a copy."""
-    return _made(name, tensor, (), lambda side: views.VIEWS[name](side, *rest), wanted=wanted)
+    return _copied_by_torch(name, tensor, (), lambda side: views.VIEWS[name](side, *rest), wanted=wanted)
 
 
-def _read(tensor: Any, index: Any, *, wanted: bool) -> Any:
+def _indexed(tensor: Any, index: Any, *, wanted: bool) -> Any:
     """A tensor at indices of which some are tensors, lists or masks."""
     parts = index if type(index) is tuple else (index,)
     if all(views.basic(part) for part in parts) or (tensor.dtype not in FLOATS and tensor.is_contiguous()):
-        return None  # of strided integers, too, Paddle reads others than those that are asked for (docs/defects.md)
+        return None  # of strided integers, too, Paddle reads the wrong elements (docs/defects.md)
     try:
         sides = indices(parts)
     except (StayNative, ValueError, TypeError):
         return None
-    return _made("getitem", tensor, [part for part in parts if type(part) in TENSOR_TYPES], lambda side: side[sides], wanted=wanted)
+    return _copied_by_torch(
+        "getitem", tensor, [part for part in parts if type(part) in TENSOR_TYPES], lambda side: side[sides], wanted=wanted
+    )
 
 
 def indices(parts: Sequence[Any]) -> tuple[Any, ...]:
@@ -114,7 +121,9 @@ def _index(part: Any) -> torch.Tensor:
     return side.long()
 
 
-def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.Tensor], torch.Tensor], *, wanted: bool) -> Any:
+def _copied_by_torch(
+    name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.Tensor], torch.Tensor], *, wanted: bool
+) -> Any:
     """What torch copies; None where it makes a view or refuses. ``read``: tensors that the backward reads."""
     if (tensor.dtype not in FLOATS and name != "getitem") or not tensor._is_initialized() or 0 in tensor.shape:
         return None
@@ -128,23 +137,22 @@ def _made(name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.
     if not out.numel() or shares_memory(out, (side,)):
         return None
     if not wanted:
-        return moved(out, (side,))
+        return moved_result(out, (side,))
     with torch.enable_grad():
-        return on_tape(TapeCall(name, None, [(one, one.inplace_version) for one in read]), out, (side,))
+        return on_tape(TapeCall(name, None, [(operand, operand.inplace_version) for operand in read]), out, (side,))
 
 
 # ---- Elements set to a value that wants a gradient, where that gradient is a sum: torch's.
 #
-# Setting moves values, and which they are is exact on either kernel; but what is written to several places gets the sum over
-# them.
-# Paddle's has other last bits, is zero for one number behind a mask, and ends in an error where a value of as many axes is
-# broadcast (docs/defects.md).
+# Setting moves values, exactly on either kernel; but a value that is written to several places gets the sum over them. Paddle's
+# has other last bits, is zero for one number behind a mask, and ends in an error where a value of as many axes is broadcast
+# (docs/defects.md).
 
 SETS = frozenset({"_setitem_dygraph", "masked_fill_"})
 _Put = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # the values before, and what is set -> the values after
 
 
-def took(name: str, original: Callable[..., Any], args: Any) -> bool:
+def set_by_torch(name: str, original: Callable[..., Any], args: Any) -> bool:
     """Whether torch has set the elements; no where Paddle's kernel does the same, or has to say whether it is an error."""
     if len(args) != 3 or not islands.recording() or not _fits(*args):
         return False
@@ -155,7 +163,7 @@ def took(name: str, original: Callable[..., Any], args: Any) -> bool:
         put = _masked(as_operand(index)) if name == "masked_fill_" else _at(parts, tensor, value)
         if put is None:
             return False
-        side = islands.before(tensor)
+        side = islands.twin_before_write(tensor)
         with stream_of(side.device), torch.enable_grad():
             out = put(side.clone(), twin(value).to(side.dtype))
         if value.ndim > tensor.ndim:  # of the axes of one, in front, Paddle takes some and refuses some
@@ -173,7 +181,7 @@ def took(name: str, original: Callable[..., Any], args: Any) -> bool:
 def leaves_memory(args: Sequence[Any]) -> bool:
     """Whether Paddle's kernel writes outside of its memory: elements chosen by tensors or lists, of a view with gaps."""
     tensor: Any = args[0] if len(args) == 3 else None
-    if type(tensor) not in TENSOR_TYPES or not tensor._is_initialized() or tensor.is_contiguous() or islands.refused(tensor):
+    if type(tensor) not in TENSOR_TYPES or not tensor._is_initialized() or tensor.is_contiguous() or islands.refuses_writes(tensor):
         return False
     parts = args[1] if type(args[1]) is tuple else (args[1],)
     chosen = any(not views.basic(part) and not _is_mask(part) for part in parts)
@@ -185,7 +193,7 @@ def _is_mask(part: Any) -> bool:
     return str(getattr(part, "dtype", "")).rpartition(".")[2] == "bool"
 
 
-def beside(set_: Callable[..., Any], tensor: Any, index: Any, value: Any) -> None:
+def set_in_copy(set_: Callable[..., Any], tensor: Any, index: Any, value: Any) -> None:
     """The same in a copy without gaps, which is written back as it is. ``set_``: how elements are set otherwise."""
     copy = tensor.clone()
     set_(copy, index, value)
@@ -194,10 +202,15 @@ def beside(set_: Callable[..., Any], tensor: Any, index: Any, value: Any) -> Non
 
 def _fits(tensor: Any, _: Any, value: Any) -> bool:
     """Whether a float tensor that may be written is set to one that wants a gradient."""
-    if any(type(one) not in TENSOR_TYPES or one.dtype not in FLOATS or not one._is_initialized() for one in (tensor, value)):
+    if any(
+        type(operand) not in TENSOR_TYPES or operand.dtype not in FLOATS or not operand._is_initialized()
+        for operand in (tensor, value)
+    ):
         return False
     # A state that goes from step to step: its history would be that of all of them.
-    return not (value.stop_gradient or tensor.persistable or islands.refused(tensor) or 0 in tensor.shape or 0 in value.shape)
+    return not (
+        value.stop_gradient or tensor.persistable or islands.refuses_writes(tensor) or 0 in tensor.shape or 0 in value.shape
+    )
 
 
 def _masked(mask: torch.Tensor) -> _Put:
@@ -215,8 +228,8 @@ def _at(parts: Any, tensor: Any, value: Any) -> _Put | None:
     if not masks and as_operand(tensor)[sides].numel() == value.size:
         return None
 
-    def put(side: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        side[sides] = given.expand(side[sides].shape).flip(turned) if turned else given
+    def put(side: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        side[sides] = source.expand(side[sides].shape).flip(turned) if turned else source
         return side
 
     return put
@@ -226,11 +239,11 @@ def _forwards(parts: Any, shape: Sequence[int]) -> tuple[Any, list[int]]:
     """The same places by an index without negative steps, which Torch has not, and the axes of the value that this turns."""
     if not any(type(part) is slice and type(part.step) is int and part.step < 0 for part in parts):
         return parts, []
-    found, turned = [], []
+    forward_parts, turned = [], []
     axis = place = 0  # in the tensor, and in what the index shows
     for part in parts:
         if part is Ellipsis:
-            left_out = len(shape) - sum(type(one) in (int, slice) for one in parts)
+            left_out = len(shape) - sum(type(other) in (int, slice) for other in parts)
             axis, place = axis + left_out, place + left_out
         elif part is None:
             place += 1
@@ -244,8 +257,8 @@ def _forwards(parts: Any, shape: Sequence[int]) -> tuple[Any, list[int]]:
             axis, place = axis + 1, place + 1
         else:
             raise TypeError("tensors beside negative steps")  # where their axis comes to lie is Paddle's to say
-        found.append(part)
-    return tuple(found), turned
+        forward_parts.append(part)
+    return tuple(forward_parts), turned
 
 
 # ---- Paddle's kernel on the same values in float32, where it has none in 16 bits and nothing is rounded.
@@ -256,8 +269,8 @@ NAMES: set[str] = set()  # ops of which a kernel was missing
 _lacking: set[tuple[str, str]] = set()  # the same with the dtype
 
 
-def is_for(name: str, error: Exception, args: Any, kwargs: dict[str, Any], place: int | None = None) -> bool:
-    """Whether a native call failed for want of a kernel in the dtype of all its floats; :func:`made` then knows of it.
+def lacks_kernel(name: str, error: Exception, args: Any, kwargs: dict[str, Any], place: int | None = None) -> bool:
+    """Whether a native call failed for want of a kernel in the dtype of all its floats; :func:`call_in_float32` then knows of it.
 
     ``place``: of the argument that the op writes into; none that Paddle refuses to write.
     """
@@ -270,7 +283,7 @@ def is_for(name: str, error: Exception, args: Any, kwargs: dict[str, Any], place
     return True
 
 
-def made(name: str, make: Callable[..., Any], args: Any, kwargs: dict[str, Any], place: int | None = None) -> Any:
+def call_in_float32(name: str, make: Callable[..., Any], args: Any, kwargs: dict[str, Any], place: int | None = None) -> Any:
     """``make(*args, **kwargs)``, which calls the native op ``name``; in float32 where Paddle has no kernel in the operands' dtype.
 
     Args:
@@ -285,7 +298,7 @@ def made(name: str, make: Callable[..., Any], args: Any, kwargs: dict[str, Any],
         try:
             return make(*args, **kwargs)
         except RuntimeError as error:
-            if not is_for(name, error, args, kwargs, place):
+            if not lacks_kernel(name, error, args, kwargs, place):
                 raise
     result, wide = in_float32(make, args, kwargs, dtype, recast)
     frame = top()
@@ -305,4 +318,4 @@ def made(name: str, make: Callable[..., Any], args: Any, kwargs: dict[str, Any],
 
 
 def _is_refused(args: Any, place: int | None) -> bool:
-    return place is not None and islands.recording() and islands.refused(args[place])
+    return place is not None and islands.recording() and islands.refuses_writes(args[place])

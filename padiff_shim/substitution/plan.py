@@ -13,8 +13,9 @@ from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import Frame
 from ..errors import StayedNativeError
 from ..frameworks import autocast
-from ..frameworks.memory import FLOATS, grad_tracer
-from ..optimizers import clip_gradients, step_cache
+from ..frameworks.autocast import grad_tracer
+from ..frameworks.memory import FLOATS
+from ..optimizers import clipping, step_cache
 from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
 from ..runlog.counts import ENGINES, MOVES, NATIVE, OPTIMIZER, REFERENCE, Clock, ClockPlace, rounds
@@ -25,8 +26,7 @@ from . import amp, moves
 from .execute import Substitution
 from .random_numbers import Drawing
 
-# ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where
-# not.
+# ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not.
 
 PACKED = (
     "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their backward passes through them; "
@@ -34,7 +34,11 @@ PACKED = (
 )
 
 
-RAISED = (EMPTY, RANDOM, DRAWN)  # why calls stay native that may be made in float32 where there is no kernel: see :mod:`.moves`
+RAISED = (
+    EMPTY,
+    RANDOM,
+    DRAWN,
+)  # calls that stay native for these reasons may be made in float32 where there is no kernel: see moves
 
 
 class Substituting:
@@ -42,7 +46,7 @@ class Substituting:
 
     on_tape, tracks_layers = True, False
     hurries = True  # calls may take the short way past the plan
-    looks: float = 256  # of calls that stay native for one reason so many are asked for their line
+    looks: float = 256  # how many calls that stay native for one reason are looked up by line
 
     def __init__(
         self, definition: str = "paddle", *, draws: bool = False, torchs: frozenset[str] = frozenset(), lends: bool = True
@@ -53,12 +57,13 @@ class Substituting:
         self.torchs = torchs  # ops that are computed by Torch's definition, which is another
         self.autocasts = ("torch" if AUTOCAST in torchs else "paddle") if lends else ""
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
-        self.updating = Updating(definition, self._kept_native, repeats=self.hurries)
+        self.updating = Updating(definition, self._count_native, repeats=self.hurries)
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
         tracer = grad_tracer()
-        if tracer is not None and self.autocasts == "paddle" and door.op.leading and autocast.active(tracer):
+        may_cast = tracer is not None and tracer._amp_dtype != "float32" and self.autocasts == "paddle" and door.op.leading
+        if may_cast and autocast.active(tracer):
             result = amp.parted(door, values)
             if result is not None:
                 return result
@@ -67,7 +72,7 @@ class Substituting:
         if substitution is None:
             substitution = behind.substitution = Substitution(behind) if door.op.leading else Drawing(door)
         quick = substitution.quick
-        if quick is not None and door not in frame.quick:  # else the door has tried it
+        if quick is not None and door not in frame.quick:  # else the entry point has tried it
             if self.hurries and door.op.random is None and not door.op.integer:
                 frame.quick[door] = quick
             result = quick(frame, values)
@@ -98,13 +103,13 @@ class Substituting:
                 return door.original(*args, **kwargs)
         paddle = door.native
         if door.entry.inplace and len(door.op.results) == 1 and door.op.name != "cast":
-            make: Callable[..., Any] = functools.partial(_written, door.op.name, 0, paddle)
+            make: Callable[..., Any] = functools.partial(_write_natively, door.op.name, 0, paddle)
         elif door.entry.inplace:
             make = paddle
         else:
             make = functools.partial(_native, door.op.name, paddle)
         if why.why in RAISED and self.lends:
-            result = moves.made(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
+            result = moves.call_in_float32(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
         else:
             result = make(*args, **kwargs)
         self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
@@ -141,10 +146,10 @@ class Substituting:
         if grad_tracer() is None or kwargs:
             return other.original(*args, **kwargs) if grad_tracer() is None else self.unlisted(other, frame, args, kwargs)
         declared = updates()[other.name]
-        make = self.updating.call if other.name == declared.door else self.updating.merged
+        make = self.updating.call if other.name == declared.function else self.updating.merged
         return make(declared, other, frame, args)
 
-    def _kept_native(self, frame: Frame, name: str, target: str, why: StayNative) -> None:
+    def _count_native(self, frame: Frame, name: str, target: str, why: StayNative) -> None:
         self._count(frame, name, target, why.reason, exact=why.exact)
 
     def optimizing(
@@ -158,16 +163,16 @@ class Substituting:
         if part == "Optimizer._create_optimization_pass":
             return self.updating.step(original, frame, args, kwargs)
         if part == "Optimizer.append_regularization_ops":
-            return step_cache.put_off(coupled(args[0]), original, args, kwargs)
+            return step_cache.leave_decay(coupled(args[0]), original, args, kwargs)
         kind, _, function = part.partition(".")
         clipper, definition = kind, self.definition
         if kind == "utils":  # both define it alike
-            args, kwargs = clip_gradients.listed(args, kwargs)
+            args, kwargs = clipping.with_list(args, kwargs)
             clipper, definition = function, "torch"
         name = CLIPPERS[clipper]
         try:
             gate(frame, name)
-            clipped = clip_gradients.WAYS[clipper](definition, *args, **kwargs)
+            clipped = clipping.CLIPPING[clipper](definition, *args, **kwargs)
         except StayNative as why:
             self._count(frame, name, f"paddle.nn.{part}", why.reason, exact=True)
             return original(*args, **kwargs)
@@ -202,23 +207,25 @@ class Substituting:
         if not self.lends:
             return self._moved(name, original, *args, **kwargs)
         if name in moves.NAMES:  # of which a kernel in 16 bits was missing before
-            return moves.made(name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name))
+            return moves.call_in_float32(
+                name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name)
+            )
         try:
             return self._moved(name, original, *args, **kwargs)
         except RuntimeError as error:
-            if not moves.is_for(name, error, args, kwargs, islands.WRITES.get(name)):
+            if not moves.lacks_kernel(name, error, args, kwargs, islands.WRITES.get(name)):
                 raise
-        return moves.made(name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name))
+        return moves.call_in_float32(name, functools.partial(self._moved, name, original), args, kwargs, islands.WRITES.get(name))
 
     def _moved(self, name: str, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if name in islands.WRITES:
             if name == "_setitem_dygraph" and not kwargs and moves.leaves_memory(args):
-                return moves.beside(functools.partial(self._moved, name, original), *args)
-            if name in moves.SETS and not kwargs and moves.took(name, original, args):
+                return moves.set_in_copy(functools.partial(self._moved, name, original), *args)
+            if name in moves.SETS and not kwargs and moves.set_by_torch(name, original, args):
                 return None if name == "_setitem_dygraph" else args[0]
-            return islands.written(name, islands.WRITES[name], original, args, kwargs)
+            return islands.write_natively(name, islands.WRITES[name], original, args, kwargs)
         if name in views.VIEWS and not kwargs:
-            result = moves.moving(name, original, args)
+            result = moves.move(name, original, args)
             if result is not None:
                 return result
         if islands.moving_a_leaf(args):
@@ -253,8 +260,8 @@ class Substituting:
         frame.run.on_the_way(backward=True)
 
 
-def _written(name: str, place: int, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return islands.written(name, place, original, args, kwargs)
+def _write_natively(name: str, place: int, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return islands.write_natively(name, place, original, args, kwargs)
 
 
 def _native(name: str, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -326,7 +333,7 @@ class Profiled(Substituting):
             return super().optimizing(part, original, frame, args, kwargs)
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What moves values. It is asked without a frame, and measured inside of the calls of a mode alone."""
+        """An op that moves values: called without a frame, and measured inside of the calls of a mode alone."""
         frame = frames.below()
         if frame is None:
             return super().exact(name, original, args, kwargs)

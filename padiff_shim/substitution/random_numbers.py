@@ -14,8 +14,8 @@ from ..dispatch.dtypes import is_listed_without
 from ..dispatch.entry_point import EntryPoint
 from ..dispatch.frames import Frame
 from ..dispatch.prepare import readers
-from ..frameworks.lend import copied
-from ..frameworks.memory import dtype_of, grad_tracer, hand_over, torch_dtype
+from ..frameworks.autocast import grad_tracer
+from ..frameworks.memory import copied, dtype_of, hand_over, torch_dtype
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
@@ -23,7 +23,7 @@ from .execute import overwritten
 
 
 class Drawing:
-    """What stands behind the door of an op that creates random numbers."""
+    """The answer to the calls of an op that creates random numbers."""
 
     quick = None  # there is no shorter way
 

@@ -136,5 +136,10 @@ SHARED_POWERS = Reason("shared-powers", "powers of beta that all parameters shar
 SETTING = Reason("setting", "{name}={value}, of another type than Paddle takes")
 CLIP_NORM = Reason("clip-norm", "a norm to clip at that is not greater than 0: Paddle refuses")
 SKIPS_CLIP = Reason("skips-clip", "auto_skip_clip: Torch has no such clipping")
+HALF_STATE = Reason("half-state", "accumulators of 16 bits, which do not hold the numbers that Torch's optimizer keeps in float32")
+OTHER_STATE = Reason(
+    "other-state", "accumulators that an update by Paddle's definition has left: Torch's keeps other numbers there"
+)
+NO_OPTIMIZER = Reason("no-optimizer", "called by no optimizer, whose accumulators the update needs")
 STATE_DTYPE = Reason("state-dtype", "a {param} parameter with accumulators or a gradient of {other}, without a master weight")
 STATE_LAYOUT = Reason("state-layout", "a parameter, gradient or accumulator that is not laid out contiguously")

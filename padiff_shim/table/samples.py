@@ -55,9 +55,9 @@ class Sample:
     def __init__(self, *operands: Any, positive: bool = False, within: tuple[float, float] | None = None, **attrs: Any) -> None:
         self.operands, self.attrs = operands, attrs
         self.within = (0.5, 2.0) if positive and within is None else within
-        for one in operands:
-            if not (one is None or isinstance(one, (tuple, Floats, Ints, Bools, int, float))):
-                raise TypeError(f"{one!r} is no operand of a sample: a shape, Floats, Ints, Bools, a number or None")
+        for operand in operands:
+            if not (operand is None or isinstance(operand, (tuple, Floats, Ints, Bools, int, float))):
+                raise TypeError(f"{operand!r} is no operand of a sample: a shape, Floats, Ints, Bools, a number or None")
 
     def __repr__(self) -> str:
         named = [f"{name}={value!r}" for name, value in self.attrs.items()]
@@ -67,7 +67,7 @@ class Sample:
     @property
     def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
         """The shape of each operand; None for a number and for what is absent."""
-        return tuple(one if isinstance(one, tuple) else getattr(one, "shape", None) for one in self.operands)
+        return tuple(operand if isinstance(operand, tuple) else getattr(operand, "shape", None) for operand in self.operands)
 
     @property
     def positive(self) -> bool:
@@ -89,17 +89,17 @@ class Sample:
 
     def arrays(self, rng: Any, dtype: str = "float32") -> list[Any]:
         """The operands: NumPy arrays (float ones in ``dtype``), numbers and None. ``rng``: a ``numpy.random.Generator``."""
-        return [self._array(one, rng, dtype) for one in self.operands]
+        return [self._array(operand, rng, dtype) for operand in self.operands]
 
-    def _array(self, one: Any, rng: Any, dtype: str) -> Any:
-        if one is None or isinstance(one, (int, float)):
-            return one
-        if isinstance(one, Ints):
-            return rng.integers(one.low, one.high, (1, *one.shape)).reshape(one.shape).astype(one.dtype)
-        if isinstance(one, Bools):
-            return rng.integers(0, 2, (1, *one.shape)).reshape(one.shape).astype("bool")
-        shape = one if isinstance(one, tuple) else one.shape
-        limits = self.within if isinstance(one, tuple) else (one.low, one.high)
+    def _array(self, operand: Any, rng: Any, dtype: str) -> Any:
+        if operand is None or isinstance(operand, (int, float)):
+            return operand
+        if isinstance(operand, Ints):
+            return rng.integers(operand.low, operand.high, (1, *operand.shape)).reshape(operand.shape).astype(operand.dtype)
+        if isinstance(operand, Bools):
+            return rng.integers(0, 2, (1, *operand.shape)).reshape(operand.shape).astype("bool")
+        shape = operand if isinstance(operand, tuple) else operand.shape
+        limits = self.within if isinstance(operand, tuple) else (operand.low, operand.high)
         # With an axis in front: of 0-D shapes a generator makes numbers, not arrays.
         drawn = rng.standard_normal((1, *shape)) if limits is None else rng.uniform(*limits, (1, *shape))
         return drawn.reshape(shape).astype(dtype)
@@ -112,7 +112,7 @@ def ranged(samples: Iterable[Sample], low: float, high: float) -> tuple[Sample, 
 
 def each(samples: Iterable[Sample], **attrs: Iterable[Any]) -> tuple[Sample, ...]:
     """Every sample with every value of one parameter, then of the next: ``each(ROWS, keepdim=(False, True))``."""
-    found = tuple(samples)
+    results = tuple(samples)
     for name, values in attrs.items():
-        found = tuple(sample.also(**{name: value}) for sample in found for value in values)
-    return found
+        results = tuple(sample.also(**{name: value}) for sample in results for value in values)
+    return results

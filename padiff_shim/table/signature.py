@@ -45,7 +45,7 @@ def parse(params: str) -> tuple[tuple[tuple[str, ...], Any], ...]:
 
 
 def present(params: str, function: Callable[..., Any]) -> str:
-    """A door's parameters without those that this Paddle's function does not have: ``name`` would be taken for one of them."""
+    """An entry point's parameters without those that this Paddle's function lacks: ``name`` would be taken for one of them."""
     names = set(inspect.signature(function).parameters)
     return " ".join(word for word in params.split() if names & set(word.partition("=")[0].split("|")))
 
@@ -53,7 +53,7 @@ def present(params: str, function: Callable[..., Any]) -> str:
 class _Form(NamedTuple):
     """How calls of one spelling, so many positional arguments and these keywords, give the op's arguments."""
 
-    choose: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # from what was given, with all defaults behind it
+    choose: Callable[[tuple[Any, ...]], tuple[Any, ...]]  # from the call's arguments, with all defaults behind them
     idle: tuple[tuple[int, str], ...]  # where an ``out=`` lies, which must be None, and (named "") what may only be a name
 
 
@@ -77,23 +77,23 @@ class Binder:
         self._constants = (*self._defaults, *(default for _, default in self._order))
         self._forms: dict[tuple[Any, ...], _Form] = {}
         # Where the entry's parameters are the op's: what follows so many positional arguments, if nothing required is left out.
-        rests = {given: self._defaults[given:] for given in range(len(entry) + 1)}
+        rests = {count: self._defaults[count:] for count in range(len(entry) + 1)}
         direct = [source for source, _ in self._order] == list(range(len(entry)))
-        self.rests = {given: rest for given, rest in rests.items() if direct and not any(one is REQUIRED for one in rest)}
+        self.rests = {count: rest for count, rest in rests.items() if direct and not any(default is REQUIRED for default in rest)}
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         spelling = (len(args), *kwargs)
         form = self._forms.get(spelling)
         if form is None:
             form = self._forms[spelling] = self._formed(len(args), tuple(kwargs))
-        given = (*args, *kwargs.values(), *self._constants)
+        values = (*args, *kwargs.values(), *self._constants)
         for place, name in form.idle:
-            value = given[place]
+            value = values[place]
             if value is not None and name:
                 raise StayNative(reasons.REDIRECTED, name=name)
             if value is not None and not isinstance(value, str):
                 raise StayNative(reasons.TOO_MANY_ARGUMENTS)
-        return form.choose(given)
+        return form.choose(values)
 
     def _formed(self, count: int, keywords: Sequence[str]) -> _Form:
         """What calls of one spelling have in common. Raises StayNative for what no such call can be bound by."""
@@ -117,7 +117,7 @@ class Binder:
                 raise StayNative(reasons.MISSING, name=name)
         own = behind + known  # where the op's own defaults begin
         chosen = [own + i if source is None else places[source] for i, (source, _) in enumerate(self._order)]
-        choose = itemgetter(*chosen) if len(chosen) > 1 else lambda given: tuple([given[place] for place in chosen])
+        choose = itemgetter(*chosen) if len(chosen) > 1 else lambda values: tuple([values[place] for place in chosen])
         return _Form(choose, tuple(idle))
 
 
@@ -138,10 +138,10 @@ class PairBinder:
         self._order = [(aliases[0], default) for aliases, default in parse(op_params)]
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-        given, attributes = args[: self._count], args[self._count :]
-        if kwargs or len(given) < self._count or len(attributes) % 2:
+        tensors, attributes = args[: self._count], args[self._count :]
+        if kwargs or len(tensors) < self._count or len(attributes) % 2:
             raise StayNative(reasons.NOT_LEGACY)
-        values = {**self._defaults, **dict(zip(self._first, given))}
+        values = {**self._defaults, **dict(zip(self._first, tensors))}
         for name, value in zip(attributes[::2], attributes[1::2]):
             if name in self._spelled:
                 values[self._spelled[name]] = value

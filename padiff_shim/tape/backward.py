@@ -13,47 +13,47 @@ import paddle
 import torch
 
 from ..dispatch import frames
-from ..frameworks.memory import confine_torch, stream_of, to_paddle, to_torch
-from ..frameworks.torch_state import gradients_of, run_engine
+from ..frameworks.memory import stream_of, to_paddle, to_torch
+from ..frameworks.torch_state import confine_torch, gradients_of, run_engine
 from ..frameworks.versions import attribute
 from ..interrupts import ends_program, engine_runs, postpone
 from . import calls, paddle_graph
 from .calls import TapeCall, Walk, between
-from .hooks import heard
-from .paddle_graph import LOCAL, aside, leads_to, leads_to_tape, py_layers, tinies, turn
+from .hooks import after_hooks
+from .paddle_graph import LOCAL, leads_to, leads_to_tape, onlookers_aside, py_layers, tinies, turn
 from .twins import (
     COPY,
     LEAF,
     Arriving,
     GradientPlace,
     alive,
+    creation_number,
     deliver,
     frontiers,
     frontiers_live,
-    numbered,
-    rooted,
+    on_stray_gradient,
     taped,
+    taped_root,
     twin,
-    when_one_strays,
     wrap,
 )
 
-# ---- One backward in one thread, and what it begins with.
+# ---- A backward in one thread, and what it begins with.
 
 
 class Session:
-    """One backward in one thread, which it is while it is open: ``with Session(retain=False) as session``."""
+    """A backward in one thread, while it is open: ``with Session(retain=False) as session``."""
 
-    __slots__ = ("answers", "create", "given", "keeps", "kept", "noted", "outer", "retain")
+    __slots__ = ("answers", "create", "deliveries", "keeps_graph", "noted", "outer", "retain", "retained")
 
     def __init__(self, *, retain: bool, create: bool = False) -> None:
         self.retain = retain
         self.create = create  # whether gradients have graphs of their own
-        self.given: dict[int, Any] = {}  # gradients on their way to leaves: see leaves.deliver
-        self.keeps = retain  # whether a later turn may come to torch's graph again
+        self.deliveries: dict[int, Any] = {}  # gradients on their way to leaf twins, by the twin's id: see twins.deliver
+        self.keeps_graph = retain  # whether a later turn may come to Torch's graph again
         self.noted: list[tuple[torch.Tensor, torch.Tensor]] = []  # (twin, its gradient)
-        self.answers: dict[Hashable, torch.Tensor] = {}  # what hooks made of gradients in this turn: see watching.heard
-        self.kept: set[int] = set()  # whose retained gradient holds what a turn of this backward has brought, by id
+        self.answers: dict[Hashable, torch.Tensor] = {}  # what hooks made of gradients in this turn: see hooks.after_hooks
+        self.retained: set[int] = set()  # ids of tensors whose retained gradient a turn of this backward has begun
 
     def __enter__(self) -> Session:
         if frames.forked:  # the graph may be the parent's: torch's kernels must not wait for threads that are not there
@@ -71,7 +71,7 @@ class Session:
 
 
 class native_engine:
-    """Paddle's engine runs for itself inside: what it reaches is no part of the backward around it."""
+    """Inside, Paddle's engine runs for itself: what it reaches is no part of the backward around it."""
 
     __slots__ = ("_outer",)
 
@@ -82,14 +82,14 @@ class native_engine:
         LOCAL.session = self._outer
 
 
-def incoming(side: torch.Tensor, grad: Any) -> torch.Tensor:
-    """The gradient that a backward begins with; a copy, for torch may hand its memory on."""
+def first_gradient(side: torch.Tensor, grad: Any) -> torch.Tensor:
+    """The gradient that a backward begins with, on Torch's side; a copy, since Torch may hand its memory on."""
     if grad is None:
         return torch.ones_like(side, memory_format=torch.contiguous_format)
-    given = to_torch(grad)
-    if given.shape != side.shape:
+    start = to_torch(grad)
+    if start.shape != side.shape:
         raise ValueError(f"(InvalidArgument) the gradient has shape {list(grad.shape)}, the tensor {list(side.shape)}")
-    return given.clone() if given.dtype is side.dtype else given.to(side.dtype)
+    return start.clone() if start.dtype is side.dtype else start.to(side.dtype)
 
 
 def begin(reached: Sequence[TapeCall], session: Session) -> None:
@@ -102,7 +102,7 @@ def begin(reached: Sequence[TapeCall], session: Session) -> None:
         calls.begin(reached, session)
 
 
-# ---- Where a backward of torch arrives, if some tensors let nothing through.
+# ---- Where a backward of Torch arrives if some tensors let no gradient through.
 
 
 def edge(side: torch.Tensor) -> tuple[Any, int]:
@@ -128,24 +128,23 @@ def reached_without(cuts: set[tuple[Any, int]], roots: Sequence[torch.Tensor]) -
 
 # ---- The reducer of a data-parallel layer, which walks Paddle's graph for parameters without a gradient.
 #
-# Paddle's graph ends at sentinels, and torch's begins there. So the walk is given a way on: a door of each leaf that torch's
-# graph
-# leads to, beside the tensors that it begins at.
+# Paddle's graph ends at sentinels, and Torch's begins there. So the reducer's walk also begins at the entrance of each leaf that
+# Torch's graph leads to.
 
 
-def preparing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """``EagerReducer.prepare_for_backward``: what the forward of a data-parallel layer ends with."""
+def prepare_reducer(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of ``EagerReducer.prepare_for_backward``, with which the forward of a data-parallel layer ends."""
 
     @functools.wraps(original)
     def hook(reducer: Any, outputs: Sequence[Any]) -> Any:
-        return original(reducer, [*outputs, *doors_behind(outputs)] if alive() else outputs)
+        return original(reducer, [*outputs, *entrances_behind(outputs)] if alive() else outputs)
 
     return hook
 
 
-def doors_behind(outputs: Sequence[Any]) -> list[Any]:
+def entrances_behind(outputs: Sequence[Any]) -> list[Any]:
     """Tensors from whose nodes Paddle's graph leads on to every leaf and frontier that a backward from ``outputs`` comes to."""
-    found: dict[int, torch.Tensor] = {}
+    fronts_and_leaves: dict[int, torch.Tensor] = {}
     roots, natives = [], []
     for tensor in outputs:
         record = None if tensor.stop_gradient else taped(tensor)
@@ -157,29 +156,29 @@ def doors_behind(outputs: Sequence[Any]) -> list[Any]:
         while roots or natives:
             fronts = []
             for side in Walk(roots).leaves:
-                if hasattr(side, "_place") and id(side) not in found:
-                    found[id(side)] = side
-                    if side._place.frontier and leads_to_tape(side._place.door):
+                if hasattr(side, "_place") and id(side) not in fronts_and_leaves:
+                    fronts_and_leaves[id(side)] = side
+                    if side._place.frontier and leads_to_tape(side._place.entrance):
                         fronts.append(side)
             roots, natives = _below(natives, fronts, session), []
-    return [side._place.door for side in found.values()]
+    return [side._place.entrance for side in fronts_and_leaves.values()]
 
 
 def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Session) -> list[torch.Tensor]:
     """The twins that Paddle's own nodes lead to; to be seen only by running them, with gradients of zero."""
-    starts, given = list(natives), [paddle.zeros(tensor.shape, tensor.dtype) for tensor in natives]
+    starts, grads = list(natives), [paddle.zeros(tensor.shape, tensor.dtype) for tensor in natives]
     for side in fronts:
-        deliver(side, to_paddle(torch.zeros_like(side, memory_format=torch.contiguous_format).detach()), starts, given)
+        deliver(side, to_paddle(torch.zeros_like(side, memory_format=torch.contiguous_format).detach()), starts, grads)
     if not starts:
         return []
-    paddle_graph.run_partial_grad(starts, tinies(), given, True, False, True, True, [], *paddle_graph.NO_PATH)
+    paddle_graph.run_partial_grad(starts, tinies(), grads, True, False, True, True, [], *paddle_graph.NO_PATH)
     noted, session.noted = session.noted, []
     return [twin for twin, _ in noted]
 
 
-# ---- A backward: Paddle's engine and torch's in turns, until nothing is left.
+# ---- A backward: Paddle's engine and Torch's in turns, until both graphs are walked.
 #
-# The doors of Paddle's engine (:func:`run_backward`, :func:`run_partial_grad`) lead here while a mode is open or a tape tensor
+# The entry points of Paddle's engine (``run_backward``, ``run_partial_grad``) lead here while a mode is open or a tape tensor
 # lives. Each turn:
 #
 #     Paddle's engine over native roots and frontiers; sentinels that it reaches only note their gradient
@@ -189,15 +188,15 @@ def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Sess
 # so a tensor that several ops use is added up by the engine that knows all of them, and a leaf is reached once.
 
 
-def strayed(record: Arriving, grad: Any) -> None:
-    """A sentinel was reached by an engine call that did not come through our doors: torch's turn at once."""
+def run_from_stray(record: Arriving, grad: Any) -> None:
+    """An engine call that was not intercepted has reached a sentinel: Torch's turn follows at once."""
     retain, _ = paddle_graph.backward_options([grad])
     with Session(retain=retain) as session:
         session.arrived(record, grad)
         _turns(session, [], [], paddle_graph.NO_PATH)
 
 
-when_one_strays(strayed)
+on_stray_gradient(run_from_stray)
 
 
 def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: bool, *path: Any) -> Any:
@@ -205,21 +204,21 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: boo
     if not alive():
         return paddle_graph.run_backward(tensors, grads, retain_graph, *path)
     with Session(retain=retain_graph) as session:
-        natives, given = [], []
+        natives, native_grads = [], []
         for index, tensor in enumerate(tensors):
             grad = grads[index] if grads else None
-            record = None if tensor.stop_gradient else rooted(tensor)
+            record = None if tensor.stop_gradient else taped_root(tensor)
             if record is None:
                 _check_freed(tensor, session)
                 natives.append(tensor)
-                given.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
+                native_grads.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
             else:
-                session.noted.append((record.twin, incoming(record.twin, grad)))
-        _turns(session, natives, given, path)
+                session.noted.append((record.twin, first_gradient(record.twin, grad)))
+        _turns(session, natives, native_grads, path)
     return None
 
 
-def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[Any, ...]) -> None:
+def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[Any, ...]) -> None:
     """Both engines in turns. Leaves and frontiers in one call: a leaf that Paddle's own nodes reach, too, gets one gradient.
 
     So leaves wait while frontiers lead to torch's graph again, and may be reached from there: hooks and reducers see one gradient.
@@ -227,95 +226,95 @@ def _turns(session: Session, natives: list[Any], given: list[Any], path: tuple[A
     # A backward that meets Paddle's own nodes alone frees what it walks, as natively: a second one raises. One that comes to
     # torch's graph may come back behind a frontier to what it walked already; torch's calls then keep that they were freed.
     leads = list(map(leads_to_tape, natives)) if natives and frontiers_live() else []
-    doors = bool(leads) and (bool(session.noted) or any(leads))
+    returns = bool(leads) and (bool(session.noted) or any(leads))
     # Roots that lead to Paddle's own nodes alone go along with what comes there from torch's graph: both walk those nodes once.
-    late = [pair for pair, leading in zip(zip(natives, given), leads) if doors and not leading]
+    late = [pair for pair, leading in zip(zip(natives, grads), leads) if returns and not leading]
     if late:
-        pairs = [pair for pair, leading in zip(zip(natives, given), leads) if leading]
-        natives, given = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
-    held: _Reached = []
-    first, beyond, met = True, doors, set[int]()
+        pairs = [pair for pair, leading in zip(zip(natives, grads), leads) if leading]
+        natives, grads = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
+    waiting: _Reached = []
+    first, beyond, met = True, returns, set[int]()
     _ahead()
-    while natives or session.noted or held or late:
+    while natives or session.noted or waiting or late:
         if natives:
             if beyond:
                 _walked_once(natives, met)
-            # The doors of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
+            # The entrances of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
             # nodes of Paddle's own that a later turn does not begin with.
-            paddle_graph.run_backward(natives, given, session.retain or doors, *path)
-        natives, given, doors = [], [], True
+            paddle_graph.run_backward(natives, grads, session.retain or returns, *path)
+        natives, grads, returns = [], [], True
         if session.noted:
             noted, session.noted = session.noted, []
-            held = _joined(held, _torch_turn(session, noted, first))
+            waiting = _summed(waiting, _torch_turn(session, noted, first))
             first = False
-        reached, held, last = _due(held, late)
+        reached, waiting, last = _due(waiting, late)
         _ahead()
-        beyond = bool(late)  # behind the doors of leaves there is nothing but the leaves
+        beyond = bool(late)  # behind the entrances of leaves are the leaves alone
         while reached:  # a gradient that is laid out anew is not kept beside its copy
             side, grad = _next(reached)
             if side._place.frontier:
                 beyond = True
-                _once(side._place, session)
-            deliver(side, to_paddle(grad), natives, given)
+                _check_frontier(side._place, session)
+            deliver(side, to_paddle(grad), natives, grads)
         if last:
             natives += [tensor for tensor, _ in late]
-            given += [grad for _, grad in late]
+            grads += [grad for _, grad in late]
             late = []
 
 
 def _walked_once(natives: Sequence[Any], met: set[int]) -> None:
     """Paddle's engine ends the process where it comes to a PyLayer a second time, also with ``retain_graph``."""
-    found = py_layers(natives)
-    if not met.isdisjoint(found):
+    places = py_layers(natives)
+    if not met.isdisjoint(places):
         raise RuntimeError(
             "a backward comes twice, from inside of the mode and from outside, to a PyLayer (or a recomputed block) that was "
             "called outside: Paddle's engine cannot. Call it inside"
         )
-    met |= found
+    met |= places
 
 
 _Reached = list[tuple[Any, torch.Tensor]]  # leaf twins with their gradients, from the one that was made first
 
 
-def _joined(held: _Reached, reached: _Reached) -> _Reached:
+def _summed(waiting: _Reached, reached: _Reached) -> _Reached:
     """What waits, and what the latest turn came to; a leaf twin that both have gets the sum."""
-    if not held:
+    if not waiting:
         return reached
-    total = {id(side): (side, grad) for side, grad in held}
+    total = {id(side): (side, grad) for side, grad in waiting}
     for side, grad in reached:
         known = total.get(id(side))
         total[id(side)] = side, grad if known is None else known[1] + grad
-    return sorted(total.values(), key=lambda one: numbered(one[0]))
+    return sorted(total.values(), key=lambda pair: creation_number(pair[0]))
 
 
-def _due(held: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bool]:
+def _due(waiting: _Reached, late: Sequence[Any]) -> tuple[_Reached, _Reached, bool]:
     """Which of these Paddle's engine takes now, which wait, and whether roots that are ``late`` go along.
 
     All at once, but what leads to torch's graph again goes before.
     """
-    fronts = [side for side, _ in held if side._place.frontier] if frontiers_live() else []
-    if not late and (not fronts or len(fronts) == len(held)):
-        return held, [], True
-    before = {id(side) for side in fronts if leads_to_tape(side._place.door)}
+    fronts = [side for side, _ in waiting if side._place.frontier] if frontiers_live() else []
+    if not late and (not fronts or len(fronts) == len(waiting)):
+        return waiting, [], True
+    before = {id(side) for side in fronts if leads_to_tape(side._place.entrance)}
     if not before:
-        return held, [], True
-    return [one for one in held if id(one[0]) in before], [one for one in held if id(one[0]) not in before], False
+        return waiting, [], True
+    return [pair for pair in waiting if id(pair[0]) in before], [pair for pair in waiting if id(pair[0]) not in before], False
 
 
-def _once(place: GradientPlace, session: Session) -> None:
+def _check_frontier(place: GradientPlace, session: Session) -> None:
     """A frontier is freed by a backward without ``retain_graph``, as Paddle's own node behind it would be."""
     if place.freed is not None and place.freed is not session:
-        raise calls.freed(place.door.name)
+        raise calls.freed(place.entrance.name)
     if not session.retain:
         place.freed = session
 
 
 def _check_freed(tensor: Any, session: Session) -> None:
-    held = attribute(tensor, LEAF)
-    for reference in () if held is None else list(held.all):
+    twins = attribute(tensor, LEAF)
+    for reference in () if twins is None else list(twins.all):
         side = reference()
         if side is not None and side._place.frontier:
-            _once(side._place, session)
+            _check_frontier(side._place, session)
 
 
 def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]], first: bool) -> _Reached:
@@ -326,17 +325,17 @@ def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]]
     roots, grads = zip(*noted)
     walk = Walk(roots)
     begin(walk.calls, session)
-    leaves = tuple(sorted(walk.leaves, key=numbered))
+    leaves = tuple(sorted(walk.leaves, key=creation_number))
     # Behind a frontier Paddle's engine may come to torch's graph again; that it was freed is kept by each call itself.
-    session.keeps = session.retain or frontiers_live()
+    session.keeps_graph = session.retain or frontiers_live()
     # A leaf that a later turn may come to, behind a frontier, is to be given one gradient, and waits.
     alone = first and not any(side._place.frontier for side in leaves if hasattr(side, "_place"))
     session.answers.clear()
     shown = _shown(leaves if walk.nests and alone else ()) if walk.nests or LOCAL.around else _ALONE
     with stream_of(roots[0].device), shown as taken:
-        found = run_engine(roots, grads, session.keeps, False, leaves, True, accumulate_grad=False)
+        leaf_grads = run_engine(roots, grads, session.keeps_graph, False, leaves, True, accumulate_grad=False)
     calls.count(walk.calls, session)
-    reached = [(side, grad) for side, grad in zip(leaves, found) if grad is not None and hasattr(side, "_place")]
+    reached = [(side, grad) for side, grad in zip(leaves, leaf_grads) if grad is not None and hasattr(side, "_place")]
     return [(side, grad) for side, grad in reached if id(side) not in taken] if taken else reached
 
 
@@ -360,7 +359,7 @@ def _shown(leaves: Sequence[torch.Tensor]) -> Iterator[AbstractSet[int]]:
         try:
             yield taken
         finally:  # it may be gone, where an error left this open
-            LOCAL.around = [one for one in LOCAL.around if one is not here]
+            LOCAL.around = [entry for entry in LOCAL.around if entry is not here]
             for handle in handles:
                 handle.remove()
 
@@ -371,19 +370,19 @@ def _ahead() -> None:
     A weight that a recomputed block and others use would be added up in another order.
     """
     natives: list[Any] = []
-    given: list[Any] = []
+    grads: list[Any] = []
     for ready, taken in LOCAL.around:
         while ready:
             key, (side, grad) = ready.popitem()
             taken.add(key)
-            laid = _laid(side, grad).detach().clone(memory_format=torch.contiguous_format)
-            deliver(side, to_paddle(laid), natives, given)
+            laid = _as_weight_lies(side, grad).detach().clone(memory_format=torch.contiguous_format)
+            deliver(side, to_paddle(laid), natives, grads)
         if natives:
-            paddle_graph.run_backward(natives, given, True, *paddle_graph.NO_PATH)  # doors serve again
-        natives, given = [], []
+            paddle_graph.run_backward(natives, grads, True, *paddle_graph.NO_PATH)  # entrances serve again
+        natives, grads = [], []
 
 
-def _laid(side: Any, grad: torch.Tensor) -> torch.Tensor:
+def _as_weight_lies(side: Any, grad: torch.Tensor) -> torch.Tensor:
     """A leaf twin's gradient in the order of Paddle's weight."""
     return grad.t() if side._place.transposed else grad
 
@@ -394,7 +393,7 @@ _uses: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambda sto
 def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
     """A leaf twin, taken out of ``reached``, and its gradient as Paddle lays it out, in memory of its own, for accumulation."""
     side, grad = reached.pop()
-    laid = _laid(side, grad)
+    laid = _as_weight_lies(side, grad)
     if not laid.is_contiguous() or laid.is_conj() or laid.is_neg():
         return side, laid.clone(memory_format=torch.contiguous_format)
     storage = laid.untyped_storage()
@@ -408,13 +407,12 @@ def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
 
 # ---- ``paddle.grad``: gradients of some tensors alone, with a graph of their own under ``create_graph``.
 #
-# Torch is asked for the twins of the inputs and for the frontiers, Paddle for what lies behind those; in turns, as in
-# :mod:`.backward`.
+# Torch computes the gradients of the inputs' twins and of the frontiers, Paddle what lies behind those; in turns, as above.
 
 
 def run_partial_grad(outputs: Sequence[Any], inputs: Sequence[Any], *options: Any) -> Any:
     """``core.eager.run_partial_grad``: gradients of the inputs alone."""
-    with aside(inputs):
+    with onlookers_aside(inputs):
         return _run(outputs, inputs, *options)
 
 
@@ -440,25 +438,25 @@ def _run(
         paddle_graph.run_partial_grad([paddle_graph.alias(probe)], [probe], [], *options)  # some of these Paddle refuses, too
     no_grad_vars = [*no_grad_vars, *[tensor for _, tensor in _outside(no_grad_vars)]]
     search = _Search(inputs, create_graph, no_grad_vars)
-    if not any(map(rooted, outputs)) and search.apart(outputs):  # Paddle prunes what leads elsewhere, and meets no error there
+    if not any(map(taped_root, outputs)) and search.apart(outputs):  # Paddle prunes what leads elsewhere, and meets no error there
         return paddle_graph.run_partial_grad(outputs, inputs, grads, *options)
     with Session(retain=True, create=create_graph) as session, _cut(no_grad_vars):
-        natives, given = [], []
+        natives, native_grads = [], []
         for index, tensor in enumerate(outputs):
             grad = grads[index] if grads else None
-            record = rooted(tensor)
+            record = taped_root(tensor)
             if record is None:
                 natives.append(tensor)
-                given.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
+                native_grads.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
             elif create_graph and grad is not None and not grad.stop_gradient:
                 session.noted.append((record.twin, twin(grad).clone()))
             else:
-                session.noted.append((record.twin, incoming(record.twin, grad)))
+                session.noted.append((record.twin, first_gradient(record.twin, grad)))
         while natives or session.noted:
             if natives:
-                search.by_paddle(natives, given, only_inputs, no_grad_vars, path)
+                search.by_paddle(natives, native_grads, only_inputs, no_grad_vars, path)
             noted, session.noted = session.noted, []
-            natives, given = search.by_torch(noted) if noted else ([], [])
+            natives, native_grads = search.by_torch(noted) if noted else ([], [])
     return search.result(allow_unused)
 
 
@@ -479,20 +477,20 @@ def _zeros(grad: torch.Tensor | None) -> torch.Tensor | None:
 
 def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
     """All twins of a tensor, and whether each is transposed."""
-    record = rooted(tensor)
+    record = taped_root(tensor)
     if record is not None:
-        return [(record.heard, False)]  # what was made of it before a write in its memory leads to its node, too
-    found = []
+        return [(record.hook_side, False)]  # what was made of it before a write in its memory leads to its node, too
+    sides = []
     for name in (LEAF, COPY):
-        held = attribute(tensor, name)
-        for side in () if held is None else [ref() for ref in list(held.all)]:
+        twins = attribute(tensor, name)
+        for side in () if twins is None else [ref() for ref in list(twins.all)]:
             if side is not None:
-                found.append((side, name == COPY))
-    return found
+                sides.append((side, name == COPY))
+    return sides
 
 
 def _outside(tensors: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Where in ``tensors`` views have been given sentinels, with what has the nodes that they had: see seats.seat."""
+    """The places in ``tensors`` of views with sentinels, and tensors with the nodes that the views had: see hooks.give_sentinel."""
     for index, tensor in enumerate(tensors):
         record = taped(tensor)
         if record is not None and record.outside is not None:
@@ -513,7 +511,7 @@ class _Search:
         self.outside = list(_outside(inputs))
         self.sides = [[(s, t) for s, t in _sides(tensor) if id(s) not in through] for tensor in inputs]
         ends = [*self.places(), *tinies()]
-        self.fronts = [side for side in fronts if leads_to([side._place.door], ends)]
+        self.fronts = [side for side in fronts if leads_to([side._place.entrance], ends)]
         self.seen: set[int] = set()
 
     def places(self) -> list[Any]:
@@ -526,10 +524,10 @@ class _Search:
             return False
         if not any(map(leads_to_tape, outputs)):
             return True
-        return not any(self.sides) and not leads_to([side._place.door for side in self.fronts], self.inputs)
+        return not any(self.sides) and not leads_to([side._place.entrance for side in self.fronts], self.inputs)
 
     def add(self, index: int, grad: Any) -> None:
-        """One more contribution to the gradient of an input."""
+        """Add a contribution to the gradient of an input."""
         total = self.total[index]
         self.total[index] = grad if total is None else self.added(total, grad)
 
@@ -537,7 +535,7 @@ class _Search:
         """Their sum. Of 16-bit types Paddle's + has no kernel on a CPU, where its engine adds them."""
         return total + grad if self.create else paddle.add_n([total, grad])
 
-    def by_paddle(self, natives: list[Any], given: list[Any], only_inputs: bool, no_grad_vars: Sequence[Any], path: Any) -> None:
+    def by_paddle(self, natives: list[Any], grads: list[Any], only_inputs: bool, no_grad_vars: Sequence[Any], path: Any) -> None:
         """Paddle's turn. It prunes what does not lead to inputs, so what sentinels are made of is among them.
 
         Not where that leads on below the only input, which may be freed.
@@ -546,13 +544,15 @@ class _Search:
         inputs = self.places()
         if leads_to(natives, sources, without=inputs if len(self.inputs) == 1 else ()):
             inputs += sources
-        found = paddle_graph.run_partial_grad(natives, inputs, given, True, self.create, only_inputs, True, no_grad_vars, *path)
-        for (index, _), grad in zip(self.outside, found[len(self.inputs) :]):
+        results = paddle_graph.run_partial_grad(natives, inputs, grads, True, self.create, only_inputs, True, no_grad_vars, *path)
+        for (index, _), grad in zip(self.outside, results[len(self.inputs) :]):
             if grad is not None:
                 self.add(index, grad)
-        for index, grad in enumerate(found[: len(self.inputs)]):
+        for index, grad in enumerate(results[: len(self.inputs)]):
             record = taped(self.inputs[index])
-            if grad is not None and (record is None or not record.seated):  # a sentinel has told Torch, and gives back one float
+            if grad is not None and (
+                record is None or not record.has_sentinel
+            ):  # a sentinel has noted its gradient for Torch, and returns one float
                 self.add(index, grad)
 
     def by_torch(self, noted: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[list[Any], list[Any]]:
@@ -570,17 +570,17 @@ class _Search:
         begin(reached, LOCAL.session)
         LOCAL.session.answers.clear()
         with torch.enable_grad(), stream_of(roots[0].device), turn(self):
-            found = gradients_of(roots, wanted, [grad for _, grad in noted], create_graph=self.create)
+            results = gradients_of(roots, wanted, [grad for _, grad in noted], create_graph=self.create)
             calls.count(reached, LOCAL.session)
-            for (index, _, transposed), grad in zip(places, found):
+            for (index, _, transposed), grad in zip(places, results):
                 if grad is not None:
-                    self.add(index, self._given(heard(self.answers[index], grad), transposed))
+                    self.add(index, self._for_paddle(after_hooks(self.answers[index], grad), transposed))
             natives: list[Any] = []
-            given: list[Any] = []
-            for side, grad in zip(fronts, found[len(places) :]):
+            native_grads: list[Any] = []
+            for side, grad in zip(fronts, results[len(places) :]):
                 if grad is not None:
-                    deliver(side, self._given(grad, False), natives, given)
-        return natives, given
+                    deliver(side, self._for_paddle(grad, False), natives, native_grads)
+        return natives, native_grads
 
     def _fronts(self, roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Those that lead to inputs; not those below an only input, which Paddle prunes."""
@@ -590,7 +590,7 @@ class _Search:
         open_ = reached_without(ends, [side for side in roots if edge(side) not in ends])
         return [side for side in self.fronts if edge(side) in open_]
 
-    def _given(self, grad: torch.Tensor, transposed: bool) -> Any:
+    def _for_paddle(self, grad: torch.Tensor, transposed: bool) -> Any:
         """A gradient as Paddle gets it: memory of its own, on the tape under ``create_graph``."""
         grad = grad.t() if transposed else grad
         if self.create:

@@ -9,22 +9,19 @@ import torch
 
 from ..dispatch.dtypes import make_room
 from ..dispatch.operands import flat
+from ..frameworks.memory import version_alone
 from ..frameworks.randomness import undrawn
 from ..frameworks.torch_state import Dispatching, close_modes, gradients_of, open_modes, put_aside
-from ..frameworks.versions import version_alone
 from ..runlog.counts import Tally
 
-# ---- What Torch's backward of a call reads: asked of Torch, not declared.
+# ---- What Torch's backward of a call reads: learnt from Torch, not declared.
 #
 # An in-place change of such a tensor between forward and backward has to raise, as it does in Paddle. Torch's graph holds the
-# tensors
-# over memory that Paddle writes without Torch's version counter knowing, so each call keeps Paddle's own versions of what is
-# read.
-# What is read depends on which operands want a gradient and which are numbers; it is learnt once for each such combination, by a
-# run
-# of the formula whose graph is thrown away. It also depends on how operands lie: of one with strides Torch may keep a copy, of
-# others
-# their memory. So an operand counts as read where a copy of it is, whichever came first; Paddle does not tell them apart either.
+# tensors over memory that Paddle writes without Torch's version counter knowing, so each call keeps Paddle's own versions of what
+# is read. What is read depends on which operands want a gradient and which are numbers; it is learnt once for each such
+# combination, by a run of the formula whose graph is thrown away. It also depends on how operands lie: of one with strides Torch
+# may keep a copy, of others their memory. So an operand counts as read where a copy of it is, whichever came first; Paddle does
+# not tell them apart either.
 
 
 class Reads(NamedTuple):
@@ -38,10 +35,10 @@ LARGE = 2**18  # bytes: to count the writes of a tensor without its memory takes
 
 
 def watched(tensor: Any, side: torch.Tensor) -> tuple[Any, int]:
-    """What a call keeps of an operand that its backward reads, to know of writes, and its present count.
+    """What a call keeps of an operand that its backward reads, to notice writes, and the present count of writes.
 
-    Torch's graph holds the memory that it reads itself. Of some operands that is a copy (``matmul``'s of heads), and what it was
-    copied from would be held beside it.
+    Torch's graph holds the memory that it reads. For some operands that is a copy (``matmul``'s of heads), and the original would
+    be held beside it.
     """
     return version_alone(tensor) if side.nbytes >= LARGE and not tensor.is_leaf else tensor, tensor._inplace_version()
 
@@ -51,10 +48,10 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 def apart(tensor: Any, side: torch.Tensor) -> bool:
-    """Whether an operand that a backward reads is to be kept apart from its memory, which may be written to.
+    """Whether the values of an operand that a backward reads are kept apart from its memory, which may be written to.
 
-    Of what does not lie contiguous Paddle keeps a contiguous copy, so a program may fill a buffer column by column from the columns
-    before. Torch keeps the memory itself. Not of views of leaves, such as weights, which nothing is written into.
+    Of a tensor that is not contiguous Paddle keeps a contiguous copy, so a program may fill a buffer column by column from the
+    columns before. Torch keeps the memory itself. Views of leaves, such as weights, need no copy: nothing is written into them.
     """
     if side.is_contiguous() or tensor.is_contiguous():
         return False
@@ -96,15 +93,15 @@ _pop_hooks: Callable[[], None] = torch._C._autograd._pop_saved_tensors_default_h
 _COPIES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._to_copy.default})
 
 
-def reads(known: dict[Any, Reads], told: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
-    """What the backward of ``run(*sides)`` reads. ``known``: learnt for this op so far; ``told``: what else ``run`` depends on."""
+def reads(known: dict[Any, Reads], settings: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
+    """What the backward of ``run(*sides)`` reads. ``known``: learnt for this op; ``settings``: what else ``run`` depends on."""
     kinds = [(side.requires_grad, side.ndim, side.dtype) if isinstance(side, torch.Tensor) else type(side) for side in sides]
-    key = (*kinds, repr(told)) if told else tuple(kinds)
-    found = known.get(key)
-    if found is None:
+    key = (*kinds, repr(settings)) if settings else tuple(kinds)
+    positions = known.get(key)
+    if positions is None:
         make_room(known)
-        found = known[key] = _learnt(sides, run)
-    return found
+        positions = known[key] = _learnt(sides, run)
+    return positions
 
 
 class _CopyNotes(Dispatching):
@@ -123,11 +120,11 @@ class _CopyNotes(Dispatching):
 
     def originals(self, memories: set[int]) -> set[int]:
         """These memories, and those that they were copied from and not written since."""
-        found = set(memories)
-        for out, given in reversed(self._made):
-            if _memory(out) in found and not out._version:
-                found.add(_memory(given))
-        return found
+        sources = set(memories)
+        for out, original in reversed(self._made):
+            if _memory(out) in sources and not out._version:
+                sources.add(_memory(original))
+        return sources
 
 
 @torch.enable_grad()
@@ -146,14 +143,14 @@ def _learnt(sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
 
 def _kept(sides: Sequence[Any], run: Callable[..., Any]) -> tuple[set[int], frozenset[int]]:
     """The memory of what Torch's graph keeps, and which results are among it."""
-    kept: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
+    saved: list[torch.Tensor] = []  # the tensors: of one that is freed, another could get the memory
     try:
         with undrawn():
-            results = flat(_hooked(kept.append, never_unpacked, lambda: run(*sides)))
-        memories = {_memory(tensor) for tensor in kept}
+            results = flat(_hooked(saved.append, never_unpacked, lambda: run(*sides)))
+        memories = {_memory(tensor) for tensor in saved}
         return memories, frozenset(_among(results, memories))
     finally:
-        kept.clear()  # the graph holds its hooks: with its own result among what they keep it would never die
+        saved.clear()  # the graph holds its hooks: with its own result among what they keep it would never die
 
 
 def _hooked(pack: Callable[[torch.Tensor], Any], unpack: Callable[[Any], torch.Tensor], run: Callable[[], Any]) -> Any:
@@ -174,12 +171,11 @@ def never_unpacked(packed: Any) -> Any:
     raise AssertionError("this graph is never walked")
 
 
-# ---- One call's part in a backward, and which calls a backward comes to.
+# ---- What one call keeps for a backward, and which calls a backward reaches.
 #
 # A call hangs on its node of torch's graph (``metadata``), and nothing of it runs inside of torch's engine: before the engine
-# starts,
-# one walk over the graph finds the calls and the leaf twins that it will reach. What Paddle would refuse is refused there, before
-# anything has run.
+# starts, one walk over the graph finds the calls and the leaf twins that it will reach. What Paddle would refuse is refused
+# there, before anything has run.
 
 _FREED = (
     "(Fatal) The TensorWrappers of {op} do not exist. This may be because:\n"
@@ -317,7 +313,7 @@ def between(roots: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> li
     return list(calls)
 
 
-# ---- The gradients of one call alone: what compare mode holds against Paddle's.
+# ---- The gradients of one call alone, which compare mode holds against Paddle's.
 
 
 def gradients(results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -330,5 +326,5 @@ def gradients(results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequ
     if not outs or not leaves:
         return [torch.zeros_like(leaf) for leaf in leaves]
     grads = tuple([grad if grad.dtype == out.dtype else grad.to(out.dtype) for out, grad in results if out.requires_grad])
-    found = gradients_of(outs, leaves, grads, create_graph=False)
-    return [torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(found, leaves)]
+    grads_of_leaves = gradients_of(outs, leaves, grads, create_graph=False)
+    return [torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(grads_of_leaves, leaves)]

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import paddle
 import torch
 
-from ..frameworks.memory import autocast_off, to_paddle, to_torch
-from ..interrupts import arrives, as_hook
+from ..frameworks.autocast import autocast_off
+from ..frameworks.memory import to_paddle, to_torch
+from ..interrupts import arrives, call_in_hook
 from . import paddle_graph
 from .paddle_graph import LOCAL, floats
 from .twins import Taped, taped, twin, wrap
@@ -20,12 +21,12 @@ from .twins import Taped, taped, twin, wrap
 # ---- The node of a tensor that is on the tape, exchanged for a sentinel.
 
 
-def seat(tensor: Any, record: Taped) -> None:
+def give_sentinel(tensor: Any, record: Taped) -> None:
     """Make a tensor's node a sentinel, where it is not: hooks see what Paddle's engine brings to one.
 
     What was made of a view outside of all modes leads to the node that Paddle made for the view, which ``record.outside`` has then.
     """
-    if record.seated:
+    if record.has_sentinel:
         return
     record.outside = paddle_graph.empty()
     record.outside.reconstruct_from_(tensor)
@@ -57,7 +58,7 @@ def exchange_sentinel(tensor: Any, tiny: Any) -> None:
 
 
 def give_gradient(tensor: Any, grad: Any) -> None:
-    """Make ``grad`` the tensor's gradient: of the dtype that it had before an in-place op, too, which Paddle's door refuses."""
+    """Make ``grad`` the tensor's gradient, also in the dtype that it had before an in-place op, which Paddle refuses."""
     if grad.dtype != tensor.dtype:
         tensor._copy_gradient_from(to_paddle(to_torch(grad).to(to_torch(tensor).dtype)))
         tensor._grad_value()._share_data_with(grad.get_tensor())
@@ -65,11 +66,10 @@ def give_gradient(tensor: Any, grad: Any) -> None:
         tensor._copy_gradient_from(grad)
 
 
-# ---- Results that nothing was made of, beside one that something was: Paddle shows their hooks zeros, Torch shows None.
+# ---- Unused results beside a used one: Paddle shows their hooks zeros, Torch shows None.
 #
 # Torch's engine refuses a hook that answers None with a gradient. So what a hook makes of the zeros is added to what the node
-# hands
-# on: its gradient is linear.
+# hands on: its gradient is linear.
 
 # Whose results Paddle's engine fills with zeros; of others (svd, a PyLayer's) hooks are shown None there, or the process ends.
 _FILLED = frozenset({"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "LinalgEighBackward0"})
@@ -102,26 +102,25 @@ class Unused:
 
 
 def unused(side: torch.Tensor) -> Unused | None:
-    """What hooks on a twin need where no gradient arrives; None where Paddle shows them none."""
+    """What hooks on a twin need where no gradient arrives; None where Paddle shows them None."""
     node = side.grad_fn
     return Unused(side) if node is not None and node.name() in _FILLED else None
 
 
-def _added(found: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
+def _added(inputs: tuple[torch.Tensor | None, ...], outputs: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
     """Hook of a node: what hooks answered for its unused results is part of what it hands on, once."""
     node: Any = torch._C._current_autograd_node()
     answers = node.metadata.pop(_KEY)
     answers.pop("hook").remove()
-    more = node(*(answers.get(number) for number in range(len(given))))
-    several = more if isinstance(more, tuple) else (more,)
-    return tuple(one if one is None or other is None else one + other for one, other in zip(found, several))
+    more = node(*(answers.get(number) for number in range(len(outputs))))
+    added = more if isinstance(more, tuple) else (more,)
+    return tuple(grad if grad is None or other is None else grad + other for grad, other in zip(inputs, added))
 
 
 # ---- Hooks and retained gradients of tensors on the tape: they see what torch's engine computes.
 #
-# Paddle's doors for them (``Tensor._register_grad_hook``, ``_remove_grad_hook``, ``retain_grads``) lead here for such tensors;
-# all
-# others go on as ever.
+# Paddle's functions for them (``Tensor._register_grad_hook``, ``_remove_grad_hook``, ``retain_grads``) lead here for such
+# tensors; all others go on as ever.
 
 _FIRST = 10**9  # Paddle's own numbers of hooks are small
 _numbers = itertools.count(_FIRST)
@@ -134,20 +133,20 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(tensor: Any, function: Callable[..., Any]) -> int:
         record = taped(tensor)
         if record is None:
-            return original(tensor, as_hook(function))
-        seat(tensor, record)
-        outside = None if record.outside is None else _Outside(record.outside, function)
+            return original(tensor, functools.partial(call_in_hook, function))
+        give_sentinel(tensor, record)
+        outside = None if record.outside is None else _ViewHook(record.outside, function)
         number = next(_numbers)
         if record.hooks is None:
             record.hooks = {}
-        hears = _Hears(function, record.deaf, _answers(record), unused(record.heard))
-        record.hooks[number] = record.heard.register_hook(functools.partial(_shown, hears)), outside
+        user_hook = _UserHook(function, record.ignores_answers, _answers(record), unused(record.hook_side))
+        record.hooks[number] = record.hook_side.register_hook(functools.partial(_call_user_hook, user_hook)), outside
         return number
 
     return hook
 
 
-class _Outside:
+class _ViewHook:
     """A hook on what was made of a view outside of all modes: that leads to the node that Paddle made for the view."""
 
     __slots__ = ("_function",)
@@ -201,11 +200,11 @@ def retain(tensor: Any) -> None:
     record = taped(tensor)
     if record is not None and not record.retained:
         reference = weakref.ref(tensor)
-        seat(tensor, record)
+        give_sentinel(tensor, record)
         record.retained = True
         if record.outside is not None:
-            _Outside(record.outside, lambda grad: _keep(reference, None, None, to_torch(grad)))
-        record.heard.register_hook(functools.partial(_keep, reference, _answers(record), unused(record.heard)))
+            _ViewHook(record.outside, lambda grad: _keep(reference, None, None, to_torch(grad)))
+        record.hook_side.register_hook(functools.partial(_keep, reference, _answers(record), unused(record.hook_side)))
 
 
 def _answers(record: Taped) -> object:
@@ -214,76 +213,76 @@ def _answers(record: Taped) -> object:
     return record.answers
 
 
-def heard(answers: object | None, grad: torch.Tensor) -> torch.Tensor:
-    """What the hooks of a tensor have made of its gradient in this turn: in Paddle that is the tensor's own.
+def after_hooks(answers: object | None, grad: torch.Tensor) -> torch.Tensor:
+    """The gradient of a tensor after its hooks in this turn: in Paddle that is the tensor's own.
 
-    Torch gives the one before its hooks where it goes on to other inputs; and what hooks on the result of a PyLayer answer is the
-    tensor's own, and goes no further.
+    Torch gives the gradient before the hooks where it goes on to other inputs. What hooks on the result of a PyLayer return is the
+    tensor's own gradient, and goes no further.
     """
-    found: torch.Tensor = grad if answers is None else LOCAL.session.answers.get(answers, grad)
-    return found
+    answer: torch.Tensor = grad if answers is None else LOCAL.session.answers.get(answers, grad)
+    return answer
 
 
 def _keep(reference: weakref.ref[Any], answers: object | None, without: Unused | None, grad: torch.Tensor | None) -> None:
     tensor = reference()
     if grad is None and without is not None:
         grad = without.gradient()
-    if tensor is not None and grad is not None:  # None: one of several results, of which nothing was made
-        kept = to_paddle(_with_turns_before(tensor, heard(answers, grad).detach()))
-        kept.stop_gradient = False
-        give_gradient(tensor, kept)
+    if tensor is not None and grad is not None:  # None: one of several results that nothing was made of
+        retained = to_paddle(_with_turns_before(tensor, after_hooks(answers, grad).detach()))
+        retained.stop_gradient = False
+        give_gradient(tensor, retained)
 
 
 def _with_turns_before(tensor: Any, grad: torch.Tensor) -> torch.Tensor:
     """What has come to a tensor in this backward, in memory of its own."""
-    kept = set() if LOCAL.session is None else LOCAL.session.kept
-    if id(tensor) in kept and tensor.grad is not None:
+    retained = set() if LOCAL.session is None else LOCAL.session.retained
+    if id(tensor) in retained and tensor.grad is not None:
         return to_torch(tensor.grad) + grad
-    kept.add(id(tensor))
+    retained.add(id(tensor))
     return grad.clone(memory_format=torch.contiguous_format)
 
 
-class _Hears(NamedTuple):
+class _UserHook(NamedTuple):
     """A user's hook on a tensor."""
 
     function: Callable[..., Any]
-    deaf: bool  # what it answers goes no further
-    answers: object  # under which that is kept
+    ignores_answers: bool  # what it returns goes no further
+    answers: object  # the key of its answer in Session.answers
     without: Unused | None
 
 
-def _shown(hears: _Hears, grad: torch.Tensor | None) -> torch.Tensor | None:
-    """A user's hook: gets Paddle's tensor of a gradient, may return another.
+def _call_user_hook(user_hook: _UserHook, grad: torch.Tensor | None) -> torch.Tensor | None:
+    """Call a user's hook with Paddle's tensor of a gradient; it may return another one.
 
-    Of one of several results that nothing was made of it gets zeros or None, as natively.
+    The hook of an unused result gets zeros or None, as natively.
     """
-    if grad is None and hears.without is not None:
-        answer = _asked(hears, hears.without.gradient())
+    if grad is None and user_hook.without is not None:
+        answer = _answer(user_hook, user_hook.without.gradient())
         if answer is not None:
-            hears.without.answer(answer)
+            user_hook.without.answer(answer)
         return None
-    return _asked(hears, grad)
+    return _answer(user_hook, grad)
 
 
-def _asked(hears: _Hears, grad: torch.Tensor | None) -> torch.Tensor | None:
+def _answer(user_hook: _UserHook, grad: torch.Tensor | None) -> torch.Tensor | None:
     if grad is None:
-        _called(hears.function, None)
+        _call(user_hook.function, None)
         return None
-    if hears.deaf:
-        grad = heard(hears.answers, grad)
+    if user_hook.ignores_answers:
+        grad = after_hooks(user_hook.answers, grad)
     create = grad.requires_grad and torch.is_grad_enabled()
     shown = wrap(grad.clone()) if create else to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
     shown.stop_gradient = False
-    answer = _called(hears.function, shown)
+    answer = _call(user_hook.function, shown)
     if answer is None:
         return None
     _check(answer, shown)
     made = twin(answer).clone() if create and not answer.stop_gradient else to_torch(answer).clone()
-    LOCAL.session.answers[hears.answers] = made
-    return None if hears.deaf else made
+    LOCAL.session.answers[user_hook.answers] = made
+    return None if user_hook.ignores_answers else made
 
 
-def _called(function: Callable[..., Any], shown: Any) -> Any:
+def _call(function: Callable[..., Any], shown: Any) -> Any:
     """A user's hook's answer. An error in it is what it is natively, where it goes through Paddle's engine."""
     try:
         return function(shown)
@@ -297,9 +296,9 @@ def _check(answer: Any, shown: Any) -> None:
     """Raise for what a hook must not return. Natively a wrong type crashes the process, and a wrong shape ends in any error."""
     if not isinstance(answer, paddle.Tensor):
         raise TypeError(f"a hook on a tensor returned {type(answer).__name__}; it must return a Tensor or None")
-    found, wanted = list(answer.shape), list(shown.shape)
-    if found != wanted:
-        raise ValueError(f"(InvalidArgument) a hook on a tensor returned a gradient of shape {found}, the tensor's is {wanted}")
+    shape, wanted = list(answer.shape), list(shown.shape)
+    if shape != wanted:
+        raise ValueError(f"(InvalidArgument) a hook on a tensor returned a gradient of shape {shape}, the tensor's is {wanted}")
     if answer.dtype != shown.dtype:
         before, after = (str(tensor.dtype).rpartition(".")[2] for tensor in (shown, answer))
         raise RuntimeError(f"(PermissionDenied) The dtype of tensor before({before}) and after({after}) hook are not consistent")

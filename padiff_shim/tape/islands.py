@@ -10,7 +10,8 @@ import paddle
 import torch
 
 from ..dispatch.frames import top
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, autocast_off, grad_tracer, to_paddle, to_torch
+from ..frameworks.autocast import autocast_off, grad_tracer
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, to_paddle, to_torch
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import attribute
 from . import paddle_graph
@@ -18,36 +19,36 @@ from .backward import native_engine
 from .calls import NESTS, TapeCall, freed
 from .hooks import exchange_node, exchange_sentinel
 from .paddle_graph import LOCAL, floats, led_to
-from .twins import TAPE, Arriving, attach, forget, only_sentinel, seated, sentinel, taped, twin
+from .twins import TAPE, Arriving, attach, forget, only_sentinel, sentinel, taped, twin, with_hook
 
-# ---- What a native call on the tape is given in place of its operands: aliases, whose gradients come to an island.
+# ---- The operands of a native call on the tape: aliases, whose gradients come to an island.
 
 _KEEPS, _PASSES_ON, _NOTHING = "keeps", "passes on", "nothing"  # what an inlet does with a gradient
 
 
 class _Inlet(Arriving):
-    """Where an operand enters a native call: what Paddle's engine brings there is an island's, or goes on to torch at once."""
+    """Where an operand enters a native call: the gradient that Paddle's engine brings is the island's, or goes on to Torch."""
 
-    __slots__ = ("found", "hears", "twin")
+    __slots__ = ("action", "arrived", "twin")
 
     def __init__(self, side: torch.Tensor) -> None:
         self.twin = side
-        self.found: torch.Tensor | None = None
-        self.hears = _KEEPS
+        self.arrived: torch.Tensor | None = None
+        self.action = _KEEPS
 
     def arrive(self, grad: Any) -> Any:
         """Hook of the alias that stands for the operand."""
-        if self.hears is _PASSES_ON:
+        if self.action is _PASSES_ON:
             return super().arrive(grad)
-        if self.hears is _NOTHING:
+        if self.action is _NOTHING:
             return None
-        self.found = to_torch(grad).clone()  # torch's own memory: Paddle goes on to use the gradient's
+        self.arrived = to_torch(grad).clone()  # torch's own memory: Paddle goes on to use the gradient's
         return floats(self.twin)[1]
 
-    def taken(self) -> torch.Tensor | None:
+    def take(self) -> torch.Tensor | None:
         """What has arrived, once."""
-        found, self.found = self.found, None
-        return found
+        arrived, self.arrived = self.arrived, None
+        return arrived
 
 
 def has_twin(tensor: Any) -> bool:
@@ -80,10 +81,10 @@ class Operands:
             if not has_twin(value):
                 self.twinless.append(value)
                 return value
-            found = self.known.get(id(value))
-            if found is None:
-                found = self.known[id(value)] = self.enter(value, twin(value))
-            return found
+            alias = self.known.get(id(value))
+            if alias is None:
+                alias = self.known[id(value)] = self.enter(value, twin(value))
+            return alias
         if kind is list or kind is tuple:
             return kind([self.alias(item) for item in value])
         return value
@@ -91,16 +92,16 @@ class Operands:
     def enter(self, value: Any, side: torch.Tensor) -> Any:
         """A tensor over the memory of ``value``, whose gradient comes to a new inlet."""
         inlet = _Inlet(side)
-        alias = seated(value, side, inlet.arrive)
+        alias = with_hook(value, side, inlet.arrive)
         self.sides.append(side)
         self.inlets.append(inlet)
         self.aliases.append(alias)
         return alias
 
     def led_to_by(self, results: Sequence[Any]) -> bool:
-        """Keep those alone that Paddle's graph leads to from the results of the call; whether there are any.
+        """Keep only the operands that Paddle's graph leads to from the results of the call; whether there are any.
 
-        What it does not lead to can get no gradient. And a state that each step reads and writes anew (a quantiser's scale) would,
+        The others can get no gradient. And a state that each step reads and writes anew (a quantiser's scale) would,
         as an operand, hold the graph of the step before, and that one the graph of the step before it.
         """
         if len(self.sides) == 1 and not self.sides[0].is_leaf:  # the usual case: what wants a gradient because of it leads to it
@@ -109,7 +110,8 @@ class Operands:
         if any(reached) and not all(reached):
             self.known.clear()
             self.aliases, self.inlets, self.sides = (
-                [one for one, kept in zip(several, reached) if kept] for several in (self.aliases, self.inlets, self.sides)
+                [member for member, is_reached in zip(members, reached) if is_reached]
+                for members in (self.aliases, self.inlets, self.sides)
             )
         return any(reached)
 
@@ -122,21 +124,21 @@ class Operands:
     def pass_on(self) -> None:
         """From now on gradients that arrive go on to torch, whose engine begins at steps, not at leaves."""
         for inlet in self.inlets:
-            inlet.hears = _PASSES_ON
+            inlet.action = _PASSES_ON
             if inlet.twin.is_leaf:
                 with torch.enable_grad():
                     inlet.twin = inlet.twin.view_as(inlet.twin)
 
     @contextmanager
-    def unheard(self) -> Iterator[None]:
-        """Inside, gradients that arrive are Paddle's engine's own."""
+    def inlets_off(self) -> Iterator[None]:
+        """Inside, gradients that arrive stay with Paddle's engine."""
         for inlet in self.inlets:
-            inlet.hears = _NOTHING
+            inlet.action = _NOTHING
         try:
             yield
         finally:
             for inlet in self.inlets:
-                inlet.hears = _KEEPS
+                inlet.action = _KEEPS
 
 
 # ---- An in-place op on the tape: computed out of place in torch's graph, then written into the memory of the tensor.
@@ -159,12 +161,12 @@ class _Into(torch.autograd.Function):
         return None, grad
 
 
-def refused(tensor: Any) -> bool:
+def refuses_writes(tensor: Any) -> bool:
     """Whether Paddle refuses in-place ops on it: a leaf that wants a gradient."""
     return bool(tensor.is_leaf and not tensor.stop_gradient)
 
 
-def before(tensor: Any) -> torch.Tensor:
+def twin_before_write(tensor: Any) -> torch.Tensor:
     """The twin of a tensor that is about to be written with what wants a gradient, as Paddle goes on from it.
 
     Natively what it was made of gets its gradient also where ``stop_gradient`` was set since; and the ``grad`` of a leaf that
@@ -208,9 +210,8 @@ def take(tensor: Any, memory: Any, written: torch.Tensor) -> Any:
 
 # ---- A native op over tape tensors as one node of torch's graph: an island.
 #
-# Without it the op would be Paddle's own node over sentinels, and right all the same (see :mod:`.backward`), but the gradients of
-# a
-# tensor that others use too would be added up in another order than Torch's.
+# Without it the op would be Paddle's own node over sentinels, and right all the same, but the gradients of a tensor that others
+# use too would be added up in another order than Torch's.
 
 
 def on_tape(values: Sequence[Any]) -> bool:
@@ -251,7 +252,7 @@ def native(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     return island(name, original, args, kwargs)
 
 
-class Cell:
+class IslandCall:
     """The native call behind an island: its results and the operands that it was made with."""
 
     __slots__ = ("freed", "name", "once", "operands", "outs")
@@ -270,30 +271,30 @@ class Cell:
         if session is None or session.retain:
             return True
         self.freed = session
-        return bool(session.keeps)  # this very backward may come back
+        return bool(session.keeps_graph)  # this very backward may come back
 
     def gradients(self, pairs: Sequence[tuple[Any, torch.Tensor]], *, retain: bool) -> list[torch.Tensor | None]:
         """Paddle's backward of the call. What comes back is torch's own memory."""
-        outs, given = [], []
+        outs, first_gradient = [], []
         for out, grad in pairs:
             outs.append(out)
-            given.append(to_paddle(grad.contiguous()))  # the engine copies what it is started with
+            first_gradient.append(to_paddle(grad.contiguous()))  # the engine copies what it is started with
         inlets = self.operands.inlets
         outer, LOCAL.session = LOCAL.session, None  # what the engine reaches is no part of the backward around it
         try:
             # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
-            paddle_graph.run_backward(outs, given, retain, *paddle_graph.NO_PATH)
+            paddle_graph.run_backward(outs, first_gradient, retain, *paddle_graph.NO_PATH)
         finally:
             LOCAL.session = outer
-            found = [inlet.taken() for inlet in inlets]
+            grads = [inlet.take() for inlet in inlets]
         if self.once or not retain:
             self.outs, self.operands = None, None
-        return found
+        return grads
 
 
 class _Island(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, cell: Cell, *sides: torch.Tensor) -> Any:
+    def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
         return tuple(map(as_operand, cell.outs))  # a view has the strides of the same one in Torch
@@ -306,7 +307,7 @@ class _Island(torch.autograd.Function):
         if not pairs:
             return (None,) * (1 + len(cell.operands.inlets))
         if torch.is_grad_enabled():
-            return (None, *_again(cell, pairs))
+            return (None, *_backward_island(cell, pairs))
         return (None, *cell.gradients(pairs, retain=retain))
 
 
@@ -314,25 +315,35 @@ class _Island(torch.autograd.Function):
 _apply: Callable[..., Any] = super(torch.autograd.Function, _Island).apply
 
 
-def _again(cell: Cell, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
+def _backward_island(cell: IslandCall, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
     """The backward of an island as an island, for ``create_graph``."""
     operands = cell.operands.joined()
-    given = [operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs]
-    with native_engine(), paddle.enable_grad(), cell.operands.unheard():
+    first_gradient = [
+        operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs
+    ]
+    with native_engine(), paddle.enable_grad(), cell.operands.inlets_off():
         outs = paddle_graph.run_partial_grad(
-            [out for out, _ in pairs], list(cell.operands.aliases), given, True, True, True, True, [], *paddle_graph.NO_PATH
+            [out for out, _ in pairs],
+            list(cell.operands.aliases),
+            first_gradient,
+            True,
+            True,
+            True,
+            True,
+            [],
+            *paddle_graph.NO_PATH,
         )
     places = [index for index, out in enumerate(outs) if out is not None]
     made = [outs[index] for index in places]
-    found: list[torch.Tensor | None] = [None] * len(outs)
+    grads: list[torch.Tensor | None] = [None] * len(outs)
     if not places:
-        return found
+        return grads
     # The gradient of a sum does not depend on what was summed: no backward from there may walk, and free, what that came from.
     led = operands.led_to_by(made)
-    sides = _apply(Cell(f"{cell.name}_grad", made, operands, once=False), *operands.sides) if led else map(as_operand, made)
+    sides = _apply(IslandCall(f"{cell.name}_grad", made, operands, once=False), *operands.sides) if led else map(as_operand, made)
     for index, side in zip(places, sides):
-        found[index] = side.clone()
-    return found
+        grads[index] = side.clone()
+    return grads
 
 
 def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, once: bool = False) -> Any:
@@ -345,18 +356,18 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
         once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
     """
     operands = Operands()
-    given, named = _entering(operands, args, kwargs)
-    return _left(name, original(*given, **named), operands, once=once)
+    positional, named = _with_aliases(operands, args, kwargs)
+    return _results_on_tape(name, original(*positional, **named), operands, once=once)
 
 
 @undisturbed
-def _entering(operands: Operands, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _with_aliases(operands: Operands, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a native call, each operand exchanged for its alias."""
     return [operands.alias(value) for value in args], {key: operands.alias(value) for key, value in kwargs.items()}
 
 
 @undisturbed
-def _left(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
+def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
     """The results of a native call; those that are differentiable on the tape."""
     if type(outs) in TENSOR_TYPES:
         flat = [outs]
@@ -368,17 +379,17 @@ def _left(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
     if (operands.twinless and any(led_to(wanting, operands.twinless))) or not all(map(has_twin, wanting)):
         operands.pass_on()
         return outs
-    ends = begun(Cell(name, wanting, operands, once=once))
+    ends = torch_ends(IslandCall(name, wanting, operands, once=once))
     results = list(map(sentinel, wanting, ends))
     if once:
         for result in results:
-            attribute(result, TAPE).deaf = True
+            attribute(result, TAPE).ignores_answers = True
     if outs is wanting[0]:
         return results[0]
     return _exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
 
 
-def begun(cell: Cell) -> tuple[torch.Tensor, ...]:
+def torch_ends(cell: IslandCall) -> tuple[torch.Tensor, ...]:
     """Torch's sides of the results of a native call, with one node of torch's graph behind them."""
     if torch.is_grad_enabled():
         ends = _apply(cell, *cell.operands.sides)
@@ -415,8 +426,7 @@ def _exchanged(value: Any, exchange: dict[int, Any]) -> Any:
 # ---- Native ops that write into a tensor, as islands: the tensor takes the island's history.
 #
 # With Paddle's own node the tensor would be a frontier, and what leads to both sides of it would get its gradient in two parts,
-# of
-# which hooks would see each.
+# of which hooks would see each.
 
 # What moves values in place, and into which argument.
 WRITES = {
@@ -431,10 +441,10 @@ WRITES = {
 }
 
 
-def written(name: str, place: int, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def write_natively(name: str, place: int, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A native op that writes into an argument and returns it or nothing; an island where it meets the tape."""
     target: Any = args[place] if len(args) > place else None
-    if type(target) not in TENSOR_TYPES or target.dtype not in FLOATS or refused(target) or not recording():
+    if type(target) not in TENSOR_TYPES or target.dtype not in FLOATS or refuses_writes(target) or not recording():
         return original(*args, **kwargs)
     if target.persistable:  # a state that goes from step to step (a quantiser's scale): its history would be that of all of them
         return original(*args, **kwargs)
@@ -442,16 +452,16 @@ def written(name: str, place: int, original: Callable[..., Any], args: Sequence[
         return original(*args, **kwargs)
     operands = Operands()
     first = target.stop_gradient and target._is_initialized()  # nobody wants a gradient of it, and the write may change that
-    entered = operands.enter(target, before(target)) if first else operands.alias(target)
+    entered = operands.enter(target, twin_before_write(target)) if first else operands.alias(target)
     # With a node of its own, which is exchanged: that of the operand stays where a second derivative looks for it.
     alias = paddle.Tensor() if target.stop_gradient and not first else paddle_graph.alias(entered)
     target._share_underline_tensor_to(alias)
-    given = [alias if index == place else operands.alias(value) for index, value in enumerate(args)]
-    outs = original(*given, **{key: operands.alias(value) for key, value in kwargs.items()})
+    positional = [alias if index == place else operands.alias(value) for index, value in enumerate(args)]
+    outs = original(*positional, **{key: operands.alias(value) for key, value in kwargs.items()})
     own = operands.inlets[:1] if first else []
     led = operands.led_to_by([alias])  # not what the new values know nothing of: the old ones, of an assignment
     if alias.stop_gradient or (first and (not led or operands.inlets == own)):  # nothing that is written wants a gradient
         return target if outs is alias else outs
-    (end,) = begun(Cell(name, [alias], operands, once=False))
+    (end,) = torch_ends(IslandCall(name, [alias], operands, once=False))
     take(target, alias.detach(), end)
     return target if outs is alias else outs

@@ -16,11 +16,12 @@ import torch
 from paddle.base import core
 
 from ..frameworks import autocast
-from ..frameworks.memory import HALVES, autocast_off, grad_tracer, to_paddle
+from ..frameworks.autocast import autocast_off, grad_tracer
+from ..frameworks.memory import HALVES, to_paddle
 from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
-from ..interrupts import as_hook, silent_hook
+from ..interrupts import call_in_hook, call_silently
 
-# ---- Paddle's own functions, whatever is patched now or later: what the tape is built with.
+# ---- Paddle's own functions, whatever is patched now or later: the tape is built with them.
 
 # The last argument of Paddle's engine: where 3.x draws the graph. Without it 3.3.1 crashes.
 NO_PATH: tuple[Any, ...] = (None,) if IS_3 else ()
@@ -43,14 +44,14 @@ remove_grad_hook: Callable[..., Any] = paddle.Tensor._remove_grad_hook
 def use(**functions: Callable[..., Any]) -> None:
     """Called when the hooks are built, with the unpatched functions."""
     if "run_partial_grad" in functions:
-        functions["run_partial_grad"] = _holding(functions["run_partial_grad"])
+        functions["run_partial_grad"] = _keeping_arguments(functions["run_partial_grad"])
     globals().update(functions)
 
 
 _unfinished: list[Any] = []  # the arguments of a partial backward that failed
 
 
-def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
+def _keeping_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
     """A partial backward that fails leaves nodes and tensors behind in Paddle, which the next one drops without the GIL.
 
     If that were the last of a post hook of compare mode, the process would end; so they are kept until then.
@@ -59,24 +60,24 @@ def _holding(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def partial(*args: Any) -> Any:
         try:
-            found = original(*args)
+            grads = original(*args)
         except BaseException:
-            _unfinished[:] = [list(one) if isinstance(one, (list, tuple)) else one for one in args]
+            _unfinished[:] = [list(value) if isinstance(value, (list, tuple)) else value for value in args]
             raise
         _unfinished.clear()
-        return found
+        return grads
 
     return partial
 
 
 def register_grad_hook(tensor: Any, function: Callable[[Any], Any]) -> None:
     """Have Paddle's engine call ``function`` with the tensor's gradient."""
-    _register_grad_hook(tensor, as_hook(function))
+    _register_grad_hook(tensor, functools.partial(call_in_hook, function))
 
 
 def register_silent_hook(tensor: Any, function: Callable[..., Any], *args: Any) -> int:
-    """Have it call ``function(*args, gradient)``, which is no part of the program: what it raises waits for the engine's end."""
-    number: int = _register_grad_hook(tensor, silent_hook(function, *args))
+    """Have the engine call ``function(*args, gradient)``, which is no part of the program: its errors wait for the engine's end."""
+    number: int = _register_grad_hook(tensor, functools.partial(call_silently, function, *args))
     return number
 
 
@@ -88,7 +89,8 @@ def empty() -> Any:
 def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:
     """Another tensor over the same memory with a node of its own (Paddle's reshape, which autocast must not cast)."""
     shape = tensor.shape if shape is None else shape
-    if not autocast.active(grad_tracer()):
+    tracer = grad_tracer()
+    if tracer._amp_dtype == "float32" or not autocast.active(tracer):  # the former without a call
         return reshape(tensor, shape)
     with autocast_off():
         return reshape(tensor, shape)
@@ -97,8 +99,8 @@ def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:
 def backward_options(grads: Sequence[Any]) -> tuple[bool, bool]:
     """(retain_graph, create_graph) of the backward that is running, read off the Paddle function that started it.
 
-    Paddle's engine does not tell its hooks. The frame that called into the engine is the one below the hook's. ``grads``: what the
-    hook was given.
+    Paddle's engine does not pass them to its hooks. The frame that called into the engine is the one below the hook's.
+    ``grads``: the hook's gradients.
     """
     caller = sys._getframe(2)
     for _ in range(4):  # hooks of our own stand between
@@ -122,18 +124,18 @@ def _option_of(code: CodeType) -> str:
     if len(_options) >= 1000:  # a program may make its functions over and over
         _options.clear()
     names = code.co_varnames
-    found = _options[code] = next((name for name in ("create_graph", "retain_graph") if name in names), "")
-    return found
+    option = _options[code] = next((name for name in ("create_graph", "retain_graph") if name in names), "")
+    return option
 
 
-# ---- What a backward keeps for one thread.
+# ---- The state of one thread's backward.
 
 
 class _Local(threading.local):
     """What belongs to one thread."""
 
     def __init__(self) -> None:
-        self.session: Any = None  # the backward that is running, see :mod:`.backward`
+        self.session: Any = None  # the backward that is running: a backward.Session
         self.around: list[Any] = []  # what torch's engine has finished of leaves in the backwards around it, the outermost first
         self.turn: Any = None  # the call of torch's engine that is running
         self.floats: dict[tuple[torch.dtype, torch.device], tuple[Any, Any]] = {}  # what sentinels are made of and pass on
@@ -190,12 +192,12 @@ def place(tiny: Any) -> int:
     return known
 
 
-def copied(one: Any, dtype: torch.dtype) -> Any:
+def copied(tiny: Any, dtype: torch.dtype) -> Any:
     """A copy of one of these floats. Its node, where it has one, leads to that float alone, and saves nothing that is freed."""
     if dtype in HALVES:  # on the CPU, where it is, autocast makes float32 of them, with a node more
         with autocast_off():
-            return assign(one)
-    return assign(one)
+            return assign(tiny)
+    return assign(tiny)
 
 
 def tinies() -> list[Any]:
@@ -203,7 +205,7 @@ def tinies() -> list[Any]:
     return [tiny for tiny in (reference() for reference in list(_tinies.values())) if tiny is not None]
 
 
-# ---- Paddle's own graph, looked at without running it.
+# ---- Walks over Paddle's own graph, without running it.
 
 
 def leads_to_tape(tensor: Any) -> bool:
@@ -243,16 +245,16 @@ def _places(tensors: Sequence[Any]) -> set[int]:
 def py_layers(starts: Sequence[Any]) -> set[int]:
     """The places of the PyLayers' nodes that Paddle's engine, started at some tensors, comes to."""
     waiting = [node for node in map(grad_node, starts) if node is not None]
-    seen, found = {node.node_ptr() for node in waiting}, set()
+    seen, layers = {node.node_ptr() for node in waiting}, set()
     while waiting:
         node = waiting.pop()
         if "PyLayer" in node.name():
-            found.add(node.node_ptr())
+            layers.add(node.node_ptr())
         for following in node.next_functions:
             if following is not None and (place := following.node_ptr()) not in seen:
                 seen.add(place)
                 waiting.append(following)
-    return found
+    return layers
 
 
 def same_node(tensor: Any, other: Any) -> bool:
@@ -286,8 +288,7 @@ def led_to(results: Sequence[Any], operands: Sequence[Any]) -> list[bool]:
 # ---- Hooks on the results of one node that only look on, and stand aside where they would be in the way.
 #
 # ``paddle.grad`` does not run the node of an input that leads to no other one: a hook there sees a gradient that goes no further.
-# And
-# Paddle ends it with an error where another result of that node has a hook.
+# And Paddle ends it with an error where another result of that node has a hook.
 
 _HOOKS = "_padiff_onlookers"  # attribute of Paddle tensors: those on all results of their node
 
@@ -311,7 +312,7 @@ def look_on(results: Mapping[int, Any], function: Callable[..., Any], *args: Any
 
 
 @contextlib.contextmanager
-def aside(inputs: Sequence[Any]) -> Iterator[None]:
+def onlookers_aside(inputs: Sequence[Any]) -> Iterator[None]:
     """Around a partial backward to ``inputs``."""
     ends = [tensor for tensor in inputs if attribute(tensor, _HOOKS)]
     ends = [end for end in ends if len(inputs) == 1 or not leads_to([end], [tensor for tensor in inputs if tensor is not end])]

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ..frameworks.lend import put_numpy, takes_numpy
-from ..frameworks.memory import FLOATS, as_operand, hand_over, to_paddle, to_torch
+from ..frameworks.memory import FLOATS, as_operand, hand_over, put_numpy, takes_numpy, to_paddle, to_torch
 from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
 from . import paddle_graph
 from .calls import TapeCall
@@ -21,17 +20,14 @@ from .paddle_graph import LOCAL, copied, floats, place
 # ---- Leaf twins: where torch's graph begins, and how their gradients come to Paddle.
 #
 # A leaf twin belongs to a parameter or another leaf, or to a tensor that Paddle's own nodes computed (a *frontier*). Its gradient
-# is
-# handed to Paddle at a *door*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to`` leaves the
-# old
-# dtype there, and the door keeps its edge if ``stop_gradient`` is set later). A door is one float wide, since Paddle's engine
-# copies
-# the gradients that it is started with; a hook exchanges that float for the gradient itself.
+# is handed to Paddle at an *entrance*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to``
+# leaves the old dtype there, and the entrance keeps its edge if ``stop_gradient`` is set later). An entrance is one float wide,
+# since Paddle's engine copies the gradients that it is started with; a hook exchanges that float for the gradient itself.
 
 LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
 
 
-class Leaf:
+class LeafTwins:
     """The leaf twins of one Paddle tensor: the present one, and those that older graphs still hold.
 
     Threads share it: each change is one step, and two threads that make a twin at once get one each.
@@ -45,11 +41,11 @@ class Leaf:
         self.apart = False  # the present one has memory of its own: Torch has no negative strides
         self.spared = False  # a Linear weight's: torch's graph begins at the weight as it lies, and not at a copy
 
-    def __deepcopy__(self, memo: Any) -> Leaf:
-        return Leaf()
+    def __deepcopy__(self, memo: Any) -> LeafTwins:
+        return LeafTwins()
 
     def __reduce__(self) -> Any:
-        return Leaf, ()
+        return LeafTwins, ()
 
 
 _frontiers: dict[int, weakref.ref[Any]] = {}  # twins of what Paddle's own nodes computed; a WeakSet is not for threads
@@ -72,34 +68,34 @@ def _frontier(side: torch.Tensor) -> None:
 
 def leaf(tensor: Any) -> torch.Tensor:
     """The leaf twin of a tensor that is not on the tape; made once per value of it."""
-    held = attribute(tensor, LEAF) or held_by(tensor, LEAF)
+    twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
     # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
     pointer = tensor.data_ptr()
-    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and ends the process when it is asked
+    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and asking for them ends the process
     key = (pointer, tensor._inplace_version(), tensor.is_leaf, tensor.shape, strides)
-    known, side = held.now
-    if known != key or (held.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
-        side = _begin(tensor, as_operand(tensor), held, transposed=False)
-        held.now = key, side
-        held.apart = side.data_ptr() != pointer
+    known, side = twins.now
+    if known != key or (twins.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
+        side = _begin(tensor, as_operand(tensor), twins, transposed=False)
+        twins.now = key, side
+        twins.apart = side.data_ptr() != pointer
     return side
 
 
 def weight_leaf(tensor: Any, valid: torch.Tensor) -> torch.Tensor:
     """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``valid``: that copy, up to date."""
-    held = held_by(tensor, COPY)
+    twins = leaf_twins(tensor, COPY)
     key = (valid.data_ptr(), valid.shape, valid.dtype)
-    known, side = held.now
+    known, side = twins.now
     if known != key:
-        side = _begin(tensor, valid.detach(), held, transposed=True)
-        held.now = key, side
+        side = _begin(tensor, valid.detach(), twins, transposed=True)
+        twins.now = key, side
     return side
 
 
 def lies_in_graph(tensor: Any) -> bool:
     """Whether torch's graph begins at this Linear weight as it lies."""
-    held = attribute(tensor, COPY)
-    return held is not None and held.spared
+    twins = attribute(tensor, COPY)
+    return twins is not None and twins.spared
 
 
 def begin_as_it_lies(tensor: Any) -> bool:
@@ -107,37 +103,37 @@ def begin_as_it_lies(tensor: Any) -> bool:
 
     For gradients at one leaf are added up in torch's order, and those at two in another.
     """
-    held = held_by(tensor, COPY)
-    key, side = held.now
+    twins = leaf_twins(tensor, COPY)
+    key, side = twins.now
     present = weakref.ref(side) if side is not None else lambda: None
-    held.now = None, None
+    twins.now = None, None
     del side  # a graph that holds it keeps it
-    if any(reference() is not None for reference in list(held.all)):
-        held.now = (key, present()) if present() is not None else (None, None)
+    if any(reference() is not None for reference in list(twins.all)):
+        twins.now = (key, present()) if present() is not None else (None, None)
         return False
-    held.spared = True
+    twins.spared = True
     return True
 
 
 def is_linear_weight(tensor: Any) -> bool:
     """Whether it was the weight of a Linear that wants its gradient."""
-    held = attribute(tensor, COPY)
-    return held is not None and (held.spared or held.now[1] is not None)
+    twins = attribute(tensor, COPY)
+    return twins is not None and (twins.spared or twins.now[1] is not None)
 
 
 _making = threading.Lock()
 
 
-def held_by(tensor: Any, name: str) -> Leaf:
+def leaf_twins(tensor: Any, name: str) -> LeafTwins:
     """What a Paddle tensor keeps of its leaf twins."""
-    held = attribute(tensor, name)
-    if held is None:
+    twins = attribute(tensor, name)
+    if twins is None:
         with _making:  # two threads that meet a parameter at once find one and the same
-            held = attribute(tensor, name)
-            if held is None:
-                held = Leaf()
-                set_attribute(tensor, name, held)
-    return held
+            twins = attribute(tensor, name)
+            if twins is None:
+                twins = LeafTwins()
+                set_attribute(tensor, name, twins)
+    return twins
 
 
 _numbers = itertools.count(1)
@@ -146,42 +142,42 @@ _numbers = itertools.count(1)
 class GradientPlace:
     """Where the gradient of a leaf twin goes (its attribute ``_place``)."""
 
-    __slots__ = ("door", "freed", "frontier", "number", "transposed")
+    __slots__ = ("entrance", "freed", "frontier", "number", "transposed")
 
-    def __init__(self, door: Any, *, frontier: bool, transposed: bool) -> None:
-        self.door, self.frontier, self.transposed = door, frontier, transposed
+    def __init__(self, entrance: Any, *, frontier: bool, transposed: bool) -> None:
+        self.entrance, self.frontier, self.transposed = entrance, frontier, transposed
         self.number = next(_numbers)  # the higher the later it was made
         self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
 
 
-def _begin(tensor: Any, side: torch.Tensor, held: Leaf, *, transposed: bool) -> torch.Tensor:
+def _begin(tensor: Any, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
     """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
     side = side.requires_grad_()
-    side._place = GradientPlace(_door(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
+    side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
     if not tensor.is_leaf:
         _frontier(side)
-    held.all.append(weakref.ref(side, held.all.remove))
+    twins.all.append(weakref.ref(side, twins.all.remove))
     return side
 
 
-def numbered(side: torch.Tensor) -> int:
+def creation_number(side: torch.Tensor) -> int:
     """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
     place = getattr(side, "_place", None)
     return 0 if place is None else place.number
 
 
-def _door(tensor: Any, side: torch.Tensor) -> Any:
-    door = paddle_graph.alias(tensor)
+def _entrance(tensor: Any, side: torch.Tensor) -> Any:
+    entrance = paddle_graph.alias(tensor)
     # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
     if 0 not in tensor.shape:
-        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(door)
-        paddle_graph.register_grad_hook(door, functools.partial(_exchanged, id(side)))
-    return door
+        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
+        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
+    return entrance
 
 
-def _exchanged(key: int, one: Any) -> Any:
-    """Hook of a door: the gradient in place of the float that Paddle's engine was started with."""
-    return LOCAL.session.given.pop(key)
+def _exchanged(key: int, tiny: Any) -> Any:
+    """Hook of an entrance: the gradient in place of the float that Paddle's engine was started with."""
+    return LOCAL.session.deliveries.pop(key)
 
 
 def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -> None:
@@ -189,9 +185,9 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
 
     ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
     """
-    roots.append(side._place.door)
+    roots.append(side._place.entrance)
     if side.numel():
-        LOCAL.session.given[id(side)] = grad
+        LOCAL.session.deliveries[id(side)] = grad
         grads.append(floats(side)[1])
     else:
         grads.append(grad)
@@ -200,13 +196,11 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
 # ---- The torch tensor behind a Paddle tensor that wants gradients.
 #
 # A result of a substituted op is two things over the same memory: the Paddle tensor that the program holds, and its *twin*, the
-# torch
-# tensor with torch's own graph behind it. The Paddle tensor is a *sentinel*: its Paddle node is one float wide and carries a
-# hook, so
-# that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are as
-# natively.
+# torch tensor with torch's own graph behind it. The Paddle tensor is a *sentinel*: its Paddle node is one float wide and carries
+# a hook, so that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are
+# as natively.
 #
-# Where torch's graph begins stand leaf twins: see :func:`leaf`.
+# Leaf twins stand where Torch's graph begins: see above.
 
 TAPE = "_padiff_tape"  # attribute of Paddle tensors
 
@@ -219,7 +213,7 @@ class _Presence:
 
 _present = weakref.ref(_Presence())  # what the tape tensors hold
 _arriving = threading.RLock()
-_last_died: list[Callable[[], None]] = []  # told when the last of them has died
+_last_died: list[Callable[[], None]] = []  # called when the last of them has died
 
 
 def _presence() -> _Presence:
@@ -234,8 +228,8 @@ def _presence() -> _Presence:
 
 
 def _gone(_: Any) -> None:
-    for told in _last_died:
-        told()
+    for callback in _last_died:
+        callback()
 
 
 _strays: list[
@@ -243,18 +237,18 @@ _strays: list[
 ] = []  # what is done where an engine that no backward of ours began reaches a sentinel
 
 
-def when_one_strays(done: Callable[[Arriving, Any], None]) -> None:
-    """Who takes the gradient of a sentinel to torch, if no backward of ours is running."""
+def on_stray_gradient(done: Callable[[Arriving, Any], None]) -> None:
+    """Have ``done`` take the gradient of a sentinel to Torch if no backward of the tape is running."""
     _strays[:] = [done]
 
 
-def when_last_dies(told: Callable[[], None]) -> None:
-    """Who is told, each time, that no tensor is on the tape any more."""
-    _last_died[:] = [told]
+def on_last_death(callback: Callable[[], None]) -> None:
+    """Have ``callback`` called each time that no tensor is on the tape any more."""
+    _last_died[:] = [callback]
 
 
 def alive() -> bool:
-    """Whether any Paddle tensor is on the tape: while one is, the engine's doors stay."""
+    """Whether any Paddle tensor is on the tape: while one is, the engine stays intercepted."""
     return _present() is not None
 
 
@@ -279,26 +273,40 @@ class Taped(Arriving):
     """What hangs on a Paddle tensor that is on the tape. Copies of the tensor are not on it."""
 
     __slots__ = (
-        "_presence", "answers", "apart", "deaf", "heard", "hooks",
-        "made_of", "outside", "pointer", "retained", "shape", "strides", "twin", "version",
+        "_presence",
+        "answers",
+        "apart",
+        "hook_side",
+        "hooks",
+        "ignores_answers",
+        "made_of",
+        "outside",
+        "pointer",
+        "retained",
+        "shape",
+        "strides",
+        "twin",
+        "version",
     )  # fmt: skip
 
     def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
-        self.twin = self.heard = twin  # heard: at which hooks see the gradient
-        self.made_of = made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`seated`
+        self.twin = self.hook_side = twin  # hook_side: where hooks see the gradient
+        self.made_of = (
+            made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`has_sentinel`
+        )
         self.hooks: dict[int, Any] | None = None
         self.answers: object | None = None  # under which a backward keeps what they made of the gradient
         self.retained = False
-        self.outside: Any = None  # a tensor with the node that Paddle made for a view: see seats.seat
-        self.deaf = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
+        self.outside: Any = None  # a tensor with the node that Paddle made for a view: see hooks.give_sentinel
+        self.ignores_answers = False  # the result of a PyLayer: Paddle calls hooks on it, and ignores what they return
         self.version, self.pointer = tensor._inplace_version(), tensor.data_ptr()
-        self.shape, self.strides = tensor.shape, tensor.strides if self.pointer else ()  # see leaves.leaf
+        self.shape, self.strides = tensor.shape, tensor.strides if self.pointer else ()  # see leaf
         self.apart = self.pointer != twin.data_ptr()  # laid out by torch with strides, for Paddle in other memory
         self._presence = _present() or _presence()
 
     @property
-    def seated(self) -> bool:
-        """Whether the tensor's node is a sentinel; that of a view is Paddle's own: see :func:`seated`."""
+    def has_sentinel(self) -> bool:
+        """Whether the tensor's node is a sentinel; that of a view is Paddle's own: see hooks.give_sentinel."""
         return self.made_of is not None
 
     def __deepcopy__(self, memo: Any) -> None:
@@ -361,13 +369,18 @@ class _Written(torch.autograd.Function):
 
 def _renewed(tensor: Any, record: Taped) -> Taped | None:
     """The record of a tensor that was written through another one over its memory, or given other memory: its node is the same."""
-    if not record.seated or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
+    if not record.has_sentinel or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
         return None
     if tensor.stop_gradient or not _led_by(tensor, record.made_of):
         return None
     with torch.enable_grad():
         renewed = Taped(_Written.apply(record.twin, to_torch(tensor)), tensor, record.made_of)
-    renewed.heard, renewed.hooks, renewed.retained, renewed.deaf = record.heard, record.hooks, record.retained, record.deaf
+    renewed.hook_side, renewed.hooks, renewed.retained, renewed.ignores_answers = (
+        record.hook_side,
+        record.hooks,
+        record.retained,
+        record.ignores_answers,
+    )
     renewed.answers, renewed.outside = record.answers, record.outside
     set_attribute(tensor, TAPE, renewed)
     return renewed
@@ -392,10 +405,10 @@ def taped(tensor: Any) -> Taped | None:
     return _renewed(tensor, record)
 
 
-def rooted(tensor: Any) -> Taped | None:
+def taped_root(tensor: Any) -> Taped | None:
     """The same for one that a backward starts at, whose node a call with ``out=`` may have exchanged outside of all modes."""
     record = taped(tensor)
-    if record is None or not record.seated or _led_by(tensor, record.made_of):
+    if record is None or not record.has_sentinel or _led_by(tensor, record.made_of):
         return record
     forget(tensor)
     return None
@@ -404,7 +417,7 @@ def rooted(tensor: Any) -> Taped | None:
 def only_sentinel(tensor: Any) -> bool:
     """Whether the node of a tensor is one that the tape has made, and no leaf was ever in its place."""
     record = attribute(tensor, TAPE)
-    if record is None or not record.seated or attribute(tensor, LEAF) is not None:
+    if record is None or not record.has_sentinel or attribute(tensor, LEAF) is not None:
         return False
     return _led_by(tensor, record.made_of)
 
@@ -414,9 +427,9 @@ def forget(out: Any) -> None:
     for tensor in out if isinstance(out, (list, tuple)) else (out,):
         if attribute(tensor, TAPE) is not None:
             set_attribute(tensor, TAPE, None)
-        held = attribute(tensor, LEAF)
-        if held is not None:
-            held.now = None, None
+        twins = attribute(tensor, LEAF)
+        if twins is not None:
+            twins.now = None, None
 
 
 def twin(tensor: Any) -> torch.Tensor:
@@ -428,9 +441,9 @@ def twin(tensor: Any) -> torch.Tensor:
 def share(tensor: Any, other: Any) -> Any:
     """``other`` is a second Python object over the same Paddle tensor: it has the same twins."""
     for name in (TAPE, LEAF, COPY):
-        held = attribute(tensor, name) if name == TAPE else held_by(tensor, name)
-        if held is not None:
-            set_attribute(other, name, held)
+        twins = attribute(tensor, name) if name == TAPE else leaf_twins(tensor, name)
+        if twins is not None:
+            set_attribute(other, name, twins)
     return other
 
 
@@ -440,7 +453,7 @@ def sentinel(source: Any, side: torch.Tensor) -> Any:
     return attach(_over(source, tiny, side.dtype), side, tiny)
 
 
-def seated(source: Any, wanting: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
+def with_hook(source: Any, wanting: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
     """A Paddle tensor with the memory of ``source`` whose node is a float like ``wanting`` and ``hook``; not on the tape."""
     tiny = floats(wanting)[0]
     if not IS_3 and source.dtype not in FLOATS:  # what arrives has its dtype there, and no leaf adds up whole numbers
@@ -464,7 +477,7 @@ def attach(tensor: Any, side: torch.Tensor, tiny: Any) -> Any:
     return tensor
 
 
-def born(side: torch.Tensor) -> Any:
+def taped_result(side: torch.Tensor) -> Any:
     """A Paddle tensor over the memory of ``side``, on the tape with it as twin. Gradients must be on."""
     if not takes_numpy(side):
         return sentinel(hand_over(side.detach()), side)
@@ -478,13 +491,13 @@ def wrap(side: torch.Tensor) -> Any:
     """A torch tensor with a graph as a Paddle tensor on the tape; one without, as one that wants gradients all the same."""
     if not side.requires_grad:
         side = side.detach().requires_grad_().view_as(side)
-    return born(side)
+    return taped_result(side)
 
 
-def finish(call: TapeCall, side: torch.Tensor, reads_result: bool) -> Any:
+def finish_call(call: TapeCall, side: torch.Tensor, reads_result: bool) -> Any:
     """The result of a substituted call, which shares no memory with an operand: a Paddle tensor on the tape."""
     call.behind(side)
-    result = born(side)
+    result = taped_result(side)
     if reads_result:  # not the result itself: it leads to the call
         call.saved = [*call.saved, (result.detach(), result._inplace_version())]
     return result

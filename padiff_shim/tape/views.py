@@ -4,7 +4,7 @@ Handing Paddle a torch view of Paddle's memory would make the alias chain whose 
 the same memory, and must agree in shape and strides; where they do not, the call is an island.
 
 The Paddle tensor of a view keeps the node that Paddle made for it, which leads to the sentinel of what it views: so it costs no
-sentinel of its own, until somebody wants to see its gradient (:func:`.twins.seated`).
+sentinel of its own, until somebody wants to see its gradient (:func:`.hooks.give_sentinel`).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _squeeze(side: torch.Tensor, axis: Any) -> torch.Tensor:
 
 
 def _unsqueeze(side: torch.Tensor, axis: Any) -> torch.Tensor:
-    for one in _axes(axis):
-        side = side.unsqueeze(one)
+    for position in _axes(axis):
+        side = side.unsqueeze(position)
     return side
 
 
@@ -150,8 +150,8 @@ def _several(name: str, sources: Any, sides: Sequence[torch.Tensor], record: Tap
         return None
     if record is None:
         _counted(name, sides[0])
-    for source, one in zip(sources, made):
-        set_attribute(source, TAPE, one)
+    for source, record_of_view in zip(sources, made):
+        set_attribute(source, TAPE, record_of_view)
     return sources
 
 

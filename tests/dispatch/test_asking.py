@@ -20,7 +20,7 @@ sys.path.insert(0, "tests")
 import conftest, numpy as np
 from helpers import Call, entries, located, takes
 from padiff_shim.dispatch.dtypes import exchanged, has_kernel
-from padiff_shim.intercept import doors
+from padiff_shim.intercept import entry_points
 
 calls = []
 
@@ -29,7 +29,7 @@ def tensors(value):
         return [tensor for item in value for tensor in tensors(item)]
     return [value] if isinstance(value, paddle.Tensor) else []
 
-class Recording(doors.Door):
+class Recording(entry_points.EntryPoint):
     def __init__(self, op, entry, original, **options):
         @functools.wraps(original)
         def recorded(*args, **kwargs):
@@ -37,7 +37,7 @@ class Recording(doors.Door):
             return original(*args, **kwargs)
         super().__init__(op, entry, recorded, **options)
 
-doors.Door = Recording
+entry_points.EntryPoint = Recording
 padiff_shim.install()
 
 def mixed(call):

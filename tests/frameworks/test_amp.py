@@ -12,7 +12,8 @@ from paddle.base import core
 import padiff_shim
 from padiff_shim.dispatch import frames
 from padiff_shim.frameworks import autocast as amp
-from padiff_shim.frameworks.memory import grad_tracer, to_torch
+from padiff_shim.frameworks.autocast import grad_tracer
+from padiff_shim.frameworks.memory import to_torch
 
 pytestmark = pytest.mark.bitexact
 

@@ -116,7 +116,7 @@ def test_a_shape_is_tried_once_it_came_often(monkeypatch):
 
 def test_lengths_that_never_come_again_are_not_kept_account_of(monkeypatch):
     monkeypatch.setattr(weight_copies, "WORTH", 3)
-    monkeypatch.setattr(weight_copies, "_SHAPES", 4)
+    monkeypatch.setattr(weight_copies, "_SHAPES_COUNTED", 4)
     for rows in range(1, 10):
         weight_copies.needless(torch.zeros(rows, 8), torch.zeros(8, 8), None)
     assert len(weight_copies._known) == 4

@@ -172,7 +172,7 @@ def test_a_model_or_a_function_in_place_of_the_backend(door):
         ("deformable_conv", "a step of object detection"),
         ("sparse_add", "works on sparse tensors"),
         ("top_p_sampling", "random op"),
-        ("asgd_", "optimizer update"),
+        ("lars_momentum_", "optimizer update"),
         ("full", "exact in both"),
     ],
 )

@@ -14,7 +14,7 @@ from helpers import same
 import padiff_shim
 from padiff_shim.dispatch import frames
 from padiff_shim.frameworks import autocast
-from padiff_shim.frameworks.memory import grad_tracer
+from padiff_shim.frameworks.autocast import grad_tracer
 
 F = paddle.nn.functional
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.filterwarnings("error:amp_guard can only:UserWarning")]

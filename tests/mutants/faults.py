@@ -123,9 +123,9 @@ DISPATCH = (
     ),
     Fault(
         "unclipped-in-the-norm",
-        "padiff_shim/optimizers/clip_gradients.py",
-        "clipped = [pair for pair in given if _is_clipped(pair[0])]",
-        "clipped = given",
+        "padiff_shim/optimizers/clipping.py",
+        "clipped = [pair for pair in pairs_with_grad if _is_clipped(pair[0])]",
+        "clipped = pairs_with_grad",
         "parameters with need_clip=False count in the global norm, and the others get their gradients",
     ),
     Fault(
@@ -205,7 +205,7 @@ TAPE = (
     Fault(
         "retained-in-two-turns",
         "padiff_shim/tape/hooks.py",
-        "    if id(tensor) in kept and tensor.grad is not None:\n        return to_torch(tensor.grad) + grad\n",
+        "    if id(tensor) in retained and tensor.grad is not None:\n        return to_torch(tensor.grad) + grad\n",
         "",
         "the retained gradient of a tensor that is reached in two turns is that of the last",
     ),

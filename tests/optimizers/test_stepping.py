@@ -145,9 +145,9 @@ def test_what_was_found_is_said_once_and_of_one_optimizer():
     (_, one), (_, other) = built(), built()
     for asked, answer in ((one, True), (one, False), (other, False)):
         if answer or asked is other:
-            step_cache.tried(one)
-        assert step_cache.take_tried(asked) == answer
-    assert not step_cache.take_tried(one)
+            step_cache.refuse_repeat(one)
+        assert step_cache.take_refused(asked) == answer
+    assert not step_cache.take_refused(one)
 
 
 def test_what_is_handed_on_is_what_paddle_hands_on():
@@ -160,7 +160,7 @@ def test_what_is_handed_on_is_what_paddle_hands_on():
         net[2].weight.clear_gradient(False)
         if step == 4:
             original = optimizer._apply_optimize
-            handed.append(optimizer_step.handed_on(optimizer))
+            handed.append(optimizer_step.pairs_of_step(optimizer))
             patch.setattr(
                 OPTIMIZER, "_apply_optimize", lambda _, **given: handed.append(given["params_grads"]) or original(**given)
             )

@@ -80,7 +80,7 @@ def test_of_this_paddle_nothing_is_unknown():
 NEWER = """
     import ctypes
     from padiff_shim.cli.main import main
-    from padiff_shim.patching import cfunction
+    from padiff_shim.patching import functions as cfunction
 
     view, definition = cfunction._check_layout(paddle._C_ops.relu)
     named = cfunction._MethodDef(b"brand_new_op", definition.ml_meth, definition.ml_flags, None)

@@ -123,7 +123,7 @@ def test_what_is_defined_otherwise_is_told_of(name):
         arrays = sample.arrays(np.random.default_rng(0))
         operands = [torch.tensor(value) if isinstance(value, np.ndarray) else value for value in arrays]
         arguments = [*op.arguments(sample, operands)]
-        if op.asked:  # what the installed Paddle would answer: here, that all labels count
+        if op.probes:  # what the installed Paddle would answer: here, that all labels count
             arguments[-1] = True
         try:
             ours, theirs = op(*arguments), op.definition(*arguments)

@@ -14,7 +14,7 @@ from padiff_shim.dispatch.dtypes import has_kernel
 incubate = pytest.importorskip("paddle.incubate.nn.functional")
 pytestmark = [pytest.mark.bitexact, pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="this Paddle has these kernels")]
 
-DOORS = {entry.target: (op, entry) for op, entry in entries() if not op.cpu and op.samples}
+DOORS = {entry.target: (op, entry) for op, entry in entries() if not op.limits.cpu and op.samples}
 HALVES = ("bfloat16", "float16")
 RNG = np.random.default_rng(7)
 NEWER = needs("incubate.nn.functional.fused_rms_norm_ext")  # 2.6 reaches its fused linear layers otherwise, too

@@ -66,7 +66,9 @@ def differences(calls):
 
 
 CALLS = [  # natively an op without a kernel for this device says nothing of flags
-    (op, entry) for op, entry in entries() if op.cpu and not op.random and any(takes(op, entry, sample) for sample in op.samples)
+    (op, entry)
+    for op, entry in entries()
+    if op.limits.cpu and not op.random and any(takes(op, entry, sample) for sample in op.samples)
 ]
 FAMILIES = of_families(CALLS)
 

@@ -71,17 +71,17 @@ PROGRAMS = (
     forward, backward, forward_in_place, in_place, retained, penalty, unfinished_penalty, partial, replayed, raising, hooked
 )
 
-from padiff_shim.tape.calls import Call
+from padiff_shim.tape.calls import TapeCall
 from padiff_shim.tape.twins import Taped
-from padiff_shim.comparison.compared_call import Subject
+from padiff_shim.comparison.compared_call import ComparedCall
 
-from padiff_shim.comparison import posts
+from padiff_shim.comparison import hooks
 def alive():
-    # What our modes keep for a backward is an object of theirs for each call.
+    # What the modes keep for a backward is an object for each call.
     gc.collect()
-    posts.let_go()  # while a mode is open it is the next hook, or the end of a backward, that looks
+    hooks.let_go()  # while a mode is open it is the next hook, or the end of a backward, that looks
     gc.collect()
-    return sum(type(one) in (Subject, Call, Taped) for one in gc.get_objects())
+    return sum(type(one) in (ComparedCall, TapeCall, Taped) for one in gc.get_objects())
 
 gc.freeze()  # the frameworks themselves: a collection need not walk through them
 

@@ -14,7 +14,7 @@ from paddle.quantization.quanters import FakeQuanterWithAbsMaxObserver
 
 import padiff_shim
 from padiff_shim.tape.calls import TapeCall
-from padiff_shim.tape.islands import Cell, Operands
+from padiff_shim.tape.islands import IslandCall, Operands
 from padiff_shim.tape.twins import GradientPlace, Taped
 
 pytestmark = pytest.mark.compat
@@ -95,7 +95,7 @@ LAYERS = {
 def _graphs():
     """How many objects of graphs live."""
     gc.collect()
-    return sum(type(one) in (torch.Tensor, TapeCall, Taped, GradientPlace, Cell, Operands) for one in gc.get_objects())
+    return sum(type(one) in (torch.Tensor, TapeCall, Taped, GradientPlace, IslandCall, Operands) for one in gc.get_objects())
 
 
 @pytest.mark.parametrize("name", thinned(LAYERS, "QAT", "BatchNorm", "spectral_norm", "assign"))

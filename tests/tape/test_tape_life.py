@@ -88,7 +88,7 @@ assert paddle.grad(F.elu(made[0]).sum() + x.sum(), x)[0].numpy().tolist() == [[5
 def test_the_engines_doors_go_with_the_last_tape_tensor_in_any_thread():
     passes("""
 from padiff_shim.intercept import engine as engine_doors
-from padiff_shim.gradients import twins
+from padiff_shim.tape import twins
 layer = paddle.nn.Linear(4, 4)
 for _ in range(50):
     with padiff_shim.reference("torch"):
@@ -157,12 +157,12 @@ def test_torch_s_symbolic_shapes_are_not_loaded():
     """Half a second and 28 MB, for a check of the gradients that a backward is given, or for a shape."""
     passes("""
 import sys
-from padiff_shim.frameworks import turning
+from padiff_shim.frameworks import weight_copies
 layer, x = paddle.nn.Linear(4, 4), paddle.ones([2, 4])
 x.stop_gradient = False
 for mode in padiff_shim.reference, padiff_shim.compare:
     with mode("torch"):
-        for _ in range(turning.WORTH + 1):
+        for _ in range(weight_copies.WORTH + 1):
             layer(x).tanh().backward(paddle.ones([2, 4]))
         y = layer(x).tanh()
         (grad,) = paddle.grad([y], [x], [paddle.ones([2, 4])], create_graph=True)
@@ -170,6 +170,6 @@ for mode in padiff_shim.reference, padiff_shim.compare:
 rows = [paddle.rand([2, 64, 32]) for _ in range(2)]  # large enough for bounds in Torch
 with padiff_shim.compare("torch", ops="add"), padiff_shim.testing.planted("add", lambda out, *_: out + 1e-3, side="torch"):
     rows[0] + rows[1]
-assert True in turning._known.values() or False in turning._known.values()
+assert True in weight_copies._known.values() or False in weight_copies._known.values()
 assert "torch.fx.experimental.symbolic_shapes" not in sys.modules
 """)
