@@ -28,13 +28,13 @@ def paired(original: RunOutcome, port: RunOutcome) -> list[tuple[str, str]]:
     Where more are left on one side than on the other, those of one shape in one order.
     """
     common = [path for path in original.outputs if path in port.outputs and (_has_name(path) or _all_alike(original, port))]
-    mine, yours = ([path for path in run.outputs if path not in common] for run in (original, port))
-    if len(mine) == len(yours):
-        left = list(zip(mine, yours))
+    original_paths, port_paths = ([path for path in run.outputs if path not in common] for run in (original, port))
+    if len(original_paths) == len(port_paths):
+        left = list(zip(original_paths, port_paths))
     else:
-        shapes = [[run.outputs[path].shape for path in paths] for run, paths in ((original, mine), (port, yours))]
+        shapes = [[run.outputs[path].shape for path in paths] for run, paths in ((original, original_paths), (port, port_paths))]
         blocks = SequenceMatcher(None, shapes[0], shapes[1], autojunk=False).get_matching_blocks()
-        left = [(mine[block.a + at], yours[block.b + at]) for block in blocks for at in range(block.size)]
+        left = [(original_paths[block.a + at], port_paths[block.b + at]) for block in blocks for at in range(block.size)]
     partners = {**{path: path for path in common}, **dict(left)}
     return [(path, partners[path]) for path in original.outputs if path in partners]
 
@@ -74,11 +74,11 @@ def shapes_differ(original: RunOutcome, port: RunOutcome) -> str:
     """What differs between the shapes and dtypes of outputs; "" if nothing does."""
     if original.outputs and not paired(original, port):
         return f"none of {len(port.outputs)} outputs has the shape of one of the original's {len(original.outputs)}"
-    for path, one, other in outputs(original, port):
-        if one.shape != other.shape:
-            return f"output {path or '0'} has shape {list(other.shape)} against {list(one.shape)}"
-        if one.dtype != other.dtype:
-            return f"output {path or '0'} has dtype {other.dtype} against {one.dtype}"
+    for path, expected, other in outputs(original, port):
+        if expected.shape != other.shape:
+            return f"output {path or '0'} has shape {list(other.shape)} against {list(expected.shape)}"
+        if expected.dtype != other.dtype:
+            return f"output {path or '0'} has dtype {other.dtype} against {expected.dtype}"
     return ""
 
 
@@ -93,19 +93,19 @@ def dtypes_differ(original: RunOutcome, port: RunOutcome) -> str:
 
 def without_gradient(rows: Sequence[Row]) -> str:
     """Of the gradients of all pairs: parameters that get one on one side alone; "" if none."""
-    found = [
-        f"{name} gets {'a gradient' if one is None else 'no gradient'} in the port"
-        for name, one, other in rows
-        if (one is None) is not (other is None)
+    lines = [
+        f"{name} gets {'a gradient' if expected is None else 'no gradient'} in the port"
+        for name, expected, other in rows
+        if (expected is None) is not (other is None)
     ]
-    return listed(found)
+    return listed(lines)
 
 
 def outputs_differ(original: RunOutcome, port: RunOutcome, wanted: Callable[[str], bool]) -> str:
     """What differs between the bits of the outputs whose paths are wanted; "" if nothing does."""
-    for path, one, other in outputs(original, port):
-        if wanted(path) and not same_bits(one, other):
-            return f"output {path or '0'}: {apart(one, other)}"
+    for path, expected, other in outputs(original, port):
+        if wanted(path) and not same_bits(expected, other):
+            return f"output {path or '0'}: {apart(expected, other)}"
     return ""
 
 
@@ -137,8 +137,8 @@ def gradients(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> list[
 
 
 def _without_zeros(row: Row) -> Row:
-    name, one, other = row
-    alone = one if other is None else other if one is None else None
+    name, expected, other = row
+    alone = expected if other is None else other if expected is None else None
     return row if alone is None or alone.any() else (name, None, None)
 
 
@@ -152,13 +152,17 @@ def weights(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> list[Ro
     return _paired(mapping, original.weights, port.weights)
 
 
-def constants_apart(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> list[str]:
+def constants_apart(mapping: Mapping, original: dict[str, Array], port: dict[str, Array]) -> list[str]:
     """Which buffers do not hold the same numbers on both sides, whatever their dtypes, each with its difference."""
-    rows = [(name, one, other) for name, one, other in _paired(mapping, mine, yours) if one is not None and other is not None]
+    rows = [
+        (name, expected, actual)
+        for name, expected, actual in _paired(mapping, original, port)
+        if expected is not None and actual is not None
+    ]
     return [
-        f"{name} ({apart(one, other)})"
-        for name, one, other in rows
-        if one.shape != other.shape or not np.allclose(one, other, 1e-6, 0.0, equal_nan=True)
+        f"{name} ({apart(expected, actual)})"
+        for name, expected, actual in rows
+        if expected.shape != actual.shape or not np.allclose(expected, actual, 1e-6, 0.0, equal_nan=True)
     ]
 
 
@@ -175,20 +179,26 @@ def differ(what: str, rows: Sequence[Row]) -> str:
 def layers(mapping: Mapping, original: RunOutcome, port: RunOutcome, native: RunOutcome | None) -> list[LayerRow]:
     """The results of each pair of layers, where they have one shape; ``native``: None where the port does not run natively."""
     rows: list[tuple[str, str, list[Array], list[Array], list[Array]]] = []
-    for theirs, ours in mapping.layers.items():
-        mine, shim = original.layers.get(theirs, []), port.layers.get(ours, [])
-        own = shim if native is None else native.layers.get(ours, [])
-        if mine and len(mine) == len(shim) == len(own) and all(a.shape == b.shape == c.shape for a, b, c in zip(mine, shim, own)):
-            rows.append((theirs, ours, mine, shim, own))
-    apart = iter(largests([pair for _, _, mine, shim, _ in rows for pair in zip(mine, shim)]))
-    natively = iter(largests([] if native is None else [pair for _, _, mine, _, own in rows for pair in zip(mine, own)]))
-    found = []
-    for theirs, ours, mine, _, _ in rows:
-        shimmed = [next(apart) for _ in mine]
-        most = None if native is None else max([next(natively) or 0.0 for _ in mine])
-        identical = all(one is None for one in shimmed)
-        found.append(LayerRow(theirs, ours, len(mine), identical, max([one or 0.0 for one in shimmed]), most))
-    return found
+    for original_name, port_name in mapping.layers.items():
+        expected, shim = original.layers.get(original_name, []), port.layers.get(port_name, [])
+        own = shim if native is None else native.layers.get(port_name, [])
+        if (
+            expected
+            and len(expected) == len(shim) == len(own)
+            and all(a.shape == b.shape == c.shape for a, b, c in zip(expected, shim, own))
+        ):
+            rows.append((original_name, port_name, expected, shim, own))
+    apart = iter(largests([pair for _, _, expected, shim, _ in rows for pair in zip(expected, shim)]))
+    natively = iter(largests([] if native is None else [pair for _, _, expected, _, own in rows for pair in zip(expected, own)]))
+    table = []
+    for original_name, port_name, expected, _, _ in rows:
+        shimmed = [next(apart) for _ in expected]
+        most = None if native is None else max([next(natively) or 0.0 for _ in expected])
+        identical = all(difference is None for difference in shimmed)
+        table.append(
+            LayerRow(original_name, port_name, len(expected), identical, max([difference or 0.0 for difference in shimmed]), most)
+        )
+    return table
 
 
 class Distances:
@@ -210,7 +220,11 @@ class Distances:
 
 def _distances(rows: Iterable[Row]) -> list[tuple[Array, float]]:
     """Of rows whose values have one shape: Torch's, and the largest difference."""
-    pairs = [(one, other) for _, one, other in rows if one is not None and other is not None and one.shape == other.shape]
+    pairs = [
+        (expected, other)
+        for _, expected, other in rows
+        if expected is not None and other is not None and expected.shape == other.shape
+    ]
     return [(expected, apart or 0.0) for (expected, _), apart in zip(pairs, largests(pairs))]
 
 

@@ -119,12 +119,12 @@ def _in_float64(door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: 
     with paddle.no_grad():  # all operands as the kernel gets them
         inputs, attributes, casts = prepare(door, frame, values, args, kwargs)
     wide = [
-        one.detach().to(torch.float64, copy=True) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
-        for one in casts.apply(inputs.torch)
+        side.detach().to(torch.float64, copy=True) if isinstance(side, torch.Tensor) and side.is_floating_point() else side
+        for side in casts.apply(inputs.torch)
     ]
     try:
         with torch.no_grad():
-            return [one for _, one in leaves(door.torch(wide, attributes))]
+            return [tensor for _, tensor in leaves(door.torch(wide, attributes))]
     except StayNative:
         raise
     except RuntimeError:  # a dtype that the formula asks for and that float64 does not go with
@@ -206,7 +206,7 @@ class Jumps:
         return sorted(rows, key=lambda row: -row.jumped)
 
 
-def carriers(ours: PaddleSide) -> CarriedBy:
+def carriers(port: PaddleSide) -> CarriedBy:
     """Run the port natively and on Torch's kernels, and tell which calls carry the difference of its outputs."""
     native: dict[Key, list[ResultRounding | None]] = {}
     sums: dict[tuple[str, str], CarrierSum] = collections.defaultdict(CarrierSum)
@@ -221,7 +221,7 @@ def carriers(ours: PaddleSide) -> CarriedBy:
 
     try:
         with paddle.no_grad():
-            ours.observed(_mode(ours, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
+            port.observed(_mode(port, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
     except Exception as error:
         return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({told(error)})")
 
@@ -229,30 +229,35 @@ def carriers(ours: PaddleSide) -> CarriedBy:
         known = sums[key[:2]]
         known.calls += 1
         steps.substituted(key, made)
-        for place, (tensor, mine, yours) in enumerate(zip(made, errors, native.get(key, ()))):
-            if mine is None or yours is None or mine.error.shape != yours.error.shape or tensor.stop_gradient:
+        for place, (tensor, substituted, native_rounding) in enumerate(zip(made, errors, native.get(key, ()))):
+            if (
+                substituted is None
+                or native_rounding is None
+                or substituted.error.shape != native_rounding.error.shape
+                or tensor.stop_gradient
+            ):
                 continue
             own = np.subtract(others[place], as_array(tensor), dtype=np.float64) if place < len(others) else None
-            tensor.register_hook(_adding(known, yours, mine, own))
+            tensor.register_hook(_adding(known, native_rounding, substituted, own))
 
     def go_back(named: list[tuple[str, Any]]) -> None:
         tensors, arrays = _floats(named)
-        between = [other.astype(np.float64) - one for one, other in zip(arrays, outputs)]
-        apart[0] = max((float(np.abs(one).max(initial=0)) for one in between), default=0.0)
-        apart[1] = float(np.sqrt(sum((one**2).sum() for one in between)))
+        between = [other.astype(np.float64) - array for array, other in zip(arrays, outputs)]
+        apart[0] = max((float(np.abs(difference).max(initial=0)) for difference in between), default=0.0)
+        apart[1] = float(np.sqrt(sum((difference**2).sum() for difference in between)))
         if apart[1]:
-            starts = [paddle.to_tensor(one / apart[1]).astype(tensor.dtype) for tensor, one in zip(tensors, between)]
+            starts = [paddle.to_tensor(difference / apart[1]).astype(tensor.dtype) for tensor, difference in zip(tensors, between)]
             wanting = [(tensor, start) for tensor, start in zip(tensors, starts) if not tensor.stop_gradient]
-            ours.back_from(*map(list, zip(*wanting)))
+            port.back_from(*map(list, zip(*wanting)))
 
-    ours.observed(_mode(ours, native=False, seen=follow), go_back)
-    rows = [one.row(place, apart[1] or 1.0) for place, one in sums.items() if one.along or one.own]
+    port.observed(_mode(port, native=False, seen=follow), go_back)
+    rows = [carrier.row(place, apart[1] or 1.0) for place, carrier in sums.items() if carrier.along or carrier.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
     return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0], jumps=steps.rows())
 
 
-def _mode(ours: PaddleSide, *, native: bool, seen: Any) -> Mode:
-    return opened(Watching(native=native, layer=ours.layer, seen=seen))
+def _mode(port: PaddleSide, *, native: bool, seen: Any) -> Mode:
+    return opened(Watching(native=native, layer=port.layer, seen=seen))
 
 
 def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:
@@ -295,7 +300,7 @@ MOVE = 1e-9  # how far, in lengths of all weights: hardly a relu changes sides t
 Grads = dict[str, Array]
 
 
-def gradient_carriers(ours: PaddleSide, of: str, *, training: bool) -> CarriedBy:
+def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy:
     """Run the port's step natively and on Torch's kernels, and tell which calls carry the difference of its gradients.
 
     Args:
@@ -307,60 +312,60 @@ def gradient_carriers(ours: PaddleSide, of: str, *, training: bool) -> CarriedBy
         ArgumentError: there is no gradient of that name.
         NotWider: the port does not run in float64.
     """
-    substituted, mine = _run(ours, native=False, training=training)
-    _check(mine, of)
+    substituted, torchs = _run(port, native=False, training=training)
+    _check(torchs, of)
     try:
-        native, yours = _run(ours, native=True, training=training)
+        native, paddles = _run(port, native=True, training=training)
     except Exception as error:
         return CarriedBy([], 0.0, 0.0, of, failed=f"{NOWHERE} ({told(error)})")
-    between = _between(mine, yours, of)
-    length = float(np.sqrt(sum((one**2).sum() for one in between.values())))
-    largest = max((float(np.abs(one).max(initial=0)) for one in between.values()), default=0.0)
+    between = _between(torchs, paddles, of)
+    length = float(np.sqrt(sum((difference**2).sum() for difference in between.values())))
+    largest = max((float(np.abs(difference).max(initial=0)) for difference in between.values()), default=0.0)
     if not length:
         return CarriedBy([], 0.0, largest, of)
-    sides = _to_either_side(ours, {name: one / length for name, one in between.items()}, training=training)
+    sides = _to_either_side(port, {name: difference / length for name, difference in between.items()}, training=training)
     sums: dict[tuple[str, str, str], CarrierSum] = collections.defaultdict(CarrierSum)
-    for key, kept in substituted.items():
+    for key, call in substituted.items():
         other = native.get(key)
         if other is not None and all(key in moved for moved, _ in sides):
-            _add(sums, key, kept, other, _Slope(*((moved[key], step) for moved, step in sides)))
-    rows = [one.row(place[:2], length, place[2]) for place, one in sums.items() if one.along or one.own]
+            _add(sums, key, call, other, _Slope(*((moved[key], step) for moved, step in sides)))
+    rows = [carrier.row(place[:2], length, place[2]) for place, carrier in sums.items() if carrier.along or carrier.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
-    return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_told(between, mine, length)))
+    return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_told(between, torchs, length)))
 
 
-def _run(ours: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, KeptCall], Grads]:
-    plan = Keeping(native=native, layer=ours.layer)
-    found = ours.observed_back(opened(plan), training=training, **how)
-    return plan.calls, found
+def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, KeptCall], Grads]:
+    plan = Keeping(native=native, layer=port.layer)
+    gradients = port.observed_back(opened(plan), training=training, **how)
+    return plan.calls, gradients
 
 
-def _check(mine: Grads, of: str) -> None:
+def _check(gradients: Grads, of: str) -> None:
     """Raise if there is no gradient of that name."""
-    if of != "gradients" and of not in mine:
+    if of != "gradients" and of not in gradients:
         raise ArgumentError(
-            f'of= is "outputs", "gradients" or the name of one of them ({", ".join(list(mine)[:8])}...), got {of!r}'
+            f'of= is "outputs", "gradients" or the name of one of them ({", ".join(list(gradients)[:8])}...), got {of!r}'
         )
 
 
-def _between(mine: Grads, yours: Grads, of: str) -> Grads:
+def _between(torchs: Grads, paddles: Grads, of: str) -> Grads:
     """How far the native gradients are apart from Torch's."""
-    names = [name for name in mine if name in yours and mine[name].shape == yours[name].shape and of in ("gradients", name)]
-    return {name: np.nan_to_num(np.subtract(yours[name], mine[name], dtype=np.float64)) for name in names}
+    names = [name for name in torchs if name in paddles and torchs[name].shape == paddles[name].shape and of in ("gradients", name)]
+    return {name: np.nan_to_num(np.subtract(paddles[name], torchs[name], dtype=np.float64)) for name in names}
 
 
-def _to_either_side(ours: PaddleSide, along: Grads, *, training: bool) -> list[tuple[dict[Key, KeptCall], float]]:
+def _to_either_side(port: PaddleSide, along: Grads, *, training: bool) -> list[tuple[dict[Key, KeptCall], float]]:
     """The port's step in float64 with weights and inputs moved, and how far; first onwards, then back."""
-    whole = float(np.sqrt(sum(float((one.numpy().astype(np.float64) ** 2).sum()) for one in ours.model.parameters())))
+    whole = float(np.sqrt(sum(float((weight.numpy().astype(np.float64) ** 2).sum()) for weight in port.model.parameters())))
     step = MOVE * (whole or 1.0)
-    found = []
+    runs = []
     for signed in (step, -step):
-        moved = {name: signed * one for name, one in along.items()}
+        moved = {name: signed * direction for name, direction in along.items()}
         try:
-            found.append((_run(ours, native=False, training=training, wide=True, moved=moved)[0], step))
+            runs.append((_run(port, native=False, training=training, wide=True, moved=moved)[0], step))
         except Exception as error:
             raise NotWider.of("paddle", error) from error
-    return found
+    return runs
 
 
 class _Slope:
@@ -376,30 +381,32 @@ class _Slope:
 
     def of_gradient(self, place: int) -> Array | None:
         """Of the gradient that one result is handed."""
-        one, other = (kept.handed[place] if place < len(kept.handed) else None for kept in (self._plus, self._minus))
-        return None if one is None or other is None else (one - other) / self._width
+        ahead, other = (call.handed[place] if place < len(call.handed) else None for call in (self._plus, self._minus))
+        return None if ahead is None or other is None else (ahead - other) / self._width
 
 
-def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, kept: KeptCall, other: KeptCall, slope: _Slope) -> None:
+def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, call: KeptCall, other: KeptCall, slope: _Slope) -> None:
     """What one call carries, in the forward and in the backward."""
-    if not (kept.answered and other.answered) or kept.wanted != other.wanted:
+    if not (call.answered and other.answered) or call.wanted != other.wanted:
         return
     try:
-        exact, wide = other.torchs(double=True), kept.torchs(double=True)
-        narrow = kept.torchs(double=False)
+        exact, wide = other.torchs(double=True), call.torchs(double=True)
+        narrow = call.torchs(double=False)
     except (StayNative, RuntimeError):  # a dtype that the formula asks for and that float64 does not go with
         return
-    theirs = other.paddles()
+    paddles = other.paddles()
     try:
-        apart = kept.paddles() if not kept.door.entry.inplace else ([], [])
+        apart = call.paddles() if not call.door.entry.inplace else ([], [])
     except StayNative:
         apart = ([], [])
     count = dict.fromkeys(("forward", "backward"), 0)
-    results = zip(other.made, exact[0], kept.made, wide[0], _padded(apart[0], len(kept.made)))
-    for place, (yours, rightly, mine, right, native) in enumerate(results):
+    results = zip(other.made, exact[0], call.made, wide[0], _padded(apart[0], len(call.made)))
+    for place, (native_result, rightly, substituted, right, native) in enumerate(results):
         tangent = slope.of_gradient(place)
-        count["forward"] += _entered(sums[(*key[:2], "forward")], (yours, rightly), (mine, right), native, mine, tangent)
-    gradients = zip(kept.wanted, theirs[1], exact[1], narrow[1], wide[1], _padded(apart[1], len(kept.wanted)))
+        count["forward"] += _entered(
+            sums[(*key[:2], "forward")], (native_result, rightly), (substituted, right), native, substituted, tangent
+        )
+    gradients = zip(call.wanted, paddles[1], exact[1], narrow[1], wide[1], _padded(apart[1], len(call.wanted)))
     for at, yours_, rightly_, mine_, right_, native_ in gradients:
         if yours_ is not None and rightly_ is not None and mine_ is not None and right_ is not None:
             along = slope.of_operand(at)
@@ -408,32 +415,32 @@ def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, kept: KeptCa
         sums[(*key[:2], part)].calls += bool(seen)
 
 
-def _padded(found: Sequence[Array | None], length: int) -> Sequence[Array | None]:
-    return found if len(found) == length else [None] * length
+def _padded(arrays: Sequence[Array | None], length: int) -> Sequence[Array | None]:
+    return arrays if len(arrays) == length else [None] * length
 
 
 def _entered(
     known: CarrierSum,
-    ours: tuple[Array, Array],
-    theirs: tuple[Array, Array],
+    natively: tuple[Array, Array],
+    substituted: tuple[Array, Array],
     native: Array | None,
-    mine: Array,
+    made: Array,
     along: Array | None,
 ) -> bool:
     """Whether two results, each with its exact one, and what carries them on have one shape: then they are added."""
-    if along is None or not along.any() or not all(one.shape == along.shape for one in (*ours, *theirs)):
+    if along is None or not along.any() or not all(array.shape == along.shape for array in (*natively, *substituted)):
         return False
-    if not np.issubdtype(mine.dtype, np.floating):
+    if not np.issubdtype(made.dtype, np.floating):
         return False
-    own = np.subtract(native, mine, dtype=np.float64) if native is not None and native.shape == mine.shape else None
-    known.add(along, ResultRounding.between(*ours), ResultRounding.between(*theirs), own)
+    own = np.subtract(native, made, dtype=np.float64) if native is not None and native.shape == made.shape else None
+    known.add(along, ResultRounding.between(*natively), ResultRounding.between(*substituted), own)
     return True
 
 
-def _told(between: Grads, mine: Grads, length: float) -> Iterator[GradientRow]:
+def _told(between: Grads, torchs: Grads, length: float) -> Iterator[GradientRow]:
     """Each gradient's part of the difference, the largest first."""
-    shares = {name: float((one**2).sum()) / length**2 for name, one in between.items()}
+    shares = {name: float((difference**2).sum()) / length**2 for name, difference in between.items()}
     for name in sorted(between, key=lambda name: -shares[name]):
-        apart, largest = (float(np.abs(one).max(initial=0)) for one in (between[name], mine[name]))
+        apart, largest = (float(np.abs(array).max(initial=0)) for array in (between[name], torchs[name]))
         if apart:
             yield GradientRow(name, apart, apart / largest if largest else float("inf"), shares[name])

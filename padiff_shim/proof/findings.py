@@ -104,16 +104,16 @@ def merged(differences: Sequence[CallDifference], port: Mapping[str, Any]) -> li
 
     Nor is what only follows from another one, see :func:`_follows`. What has most effect comes first. ``port``: its layers.
     """
-    found: dict[Any, Mistake] = {}
+    mistakes: dict[Any, Mistake] = {}
     settings: dict[Key, Any] = {}
     wrong: set[Any] = set()
     for difference in told_as_one(first_of_exchanges(differences)):
         if _follows(difference, differences):
             continue
         sites = difference.sites or (None, None)
-        theirs, ours = ProgramPlace.of(difference.theirs, sites[0]), ProgramPlace.of(difference.ours, sites[1])
-        lines = [one and (one.file, one.line) for one in (theirs, ours)]
-        names = [node and node.name for node in (difference.theirs, difference.ours)]
+        original, ours = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
+        lines = [place and (place.file, place.line) for place in (original, ours)]
+        names = [node and node.name for node in (difference.original, difference.port)]
         if difference.backward and (lines[0] in wrong or lines[1] in wrong):
             continue
         wrong.update(line for line in lines if line)
@@ -123,17 +123,17 @@ def merged(differences: Sequence[CallDifference], port: Mapping[str, Any]) -> li
         which = _ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ()
         key = (difference.cause, *lines, *names, *which)
         key = settings.setdefault(difference.setting, key) if difference.setting else key
-        layer = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
-        known = found.get(key)
+        layer = (ours or original).layer if ours or original else ""  # type: ignore[union-attr]
+        known = mistakes.get(key)
         attribute = advice_on_layer(difference.cause, port.get(layer))
         cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
-        if difference.cause is Cause.MISSING and difference.theirs is not None:
-            text += advice_on_missing(difference.theirs.name, port.get(layer))
+        if difference.cause is Cause.MISSING and difference.original is not None:
+            text += advice_on_missing(difference.original.name, port.get(layer))
         if known is None:
-            found[key] = Mistake(cause, text, theirs, ours, (layer,), effect=difference.effect)
+            mistakes[key] = Mistake(cause, text, original, ours, (layer,), effect=difference.effect)
             continue
-        found[key] = known.once_more(layer, ours, difference.effect)
-    return _ranked(list(found.values()))
+        mistakes[key] = known.once_more(layer, ours, difference.effect)
+    return _ranked(list(mistakes.values()))
 
 
 def _ranked(mistakes: list[Mistake]) -> list[Mistake]:
@@ -155,22 +155,24 @@ def _follows(difference: CallDifference, all_: Sequence[CallDifference]) -> bool
     missing where it was and too much where it is, in each layer that runs these lines; and where it is the last one of a line,
     what reads that line's result is given another op's.
     """
-    paired = [(one.cause, one.theirs, one.ours) for one in all_ if one.theirs and one.ours]
-    moved = [(theirs, ours) for cause, theirs, ours in paired if cause is Cause.PLACE]
-    others = [(theirs, ours) for cause, theirs, ours in paired if cause not in (Cause.PLACE, Cause.MISSING, Cause.EXTRA)]
+    paired = [(another.cause, another.original, another.port) for another in all_ if another.original and another.port]
+    moved = [(original, port) for cause, original, port in paired if cause is Cause.PLACE]
+    others = [(original, port) for cause, original, port in paired if cause not in (Cause.PLACE, Cause.MISSING, Cause.EXTRA)]
     if difference.cause in (Cause.MISSING, Cause.EXTRA):
         side = 0 if difference.cause is Cause.MISSING else 1
-        alone = (difference.theirs, difference.ours)[side]
+        alone = (difference.original, difference.port)[side]
         return alone is not None and (
             any(pair[side].key == alone.key for pair in others) or any(_at(pair[side]) == _at(alone) for pair in moved)
         )
-    if difference.cause is not Cause.OPERAND or not difference.theirs or not difference.ours:
+    if difference.cause is not Cause.OPERAND or not difference.original or not difference.port:
         return False
-    sources = [(one.value.node, other.value.node) for one, other in zip(difference.theirs.operands, difference.ours.operands)]
+    sources = [
+        (operand.value.node, other.value.node) for operand, other in zip(difference.original.operands, difference.port.operands)
+    ]
     return any(
-        mine is not None and yours is not None and mine.site == one.site and _at(yours) == _at(other)
-        for mine, yours in sources
-        for one, other in moved
+        expected is not None and actual is not None and expected.site == call.site and _at(actual) == _at(other)
+        for expected, actual in sources
+        for call, other in moved
     )
 
 
@@ -278,14 +280,14 @@ class CarriedBy:
         Raises:
             FileError: it cannot be written.
         """
-        heads = ["part", *(one.name for one in fields(CarrierRow) if one.name != "part"), "apart", "relative"]
+        heads = ["part", *(column.name for column in fields(CarrierRow) if column.name != "part"), "apart", "relative"]
         lines = io.StringIO()
         writer = csv.DictWriter(lines, heads, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(row) for row in self.rows)
         for row in self.gradients:
-            told = asdict(row)
-            writer.writerow({"part": "gradient", "layer": told.pop("name"), **told})
+            cells = asdict(row)
+            writer.writerow({"part": "gradient", "layer": cells.pop("name"), **cells})
         return write(checked("path", path), lines.getvalue())
 
 

@@ -205,11 +205,11 @@ _FIRST = 16  # elements, of which most weights are told apart
 
 
 @contextlib.contextmanager
-def told_apart(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Iterator[bool]:
+def told_apart(original: ModelSide, port: ModelSide, mapping: Mapping) -> Iterator[bool]:
     """Within it such weights, and equal ones, hold distinct values in the float64 models of both; False if there are none."""
-    original, port = theirs.wide_model(), ours.wide_model()
+    original_model, port_model = original.wide_model(), port.wide_model()
     names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
-    named = {name: weight for name, weight in original.named_parameters() if name in names and weight.is_floating_point()}
+    named = {name: weight for name, weight in original_model.named_parameters() if name in names and weight.is_floating_point()}
     groups = [
         group
         for alike in _grouped(list(named.values()), _begins)
@@ -227,7 +227,7 @@ def told_apart(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Iterator
                 noise = torch.randn(weight.shape, dtype=torch.float64, generator=generator) * _SPREAD
                 weight.add_(noise.to(weight.device, weight.dtype))
         try:
-            carry(replace(mapping, pairs=[pair for pair in mapping if pair.torch in changed]), original, port)
+            carry(replace(mapping, pairs=[pair for pair in mapping if pair.torch in changed]), original_model, port_model)
             held.clear()
         except TransferError:  # a rule that goes the other way alone
             with torch.no_grad():  # what ran before reads these
@@ -236,8 +236,8 @@ def told_apart(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Iterator
             equal = []
         yield bool(equal)
     finally:
-        theirs.forget_wide()
-        ours.forget_wide()
+        original.forget_wide()
+        port.forget_wide()
 
 
 def _grouped(weights: Sequence[torch.Tensor], key: Callable[[torch.Tensor], Hashable]) -> list[list[torch.Tensor]]:
@@ -295,7 +295,7 @@ def beside(differences: Sequence[CallDifference]) -> list[CallDifference]:
 
 
 def _adds_gradients(difference: CallDifference) -> bool:
-    alone = {Cause.MISSING: difference.theirs, Cause.EXTRA: difference.ours}.get(difference.cause)
+    alone = {Cause.MISSING: difference.original, Cause.EXTRA: difference.port}.get(difference.cause)
     return alone is not None and alone.backward and alone.name == "add"
 
 
@@ -328,7 +328,7 @@ class Located:
     unsettled: str = ""
 
 
-def locate(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Located:
+def locate(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
     """Run both in a wider dtype and find what the port does otherwise. See the module's docstring.
 
     Gradients (of the weights in ``mapping``) are looked at only if the outputs agree: behind a wrong forward all of them are wrong.
@@ -336,16 +336,16 @@ def locate(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Located:
     Raises:
         NotWider: one of them does not run in a wider dtype.
     """
-    return in_wider(theirs, ours, lambda: _located(theirs, ours, mapping))
+    return in_wider(original, port, lambda: _located(original, port, mapping))
 
 
-def _located(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Located:
+def _located(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
     tied = bool(tied_otherwise(mapping))  # no distinct values can be given to what is one tensor in one of both
-    if not tied and (mistakes := _at_once(theirs, ours, mapping)) is not None:
+    if not tied and (mistakes := _at_once(original, port, mapping)) is not None:
         return mistakes
-    if (right := _agreed(theirs, ours, mapping)) is not None:
+    if (right := _agreed(original, port, mapping)) is not None:
         return right
-    search: _MistakeSearch | None = _MistakeSearch(theirs, ours, mapping)
+    search: _MistakeSearch | None = _MistakeSearch(original, port, mapping)
     assert search is not None
     if search.agree():
         return search.ended()
@@ -353,13 +353,13 @@ def _located(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Located:
         return search.to_its_end()
     shown, far = search.part, search.apart
     again = None
-    with told_apart(theirs, ours, mapping) as apart:
+    with told_apart(original, port, mapping) as apart:
         if apart:
             search.forget()
             search = None
-            again = _MistakeSearch(theirs, ours, mapping).to_its_end()
+            again = _MistakeSearch(original, port, mapping).to_its_end()
     if again is None or not again.differences or not again.over:
-        whole = (search or _MistakeSearch(theirs, ours, mapping)).to_its_end()
+        whole = (search or _MistakeSearch(original, port, mapping)).to_its_end()
         if again is None or not again.differences or whole.over:
             return whole
     # What it does otherwise in the forward shows elsewhere alone, as long as some weights hold equal values: norms that are taken
@@ -381,23 +381,23 @@ def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located |
     return Located([], True, distances.worst, unsettled=agreement.unsettled(actual))
 
 
-def _at_once(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Located | None:
+def _at_once(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located | None:
     """What is found with distinct weights, where outputs are so far apart that this cannot be rounding; None if that is not all.
 
     It saves the runs that ask how far rounding travels with the weights as they are, and all backwards: behind a wrong forward
     gradients say nothing.
     """
-    with theirs.forward_alone(), ours.forward_alone():
-        expected, actual = theirs.run_wide(), ours.run_wide(Called)
+    with original.forward_alone(), port.forward_alone():
+        expected, actual = original.run_wide(), port.run_wide(Called)
         before = _called(actual)
         if not agreement_module.far_apart(
-            agreement_module.outputs(expected, actual), torch.finfo(getattr(torch, theirs.wider)).eps ** PLAIN
+            agreement_module.outputs(expected, actual), torch.finfo(getattr(torch, original.wider)).eps ** PLAIN
         ):
             return None
-        with told_apart(theirs, ours, mapping) as apart:
-            located = _MistakeSearch(theirs, ours, mapping, before=before).to_its_end() if apart else None
+        with told_apart(original, port, mapping) as apart:
+            located = _MistakeSearch(original, port, mapping, before=before).to_its_end() if apart else None
         if located is None:  # none are equal, or they cannot be exchanged
-            located = _MistakeSearch(theirs, ours, mapping, before=before).to_its_end()
+            located = _MistakeSearch(original, port, mapping, before=before).to_its_end()
     if not located.differences or not located.over:
         return None
     return replace(located, apart=agreement_module.worst(mapping, expected, actual))
@@ -529,28 +529,30 @@ class _MistakeSearch:
         """The tables of the original that the port is to be given, see :mod:`.tables`."""
         # What has a partner holds equal values, running statistics among them; what is neither trained nor paired is a table.
         weights = [side.trained() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
-        mine, yours = (tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights))
+        original_tables, port_tables = (
+            tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights)
+        )
 
         def moved() -> list[Value]:
             touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
             return tables_of(trace_of(self._sides[0].run_wide(functools.partial(Capture, touch=touch))), weights[0].__contains__)
 
-        return exchange(mine, yours, trace_of(self._port).constants, moved)
+        return exchange(original_tables, port_tables, trace_of(self._port).constants, moved)
 
     def _exchange_attributes(self, part: str, difference: CallDifference) -> bool:
         """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
-        if difference.cause is not Cause.ATTRIBUTE or not difference.theirs or not difference.ours:
+        if difference.cause is not Cause.ATTRIBUTE or not difference.original or not difference.port:
             return False
-        if difference.theirs.name != difference.ours.name:
+        if difference.original.name != difference.port.name:
             return False
         calls = (trace_of(run).nodes for run in (self._original, self._port))
-        pairs = calls_alike(difference.theirs, difference.ours, *calls)
+        pairs = calls_alike(difference.original, difference.port, *calls)
         if not pairs or any(port.key in self._attributes for _, port in pairs):
             return False
         self._exchanged = [port.key for _, port in pairs]
         self._attributes.update({port.key: unlike_attributes(original, port) for original, port in pairs})
-        setting = difference.ours.key
-        self._found[-1:] = [(part, replace(difference, theirs=call, ours=port, setting=setting)) for call, port in pairs]
+        setting = difference.port.key
+        self._found[-1:] = [(part, replace(difference, original=call, port=port, setting=setting)) for call, port in pairs]
         return True
 
     def _mended(self, difference: CallDifference) -> bool:
@@ -573,17 +575,18 @@ class _MistakeSearch:
 
     def located(self) -> Located:
         """What was found so far."""
-        found, moved = first_of_moved_calls(self._found, trace_of(self._original), trace_of(self._port))
-        parts, differences = tuple(part for part, _ in found), [one for _, one in found]
+        rows, moved = first_of_moved_calls(self._found, trace_of(self._original), trace_of(self._port))
+        parts, differences = tuple(part for part, _ in rows), [difference for _, difference in rows]
         notes = tuple(dict.fromkeys(self._tables.notes)) if self._tables else ()
         unsettled = "" if differences else self._agreement.unsettled(self._port)
         return Located(differences, self._rest == "", self.apart, self._rest or "", parts, moved, notes, unsettled)
 
 
-def _alike(one: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
-    pairs = list(zip(one, other))
+def _alike(before: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
+    pairs = list(zip(before, other))
     return all(
-        mine is yours is None or (mine is not None and yours is not None and torch.equal(mine, yours)) for mine, yours in pairs
+        tensor is partner is None or (tensor is not None and partner is not None and torch.equal(tensor, partner))
+        for tensor, partner in pairs
     )
 
 
@@ -627,21 +630,33 @@ def _called(outcome: RunOutcome) -> list[str]:
 def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome, arrays: Pairs) -> CallDifference | None:
     """The first difference of the calls that lead to unequal arrays."""
     wrong: list[tuple[Value | None, Value | None]] = []
-    for theirs_, ours_ in arrays:
-        mine, yours = _end(trace_of(original), theirs_), _end(trace_of(port), ours_)
-        if not _same(matching, mine, yours, theirs_, ours_):
-            wrong.append((mine, yours))
+    for expected, actual in arrays:
+        original_end, port_end = _end(trace_of(original), expected), _end(trace_of(port), actual)
+        if not _same(matching, original_end, port_end, expected, actual):
+            wrong.append((original_end, port_end))
     if not wrong:
         return None
     # What agrees, though not in its places as it should.
-    turned = {value for mine, yours in wrong if mine and yours and matching.same(mine, yours) for value in (mine, yours)}
-    theirs = guilty([mine for mine, _ in wrong if mine], lambda value: value in matching.of_first and value not in turned)
-    ours = guilty([yours for _, yours in wrong if yours], lambda value: matching.good(value) and value not in turned)
-    return explain(matching, theirs, ours, wrong[0])
+    turned = {
+        value
+        for original_end, port_end in wrong
+        if original_end and port_end and matching.same(original_end, port_end)
+        for value in (original_end, port_end)
+    }
+    original_calls = guilty(
+        [original_end for original_end, _ in wrong if original_end],
+        lambda value: value in matching.of_first and value not in turned,
+    )
+    port_calls = guilty([port_end for _, port_end in wrong if port_end], lambda value: matching.good(value) and value not in turned)
+    return explain(matching, original_calls, port_calls, wrong[0])
 
 
 def _outputs(original: RunOutcome, port: RunOutcome) -> Pairs:
-    return [(one, other) for _, one, other in agreement_module.outputs(original, port) if np.issubdtype(one.dtype, np.inexact)]
+    return [
+        (expected, other)
+        for _, expected, other in agreement_module.outputs(original, port)
+        if np.issubdtype(expected.dtype, np.inexact)
+    ]
 
 
 def _gradients(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> Pairs:
@@ -652,10 +667,10 @@ def _statistics(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> Pai
     return _wholes(mapping, original.statistics, port.statistics)
 
 
-def _wholes(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> Pairs:
+def _wholes(mapping: Mapping, original: dict[str, Array], port: dict[str, Array]) -> Pairs:
     """Of weights that are one whole on both sides, in one layout: a part of a gradient is no call's result."""
-    pairs = zip(mapping, agreement_module.own_rows(mapping, mine), agreement_module.ported(mapping, yours))
-    return [(one, other) for pair, one, other in pairs if pair.is_exact and one is not None and other is not None]
+    pairs = zip(mapping, agreement_module.own_rows(mapping, original), agreement_module.ported(mapping, port))
+    return [(expected, actual) for pair, expected, actual in pairs if pair.is_exact and expected is not None and actual is not None]
 
 
 def _end(trace: Trace, array: Array) -> Value | None:
@@ -672,22 +687,24 @@ def _end(trace: Trace, array: Array) -> Value | None:
     return None
 
 
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+def _equal(numbers_: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(((numbers_ == other) | (numbers_.isnan() & other.isnan())).all())
 
 
-def _same(matching: Matching, mine: Value | None, yours: Value | None, theirs: Array, ours: Array) -> bool:
+def _same(matching: Matching, original_end: Value | None, port_end: Value | None, expected: Array, actual: Array) -> bool:
     """Whether two arrays agree, by the values that they are; one that no call of Torch's made is compared as it is."""
-    if mine is not None and yours is not None:
-        placed = theirs.shape != ours.shape or not matching.may_lie_turned(mine, yours)
-        return matching.same(mine, yours) and (
-            placed or matching.in_order(mine, torch.from_numpy(theirs.copy()), torch.from_numpy(ours.copy()))
+    if original_end is not None and port_end is not None:
+        placed = expected.shape != actual.shape or not matching.may_lie_turned(original_end, port_end)
+        return matching.same(original_end, port_end) and (
+            placed or matching.in_order(original_end, torch.from_numpy(expected.copy()), torch.from_numpy(actual.copy()))
         )
-    if theirs.shape != ours.shape:
+    if expected.shape != actual.shape:
         return False
-    if mine is not None:
-        return matching.in_order(mine, torch.from_numpy(theirs), torch.from_numpy(ours))
-    return largest(theirs, ours) <= floor_of(theirs.dtype) * float(np.nan_to_num(np.abs(theirs), posinf=0.0).max(initial=0.0))
+    if original_end is not None:
+        return matching.in_order(original_end, torch.from_numpy(expected), torch.from_numpy(actual))
+    return largest(expected, actual) <= floor_of(expected.dtype) * float(
+        np.nan_to_num(np.abs(expected), posinf=0.0).max(initial=0.0)
+    )
 
 
 # ---- The stages in which people align a port (forward, loss, backward, running statistics), each with what breaks it.
@@ -751,24 +768,26 @@ def stages_of(
     """
     parts = located.parts if located else ()
     forward = (FORWARD in parts and bool(differing.forward)) or bool(plain and differing.forward)
-    found = [_stage("forward", forward, differing.forward)]
+    stages = [_stage("forward", forward, differing.forward)]
     broken = "forward" if forward else ""
     if LOSS in original.outputs:
         wrong = not broken and bool(differing.loss) and (FORWARD in parts or bool(plain))
-        found.append(_stage(LOSS, wrong, differing.loss, behind=broken))
+        stages.append(_stage(LOSS, wrong, differing.loss, behind=broken))
         broken = broken or (LOSS if wrong else "")
     if differing.gradients or differing.missing:
         wrong = not broken and (BACKWARD in parts or bool(differing.missing) or bool(plain and differing.backward))
         same = f"{differing.gradients} gradients {IDENTICAL}"
         text = differing.missing or (plain if wrong and plain else differing.backward)
-        found.append(_stage("backward", wrong, text, behind=broken, same=same))
+        stages.append(_stage("backward", wrong, text, behind=broken, same=same))
     if original.statistics and port.unlike:
-        found.append(Stage("statistics", None, "not compared: the batch norm ran on Paddle's kernel, which defines them otherwise"))
+        stages.append(
+            Stage("statistics", None, "not compared: the batch norm ran on Paddle's kernel, which defines them otherwise")
+        )
     elif original.statistics and port.statistics:
         wrong = STATISTICS in parts or (bool(plain and differing.first == differing.statistics != ""))
         same = f"{len(port.statistics)} running statistics {IDENTICAL}"
-        found.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))
-    return found
+        stages.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))
+    return stages
 
 
 def _stage(name: str, wrong: bool, text: str, *, behind: str = "", same: str = IDENTICAL) -> Stage:

@@ -317,13 +317,13 @@ def _draws(door: EntryPoint, values: tuple[Any, ...]) -> bool:
 def survivable(door: EntryPoint, values: tuple[Any, ...], args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of a native call, of which an operand wants a gradient if Paddle's backward ends the process without it."""
     operand: Any = None if door.op.wanting is None else values[door.op.wanting]
-    backward = any(type(one) in TENSOR_TYPES and not one.stop_gradient for one in values)
+    backward = any(type(value) in TENSOR_TYPES and not value.stop_gradient for value in values)
     if type(operand) not in TENSOR_TYPES or not operand.stop_gradient or not backward:
         return args, kwargs
     with paused():
         alias = operand.detach()
     alias.stop_gradient = False
-    return mapped((args, kwargs), lambda one: alias if one is operand else one)
+    return mapped((args, kwargs), lambda value: alias if value is operand else value)
 
 
 _PLAIN = ReferenceOptions()
@@ -360,9 +360,9 @@ class KeptCall:
 
         with paused():
             self.args, self.kwargs = mapped(args, copied), mapped(kwargs, copied)
-            given = mapped(values, copied)
+            operands = mapped(values, copied)
         with paddle.no_grad():
-            self.prepared: Prepared = prepare(door, frame, given, self.args, self.kwargs)
+            self.prepared: Prepared = prepare(door, frame, operands, self.args, self.kwargs)
         self.wanted = wanting(self.prepared.inputs.paddle, self.prepared.inputs.torch)
         self.made: list[Array] = []
         self.handed: list[Array | None] = []
@@ -385,7 +385,7 @@ class KeptCall:
     @property
     def answered(self) -> bool:
         """Whether a backward went through it."""
-        return bool(self.wanted) and any(one is not None and one.any() for one in self.handed)
+        return bool(self.wanted) and any(gradient is not None and gradient.any() for gradient in self.handed)
 
     def operand(self, place: int) -> Array:
         """The values of one operand."""
@@ -397,19 +397,22 @@ class KeptCall:
         sides = [_side(side, double=double, wanted=at in self.wanted) for at, side in enumerate(inputs.torch)]
         with torch.enable_grad():
             out = self.door.torch(sides, attributes) if double else casts.run(self.door, sides, attributes)
-        made = [one for _, one in leaves(out)]
-        results = [as_array(one) for one in made]
+        made = [tensor for _, tensor in leaves(out)]
+        results = [as_array(tensor) for tensor in made]
         pairs = [
-            (one, torch.from_numpy(given).to(one))
-            for one, given in zip(made, self.handed)
-            if given is not None and one.requires_grad and given.shape == tuple(one.shape)
+            (tensor, torch.from_numpy(gradient).to(tensor))
+            for tensor, gradient in zip(made, self.handed)
+            if gradient is not None and tensor.requires_grad and gradient.shape == tuple(tensor.shape)
         ]
         if not pairs:
             return results, [None] * len(self.wanted)
         ends, starts = zip(*pairs)
-        found = torch.autograd.grad(ends, [sides[at] for at in self.wanted], starts, allow_unused=True)
-        turned = [one.t() if at == self.door.transposed and one is not None else one for at, one in zip(self.wanted, found)]
-        return results, self._summed([None if one is None else as_array(one) for one in turned])
+        gradients = torch.autograd.grad(ends, [sides[at] for at in self.wanted], starts, allow_unused=True)
+        turned = [
+            gradient.t() if at == self.door.transposed and gradient is not None else gradient
+            for at, gradient in zip(self.wanted, gradients)
+        ]
+        return results, self._summed([None if gradient is None else as_array(gradient) for gradient in turned])
 
     def paddles(self) -> tuple[list[Array], list[Array | None]]:
         """The same of Paddle's kernels; an operand that stands in several places has its whole gradient in the first."""
@@ -421,38 +424,38 @@ class KeptCall:
             if id(tensor) not in fresh:
                 fresh[id(tensor)] = tensor.detach()
                 fresh[id(tensor)].stop_gradient = tensor.stop_gradient
-            found = fresh[id(tensor)]
-            return found.clone() if self.door.entry.inplace else found
+            copy = fresh[id(tensor)]
+            return copy.clone() if self.door.entry.inplace else copy
 
         with paused(), paddle.enable_grad():
-            made = [one for _, one in leaves(self.door.native(*mapped(self.args, leaf), **mapped(self.kwargs, leaf)))]
+            made = [tensor for _, tensor in leaves(self.door.native(*mapped(self.args, leaf), **mapped(self.kwargs, leaf)))]
             pairs = [
-                (one, paddle.to_tensor(given).astype(one.dtype))
-                for one, given in zip(made, self.handed)
-                if given is not None and not one.stop_gradient and list(given.shape) == list(one.shape)
+                (tensor, paddle.to_tensor(gradient).astype(tensor.dtype))
+                for tensor, gradient in zip(made, self.handed)
+                if gradient is not None and not tensor.stop_gradient and list(gradient.shape) == list(tensor.shape)
             ]
             if not pairs:
-                return [as_array(one) for one in made], [None] * len(self.wanted)
+                return [as_array(tensor) for tensor in made], [None] * len(self.wanted)
             operands = [self.prepared.inputs.paddle[at] for at in self.wanted]
-            distinct = {id(one): fresh[id(one)] for one in operands if id(one) in fresh}
+            distinct = {id(operand): fresh[id(operand)] for operand in operands if id(operand) in fresh}
             ends, starts = map(list, zip(*pairs))
-            found = paddle.grad(ends, list(distinct.values()), starts, allow_unused=True)
-        by_operand = dict(zip(distinct, found))
-        given = [by_operand.pop(id(one), None) for one in operands]
-        return [as_array(one) for one in made], [None if one is None else as_array(one) for one in given]
+            gradients = paddle.grad(ends, list(distinct.values()), starts, allow_unused=True)
+        by_operand = dict(zip(distinct, gradients))
+        answers = [by_operand.pop(id(operand), None) for operand in operands]
+        return [as_array(tensor) for tensor in made], [None if array is None else as_array(array) for array in answers]
 
     def _summed(self, gradients: Sequence[Array | None]) -> list[Array | None]:
         """Gradients of the wanted operands, those of one that stands in several places added up in the first."""
         first: dict[int, int] = {}
-        found: list[Array | None] = []
-        for at, one in zip(self.wanted, gradients):
-            known = first.setdefault(id(self.prepared.inputs.paddle[at]), len(found))
-            if known < len(found):
-                other = found[known]
-                found[known] = one if other is None else other if one is None else other + one
-                one = None
-            found.append(one)
-        return found
+        sums: list[Array | None] = []
+        for at, gradient in zip(self.wanted, gradients):
+            known = first.setdefault(id(self.prepared.inputs.paddle[at]), len(sums))
+            if known < len(sums):
+                other = sums[known]
+                sums[known] = gradient if other is None else other if gradient is None else other + gradient
+                gradient = None
+            sums.append(gradient)
+        return sums
 
 
 def _copy(tensor: Any) -> Any:
@@ -492,16 +495,16 @@ class Keeping(Substituting):
         """One call, kept."""
         if (door.op.random is not None and door.op.random(*values)) or not door.op.leading:
             return super().call(door, frame, values, args, kwargs)
-        kept = KeptCall(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
+        record = KeptCall(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
         if self._native:
             args, kwargs = survivable(door, values, args, kwargs)
             result = door.native(*args, **kwargs)
         else:
             result = super().call(door, frame, values, args, kwargs)
             frame.quick.clear()  # a shorter way would pass by here
-        kept.follow([tensor for _, tensor in leaves(result)])
+        record.follow([tensor for _, tensor in leaves(result)])
         place = self._layer(), door.op.name
-        self.calls[(*place, self._times[place])] = kept
+        self.calls[(*place, self._times[place])] = record
         self._times[place] += 1
         return result
 

@@ -36,7 +36,7 @@ from .values import Array, Inputs, apart, as_array, in_place, leaves, same_bits
 # ---- Weights that have no partner: which of them a proof can do without.
 
 
-def unmatched(theirs: ModelSide, ours: ModelSide, mapping: WeightMapping, *, trains: bool) -> tuple[list[str], list[Weight]]:
+def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, trains: bool) -> tuple[list[str], list[Weight]]:
     """What is to be said of the weights without partner that a proof can do without, and those that it cannot.
 
     It can do without what nobody trains (buffers, masks, tables: each side keeps its own, and if they have an effect the outputs
@@ -45,7 +45,7 @@ def unmatched(theirs: ModelSide, ours: ModelSide, mapping: WeightMapping, *, tra
     scale of ones, a layer's bias of zeros.
     """
     notes, needed = [], []
-    sides = {side.framework: side for side in (theirs, ours)}
+    sides = {side.framework: side for side in (original, port)}
     for framework, weights in zip((mapping.src, mapping.dst), mapping.left):
         constants = [weight for weight in weights if weight.buffer or not weight.trainable]
         trained = [weight for weight in weights if weight not in constants]
@@ -646,9 +646,9 @@ def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightM
         if isinstance(layer, torch.nn.modules.batchnorm._NormBase)
         for name, _ in layer.named_buffers(recurse=False)
     }
-    mine = {name: as_array(one) for name, one in original.named_buffers() if name not in written}
-    yours = {name: as_array(one) for name, one in port.named_buffers() if one._is_initialized()} if mine else {}
-    apart = agreement.constants_apart(mapping, mine, yours)
+    expected = {name: as_array(buffer) for name, buffer in original.named_buffers() if name not in written}
+    actual = {name: as_array(buffer) for name, buffer in port.named_buffers() if buffer._is_initialized()} if expected else {}
+    apart = agreement.constants_apart(mapping, expected, actual)
     if not apart:
         return []
     return [
@@ -663,10 +663,10 @@ def _inputs_differ(original: TorchSide, port: PaddleSide, inputs: Inputs) -> str
     tensors = [leaves(inputs.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (original, port)]
     if len(tensors[0]) != len(tensors[1]):
         return f"{len(tensors[0])} tensors for Torch, {len(tensors[1])} for Paddle"
-    for (path, mine), (_, yours) in zip(*tensors):
-        one, other = as_array(mine), as_array(yours)
-        if one.shape != other.shape or not np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
-            return f"input {path or '0'}: {apart(one, other)}"
+    for (path, original_input), (_, port_input) in zip(*tensors):
+        expected, actual = as_array(original_input), as_array(port_input)
+        if expected.shape != actual.shape or not np.array_equal(expected, actual, equal_nan=expected.dtype.kind in "fc"):
+            return f"input {path or '0'}: {apart(expected, actual)}"
     return ""
 
 

@@ -92,12 +92,12 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 def _given(arguments: Arguments) -> list[tuple[str, Any]]:
     """(name, value) of all arguments."""
     positional, keywords = arguments
-    return [(f"input {key}", one) for key, one in (*enumerate(positional), *keywords.items())]
+    return [(f"input {key}", argument) for key, argument in (*enumerate(positional), *keywords.items())]
 
 
 def named(arguments: Arguments) -> list[tuple[str, Any]]:
     """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``, ``"input batch.tokens"``."""
-    return [found for name, one in _given(arguments) for found in leaves(one, name)]
+    return [pair for name, argument in _given(arguments) for pair in leaves(argument, name)]
 
 
 def inputs(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Arguments, dict[str, Any]]:
@@ -111,14 +111,14 @@ def inputs(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Argum
     """
     begun: dict[str, Any] = {}
 
-    def wanting(name: str, one: Any) -> Any:
-        made = leaf(name, one) if is_tensor(one) else None
+    def wanting(name: str, argument: Any) -> Any:
+        made = leaf(name, argument) if is_tensor(argument) else None
         if made is None:
-            return one
+            return argument
         begun[name] = made
         return made.clone()
 
-    held = [changed(one, wanting, name) for name, one in _given(arguments)]
+    held = [changed(argument, wanting, name) for name, argument in _given(arguments)]
     count = len(arguments[0])
     return (tuple(held[:count]), dict(zip(arguments[1], held[count:]))), begun
 
@@ -128,13 +128,13 @@ def gradients(begun: dict[str, Any]) -> dict[str, Array]:
     return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
 
 
-def follow(tensor: Any, found: list[Array | None]) -> None:
+def follow(tensor: Any, gradients: list[Array | None]) -> None:
     """Keep a place for the gradient of a tensor, which a backward fills if it gets there."""
-    place = len(found)
-    found.append(None)
+    place = len(gradients)
+    gradients.append(None)
 
     def keep(gradient: Any) -> None:
-        found[place] = copied(gradient)
+        gradients[place] = copied(gradient)
 
     wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else tensor.requires_grad
     if wanted:
@@ -199,7 +199,7 @@ def listening(
         name = names.get(id(layer))
         if name is None or not keeping():
             return
-        first = output if is_tensor(output) else next((one for _, one in leaves(output)), None)
+        first = output if is_tensor(output) else next((tensor for _, tensor in leaves(output)), None)
         if first is not None:
             outcome.layers.setdefault(name, []).append(copied(first))  # it may be written to later
             if follows:
@@ -254,14 +254,14 @@ class Holding:
 
     def _content(self) -> list[Any]:
         """Names and identities of all that is in the layers. What was seen is held, so that no identity is given out twice."""
-        found: list[Any] = []
+        content: list[Any] = []
         for _, layer in self.layers:
             held = layer.__dict__
             for place in _PLACES["_modules" in held]:
                 inside = held[place]
-                found += inside
-                found += map(id, inside.values())
-        return found
+                content += inside
+                content += map(id, inside.values())
+        return content
 
     def written(self) -> Named:
         """What a forward may write, by name."""
@@ -385,7 +385,7 @@ class ModelSide:
         if self._forms(wide, capturing):
             self._borrow(model, wide=wide)
         arguments = self._arguments(wide=wide)
-        arguments, begun = inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
+        arguments, begun = inputs(arguments, lambda _, tensor: self._leaf(tensor)) if self.follows else (arguments, {})
         capture = None
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self.layer, ModelSide._pass.__code__)
@@ -446,7 +446,7 @@ class ModelSide:
         """Outputs in the other side's order, if they have its names."""
         if {path for path, _ in named} != set(self.order):
             return named
-        return sorted(named, key=lambda one: self.order.index(one[0]))
+        return sorted(named, key=lambda pair: self.order.index(pair[0]))
 
     def _note(self, model: Any, named: list[tuple[str, Any]], outcome: RunOutcome) -> None:
         outcome.outputs = {path: copied(tensor) for path, tensor in named}
@@ -512,28 +512,28 @@ class ModelSide:
         outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
         outcome.update.left = [name for name, gradient in self._gradients(model, in_place).items() if gradient.any()]
 
-    def step_alone(self, recipe: Recipe, given: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
+    def step_alone(self, recipe: Recipe, steps: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
         """The weights behind each step of the optimizer alone.
 
         Args:
             recipe: makes the optimizer.
             given: for each step the weights before it and the gradients that it gets, by name.
         """
-        parameters, found = self._parameters(self.model), []
+        parameters, weights_after = self._parameters(self.model), []
         held = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
         try:
             with seeded(self._seed), self._mode():
                 trainer = recipe.trainer(self.framework, self.model)
-                for weights, gradients in given:
+                for weights, gradients in steps:
                     for name, parameter in parameters.items():
                         self._begin(parameter, weights.get(name), gradients.get(name))
                     trainer.step(parameters, gradients)
-                    found.append({name: copied(parameter) for name, parameter in parameters.items()})
+                    weights_after.append({name: copied(parameter) for name, parameter in parameters.items()})
         finally:
             self._clear()
             for parameter, value in held:
                 self._write(parameter, value)
-        return found
+        return weights_after
 
     def wide_model(self) -> Any:
         """The copy of the model in the wider dtype."""

@@ -95,8 +95,8 @@ class Proof:
         """All of it in plain types (JSON)."""
         data = asdict(self)
         data["verdict"] = str(self.verdict)
-        for mistake, told in zip(self.mistakes, data["mistakes"]):
-            told["cause"] = str(mistake.cause)
+        for mistake, fields in zip(self.mistakes, data["mistakes"]):
+            fields["cause"] = str(mistake.cause)
         return {**data, "headline": self.headline, "right": bool(self)}
 
     def to_markdown(self) -> str:

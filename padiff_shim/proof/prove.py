@@ -133,10 +133,10 @@ def prove(
     arguments = Inputs(inputs, dtype or "")
     recipe = _recipe(phase, optimizer, steps)
     with kept():
-        asked = _Question(
+        question = _Question(
             paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed
         )
-        proof = asked.proof()
+        proof = question.proof()
     proof.seconds = time.perf_counter() - start
     return proof
 
@@ -147,7 +147,7 @@ class _Question:
 
     layer: paddle.nn.Layer
     module: torch.nn.Module
-    given: Inputs
+    inputs: Inputs
     losses: Losses
     weights: str
     phase: str
@@ -176,35 +176,35 @@ class _Question:
         port, original = duplicate(self.layer), duplicate(self.module)
         if self.dtype is not None:
             port, original = PaddleSide.converted(port, self.dtype), TorchSide.converted(original, self.dtype)
-        theirs = TorchSide(original, self.given, self.losses[1], self.seed, backward=backward)
-        ours = PaddleSide(port, self.given, self.losses[0], self.seed, backward=backward)
+        theirs = TorchSide(original, self.inputs, self.losses[1], self.seed, backward=backward)
+        ours = PaddleSide(port, self.inputs, self.losses[0], self.seed, backward=backward)
         ours.starts = theirs.starts
         return theirs, ours
 
     def _attempt(self, used: Sequence[Used] = ()) -> tuple[Proof, WeightMapping]:
         """A proof, and how weights were matched; ``used``: those that belong together by their use."""
-        theirs, ours = self._sides()
+        original, port = self._sides()
         if self.weights == "random":
-            _fill(theirs.model, self.seed)
-        trees = read_both(theirs.model, ours.model)
-        mapping = self._mapping(theirs, ours, trees, used)
-        began = [] if self.weights == "as-is" else constants(theirs.model, ours.model, mapping)
-        began += drawn_otherwise(theirs, ours, mapping) if self.phase != "forward" else []
+            _fill(original.model, self.seed)
+        trees = read_both(original.model, port.model)
+        mapping = self._mapping(original, port, trees, used)
+        began = [] if self.weights == "as-is" else constants(original.model, port.model, mapping)
+        began += drawn_otherwise(original, port, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
         trains = self.recipe is not None
-        proof, notes = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages, trains=trains)
-        ours.lender = theirs, mapping
-        proof = _judged(theirs, ours, mapping, stages, self.recipe, self.steps) if proof is None else proof
+        proof, notes = preconditions(original, port, self.inputs, mapping, trees, self.weights, stages, trains=trains)
+        port.lender = original, mapping
+        proof = _judged(original, port, mapping, stages, self.recipe, self.steps) if proof is None else proof
         proof.notes += [*notes, *mapping.told(updates=self.recipe is not None), *began]
         if proof.differences:
             training = self.recipe is not None
-            back = functools.partial(gradient_carriers, ours, training=training) if self.phase != "forward" else None
-            proof.measure_by(functools.partial(carriers, ours), back)
+            back = functools.partial(gradient_carriers, port, training=training) if self.phase != "forward" else None
+            proof.measure_by(functools.partial(carriers, port), back)
         return proof, mapping
 
-    def _mapping(self, theirs: TorchSide, ours: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> WeightMapping:
+    def _mapping(self, original: TorchSide, port: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> WeightMapping:
         """Which weights belong together. The models run with the caller's inputs where only their use tells how one lies."""
-        sides = {"torch": theirs, "paddle": ours}
+        sides = {"torch": original, "paddle": port}
         return match(
             *(trees[::-1] if self.weights == "paddle->torch" else trees),
             layer_map=self.layer_map,
@@ -221,34 +221,34 @@ def _says_more(other: Proof, proof: Proof) -> bool:
         return False
     if proof.verdict is not ProofVerdict.CODE_DIFFERS:
         return True
-    exchanged = [sum(one.cause is Cause.WEIGHT for one in found.mistakes) for found in (other, proof)]
+    exchanged = [sum(mistake.cause is Cause.WEIGHT for mistake in result.mistakes) for result in (other, proof)]
     return exchanged[0] < exchanged[1] and len(other.mistakes) <= len(proof.mistakes)
 
 
 def _judged(
-    theirs: TorchSide, ours: PaddleSide, mapping: WeightMapping, stages: list[Stage], recipe: Recipe | None, steps: int
+    original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], recipe: Recipe | None, steps: int
 ) -> Proof:
     """Run both, and compare what they give; ``stages`` are told on."""
     if recipe is None:
         notes: list[str] = []
-        runs = _runs(theirs, ours, notes)
-        apart = theirs.model.training and (
+        runs = _runs(original, port, notes)
+        apart = original.model.training and (
             agreement.shapes_differ(*runs[:2]) or agreement.outputs_differ(*runs[:2], lambda _: True)
         )
-        if apart and (drawn := align(theirs, ours)):
+        if apart and (drawn := align(original, port)):
             notes = drawn
-            runs = _runs(theirs, ours, notes)
-        proof = _compared(theirs, ours, mapping, stages, runs)
+            runs = _runs(original, port, notes)
+        proof = _compared(original, port, mapping, stages, runs)
         proof.notes += notes
         return proof
-    trained, drawn = train(theirs, ours, mapping, recipe, steps), list[str]()
-    if trained.port.first is not None and (drawn := align(theirs, ours)):
-        trained = train(theirs, ours, mapping, recipe, steps)
-    remarks = ours.remarks
-    proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
+    trained, drawn = train(original, port, mapping, recipe, steps), list[str]()
+    if trained.port.first is not None and (drawn := align(original, port)):
+        trained = train(original, port, mapping, recipe, steps)
+    remarks = port.remarks
+    proof = _compared(original, port, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
     proof.notes += [*drawn, *trained.notes]
-    judge(proof, trained, theirs, ours)
-    proof.notes += [one for one in remarks if one not in proof.notes]
+    judge(proof, trained, original, port)
+    proof.notes += [remark for remark in remarks if remark not in proof.notes]
     return proof
 
 
@@ -288,68 +288,68 @@ def _fill(module: torch.nn.Module, seed: int) -> None:
 Runs = tuple[RunOutcome, RunOutcome, RunOutcome | None]  # the original, the port on Torch's kernels, and natively if it runs so
 
 
-def _runs(theirs: TorchSide, ours: PaddleSide, notes: list[str]) -> Runs:
-    original = theirs.run()
-    ours.order = list(original.outputs)
-    port = ours.run()
-    pairs = agreement.paired(original, port)
-    if pairs and not len(pairs) == len(original.outputs) == len(port.outputs):  # a backward begins alike at what both give
-        theirs.begins, ours.begins = ([path for path, _ in pairs], [path for _, path in pairs])
-        original, port = theirs.run(), ours.run()
-    native, failure = natively(ours)
+def _runs(original: TorchSide, port: PaddleSide, notes: list[str]) -> Runs:
+    expected = original.run()
+    port.order = list(expected.outputs)
+    actual = port.run()
+    pairs = agreement.paired(expected, actual)
+    if pairs and not len(pairs) == len(expected.outputs) == len(actual.outputs):  # a backward begins alike at what both give
+        original.begins, port.begins = ([path for path, _ in pairs], [path for _, path in pairs])
+        expected, actual = original.run(), port.run()
+    native, failure = natively(port)
     notes += [failure] if failure else []
-    return original, port, native
+    return expected, actual, native
 
 
-def _compared(theirs: TorchSide, ours: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
+def _compared(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
     """Compare all bits; if they differ, find out why. ``stages`` are told on."""
-    proof = _of_runs(theirs, ours, mapping, stages, runs)
+    proof = _of_runs(original, port, mapping, stages, runs)
     proof.notes += [note for note in (agreement.renamed(*runs[:2]), agreement.one_sided(*runs[:2])) if note]
     return proof
 
 
-def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
-    original, port, native = runs
-    layers = agreement.layers(mapping, original, port, native)
-    differing = Differing.between(mapping, original, port)
+def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
+    expected, actual, native = runs
+    layers = agreement.layers(mapping, expected, actual, native)
+    differing = Differing.between(mapping, expected, actual)
     differences: dict[str, float | None] = {
-        "native": None if native is None else agreement.worst(mapping, original, native),
+        "native": None if native is None else agreement.worst(mapping, expected, native),
         "shim": 0.0,
         "float64": None,
     }
     if not differing:
-        stages += staged(differing, original, port)
+        stages += staged(differing, expected, actual)
         reason = _bit_for_bit(differences["native"])
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
-    differences["shim"], far = _how_far(mapping, original, port, theirs.epsilon**0.5)  # half of the digits
-    if not original.weights:  # no step of a training, which is judged later: gradients are not looked at again
+    differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
+    if not expected.weights:  # no step of a training, which is judged later: gradients are not looked at again
         for outcome in filter(None, runs):
             outcome.gradients = {}
-    remarks, defined = ours.remarks, ours.defined
+    remarks, defined = port.remarks, port.defined
     try:
-        with adjusted(theirs, ours, mapping, (original, port)) as otherwise:
-            located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)
+        with adjusted(original, port, mapping, (expected, actual)) as otherwise:
+            located = locate(original, port, mapping) if differing.first else Located([], True, 0.0)
     except NotWider as error:
         reason = f"{differing.first}; whether that is rounding cannot be told, for the models run in no wider dtype ({error})"
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
-    differences[theirs.wider] = located.apart
+    differences[original.wider] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
     proof.complete = located.over and not located.moved
-    proof.notes += [*remarks, *located.notes, *_how_wide(theirs)]
+    proof.notes += [*remarks, *located.notes, *_how_wide(original)]
     located = replace(located, parts=(*[FORWARD for _ in otherwise], *located.parts))
     ties = tied_otherwise(mapping)
-    searched = merged(beside(located.differences) if ties else located.differences, ours.layers)
+    searched = merged(beside(located.differences) if ties else located.differences, port.layers)
     proof.mistakes = [*ties, *otherwise, *defined_otherwise(searched, defined)]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain
-    if agreed and (at_work := precision.otherwise(theirs, ours, mapping.layers, overflows=far)) is not None:
+    if agreed and (at_work := precision.otherwise(original, port, mapping.layers, overflows=far)) is not None:
         proof.mistakes = [at_work]
-        plain = f"both agree in {theirs.wider}, but not at the models' dtype ({differing.first})"
+        plain = f"both agree in {original.wider}, but not at the models' dtype ({differing.first})"
     plain = plain or differing.dtypes
-    stages += staged(differing, original, port, located, plain)
+    stages += staged(differing, expected, actual, located, plain)
     if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
-        proof.reason = _within_rounding(located, differing.first, theirs.wider)
+        proof.reason = _within_rounding(located, differing.first, original.wider)
         return proof
     _explained(proof, located, plain, differing.first)
     return proof

@@ -62,10 +62,10 @@ def smoothed_otherwise(difference: CallDifference, original: Trace, port: Trace)
 
     However many of its calls differ, that is one setting.
     """
-    alone = difference.theirs if difference.cause is Cause.MISSING else difference.ours
+    alone = difference.original if difference.cause is Cause.MISSING else difference.port
     if difference.backward or alone is None or alone.name not in _PARTS:
         return None
-    lines = [_calls_of_line(*side) for side in ((difference.theirs, original), (difference.ours, port))]
+    lines = [_calls_of_line(*side) for side in ((difference.original, original), (difference.port, port))]
     wanted, written = (_smoothing(line) for line in lines)
     if wanted is None or written is None or abs(wanted - written) < 1e-6:
         return None
@@ -118,27 +118,27 @@ _BETWEEN = " in place of "
 
 def told_as_one(differences: Sequence[CallDifference]) -> list[CallDifference]:
     """Those of which none is a call too many, or a missing one, that goes on with another op's result in its line."""
-    kept: list[CallDifference] = []
+    left: list[CallDifference] = []
     parts: list[dict[Cause, set[Key]]] = []  # of each kept one: the calls of its expression, the port's and the original's
     for difference in differences:
-        alone = {Cause.EXTRA: difference.ours, Cause.MISSING: difference.theirs}.get(difference.cause)
+        alone = {Cause.EXTRA: difference.port, Cause.MISSING: difference.original}.get(difference.cause)
         place = next((at for at, keys in enumerate(parts) if alone and _goes_on(alone, keys[difference.cause])), None)
         if place is not None and alone is not None:
             parts[place][difference.cause].add(alone.key)
-            kept[place] = replace(kept[place], text=_with(kept[place], difference, alone))
-        elif not any(_scales_what_stays(known, difference) for known in kept):
-            kept.append(difference)
+            left[place] = replace(left[place], text=_with(left[place], difference, alone))
+        elif not any(_scales_what_stays(known, difference) for known in left):
+            left.append(difference)
             parts.append(_expression(difference))
-    return kept
+    return left
 
 
 def _scales_what_stays(known: CallDifference, difference: CallDifference) -> bool:
     """Whether a difference is that of a dropout's divisor, where its mask differs by the same share already."""
-    if known.ours is None or difference.ours is None or (known.ours.name, difference.ours.name) != ("bernoulli", "div"):
+    if known.port is None or difference.port is None or (known.port.name, difference.port.name) != ("bernoulli", "div"):
         return False
-    place = known.ours.site, known.ours.layer
-    share = known.ours.attributes.get("p")
-    return place == (difference.ours.site, difference.ours.layer) and share == difference.ours.attributes.get("other")
+    place = known.port.site, known.port.layer
+    share = known.port.attributes.get("p")
+    return place == (difference.port.site, difference.port.layer) and share == difference.port.attributes.get("other")
 
 
 def _with(known: CallDifference, difference: CallDifference, alone: TraceCall) -> str:
@@ -151,16 +151,16 @@ def _with(known: CallDifference, difference: CallDifference, alone: TraceCall) -
 
 def _expression(difference: CallDifference) -> dict[Cause, set[Key]]:
     """The calls with which an expression begins that is written otherwise; none if the difference is of another kind."""
-    both = difference.cause in (Cause.OTHER_OP, Cause.ATTRIBUTE) and difference.ours and difference.theirs
+    both = difference.cause in (Cause.OTHER_OP, Cause.ATTRIBUTE) and difference.port and difference.original
     return {
-        Cause.EXTRA: {difference.ours.key} if both and difference.ours else set(),
-        Cause.MISSING: {difference.theirs.key} if both and difference.theirs else set(),
+        Cause.EXTRA: {difference.port.key} if both and difference.port else set(),
+        Cause.MISSING: {difference.original.key} if both and difference.original else set(),
     }
 
 
 def _goes_on(node: TraceCall, known: set[Key]) -> bool:
     """Whether a call is given the result of one of these, in its own line and layer."""
-    made = [one.value.node.key for one in node.operands if one.value.node is not None]
+    made = [operand.value.node.key for operand in node.operands if operand.value.node is not None]
     return any(key in known and (key.site, key.layer) == (node.site, node.layer) for key in made)
 
 
@@ -175,41 +175,41 @@ def first_of_exchanges(differences: Sequence[CallDifference]) -> list[CallDiffer
     Two results that are exchanged (keys and values, a gate and what it gates) are read by two calls, and a wrong one by all its
     readers. The first of them says in which lines the others are.
     """
-    kept: list[CallDifference] = []
+    left: list[CallDifference] = []
     for difference in differences:
         place, turned = next(
-            ((at, how) for at, one in enumerate(kept) if (how := _again(one, difference)) is not None), (-1, False)
+            ((at, how) for at, earlier in enumerate(left) if (how := _again(earlier, difference)) is not None), (-1, False)
         )
         if place < 0:
-            kept.append(difference)
+            left.append(difference)
         else:
-            kept[place] = _with_line(kept[place], difference, turned=turned)
-    return kept
+            left[place] = _with_line(left[place], difference, turned=turned)
+    return left
 
 
-def _again(one: CallDifference, other: CallDifference) -> bool | None:
+def _again(earlier: CallDifference, other: CallDifference) -> bool | None:
     """Whether both take one value for another: the same way (False), the other way round (True), or not (None)."""
-    if one.taken is None or other.taken is None or one.backward is not other.backward:
+    if earlier.taken is None or other.taken is None or earlier.backward is not other.backward:
         return None
-    if all(map(_equal, one.taken, other.taken[::-1])):
+    if all(map(_equal, earlier.taken, other.taken[::-1])):
         return True
-    elsewhere = one.ours is not None and other.ours is not None and one.ours.site != other.ours.site
-    return False if elsewhere and all(map(_equal, one.taken, other.taken)) else None  # one line's calls are counted
+    elsewhere = earlier.port is not None and other.port is not None and earlier.port.site != other.port.site
+    return False if elsewhere and all(map(_equal, earlier.taken, other.taken)) else None  # one line's calls are counted
 
 
-def _equal(one: Value, other: Value) -> bool:
+def _equal(value: Value, other: Value) -> bool:
     """Whether two values of one run hold the same elements; in which order, tells who reads them."""
-    return one is other or (one.tensor.shape == other.tensor.shape and torch.equal(one.tensor, other.tensor))
+    return value is other or (value.tensor.shape == other.tensor.shape and torch.equal(value.tensor, other.tensor))
 
 
-def _with_line(kept: CallDifference, other: CallDifference, *, turned: bool) -> CallDifference:
-    here, there = kept.ours, other.ours
+def _with_line(earlier: CallDifference, other: CallDifference, *, turned: bool) -> CallDifference:
+    here, there = earlier.port, other.port
     if here is None or there is None:
-        return kept
+        return earlier
     line = f" at line {there.site.line}" if there.site != here.site else ""
-    said = (", and the other way round" if turned else ", also") + line
-    known = said in kept.text or kept.text.count(" at line ") >= _SHOWN
-    return kept if known else replace(kept, text=kept.text + said)
+    words = (", and the other way round" if turned else ", also") + line
+    known = words in earlier.text or earlier.text.count(" at line ") >= _SHOWN
+    return earlier if known else replace(earlier, text=earlier.text + words)
 
 
 # ---- Calls that stand in another place together: layers that are called in another order are one mistake, not one of each
@@ -218,33 +218,33 @@ def _with_line(kept: CallDifference, other: CallDifference, *, turned: bool) -> 
 Found = Sequence[tuple[str, CallDifference]]  # each with the part of the run in which it shows
 
 
-def first_of_moved_calls(found: Found, theirs: Trace, ours: Trace) -> tuple[list[tuple[str, CallDifference]], bool]:
+def first_of_moved_calls(differences: Found, original: Trace, port: Trace) -> tuple[list[tuple[str, CallDifference]], bool]:
     """Of calls that stand elsewhere as one run, the outermost: in the layer that calls the others; and whether there are such."""
-    kept: list[tuple[str, CallDifference]] = []
+    left: list[tuple[str, CallDifference]] = []
     runs = False
-    for part, difference in found:
-        place = next((at for at, (_, one) in enumerate(kept) if _one_run(one, difference, theirs, ours)), None)
+    for part, difference in differences:
+        place = next((at for at, (_, earlier) in enumerate(left) if _one_run(earlier, difference, original, port)), None)
         if place is None:
-            kept.append((part, difference))
+            left.append((part, difference))
             continue
-        runs = runs or _line(difference) != _line(kept[place][1])
-        if _depth(difference) < _depth(kept[place][1]):
-            kept[place] = kept[place][0], difference
-    return kept, runs
+        runs = runs or _line(difference) != _line(left[place][1])
+        if _depth(difference) < _depth(left[place][1]):
+            left[place] = left[place][0], difference
+    return left, runs
 
 
 def _line(difference: CallDifference) -> CallSite | None:
-    return difference.ours.site if difference.ours else None
+    return difference.port.site if difference.port else None
 
 
-def _one_run(one: CallDifference, other: CallDifference, theirs: Trace, ours: Trace) -> bool:
+def _one_run(earlier: CallDifference, other: CallDifference, original: Trace, port: Trace) -> bool:
     """Whether from the one to the other the port makes the calls that the original makes from there on, so that all were moved."""
-    if one.cause is not Cause.PLACE or other.cause is not Cause.PLACE:
+    if earlier.cause is not Cause.PLACE or other.cause is not Cause.PLACE:
         return False
-    if one.theirs is None or one.ours is None or other.ours is None:
+    if earlier.original is None or earlier.port is None or other.port is None:
         return False
-    mine = _calls(ours.nodes[one.ours.index : other.ours.index + 1])
-    return bool(mine) and mine == _calls(theirs.nodes[one.theirs.index :])[: len(mine)]
+    moved = _calls(port.nodes[earlier.port.index : other.port.index + 1])
+    return bool(moved) and moved == _calls(original.nodes[earlier.original.index :])[: len(moved)]
 
 
 def _calls(nodes: Sequence[TraceCall]) -> list[str]:
@@ -252,4 +252,4 @@ def _calls(nodes: Sequence[TraceCall]) -> list[str]:
 
 
 def _depth(difference: CallDifference) -> int:
-    return difference.ours.layer.count(".") if difference.ours and difference.ours.layer else -1
+    return difference.port.layer.count(".") if difference.port and difference.port.layer else -1

@@ -45,7 +45,7 @@ class TorchSide(ModelSide):
         return WiderDtype(self.wider) if self._widens(wide) else contextlib.nullcontext()
 
     def dtype(self) -> str:
-        first = next((one for one in self._held(self.model).parameters.values() if one.is_floating_point()), None)
+        first = next((parameter for parameter in self._held(self.model).parameters.values() if parameter.is_floating_point()), None)
         return "float32" if first is None else str(first.dtype).rpartition(".")[2]
 
     @property
@@ -57,8 +57,8 @@ class TorchSide(ModelSide):
         return next((str(parameter.device) for parameter in self._held(self.model).parameters.values()), "cpu")
 
     def _labels(self, model: Any) -> dict[int, str]:
-        found = self._held(model)
-        return {tensor.data_ptr(): name for name, tensor in [*found.buffers.items(), *found.parameters.items()]}
+        content = self._held(model)
+        return {tensor.data_ptr(): name for name, tensor in [*content.buffers.items(), *content.parameters.items()]}
 
     def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
         wanted = [tensor for tensor in tensors if tensor.requires_grad]
@@ -187,8 +187,8 @@ class PaddleSide(ModelSide):
 
     def _state(self, held: Holding) -> dict[str, Any]:
         """Running statistics are parameters that want no gradient."""
-        stopped = {name: one for name, one in held.parameters.items() if one.stop_gradient}
-        return {name: one for name, one in {**super()._state(held), **stopped}.items() if one._is_initialized()}
+        stopped = {name: parameter for name, parameter in held.parameters.items() if parameter.stop_gradient}
+        return {name: tensor for name, tensor in {**super()._state(held), **stopped}.items() if tensor._is_initialized()}
 
     @contextlib.contextmanager
     def _mode(self, wide: bool = False, *, formed: bool = True) -> Iterator[None]:
@@ -232,12 +232,14 @@ class PaddleSide(ModelSide):
         return self.counted is not None and any("batch_norm" in op for op in self.counted.native)
 
     def dtype(self) -> str:
-        names = (str(one.dtype).rpartition(".")[2] for one in self._held(self.model).parameters.values())
+        names = (str(parameter.dtype).rpartition(".")[2] for parameter in self._held(self.model).parameters.values())
         return next((name for name in names if "float" in name), "float32")
 
     def _labels(self, model: Any) -> dict[int, str]:
-        found = self._held(model)
-        named = [(name, tensor) for name, tensor in [*found.buffers.items(), *found.parameters.items()] if tensor._is_initialized()]
+        content = self._held(model)
+        named = [
+            (name, tensor) for name, tensor in [*content.buffers.items(), *content.parameters.items()] if tensor._is_initialized()
+        ]
         copies = ((name, transposed_of(tensor)) for name, tensor in named)  # made in an earlier run
         return {tensor.data_ptr(): name for name, tensor in [*named, *copies] if tensor is not None}
 
@@ -273,11 +275,13 @@ class PaddleSide(ModelSide):
         model, moved = self.wide_model() if wide else self.model, moved or {}
         self._held(model).restore()
         positional, keywords = self._arguments(wide=wide)
-        held = [(one, one.detach().clone(), name) for name, one in self._parameters(model).items() if name in moved]
+        held = [
+            (parameter, parameter.detach().clone(), name) for name, parameter in self._parameters(model).items() if name in moved
+        ]
         self._keeping = False
         self._stack.clear()
         self._clear()
-        arguments, begun = programs.inputs((positional, keywords), lambda name, one: self._leaf(one, moved.get(name)))
+        arguments, begun = programs.inputs((positional, keywords), lambda name, tensor: self._leaf(tensor, moved.get(name)))
         widened = default_dtype(self.wider) if wide else contextlib.nullcontext()
         try:
             for parameter, value, name in held:
@@ -358,11 +362,11 @@ def _are_equal(weight: Any, parameter: Any) -> bool:
 
 def _once(tensors: list[Any], starts: list[Any]) -> tuple[list[Any], list[Any]]:
     """Each tensor once, with the sum of what it begins with: Paddle refuses one twice, Torch adds up in this order."""
-    found: dict[int, tuple[Any, Any]] = {}
+    sums: dict[int, tuple[Any, Any]] = {}
     for tensor, start in zip(tensors, starts):
-        known = found.get(id(tensor))
-        found[id(tensor)] = (tensor, start if known is None else known[1] + start)
-    return [tensor for tensor, _ in found.values()], [start for _, start in found.values()]
+        known = sums.get(id(tensor))
+        sums[id(tensor)] = (tensor, start if known is None else known[1] + start)
+    return [tensor for tensor, _ in sums.values()], [start for _, start in sums.values()]
 
 
 # ---- The port on Paddle's own kernels, one of which may fail where Torch's does not: what the code is, is known all the
@@ -379,7 +383,7 @@ def told(error: BaseException) -> str:
     return f"{what}{where}"
 
 
-def natively(ours: PaddleSide, within: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
+def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
     """A native run; where its backward fails the forward alone, and None where that fails, too.
 
     Args:
@@ -389,33 +393,33 @@ def natively(ours: PaddleSide, within: Callable[[Runner], RunOutcome] | None = N
     Returns:
         What it gave, and what is to be said of a failure ("").
     """
-    run = within or (lambda one: one(ours))
-    ours.forget_copies()
-    ours.shim = False
+    run = within or (lambda runner: runner(port))
+    port.forget_copies()
+    port.shim = False
     try:
         return run(ModelSide.run), ""
     except Exception as error:
         if out_of_memory(error):  # that is no kernel's doing
             raise
-        said = told(error)
+        reason = told(error)
     finally:
-        ours.shim = True
-    outcome, why = forward_alone(ours, run)
+        port.shim = True
+    outcome, why = forward_alone(port, run)
     if outcome is None:
         return None, why
     return outcome, (
-        f"the port's backward fails on Paddle's own kernels, not on Torch's ({said}): natively outputs alone are compared"
+        f"the port's backward fails on Paddle's own kernels, not on Torch's ({reason}): natively outputs alone are compared"
     )
 
 
-def forward_alone(ours: PaddleSide, run: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
+def forward_alone(port: PaddleSide, run: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
     """The same of a forward without a backward."""
-    ours.shim = False
+    port.shim = False
     try:
-        return (run or (lambda one: one(ours)))(ModelSide.run_forward), ""
+        return (run or (lambda runner: runner(port)))(ModelSide.run_forward), ""
     except Exception as error:
         if out_of_memory(error):
             raise
         return None, f"the port fails on Paddle's own kernels, not on Torch's ({told(error)}): natively nothing is compared"
     finally:
-        ours.shim = True
+        port.shim = True

@@ -319,7 +319,7 @@ class Capture(Onlooker):
             else:
                 self._ways[id(results[0])] = operands[0].way
         elif results or written:
-            updated = [tensor for tensor in written if results and all(tensor is not one for one in results)]
+            updated = [tensor for tensor in written if results and all(tensor is not result_ for result_ in results)]
             self._note(shape.base, arguments, operands, [*(results or written), *wholes], updated)
         return result
 
@@ -373,7 +373,7 @@ class Capture(Onlooker):
     def _note(
         self,
         name: str,
-        given: list[Any],
+        arguments: list[Any],
         operands: list[TraceOperand],
         results: list[torch.Tensor],
         updated: list[torch.Tensor],
@@ -383,19 +383,23 @@ class Capture(Onlooker):
             self._is(results[0], operands[-1].value, fresh=name == "copy")
             return
         attributes = {
-            word: value for word, value, _ in given if not tensors_in(value) and value is not None and word not in NO_ATTRIBUTES
+            word: value for word, value, _ in arguments if not tensors_in(value) and value is not None and word not in NO_ATTRIBUTES
         }
-        numbers = [one for one in operands if one.value.node is None and one.tensor.numel() == 1 and not one.value.label]
+        numbers = [
+            operand
+            for operand in operands
+            if operand.value.node is None and operand.tensor.numel() == 1 and not operand.value.label
+        ]
         if len(numbers) < len(operands):  # a number, however it was handed over
-            attributes.update({one.name: one.tensor.item() for one in numbers})
-            operands = [one for one in operands if one not in numbers]
+            attributes.update({number.name: number.tensor.item() for number in numbers})
+            operands = [operand for operand in operands if operand not in numbers]
         moves = name in MOVES
         if name in CREATES or _is_constant(operands, results):
             for tensor in results:
                 self._constant(tensor, described(name, attributes))
             return
         site, layer, backward = self._where()
-        shared = {_address(tensor) for _, value, _ in given for tensor in tensors_in(value)}
+        shared = {_address(tensor) for _, value, _ in arguments for tensor in tensors_in(value)}
         view = any(_address(tensor) in shared for tensor in results)
         key = self._key(name, site, layer)
         self._count[key[:3]] += 1
@@ -530,16 +534,16 @@ def _is_constant(operands: list[TraceOperand], results: list[torch.Tensor]) -> b
     """Whether a call makes numbers of nothing (``full``, ``arange``), or indices and masks of such: what may run natively."""
     if operands and any(tensor.is_floating_point() or tensor.is_complex() for tensor in results):
         return False
-    return all(one.value.node is None for one in operands)
+    return all(operand.value.node is None for operand in operands)
 
 
 def _named(shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
     """(name, value, whether it is written) of all arguments."""
-    found = []
+    arguments = []
     for place, (name, default) in enumerate(shape.parameters):
         value = args[place] if place < len(args) else kwargs.get(name, default)
-        found.append((name, value, shape.written[place]))
-    return found
+        arguments.append((name, value, shape.written[place]))
+    return arguments
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

@@ -49,16 +49,16 @@ _WORDS = {"lr", "weight_decay", *USUAL, *(word for kind in _PADDLE.values() for 
 
 def of_torch(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
     """Settings by the parameters' names; ``names`` by their identities."""
-    found = {}
+    settings = {}
     name = type(optimizer).__name__
     for group in optimizer.param_groups:
-        given = {word: _number(value) for word, value in group.items() if word in _WORDS}
+        options = {word: _number(value) for word, value in group.items() if word in _WORDS}
         if "betas" in group:
-            given["beta1"], given["beta2"] = group["betas"]
+            options["beta1"], options["beta2"] = group["betas"]
         for parameter in group["params"]:
             if id(parameter) in names:
-                found[names[id(parameter)]] = _plain({"optimizer": name, **given}) if name in _TORCHS else {}
-    return found
+                settings[names[id(parameter)]] = _plain({"optimizer": name, **options}) if name in _TORCHS else {}
+    return settings
 
 
 def _number(value: Any) -> Any:
@@ -71,32 +71,32 @@ _TORCHS = {kind.name for kind in _PADDLE.values()}
 def of_paddle(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
     """The same of a Paddle optimizer."""
     kind = _PADDLE.get(type(optimizer).__name__)
-    found: dict[str, Settings] = {}
+    settings: dict[str, Settings] = {}
     for group, parameter in _grouped(optimizer):
         if id(parameter) in names:
-            found[names[id(parameter)]] = {} if kind is None else _plain(_settings_of(optimizer, kind, group, parameter))
-    return found
+            settings[names[id(parameter)]] = {} if kind is None else _plain(_settings_of(optimizer, kind, group, parameter))
+    return settings
 
 
 def _grouped(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
     """(options of its group, parameter)."""
-    for one in optimizer._param_groups:
-        if isinstance(one, dict):
-            yield from ((one, parameter) for parameter in one["params"])
+    for group in optimizer._param_groups:
+        if isinstance(group, dict):
+            yield from ((group, parameter) for parameter in group["params"])
         else:
-            yield {}, one
+            yield {}, group
 
 
 def _settings_of(optimizer: Any, kind: _OptimizerKind, group: Mapping[str, Any], parameter: Any) -> Settings:
     factor = (getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0)
     rate = optimizer.get_lr()
-    found: Settings = {"optimizer": kind.name, "lr": rate if factor == 1.0 else rate * factor}
+    settings: Settings = {"optimizer": kind.name, "lr": rate if factor == 1.0 else rate * factor}
     for word, name in kind.settings.items():
         value = group.get(name, getattr(optimizer, f"_{name}", getattr(optimizer, name, None)))
         if value is not None:
-            found[word] = value
-    found["weight_decay"] = _decay(optimizer, group, parameter)
-    return found
+            settings[word] = value
+    settings["weight_decay"] = _decay(optimizer, group, parameter)
+    return settings
 
 
 def _decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Any:
@@ -105,29 +105,33 @@ def _decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Any:
         chooses = optimizer._apply_decay_param_fun
         return 0 if chooses is not None and not chooses(parameter.name) else group.get("weight_decay", optimizer._weight_decay)
     own = getattr(parameter, "regularizer", None)
-    given = optimizer.regularization if own is None else own
+    regularizer = optimizer.regularization if own is None else own
     method = group.get("regularization_method", getattr(optimizer, "_regularization_method", ""))
-    if given is None and method == "l2_decay":
+    if regularizer is None and method == "l2_decay":
         return group.get("regularization_coeff", optimizer._regularization_coeff)
-    if given is None or isinstance(given, float):
-        return given or 0
-    return given._coeff if isinstance(given, paddle.regularizer.L2Decay) else f"{type(given).__name__}({given._coeff:g})"
+    if regularizer is None or isinstance(regularizer, float):
+        return regularizer or 0
+    return (
+        regularizer._coeff
+        if isinstance(regularizer, paddle.regularizer.L2Decay)
+        else f"{type(regularizer).__name__}({regularizer._coeff:g})"
+    )
 
 
-def _plain(given: Settings) -> Settings:
+def _plain(settings: Settings) -> Settings:
     """What has no effect left out, so that equal updates have equal settings."""
-    found = {word: value for word, value in given.items() if value is not None and USUAL.get(word, ...) != value}
-    if not found.get("weight_decay"):
-        found["weight_decay"] = 0
-    if not found.get("momentum"):
-        found.pop("nesterov", None)
-        found.pop("dampening", None)
-    decoupled = bool(found.pop("decoupled_weight_decay", False)) or found["optimizer"] == "AdamW"
-    if found["optimizer"] == "AdamW":
-        found["optimizer"] = "Adam"
-    if found["weight_decay"] and decoupled:
-        found["decoupled"] = True
-    return found
+    plain = {word: value for word, value in settings.items() if value is not None and USUAL.get(word, ...) != value}
+    if not plain.get("weight_decay"):
+        plain["weight_decay"] = 0
+    if not plain.get("momentum"):
+        plain.pop("nesterov", None)
+        plain.pop("dampening", None)
+    decoupled = bool(plain.pop("decoupled_weight_decay", False)) or plain["optimizer"] == "AdamW"
+    if plain["optimizer"] == "AdamW":
+        plain["optimizer"] = "Adam"
+    if plain["weight_decay"] and decoupled:
+        plain["decoupled"] = True
+    return plain
 
 
 def paddles_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
@@ -194,9 +198,9 @@ class Trainer:
     """Makes the steps of one model: ``made`` is what the recipe's function returned."""
 
     def __init__(self, framework: str, made: Any) -> None:
-        self._made, self._ours = made, framework == "paddle"
-        kind = paddle.optimizer.Optimizer if self._ours else torch.optim.Optimizer
-        self._optimizers = list({id(one): one for one in _found(made, kind)}.values())
+        self._made, self._of_paddle = made, framework == "paddle"
+        kind = paddle.optimizer.Optimizer if self._of_paddle else torch.optim.Optimizer
+        self._optimizers = list({id(optimizer): optimizer for optimizer in _found(made, kind)}.values())
         if not callable(made) and not self._optimizers:
             raise ArgumentError(f"{_ACCEPTED}; for {framework.title()} it returned {described(made)}")
 
@@ -207,12 +211,14 @@ class Trainer:
 
         def look(optimizer: Any) -> None:
             update.stepped = True
-            update.masters = (paddles_masters if self._ours else torchs_masters)(optimizer, parameters.values())
-            update.settings.update((of_paddle if self._ours else of_torch)(optimizer, names))
+            update.masters = (paddles_masters if self._of_paddle else torchs_masters)(optimizer, parameters.values())
+            update.settings.update((of_paddle if self._of_paddle else of_torch)(optimizer, names))
             now = {name: as_array(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
             update.infinite += [name for name, gradient in now.items() if not np.isfinite(gradient).all()]
             unit = max((_unit(parameters[name].grad) for name in now), default=0.0)
-            update.clip = _by_hand(gradients, now, unit) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
+            update.clip = _by_hand(gradients, now, unit) or (
+                _declared(optimizer._grad_clip, gradients) if self._of_paddle else None
+            )
 
         undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
         try:
@@ -234,7 +240,7 @@ class Trainer:
         for part in parts:
             part.step()
         for optimizer in self._optimizers:
-            optimizer.clear_grad() if self._ours else optimizer.zero_grad()
+            optimizer.clear_grad() if self._of_paddle else optimizer.zero_grad()
 
     def _made_step_of(self, owner: Any) -> bool:
         """Whether what the recipe returned is the very step of one of the optimizers."""
@@ -246,7 +252,7 @@ class Trainer:
 
     def _watched(self, optimizer: Any, look: Callable[[Any], None]) -> Callable[[], None]:
         """``look`` is called before each step of the optimizer, until what is returned is called."""
-        if not self._ours:
+        if not self._of_paddle:
             remove: Callable[[], None] = optimizer.register_step_pre_hook(lambda *_: look(optimizer)).remove
             return remove
         step = optimizer.step
@@ -271,8 +277,8 @@ def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:
         cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
         owner = getattr(made, "__self__", None)
         inner = [*cells, *([] if owner is None else [owner]), *getattr(made, "__dict__", {}).values(), *getattr(made, "args", ())]
-        inner = [one for one in inner if isinstance(one, (kind, tuple, list)) or callable(one)]
-    return [one for part in inner for one in _found(part, kind, depth - 1)] if depth else []
+        inner = [part_ for part_ in inner if isinstance(part_, (kind, tuple, list)) or callable(part_)]
+    return [optimizer for part in inner for optimizer in _found(part, kind, depth - 1)] if depth else []
 
 
 def _is_filled(cell: Any) -> bool:
@@ -370,8 +376,8 @@ def _named(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     known = _NAMES.get(name)
     if known is None:
         raise ArgumentError(f"optimizer={name!r} is none of the names {', '.join(_NAMES)}. {_ACCEPTED}")
-    theirs, options, ours, numbers = known
+    torchs, options, paddles, numbers = known
     return (
-        lambda model: getattr(torch.optim, theirs)(model.parameters(), lr=_RATE, **options),
-        lambda model: getattr(paddle.optimizer, ours)(learning_rate=_RATE, parameters=model.parameters(), **numbers),
+        lambda model: getattr(torch.optim, torchs)(model.parameters(), lr=_RATE, **options),
+        lambda model: getattr(paddle.optimizer, paddles)(learning_rate=_RATE, parameters=model.parameters(), **numbers),
     )

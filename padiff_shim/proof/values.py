@@ -57,17 +57,17 @@ def apart(array: Array, other: Array) -> str:
     return f"largest difference {largest(array, other):.3g}"
 
 
-def largest(one: Array, other: Array) -> float:
+def largest(array: Array, other: Array) -> float:
     """The largest difference of two arrays of one shape; infinite where only one is finite."""
-    if not one.size or same_bits(one, other):
+    if not array.size or same_bits(array, other):
         return 0.0
-    wide = np.complex128 if np.iscomplexobj(one) else np.float64
+    wide = np.complex128 if np.iscomplexobj(array) else np.float64
     with np.errstate(invalid="ignore", over="ignore"):
-        most = [float(np.abs(np.subtract(*part, dtype=wide)).max()) for part in _parts(one, other)]
+        most = [float(np.abs(np.subtract(*part, dtype=wide)).max()) for part in _parts(array, other)]
         if math.isfinite(sum(most)):
             return max(most)
-        between = np.abs(np.subtract(one, other, dtype=wide))
-    between = np.where((one == other) | ((one != one) & (other != other)), 0.0, between)
+        between = np.abs(np.subtract(array, other, dtype=wide))
+    between = np.where((array == other) | ((array != array) & (other != other)), 0.0, between)
     return float(np.where(between == between, between, np.inf).max())
 
 
@@ -85,37 +85,37 @@ def largests(pairs: Sequence[tuple[Array, Array]]) -> list[float | None]:
 
     Pairs of few elements are laid end to end, for each call of NumPy's costs more than they.
     """
-    found: list[float | None] = [None] * len(pairs)
+    differences: list[float | None] = [None] * len(pairs)
     waiting: list[int] = []
     elements = 0
-    for place, (one, other) in enumerate(pairs):
-        if same_bits(one, other):
+    for place, (array, other) in enumerate(pairs):
+        if same_bits(array, other):
             continue
-        if one.dtype.kind == "f" and other.dtype.kind == "f" and 0 < one.size <= _PIECE:
+        if array.dtype.kind == "f" and other.dtype.kind == "f" and 0 < array.size <= _PIECE:
             waiting.append(place)
-            elements += one.size
+            elements += array.size
         else:
-            found[place] = largest(one, other)
+            differences[place] = largest(array, other)
         if elements > _PIECE:
-            _together(pairs, waiting, found)
+            _together(pairs, waiting, differences)
             waiting, elements = [], 0
-    _together(pairs, waiting, found)
-    return found
+    _together(pairs, waiting, differences)
+    return differences
 
 
-def _together(pairs: Sequence[tuple[Array, Array]], places: list[int], found: list[float | None]) -> None:
+def _together(pairs: Sequence[tuple[Array, Array]], places: list[int], differences: list[float | None]) -> None:
     """Fill in the largest differences of these pairs."""
     if not places:
         return
-    mine, yours = (
+    flat, opposite = (
         np.concatenate([pairs[place][side].reshape(-1) for place in places], dtype=np.float64, casting="same_kind")
         for side in (0, 1)
     )
     begins = np.cumsum([0, *(pairs[place][0].size for place in places[:-1])])
     with np.errstate(invalid="ignore", over="ignore"):
-        most = np.maximum.reduceat(np.abs(np.subtract(mine, yours, out=mine), out=mine), begins).tolist()
+        most = np.maximum.reduceat(np.abs(np.subtract(flat, opposite, out=flat), out=flat), begins).tolist()
     for place, value in zip(places, most):
-        found[place] = value if math.isfinite(value) else largest(*pairs[place])
+        differences[place] = value if math.isfinite(value) else largest(*pairs[place])
 
 
 # ---- Inputs as arrays, and arrays as tensors of either framework.
@@ -139,18 +139,18 @@ class Inputs:
         dtype: of all floats, tensors' too; "" as above.
     """
 
-    def __init__(self, given: Any, dtype: str = "") -> None:
-        if not callable(given) and not leaves(given):
+    def __init__(self, source: Any, dtype: str = "") -> None:
+        if not callable(source) and not leaves(source):
             raise ArgumentError(
                 "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that returns one; "
-                f"got {described(given)}"
+                f"got {described(source)}"
             )
-        self._given, self._dtype = given, dtype
+        self._given, self._dtype = source, dtype
         self._dtypes: dict[int, str] = {}  # by the identity of a kept array: that of the tensor it was
-        self._alike = not callable(given)
+        self._alike = not callable(source)
         if self._alike:  # as it is now, whatever becomes of it
-            self._given = mapped(given, self._kept)
-        self.changing = callable(given) and _takes_two(given)  # another batch for each step of a training
+            self._given = mapped(source, self._kept)
+        self.changing = callable(source) and _takes_two(source)  # another batch for each step of a training
 
     def _kept(self, value: Any) -> np.ndarray[Any, Any]:
         array = copied(value)
@@ -158,9 +158,9 @@ class Inputs:
         self._alike = self._alike and array.dtype.name in _IN_BOTH
         return array
 
-    def equal_in(self, one: str, other: str) -> bool:
+    def equal_in(self, dtype: str, other: str) -> bool:
         """Whether models of these dtypes are given the same, without having to look: both are made of the same arrays."""
-        return one == other and self._alike
+        return dtype == other and self._alike
 
     def of(
         self, framework: str, dtype: str, *, wide: str = "", step: int = 0, device: str = "cpu"
@@ -177,9 +177,9 @@ class Inputs:
             name = self._dtype or (self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value))
             return _tensor(framework, array, wide or name or dtype, device)
 
-        asked = (framework, step) if self.changing else (framework,)
-        given = self._given(*asked) if callable(self._given) else self._given
-        changed = mapped(given, change)
+        arguments = (framework, step) if self.changing else (framework,)
+        values = self._given(*arguments) if callable(self._given) else self._given
+        changed = mapped(values, change)
         if isinstance(changed, Mapping):
             return (), dict(changed)
         return (tuple(changed) if isinstance(changed, (list, tuple)) else (changed,)), {}

@@ -43,22 +43,22 @@ def ddmin(items: Sequence[One], does: Callable[[Sequence[One]], bool]) -> list[O
         items: all of them together do it, none of them does not.
         does: asked of parts, in the order of ``items``; the same answer for the same part.
     """
-    kept, parts = list(items), 2
-    while len(kept) > 1:
-        chunks = _divided(kept, parts)
+    left, parts = list(items), 2
+    while len(left) > 1:
+        chunks = _divided(left, parts)
         smaller = next((chunk for chunk in chunks if does(chunk)), None)
         if smaller is not None:
-            kept, parts = smaller, 2
+            left, parts = smaller, 2
             continue
-        rests = [[item for item in kept if item not in chunk] for chunk in chunks] if parts > 2 else []
+        rests = [[item for item in left if item not in chunk] for chunk in chunks] if parts > 2 else []
         larger = next((rest for rest in rests if does(rest)), None)
         if larger is not None:
-            kept, parts = larger, parts - 1
-        elif parts < len(kept):
-            parts = min(len(kept), 2 * parts)
+            left, parts = larger, parts - 1
+        elif parts < len(left):
+            parts = min(len(left), 2 * parts)
         else:
             break
-    return kept
+    return left
 
 
 def _divided(items: Sequence[One], parts: int) -> list[list[One]]:
@@ -104,17 +104,17 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
     """Everything numeric, as arrays."""
     if isinstance(value, (bool, int, float, complex)):
         return [np.asarray(value)]
-    if isinstance(value, (list, tuple)) and value and all(isinstance(one, (bool, int, float, complex)) for one in value):
-        return [np.asarray(one) for one in value]
-    return [as_array(one).copy() for _, one in leaves(value)]
+    if isinstance(value, (list, tuple)) and value and all(isinstance(number, (bool, int, float, complex)) for number in value):
+        return [np.asarray(number) for number in value]
+    return [as_array(leaf).copy() for _, leaf in leaves(value)]
 
 
-def _differs(found: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, Any]], atol: float, rtol: float) -> bool:
+def _differs(results: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, Any]], atol: float, rtol: float) -> bool:
     """Whether any element is further from what is wanted than the tolerances allow."""
-    shapes = [[one.shape for one in arrays] for arrays in (found, wanted)]
+    shapes = [[array.shape for array in arrays] for arrays in (results, wanted)]
     if shapes[0] != shapes[1]:
         raise ArgumentError(f"target= has {_said(shapes[1])}, but fn returned {_said(shapes[0])}")
-    return not all(np.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True) for one, other in zip(found, wanted))
+    return not all(np.allclose(result, other, rtol=rtol, atol=atol, equal_nan=True) for result, other in zip(results, wanted))
 
 
 def _said(shapes: list[Any]) -> str:
@@ -232,9 +232,9 @@ class Bisection:
     def headline(self) -> str:
         """The answer in one line."""
         what = self.over[:-1] if len(self.minimal) == 1 else self.over
-        found = f"{len(self.minimal)} of {self.units} {self.over if len(self.minimal) != 1 else what + 's'}"
+        count = f"{len(self.minimal)} of {self.units} {self.over if len(self.minimal) != 1 else what + 's'}"
         others = "no other is needed or makes it" if self.alone else "others make it as well"
-        return f"{_KERNELS[self.kernel]} kernels of {found} make the difference ({others}); {self.runs} runs"
+        return f"{_KERNELS[self.kernel]} kernels of {count} make the difference ({others}); {self.runs} runs"
 
     def as_dict(self) -> dict[str, Any]:
         """In plain types (JSON)."""
@@ -287,12 +287,12 @@ class Bisection:
 
 def _lines(unit: Unit) -> str:
     """Where a unit's calls are made."""
-    told: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for (op, layer, site), _ in unit.places.items():
         beside = [part for part, known in ((op, unit.op), (layer, unit.layer)) if part and part != known]
-        told[str(site) + (f" ({', '.join(beside)})" if beside else "")] = None
-    more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    return "; ".join(list(told)[:SHOWN]) + more
+        lines[str(site) + (f" ({', '.join(beside)})" if beside else "")] = None
+    more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    return "; ".join(list(lines)[:SHOWN]) + more
 
 
 # ---- ``padiff_shim.bisect``: the smallest set of ops, layers or calls whose kernels make a difference.
@@ -346,9 +346,9 @@ def bisect(
     options = {"definition": settled.optimizer, "draws": settled.random == "torch", "torchs": torchs}
     with _BisectBar(progress) as bar:
         program = _Program(fn, question(target, atol, rtol), over, options, whole("seed", seed), bar)
-        found = _bisected(program, over)
-    found.seconds = time.perf_counter() - start
-    return found
+        bisection = _bisected(program, over)
+    bisection.seconds = time.perf_counter() - start
+    return bisection
 
 
 _NOWHERE = CallSite("", 0, "an optimizer's step")

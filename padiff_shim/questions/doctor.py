@@ -27,7 +27,7 @@ class Check:
 
     name: str
     state: str
-    said: str
+    text: str
 
 
 @dataclass
@@ -54,17 +54,17 @@ def examine() -> Health:
     health = Health(settings.environment(), switches)
     for name, check in _CHECKS.items():
         try:
-            health.checks.extend(Check(name, state, said) for state, said in check())
+            health.checks.extend(Check(name, state, text) for state, text in check())
         except Exception as error:  # a broken installation may raise anything: it is what we look for
             health.checks.append(Check(name, BAD, f"{type(error).__name__}: {error}"))
-    health.checks += [Check("switches", REMARK, said) for said in settings.concerns(switches)]
+    health.checks += [Check("switches", REMARK, text) for text in settings.concerns(switches)]
     return health
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    found = tested.untested(paddle.__version__, torch.__version__, platform.python_version())
-    if found:
-        yield REMARK, f"the tests were not run on {'; '.join(found)}"
+    untested = tested.untested(paddle.__version__, torch.__version__, platform.python_version())
+    if untested:
+        yield REMARK, f"the tests were not run on {'; '.join(untested)}"
     else:
         yield GOOD, "the tests were run on these"
 
@@ -115,7 +115,7 @@ def _interception() -> Iterator[tuple[str, str]]:
     values = [paddle.linspace(-1, 1, rows * columns).reshape([rows, columns]) for rows, columns in ((5, 7), (7, 3))]
     x, weight = (value.detach() for value in values)
     x.stop_gradient = weight.stop_gradient = False
-    ours, theirs = (torch.tensor(value.numpy(), device=_torch_device(), requires_grad=True) for value in values)
+    twin, twin_weight = (torch.tensor(value.numpy(), device=_torch_device(), requires_grad=True) for value in values)
     try:
         with opened(ReferenceOptions(linear_layout="view")) as run:
             result = paddle.nn.functional.linear(x, weight)
@@ -123,17 +123,17 @@ def _interception() -> Iterator[tuple[str, str]]:
     except PadiffShimError as error:
         yield BAD, str(error)
         return
-    expected = torch.nn.functional.linear(ours, theirs.t())
+    expected = torch.nn.functional.linear(twin, twin_weight.t())
     expected.sum().backward()
-    pairs = [(result, expected), (x.grad, ours.grad), (weight.grad, theirs.grad)]
-    if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(one, other) for one, other in pairs):
+    pairs = [(result, expected), (x.grad, twin.grad), (weight.grad, twin_weight.grad)]
+    if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(tensor, other) for tensor, other in pairs):
         yield BAD, f"a Linear and its gradients are not Torch's: {run.as_dict()['ops']}"
     else:
         yield GOOD, "a Linear and its gradients run on Torch's kernels, bit for bit"
 
 
-def _equal(ours: Any, theirs: Any) -> bool:
-    return bool((ours.numpy() == theirs.detach().cpu().numpy()).all())
+def _equal(tensor: Any, expected: Any) -> bool:
+    return bool((tensor.numpy() == expected.detach().cpu().numpy()).all())
 
 
 def _entry_points() -> Iterator[tuple[str, str]]:

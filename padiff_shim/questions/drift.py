@@ -82,16 +82,16 @@ class DriftRow:
         return f"gradient of {self.name}" if self.of_gradient else self.name
 
 
-def distance(ours: Array, theirs: Array) -> Distance | None:
+def distance(actual: Array, expected: Array) -> Distance | None:
     """Measured in float64, so that the measurement rounds nothing of float32; None for other shapes and for no numbers."""
-    if ours.shape != theirs.shape or not ours.size:
+    if actual.shape != expected.shape or not actual.size:
         return None
-    wide = np.complex128 if np.iscomplexobj(theirs) else np.float64
-    same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
+    wide = np.complex128 if np.iscomplexobj(expected) else np.float64
+    same = (actual == expected) | ((actual != actual) & (expected != expected))
     with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(ours.astype(wide) - theirs.astype(wide)))
+        apart = np.where(same, 0.0, np.abs(actual.astype(wide) - expected.astype(wide)))
     apart = np.nan_to_num(apart, nan=np.inf)
-    identical = ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
+    identical = actual.dtype == expected.dtype and actual.tobytes() == expected.tobytes()
     return Distance(float(apart.mean()), float(apart.max()), identical)
 
 
@@ -108,11 +108,11 @@ def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Ma
 
 def largest(distances: Iterable[Distance | None]) -> Distance:
     """The worst of several."""
-    known = [one for one in distances if one is not None]
+    known = [distance for distance in distances if distance is not None]
     return Distance(
-        max((one.mean for one in known), default=0.0),
-        max((one.max for one in known), default=0.0),
-        all(one.identical for one in known),
+        max((distance.mean for distance in known), default=0.0),
+        max((distance.max for distance in known), default=0.0),
+        all(distance.identical for distance in known),
     )
 
 
@@ -122,7 +122,7 @@ def largest(distances: Iterable[Distance | None]) -> Distance:
 def gradients(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """A row for each gradient that all runs have, in the order of the backward; none where no run went back."""
     if not (outcomes.get("native") or RunOutcome()).gradients:  # it failed in the backward, or before
-        outcomes = {run: one for run, one in outcomes.items() if run != "native"}
+        outcomes = {run: outcome for run, outcome in outcomes.items() if run != "native"}
     rows = (*_of_layers(mapping, outcomes), *_of_inputs(outcomes), *_of_parameters(mapping, outcomes))
     return [row for row in rows if row is not None]
 
@@ -131,28 +131,28 @@ def _of_layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator
     """Of every call of every pair of layers, those that end last first."""
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
     pairs = sorted(mapping.layers.items(), key=lambda pair: -order.get(pair[0], len(order)))
-    for theirs, ours in pairs:
+    for original, port in pairs:
         held: dict[str, list[Any]] = {
-            name: one.of_layers.get(theirs if name.startswith("torch") else ours, []) for name, one in outcomes.items()
+            name: outcome.of_layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
         }
         for number in reversed(range(min(map(len, held.values())))):
-            arrays = {name: found[number] for name, found in held.items()}
+            arrays = {name: gradients[number] for name, gradients in held.items()}
             if all(array is not None for array in arrays.values()):
-                yield row_of("gradient of layer", (ours, theirs), number, "", arrays)
+                yield row_of("gradient of layer", (port, original), number, "", arrays)
 
 
 def _of_inputs(outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
     for name in outcomes["torch"].of_inputs:
-        if all(name in one.of_inputs for one in outcomes.values()):
-            arrays = {run: one.of_inputs[name] for run, one in outcomes.items()}
+        if all(name in outcome.of_inputs for outcome in outcomes.values()):
+            arrays = {run: outcome.of_inputs[name] for run, outcome in outcomes.items()}
             yield row_of("gradient of input", (name, name), 0, "", arrays)
 
 
 def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
     """Each pair's in one layout."""
     columns = {
-        run: (agreement.own_rows if run.startswith("torch") else agreement.ported)(mapping, one.gradients, gradient=True)
-        for run, one in outcomes.items()
+        run: (agreement.own_rows if run.startswith("torch") else agreement.ported)(mapping, outcome.gradients, gradient=True)
+        for run, outcome in outcomes.items()
     }
     for number, pair in enumerate(mapping):
         arrays = {run: column[number] for run, column in columns.items()}
@@ -178,10 +178,10 @@ def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
     figure = figures.Figure(figsize=(min(24.0, max(7.0, 0.22 * len(rows))), 6.0), layout="constrained")
     agg.FigureCanvasAgg(figure)  # no window, and no setting of the program's own plots
     axes = figure.add_subplot()
-    found = {side: [_max(row, side) for row in rows] for side in SIDES}
-    positive = [value for values in found.values() for value in values if value is not None and value > 0]
+    curves = {side: [_max(row, side) for row in rows] for side in SIDES}
+    positive = [value for values in curves.values() for value in values if value is not None and value > 0]
     floor = min(positive, default=1e-16) / 10
-    for side, values in found.items():
+    for side, values in curves.items():
         if any(value is not None for value in values):
             marker, colour = _STYLES[side]
             heights = [float("nan") if value is None else max(value, floor) for value in values]
@@ -293,10 +293,10 @@ class Drift:
         """For an issue or a pull request."""
         _, *rows = self.table()
         head = f"| kind | layer or call, line | {' | '.join(SIDES)} |\n| --- | --- |{' ---: |' * len(SIDES)}"
-        told = [_row(row) for row in rows]
-        lines = [f"**{in_markdown(self.headline)}**", "", head, *told[:SHOWN]]
-        if len(told) > SHOWN:
-            lines += ["", f"<details><summary>{len(told) - SHOWN:,} more</summary>", "", head, *told[SHOWN:], "", "</details>"]
+        lines_ = [_row(row) for row in rows]
+        lines = [f"**{in_markdown(self.headline)}**", "", head, *lines_[:SHOWN]]
+        if len(lines_) > SHOWN:
+            lines += ["", f"<details><summary>{len(lines_) - SHOWN:,} more</summary>", "", head, *lines_[SHOWN:], "", "</details>"]
         lines += ["", "Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero."]
         return "\n".join([*lines, *(f"\n{in_markdown(note)}" for note in self.notes)]) + "\n"
 
@@ -318,8 +318,8 @@ class Drift:
 
 
 def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
-    found = {side: [getattr(row, side) for row in rows if getattr(row, side) is not None] for side in SIDES}
-    return {side: largest(distances) for side, distances in found.items() if distances}
+    columns = {side: [getattr(row, side) for row in rows if getattr(row, side) is not None] for side in SIDES}
+    return {side: largest(distances) for side, distances in columns.items() if distances}
 
 
 def _said(rows: Sequence[DriftRow]) -> str:
@@ -340,21 +340,21 @@ def _said(rows: Sequence[DriftRow]) -> str:
 def _row(cells: list[str]) -> str:
     """Of Markdown: names and line in one cell, and of each column the maximum."""
     kind, paddle, torch, site = cells[:4]
-    names = "<br>".join(in_markdown(one) for one in dict.fromkeys((paddle, torch, site)) if one)
+    names = "<br>".join(in_markdown(text) for text in dict.fromkeys((paddle, torch, site)) if text)
     return f"| {' | '.join((kind, names, *cells[5::2]))} |"
 
 
 def _cells(row: DriftRow) -> list[str]:
-    found = []
+    cells = []
     for side in SIDES:
         apart = getattr(row, side)
         if apart is None:
-            found += [FAILS if side == "native" else ""] * 2
+            cells += [FAILS if side == "native" else ""] * 2
         elif apart.max == 0:
-            found += ["0" if apart.identical else "±0"] * 2
+            cells += ["0" if apart.identical else "±0"] * 2
         else:
-            found += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
-    return found
+            cells += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
+    return cells
 
 
 # ---- ``padiff_shim.drift``: how far a port's hidden states are from its original's, natively, on Torch's kernels, and in
@@ -407,12 +407,15 @@ def drift(
     losses = both_losses(loss)
     flag("calls", calls)
     flag("double", double)
-    given = Inputs(inputs)
+    arguments = Inputs(inputs)
     port, original = duplicate(paddle_layer), duplicate(torch_module)
     models = (port, original) if weights == "paddle->torch" else (original, port)
     mapping = (match if weights == "as-is" else transfer_weights)(*models, layer_map=layer_map)
     back = phase != "forward"
-    pair = TorchSide(original, given, losses[1], seed, backward=back), PaddleSide(port, given, losses[0], seed, backward=back)
+    pair = (
+        TorchSide(original, arguments, losses[1], seed, backward=back),
+        PaddleSide(port, arguments, losses[0], seed, backward=back),
+    )
     for side in pair:
         side.follows = back
     drifts = Drift(framework_dtype=str(pair[0].dtype()))
@@ -433,36 +436,36 @@ def _check(paddle_layer: Any, torch_module: Any) -> None:
         )
 
 
-def _measure(found: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:
+def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:
     """All runs, and a row for each tensor that they share."""
-    theirs, ours = pair
-    outcomes: dict[str, RunOutcome] = {"torch": _run(theirs, ModelSide.run, folder, "torch")}
-    ours.order = list(outcomes["torch"].outputs)
-    outcomes["substituted"] = _run(ours, ModelSide.run, folder, "substituted")  # an error of the model itself is raised here
-    native, failure = natively(ours, lambda run: _run(ours, run, folder, "native"))
+    original, port = pair
+    outcomes: dict[str, RunOutcome] = {"torch": _run(original, ModelSide.run, folder, "torch")}
+    port.order = list(outcomes["torch"].outputs)
+    outcomes["substituted"] = _run(port, ModelSide.run, folder, "substituted")  # an error of the model itself is raised here
+    native, failure = natively(port, lambda run: _run(port, run, folder, "native"))
     if native is not None:
         outcomes["native"] = native
-    found.notes += [failure] if failure else []
-    ours.shim = False
+    drifts.notes += [failure] if failure else []
+    port.shim = False
     try:
-        for name, side in (("torch64", theirs), ("native64", ours)) if double and found.framework_dtype != "float64" else ():
+        for name, side in (("torch64", original), ("native64", port)) if double and drifts.framework_dtype != "float64" else ():
             outcomes[name] = _run(side, ModelSide.run_wide, folder, name)
     except NotWider as error:
-        found.notes.append(f"no float64 pair: {error}")
+        drifts.notes.append(f"no float64 pair: {error}")
     if "native64" not in outcomes:
         outcomes.pop("torch64", None)
-    found.rows += _layers(mapping, outcomes)
+    drifts.rows += _layers(mapping, outcomes)
     if folder is not None:
-        found.rows += _calls(folder, outcomes)
-    found.rows += _outputs(outcomes)
-    found.rows += gradients(mapping, outcomes)
+        drifts.rows += _calls(folder, outcomes)
+    drifts.rows += _outputs(outcomes)
+    drifts.rows += gradients(mapping, outcomes)
     left = [
-        ours
-        for theirs, ours in mapping.layers.items()
-        if theirs not in outcomes["torch"].layers or ours not in outcomes["substituted"].layers
+        port
+        for original, port in mapping.layers.items()
+        if original not in outcomes["torch"].layers or port not in outcomes["substituted"].layers
     ]
     if left:
-        found.notes.append(f"{len(left)} layers were not called on both sides: {', '.join(left[:6])}")
+        drifts.notes.append(f"{len(left)} layers were not called on both sides: {', '.join(left[:6])}")
 
 
 def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path | None, name: str) -> RunOutcome:
@@ -478,16 +481,16 @@ def _layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftR
     """Every call of every pair of layers, in the order in which the original's layers end."""
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
     rows: list[DriftRow | None] = []
-    for theirs, ours in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
-        held = {name: one.layers.get(theirs if name.startswith("torch") else ours, []) for name, one in outcomes.items()}
+    for original, port in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
+        held = {name: outcome.layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()}
         for number in range(min(map(len, held.values()))):
-            rows.append(row_of("layer", (ours, theirs), number, "", {name: arrays[number] for name, arrays in held.items()}))
+            rows.append(row_of("layer", (port, original), number, "", {name: arrays[number] for name, arrays in held.items()}))
     return [row for row in rows if row is not None]
 
 
 def _outputs(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """Outputs in their order: the paths may be spelt otherwise in the other framework."""
-    columns = {name: list(one.outputs.items()) for name, one in outcomes.items()}
+    columns = {name: list(outcome.outputs.items()) for name, outcome in outcomes.items()}
     rows: list[DriftRow | None] = []
     for number in range(min(map(len, columns.values()))):
         names = columns["substituted"][number][0], columns["torch"][number][0]
@@ -497,24 +500,24 @@ def _outputs(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
 
 def _calls(folder: Path, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """The op calls that belong together in all runs, in the order of the original."""
-    pairs = [(ours, "torch64" if ours == "native64" else "torch") for ours in outcomes if not ours.startswith("torch")]
+    pairs = [(run, "torch64" if run == "native64" else "torch") for run in outcomes if not run.startswith("torch")]
     columns: dict[str, dict[tuple[int, int], Any]] = {}
-    for ours, theirs in pairs:
-        compared = diff(folder / ours, folder / theirs).compared
-        columns[ours] = {(row.b.index, row.a.index): row for row in compared if row.a is not None and row.b is not None}
-    found = []
+    for run, expected_run in pairs:
+        compared = diff(folder / run, folder / expected_run).compared
+        columns[run] = {(row.b.index, row.a.index): row for row in compared if row.a is not None and row.b is not None}
+    rows = []
     for key, row in columns.get("native", columns["substituted"]).items():
-        held = {ours: columns[ours].get(key) for ours, _ in pairs}  # equal runs make equal calls: their numbers are the same
+        held = {run: columns[run].get(key) for run, _ in pairs}  # equal runs make equal calls: their numbers are the same
         native, shim, double = held.get("native"), held["substituted"], held.get("native64")
         if (row.apart.how != "values" and not row.apart.identical) or shim is None:
             continue
-        found.append(
+        rows.append(
             DriftRow(
                 "call", f"{row.a.name} ({row.a.layer})" if row.a.layer else row.a.name, row.b.function, 0, row.a.site,
                 None if native is None else _distance(native), _distance(shim), None if double is None else _distance(double),
             )
         )  # fmt: skip
-    return found
+    return rows
 
 
 def _distance(row: Any) -> Distance:

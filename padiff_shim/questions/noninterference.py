@@ -54,29 +54,29 @@ def _restore_random(states: dict[str, Any]) -> None:
 
 
 def _fingerprint(states: dict[str, Any]) -> dict[str, bytes]:
-    found = {name: repr(state).encode() for name, state in states.items() if name in ("random.numpy", "random.python")}
-    found["random.torch"] = states["random.torch"].numpy().tobytes()
+    prints = {name: repr(state).encode() for name, state in states.items() if name in ("random.numpy", "random.python")}
+    prints["random.torch"] = states["random.torch"].numpy().tobytes()
     # The text holds the generator's counters, and the address of its engine, which is no state.
     words = " ".join(map(str, states["random.paddle"])).split()
-    found["random.paddle"] = " ".join(word for word in words if not word.startswith("0x")).encode()
-    return found
+    prints["random.paddle"] = " ".join(word for word in words if not word.startswith("0x")).encode()
+    return prints
 
 
-def _bits(value: Any, name: str, found: dict[str, bytes]) -> None:
+def _bits(value: Any, name: str, prints: dict[str, bytes]) -> None:
     """Every tensor within ``value`` as bytes, by its path."""
     if isinstance(value, paddle.Tensor):
         shown = value.detach()
         if str(shown.dtype).endswith("bfloat16"):
             shown = shown.astype("float32")  # exact
-        found[name] = f"{shown.dtype}{list(shown.shape)}".encode() + shown.numpy().tobytes()
+        prints[name] = f"{shown.dtype}{list(shown.shape)}".encode() + shown.numpy().tobytes()
     elif isinstance(value, dict):
         for key, item in value.items():
-            _bits(item, f"{name}.{key}", found)
+            _bits(item, f"{name}.{key}", prints)
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            _bits(item, f"{name}[{index}]", found)
+            _bits(item, f"{name}[{index}]", prints)
     elif isinstance(value, (int, float, str, bool, np.ndarray)):
-        found[name] = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+        prints[name] = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
 
 
 def _copy(value: Any) -> Any:
@@ -95,15 +95,15 @@ def _outcome(program: Callable[[], Any], state: Sequence[Any], before: Sequence[
         for parameter in holder.parameters() if hasattr(holder, "parameters") else ():
             parameter.clear_gradient(False)
     _restore_random(seeds)
-    found: dict[str, bytes] = {}
-    _bits(program(), "result", found)
+    prints: dict[str, bytes] = {}
+    _bits(program(), "result", prints)
     for index, holder in enumerate(state):
-        _bits(holder.state_dict(), f"state[{index}]", found)
+        _bits(holder.state_dict(), f"state[{index}]", prints)
         for name, parameter in holder.named_parameters() if hasattr(holder, "named_parameters") else ():
             if parameter.grad is not None:
-                _bits(parameter.grad, f"gradient of {name}", found)
-    found.update(_fingerprint(_random_states()))
-    return found
+                _bits(parameter.grad, f"gradient of {name}", prints)
+    prints.update(_fingerprint(_random_states()))
+    return prints
 
 
 def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **options: Any) -> HarmReport:
