@@ -16,9 +16,8 @@ from ..dispatch.call_site import CallSite, call_stack
 from ..errors import ArgumentError
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
-from ..proof.programs import ModelSide, seeded
-from ..proof.sides import PaddleSide, TorchSide
-from ..proof.values import Inputs, as_array, leaves, mapped
+from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide, seeded
+from ..trees import as_array, leaves, mapped
 from .models import Model
 
 # ---- What every layer of a model gave, the gradients that came back to it, and the lines that called it.

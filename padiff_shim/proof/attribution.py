@@ -12,19 +12,20 @@ import paddle
 import torch
 
 from ..catalogue.registry import ops
-from ..dispatch.entry_point import EntryPoint
-from ..dispatch.frames import Frame
-from ..dispatch.prepare import prepare
+from ..dispatch.entry_point import EntryPoint, Unlisted
+from ..dispatch.frames import Frame, paused
+from ..dispatch.operands import wanting
+from ..dispatch.prepare import Prepared, prepare
 from ..errors import ArgumentError
 from ..frameworks import autocast
 from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
+from ..trees import as_array, leaves, mapped
+from .agreement import Array
 from .findings import CarriedBy, CarrierRow, GradientRow, JumpRow
-from .plans import TORCHS, Array, Keeping, KeptCall, Key, opened
-from .programs import NotWider
-from .sides import PaddleSide, told
-from .values import as_array, leaves
+from .plans import TORCHS, opened, survivable
+from .programs import NotWider, PaddleSide, error_text
 
 # ---- Why a right port differs natively: which calls carry the difference of its outputs, and how far each one's error travels.
 #
@@ -39,6 +40,7 @@ from .values import as_array, leaves
 # that
 # differ already round otherwise, whoever's kernel it is.
 
+Key = tuple[str, str, int]  # layer, op, and the how-maniest call of it
 NOWHERE = "the port fails on Paddle's own kernels"
 STEP = 2.0**-7  # of an element: what a step function moves by less has not jumped
 
@@ -223,7 +225,7 @@ def carriers(port: PaddleSide) -> CarriedBy:
         with paddle.no_grad():
             port.observed(_mode(port, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
     except Exception as error:
-        return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({told(error)})")
+        return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({error_text(error)})")
 
     def follow(key: Key, made: Sequence[Any], errors: list[ResultRounding | None], others: list[Array]) -> None:
         known = sums[key[:2]]
@@ -281,6 +283,193 @@ def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRoundi
     return add
 
 
+# ---- Calls of a port, each of which can be gone back through by itself: natively, by Torch, and in float64.
+
+
+class KeptCall:
+    """One call: its operands before it, what it made, and the gradients that its results were handed by the backward.
+
+    ``wanted`` are the operands, in the order of the op's parameters, whose gradients the call's backward gives.
+    """
+
+    def __init__(self, door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: Any) -> None:
+        self.door = door
+        copies: dict[int, Any] = {}
+
+        def copied(tensor: Any) -> Any:
+            if not isinstance(tensor, paddle.Tensor):
+                return tensor
+            if id(tensor) not in copies:
+                copies[id(tensor)] = tensor, _copied(tensor)  # the tensor too: no identity is given out twice
+            return copies[id(tensor)][1]
+
+        with paused():
+            self.args, self.kwargs = mapped(args, copied), mapped(kwargs, copied)
+            operands = mapped(values, copied)
+        with paddle.no_grad():
+            self.prepared: Prepared = prepare(door, frame, operands, self.args, self.kwargs)
+        self.wanted = wanting(self.prepared.inputs.paddle, self.prepared.inputs.torch)
+        self.made: list[Array] = []
+        self.handed: list[Array | None] = []
+
+    def follow(self, made: Sequence[Any]) -> None:
+        """Keep the results, and the gradient of each as soon as a backward hands it over."""
+        self.made = [as_array(tensor).copy() for tensor in made]
+        self.handed = [None] * len(made)
+        for place, tensor in enumerate(made):
+            if not tensor.stop_gradient:
+                tensor.register_hook(self._handing(place))
+
+    def _handing(self, place: int) -> Callable[[Any], None]:
+        def keep(gradient: Any) -> None:
+            known, array = self.handed[place], as_array(gradient)
+            self.handed[place] = array.copy() if known is None else known + array
+
+        return keep
+
+    @property
+    def answered(self) -> bool:
+        """Whether a backward went through it."""
+        return bool(self.wanted) and any(gradient is not None and gradient.any() for gradient in self.handed)
+
+    def operand(self, place: int) -> Array:
+        """The values of one operand."""
+        return as_array(self.prepared.inputs.paddle[place])
+
+    def torchs(self, *, double: bool) -> tuple[list[Array], list[Array | None]]:
+        """The results of the op's formula on these operands, and the gradients of the wanted ones; ``double``: in float64."""
+        inputs, attributes, casts = self.prepared
+        sides = [_side(side, double=double, wanted=at in self.wanted) for at, side in enumerate(inputs.torch)]
+        with torch.enable_grad():
+            out = self.door.torch(sides, attributes) if double else casts.run(self.door, sides, attributes)
+        made = [tensor for _, tensor in leaves(out)]
+        results = [as_array(tensor) for tensor in made]
+        pairs = [
+            (tensor, torch.from_numpy(gradient).to(tensor))
+            for tensor, gradient in zip(made, self.handed)
+            if gradient is not None and tensor.requires_grad and gradient.shape == tuple(tensor.shape)
+        ]
+        if not pairs:
+            return results, [None] * len(self.wanted)
+        ends, starts = zip(*pairs)
+        gradients = torch.autograd.grad(ends, [sides[at] for at in self.wanted], starts, allow_unused=True)
+        turned = [
+            gradient.t() if at == self.door.transposed and gradient is not None else gradient
+            for at, gradient in zip(self.wanted, gradients)
+        ]
+        return results, self._summed([None if gradient is None else as_array(gradient) for gradient in turned])
+
+    def paddles(self) -> tuple[list[Array], list[Array | None]]:
+        """The same of Paddle's kernels; an operand that stands in several places has its whole gradient in the first."""
+        fresh: dict[int, Any] = {}
+
+        def leaf(tensor: Any) -> Any:
+            if not isinstance(tensor, paddle.Tensor):
+                return tensor
+            if id(tensor) not in fresh:
+                fresh[id(tensor)] = tensor.detach()
+                fresh[id(tensor)].stop_gradient = tensor.stop_gradient
+            copy = fresh[id(tensor)]
+            return copy.clone() if self.door.entry.inplace else copy
+
+        with paused(), paddle.enable_grad():
+            made = [tensor for _, tensor in leaves(self.door.native(*mapped(self.args, leaf), **mapped(self.kwargs, leaf)))]
+            pairs = [
+                (tensor, paddle.to_tensor(gradient).astype(tensor.dtype))
+                for tensor, gradient in zip(made, self.handed)
+                if gradient is not None and not tensor.stop_gradient and list(gradient.shape) == list(tensor.shape)
+            ]
+            if not pairs:
+                return [as_array(tensor) for tensor in made], [None] * len(self.wanted)
+            operands = [self.prepared.inputs.paddle[at] for at in self.wanted]
+            distinct = {id(operand): fresh[id(operand)] for operand in operands if id(operand) in fresh}
+            ends, starts = map(list, zip(*pairs))
+            gradients = paddle.grad(ends, list(distinct.values()), starts, allow_unused=True)
+        by_operand = dict(zip(distinct, gradients))
+        answers = [by_operand.pop(id(operand), None) for operand in operands]
+        return [as_array(tensor) for tensor in made], [None if array is None else as_array(array) for array in answers]
+
+    def _summed(self, gradients: Sequence[Array | None]) -> list[Array | None]:
+        """Gradients of the wanted operands, those of one that stands in several places added up in the first."""
+        first: dict[int, int] = {}
+        sums: list[Array | None] = []
+        for at, gradient in zip(self.wanted, gradients):
+            known = first.setdefault(id(self.prepared.inputs.paddle[at]), len(sums))
+            if known < len(sums):
+                other = sums[known]
+                sums[known] = gradient if other is None else other if gradient is None else other + gradient
+                gradient = None
+            sums.append(gradient)
+        return sums
+
+
+def _copied(tensor: Any) -> Any:
+    """Its values as they are now; what is written later, as a parameter by an optimizer, is another's."""
+    copy = tensor.detach().clone()
+    copy.stop_gradient = tensor.stop_gradient
+    return copy
+
+
+def _side(side: Any, *, double: bool, wanted: bool) -> Any:
+    """An operand of Torch's, as one that a graph begins with."""
+    if not isinstance(side, torch.Tensor):
+        return side
+    side = side.detach()
+    if double and side.is_floating_point():
+        side = side.to(torch.float64, copy=True)
+    return side.requires_grad_() if wanted else side
+
+
+class Keeping(Substituting):
+    """Reference mode's plan, or Paddle's kernels, that keeps every call which rounds.
+
+    Args:
+        native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
+        layer: tells the path of the layer that is running.
+    """
+
+    def __init__(self, *, native: bool, layer: Callable[[], str]) -> None:
+        super().__init__("torch", draws=True, torchs=TORCHS)
+        if native:
+            self.autocasts = ""
+        self.calls: dict[Key, KeptCall] = {}
+        self._native, self._layer = native, layer
+        self._times: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call, kept."""
+        if (door.op.random is not None and door.op.random(*values)) or not door.op.leading:
+            return super().call(door, frame, values, args, kwargs)
+        record = KeptCall(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
+        if self._native:
+            args, kwargs = survivable(door, values, args, kwargs)
+            result = door.native(*args, **kwargs)
+        else:
+            result = super().call(door, frame, values, args, kwargs)
+            frame.quick.clear()  # a shorter way would pass by here
+        record.follow([tensor for _, tensor in leaves(result)])
+        place = self._layer(), door.op.name
+        self.calls[(*place, self._times[place])] = record
+        self._times[place] += 1
+        return result
+
+    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's kernel; of a native run beside no tape."""
+        return door.native(*args, **kwargs) if self._native else super().native(door, frame, why, args, kwargs)
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for an op without reference."""
+        return other.original(*args, **kwargs) if self._native else super().unlisted(other, frame, args, kwargs)
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for what moves values."""
+        return original(*args, **kwargs) if self._native else super().exact(name, original, args, kwargs)
+
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for a function with a backward of its own."""
+        return original(*args, **kwargs) if self._native else super().py_layer(name, original, args, kwargs)
+
+
 # ---- Why a right port's gradients differ natively: which calls, in the forward and in the backward, carry the difference.
 #
 # A step computes g(theta), the gradients, from the results y of its calls and from the gradients that each call's backward hands
@@ -317,7 +506,7 @@ def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy
     try:
         native, paddles = _run(port, native=True, training=training)
     except Exception as error:
-        return CarriedBy([], 0.0, 0.0, of, failed=f"{NOWHERE} ({told(error)})")
+        return CarriedBy([], 0.0, 0.0, of, failed=f"{NOWHERE} ({error_text(error)})")
     between = _between(torchs, paddles, of)
     length = float(np.sqrt(sum((difference**2).sum() for difference in between.values())))
     largest = max((float(np.abs(difference).max(initial=0)) for difference in between.values()), default=0.0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import zip_longest
 from typing import Any
 
 import torch
 
 from ..dispatch.call_site import CallSite
+from .findings import Cause
 from .match import (
     BIASED,
     CallPair,
@@ -29,37 +29,6 @@ from .match import (
     with_bias,
 )
 from .trace import Key, TraceCall, TraceOperand, Value
-
-# ---- Why two programs part, in words.
-
-
-class Cause(str, Enum):
-    """Why two programs part."""
-
-    ATTRIBUTE = "another attribute"
-    SWAPPED = "operands swapped"
-    CONSTANT = "another constant"
-    WEIGHT = "another weight"
-    OPERAND = "another operand"
-    ORDER = "another arrangement"
-    OTHER_OP = "another op"
-    MISSING = "an op is missing"
-    EXTRA = "an op too many"
-    PLACE = "an op in another place"
-    UNKNOWN = "other calls"
-    TIED = "weights tied otherwise"
-    DTYPE = "another dtype"
-    OVERFLOW = "an overflow"
-    OPTIMIZER = "another optimizer"
-    SETTING = "another setting of the optimizer"
-    RATE = "another learning rate"
-    CLIPPING = "another clipping"
-    SKIPPED = "a step that the other skips"
-    CLEARED = "gradients are not cleared"
-
-    def __str__(self) -> str:
-        return self.value
-
 
 WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
 
@@ -695,12 +664,23 @@ WINDOW = 40  # calls of each side that are laid side by side
 _OTHERWISE_GIVEN = (Cause.OPERAND, Cause.WEIGHT, Cause.SWAPPED, Cause.CONSTANT)
 
 
-@dataclass(frozen=True)
-class CallDifference:
-    """The first place where the second program (the port) does otherwise than the first.
+FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 
-    ``ours`` is the port's call, ``theirs`` the original's; one of them is None where it has no counterpart. ``mend``: the port's
-    call whose results have to be exchanged, and by what, for both to go on alike; None where there is no such call.
+
+@dataclass(frozen=True, eq=False)
+class CallDifference:
+    """The first place where the port does something else than the original.
+
+    Attributes:
+        cause, text: what differs, in one word and in a sentence.
+        original, port: the two calls; one of them is None where it has no counterpart.
+        mend: the port's call whose results have to be exchanged, and by what, for both to go on alike; None: there is no such call.
+        sites: where both arrange the elements, if the arrangement differs.
+        taken: the value that a call should read, and which of the original's values it reads instead.
+        effect: how far outputs (or gradients) move when it is mended, in float64; None: not measured.
+        setting: of an attribute that many calls have in common: the port's call in which it was seen first.
+        part: where it shows: in the forward, in the backward, or in the running statistics alone.
+        together: further calls stand in another place with it.
     """
 
     cause: Cause
@@ -708,10 +688,12 @@ class CallDifference:
     original: TraceCall | None
     port: TraceCall | None
     mend: Mend | None
-    sites: tuple[CallSite, CallSite] | None = None  # where the elements are arranged, if that is what differs
-    taken: tuple[Value, Value] | None = None  # the original's value that a call should be given, and which of its it is given
-    effect: float | None = None  # how far outputs (or gradients) move by mending it; None: not measured
-    setting: Key | None = None  # of attributes that many calls have alike: the port's call where that was seen first
+    sites: tuple[CallSite, CallSite] | None = None
+    taken: tuple[Value, Value] | None = None
+    effect: float | None = None
+    setting: Key | None = None
+    part: str = ""
+    together: bool = False
 
     @property
     def backward(self) -> bool:

@@ -5,23 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import linecache
-import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from ..arguments import path as checked
 from ..dispatch.call_site import CallSite
 from ..files import write
-from .causes import CallDifference, Cause, advice_on_layer, advice_on_missing
-from .rules import first_of_exchanges, told_as_one
-from .trace import Key, TraceCall
+from .trace import TraceCall
 
-_ATTRIBUTES = re.compile(r"(\w+)=\S+ against")  # one line may call an op twice, and be wrong about another attribute each time
-MANY = 1e300  # times as much as another effect: the larger one may be infinite
 FAILS = "fails"  # in place of a native difference
 
 
@@ -40,6 +33,34 @@ class ProofVerdict(str, Enum):
 
     def __bool__(self) -> bool:
         return self in (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
+
+
+class Cause(str, Enum):
+    """Why two programs part."""
+
+    ATTRIBUTE = "another attribute"
+    SWAPPED = "operands swapped"
+    CONSTANT = "another constant"
+    WEIGHT = "another weight"
+    OPERAND = "another operand"
+    ORDER = "another arrangement"
+    OTHER_OP = "another op"
+    MISSING = "an op is missing"
+    EXTRA = "an op too many"
+    PLACE = "an op in another place"
+    UNKNOWN = "other calls"
+    TIED = "weights tied otherwise"
+    DTYPE = "another dtype"
+    OVERFLOW = "an overflow"
+    OPTIMIZER = "another optimizer"
+    SETTING = "another setting of the optimizer"
+    RATE = "another learning rate"
+    CLIPPING = "another clipping"
+    SKIPPED = "a step that the other skips"
+    CLEARED = "gradients are not cleared"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 @dataclass(frozen=True)
@@ -83,102 +104,18 @@ class Mistake:
     also: tuple[tuple[str, int], ...] = ()
     effect: float | None = None
 
-    def once_more(self, layer: str, place: ProgramPlace | None, effect: float | None) -> Mistake:
+    def once_more(self, other: Mistake) -> Mistake:
         """The same in a further call of the port."""
-        line, first = ((call.file, call.line) if call else None for call in (place, self.paddle))
+        line, first = ((place.file, place.line) if place else None for place in (other.paddle, self.paddle))
         also = self.also if line is None or line in (first, *self.also) else (*self.also, line)
-        effects = [measured for measured in (self.effect, effect) if measured is not None]
-        return replace(self, layers=(*self.layers, layer), also=also, effect=sum(effects) if effects else None)
+        effects = [effect for effect in (self.effect, other.effect) if effect is not None]
+        return replace(self, layers=(*self.layers, *other.layers), also=also, effect=sum(effects) if effects else None)
 
     def __str__(self) -> str:
         layers, calls = len(set(self.layers)), len(self.layers)
         often = f"in {layers} layers" if layers > 1 else f"{calls} times" if calls > 1 else ""
         lines = f", on {1 + len(self.also)} lines" if self.also else ""
         return f"{self.cause}: {self.text}{f' ({often}{lines})' if often else ''}"
-
-
-def merged(differences: Sequence[CallDifference], port: Mapping[str, Any]) -> list[Mistake]:
-    """One mistake for each line, however many layers run it, and for each setting, however many lines have it.
-
-    A gradient of a call that is a mistake itself is none of its own.
-
-    Nor is what only follows from another one, see :func:`_follows`. What has most effect comes first. ``port``: its layers.
-    """
-    mistakes: dict[Any, Mistake] = {}
-    settings: dict[Key, Any] = {}
-    wrong: set[Any] = set()
-    for difference in told_as_one(first_of_exchanges(differences)):
-        if _follows(difference, differences):
-            continue
-        sites = difference.sites or (None, None)
-        original, ours = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
-        lines = [place and (place.file, place.line) for place in (original, ours)]
-        names = [node and node.name for node in (difference.original, difference.port)]
-        if difference.backward and (lines[0] in wrong or lines[1] in wrong):
-            continue
-        wrong.update(line for line in lines if line)
-        if difference.cause in (Cause.MISSING, Cause.EXTRA):  # what lacks it, or has it too much, may be several calls
-            beside = 1 if difference.cause is Cause.MISSING else 0
-            lines[beside] = names[beside] = None
-        which = _ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ()
-        key = (difference.cause, *lines, *names, *which)
-        key = settings.setdefault(difference.setting, key) if difference.setting else key
-        layer = (ours or original).layer if ours or original else ""  # type: ignore[union-attr]
-        known = mistakes.get(key)
-        attribute = advice_on_layer(difference.cause, port.get(layer))
-        cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
-        if difference.cause is Cause.MISSING and difference.original is not None:
-            text += advice_on_missing(difference.original.name, port.get(layer))
-        if known is None:
-            mistakes[key] = Mistake(cause, text, original, ours, (layer,), effect=difference.effect)
-            continue
-        mistakes[key] = known.once_more(layer, ours, difference.effect)
-    return _ranked(list(mistakes.values()))
-
-
-def _ranked(mistakes: list[Mistake]) -> list[Mistake]:
-    """First those of an effect within a tenth of the largest, then within a hundredth: each in the order of the port's calls."""
-    most = max((mistake.effect or 0.0 for mistake in mistakes), default=0.0)
-
-    def rank(mistake: Mistake) -> float:
-        if not mistake.effect:
-            return math.inf
-        return 0.0 if mistake.effect == most else math.floor(math.log10(min(most / mistake.effect, MANY)))
-
-    return sorted(mistakes, key=rank)
-
-
-def _follows(difference: CallDifference, all_: Sequence[CallDifference]) -> bool:
-    """Whether another one says it already.
-
-    A call that has its counterpart with other attributes is neither missing nor too much. One that stands in another place is
-    missing where it was and too much where it is, in each layer that runs these lines; and where it is the last one of a line,
-    what reads that line's result is given another op's.
-    """
-    paired = [(another.cause, another.original, another.port) for another in all_ if another.original and another.port]
-    moved = [(original, port) for cause, original, port in paired if cause is Cause.PLACE]
-    others = [(original, port) for cause, original, port in paired if cause not in (Cause.PLACE, Cause.MISSING, Cause.EXTRA)]
-    if difference.cause in (Cause.MISSING, Cause.EXTRA):
-        side = 0 if difference.cause is Cause.MISSING else 1
-        alone = (difference.original, difference.port)[side]
-        return alone is not None and (
-            any(pair[side].key == alone.key for pair in others) or any(_at(pair[side]) == _at(alone) for pair in moved)
-        )
-    if difference.cause is not Cause.OPERAND or not difference.original or not difference.port:
-        return False
-    sources = [
-        (operand.value.node, other.value.node) for operand, other in zip(difference.original.operands, difference.port.operands)
-    ]
-    return any(
-        expected is not None and actual is not None and expected.site == call.site and _at(actual) == _at(other)
-        for expected, actual in sources
-        for call, other in moved
-    )
-
-
-def _at(node: TraceCall) -> tuple[str, CallSite, str]:
-    """What is equal for the calls that one line makes in all layers."""
-    return node.name, node.site, str(node.attributes)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .tolerances import FILLED, RoundingBound, floor_of
+from .agreement import FILLED, RoundingBound, floor_of
 from .trace import Trace, TraceCall, TraceOperand, Value, numbers
 
 # ---- Which values of two traces are the same, up to rounding, whatever their layout.

@@ -18,8 +18,7 @@ import torch
 
 from ..dispatch.call_site import CallSite, call_site
 from ..frameworks.memory import HALVES, dtype_of
-from .causes import Cause
-from .findings import Mistake, ProgramPlace
+from .findings import Cause, Mistake, ProgramPlace
 from .match import kind_of
 from .programs import ModelSide
 from .trace import Onlooker, is_passive, shape_of, tensors_in

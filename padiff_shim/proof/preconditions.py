@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from types import CodeType
@@ -17,21 +18,23 @@ import torch
 
 from ..dispatch.call_site import CallSite, call_site
 from ..text import listed
+from ..trees import as_array, leaves
 from ..weights import explain, pairing
+from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.mapping import Pair
 from ..weights.transfer import carry
 from ..weights.tree import Weight
 from ..weights.tree import WeightSide as Tree
 from . import agreement
-from .causes import WRITTEN_OTHERWISE, Cause, advice_on_definition
-from .findings import Mistake, ProgramPlace, ProofVerdict, Stage
+from .agreement import Array, RunOutcome, apart, same_bits
+from .causes import advice_on_definition
+from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
+from .match import kind
 from .plans import Defined
-from .programs import ModelSide, RunOutcome, out_of_memory
+from .programs import Inputs, ModelSide, PaddleSide, TorchSide, in_place, out_of_memory
 from .proof import Proof
-from .sides import PaddleSide, TorchSide
-from .trace import Onlooker, shape_of, tensors_in
-from .values import Array, Inputs, apart, as_array, in_place, leaves, same_bits
+from .trace import Capture, Onlooker, TraceOperand, shape_of, tensors_in
 
 # ---- Weights that have no partner: which of them a proof can do without.
 
@@ -49,7 +52,7 @@ def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, t
     for framework, weights in zip((mapping.src, mapping.dst), mapping.left):
         constants = [weight for weight in weights if weight.buffer or not weight.trainable]
         trained = [weight for weight in weights if weight not in constants]
-        used = _used(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
+        used = _reaching_outputs(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
         unused = [weight for weight in trained if weight not in used]
         surplus = used if framework == "paddle" and not trains else []  # what the port lacks, or trains, is a mistake
         neutral = [weight for weight in surplus if _has_no_effect(weight, sides[framework])]
@@ -90,7 +93,7 @@ def _listed(framework: str, weights: Sequence[Weight]) -> str:
     return f"{framework} {listed([f'{weight.name} {list(weight.shape)}' for weight in weights])}"
 
 
-def _used(side: ModelSide, other: ModelSide, weights: Sequence[Weight]) -> list[Weight]:
+def _reaching_outputs(side: ModelSide, other: ModelSide, weights: Sequence[Weight]) -> list[Weight]:
     """Those on which an output depends that both sides have."""
     if not weights:
         return []
@@ -505,19 +508,6 @@ def _holds(layer: str, name: str) -> bool:
     return bool(layer) and name.rpartition(".")[0] == layer
 
 
-def defined_otherwise(mistakes: list[Mistake], defined: Mapping[str, Defined]) -> list[Mistake]:
-    """The mistakes, in which calls that differ within an op that Paddle defines otherwise are one: that definition."""
-    for op, definition in defined.items():
-        within = [wrong for wrong in mistakes if wrong.paddle and (wrong.paddle.file, wrong.paddle.line) == definition.site[:2]]
-        lines = {(wrong.torch.file, wrong.torch.line) for wrong in within if wrong.torch and wrong.cause in WRITTEN_OTHERWISE}
-        others = [wrong for wrong in mistakes if wrong.torch and wrong.cause in WRITTEN_OTHERWISE]
-        parts = [wrong for wrong in others if wrong.torch and (wrong.torch.file, wrong.torch.line) in lines]
-        if parts:
-            whole = replace(within[0], cause=Cause.ATTRIBUTE, text=f"{op}: {definition.how}{advice_on_definition(op)}")
-            mistakes = [whole if wrong is parts[0] else wrong for wrong in mistakes if wrong is parts[0] or wrong not in parts]
-    return mistakes
-
-
 def _time_major(module: Any, layer: Any) -> str:
     wanted = not module.batch_first
     if layer.time_major is wanted:
@@ -727,3 +717,97 @@ def _is_constant(pair: Pair) -> bool:
     """Whether a pair holds what the code makes, not a training: masks, tables, frequencies."""
     slots = [slot for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight is not None]
     return all(slot.weight.buffer and not slot.role.startswith("running_") for slot in slots if slot.weight)
+
+
+# ---- Which weights belong together by their use, where names do not tell.
+#
+# Order alone tells apart weights that lie flat on a layer, ``w1`` and ``w2`` of one shape, and nothing tells how a square weight
+# lies. What a program does with them tells both. So both models run once, with random numbers in copies of these weights, and
+# weights that are used first for the same belong together. Whether that is right, the proof shows.
+
+
+class _Use(NamedTuple):
+    """The first use of a weight: by which call, as which operand, and whether transposed (None if that does not show)."""
+
+    name: str
+    shape: tuple[int, ...]  # whichever way it lies
+    call: str
+    operand: str
+    turned: bool | None
+
+
+def is_doubted(mapping: WeightMapping) -> bool:
+    """Whether a match leaves open which weights belong together, or how they lie."""
+    return any(mapping.left) or any(pair.doubted or pair.turnable for pair in mapping)
+
+
+def by_use(original: ModelSide, port: ModelSide, mapping: WeightMapping) -> list[Used]:
+    """Pairs of the weights that a match has left open; none if both models do not use as many of one shape.
+
+    Args:
+        theirs, ours: sides of models that may be changed: all weights will hold random numbers.
+        mapping: the match.
+    """
+    known = [pair for pair in mapping if not pair.doubted and pair.torch and pair.paddle]
+    settled = {pair.torch for pair in known}, {pair.paddle for pair in known}
+    try:
+        uses = [_uses(side) for side in (original, port)]
+    except Exception:  # a model that does not run with other weights tells nothing
+        return []
+    pairs = _paired_by_use(*([use for use in side_uses if use.name not in names] for side_uses, names in zip(uses, settled)))
+    of_torch, of_paddle = ({use.name: use for use in side_uses} for side_uses in uses)
+    turnable = [pair for pair in known if pair.turnable and pair.torch in of_torch and pair.paddle in of_paddle]
+    return pairs + [_pair_of_uses(of_torch[pair.torch], of_paddle[pair.paddle]) for pair in turnable]
+
+
+def _paired_by_use(original: list[_Use], port: list[_Use]) -> list[Used]:
+    """In order of use those that are used for the same; of what is not used for the same on both sides, those of one shape."""
+    pairs: list[Used] = []
+    order = {use.name: place for place, use in enumerate(original)}
+    for key in (lambda use: use[1:4], lambda use: use.shape):  # type: Callable[[_Use], Any]
+        counts = Counter(map(key, original)), Counter(map(key, port))
+        same = {use_key for use_key, count in counts[0].items() if counts[1][use_key] == count}
+        for use_key in same:
+            pairs += map(
+                _pair_of_uses, (use for use in original if key(use) == use_key), (use for use in port if key(use) == use_key)
+            )
+        original, port = ([use for use in uses if key(use) not in same] for uses in (original, port))
+    return sorted(pairs, key=lambda pair: order[pair.torch])
+
+
+def _pair_of_uses(original: _Use, port: _Use) -> Used:
+    turned = None if original.turned is None or port.turned is None else original.turned is not port.turned
+    return Used(original.name, port.name, turned)
+
+
+def _uses(side: ModelSide) -> list[_Use]:
+    """The first use of each weight, in order."""
+    generator, stored = np.random.default_rng(0), {}
+    for name, parameter in side.parameters().items():
+        if np.issubdtype(as_array(parameter).dtype, np.floating):
+            stored[name] = generator.standard_normal(tuple(parameter.shape)).astype(as_array(parameter).dtype)
+            side.fill(parameter, stored[name])
+    uses: dict[str, _Use] = {}
+    for node in side.run_forward(Capture).trace.nodes:
+        for operand in sorted(node.operands, key=lambda operand_: -operand_.tensor.dim()):
+            name = operand.value.label
+            if operand.value.node is None and name in stored and name not in uses:
+                shape = tuple(sorted(size for size in stored[name].shape if size != 1))
+                uses[name] = _Use(name, shape, kind(node), operand.name, _is_turned(operand, stored[name]))
+    return list(uses.values())
+
+
+def _is_turned(operand: TraceOperand, stored: Array) -> bool | None:
+    if stored.ndim != 2 or operand.tensor.dim() != 2:
+        return None
+    values = as_array(operand.tensor)
+    return next((turned for turned, weight in ((False, stored), (True, stored.T)) if np.array_equal(values, weight)), None)
+
+
+def note_of_use(used: Iterable[Used]) -> str:
+    """What a proof says of weights that were paired so."""
+    pairs = [f"{pair.torch} and {pair.paddle}" for pair in used]
+    return (
+        f"names do not tell which of these weights belong together, or how they lie; they were paired by their use in the forward: "
+        f"{listed(pairs)}. If that is not how you take weights across, say so: layer_map="
+    )

@@ -1,25 +1,185 @@
-"""The two models as programs that run again and again: seeds, inputs, what a run gave, what layers return."""
+"""The original and the port as programs that run again and again, with equal inputs and seeds."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import random
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import paddle
 import torch
 
-from ..errors import PadiffShimError
+from ..dispatch.call_site import raised_at, short
+from ..dispatch.dtypes import HALF_NAMES, dtype_without_kernel
+from ..errors import ArgumentError, PadiffShimError, described
 from ..frameworks.copies import duplicate
-from ..trees import changed, copied, is_tensor
+from ..frameworks.memory import FLOATS, hand_over, to_torch
+from ..frameworks.weight_copies import forget, lend, transposed_of
+from ..runs.run import Run
+from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
+from ..weights.mapping import Mapping as WeightMapping
+from .agreement import Array, RunOutcome, same_bits
+from .plans import TORCHS, Defined, InWider, Natively, OnTorch, WiderDtype, opened
 from .trace import Onlooker
-from .updates import Recipe, StepUpdate, Trainer
-from .values import Array, Inputs, as_array, in_place, leaves
+from .updates import Recipe, Trainer
+
+# ---- What a model is called with.
+
+
+def in_place(tensor: Any) -> Array:
+    """A dense tensor's values where they lie, if an array can show them there: for as long as nobody writes them."""
+    lies = isinstance(tensor, paddle.Tensor) and tensor.place.is_cpu_place() and tensor.is_dense() and tensor.dtype in FLOATS
+    if not lies or tensor.dtype is paddle.bfloat16:
+        return as_array(tensor)
+    return as_array(to_torch(tensor.detach()))
+
+
+class Inputs:
+    """What a model is called with: positional and keyword arguments, made anew for each run.
+
+    Args:
+        given: an array or tensor; a tuple or list of arguments; a dict of keyword arguments; or a function of ``"paddle"`` or
+            ``"torch"``, and of the number of the step if it takes two, that returns one of these. Plain arrays of floats get the
+            models' dtype, tensors keep theirs.
+        dtype: of all floats, tensors' too; "" as above.
+    """
+
+    def __init__(self, source: Any, dtype: str = "") -> None:
+        if not callable(source) and not leaves(source):
+            raise ArgumentError(
+                "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that returns one; "
+                f"got {described(source)}"
+            )
+        self._given, self._dtype = source, dtype
+        self._dtypes: dict[int, str] = {}  # by the identity of a kept array: that of the tensor it was
+        self._alike = not callable(source)
+        if self._alike:  # as it is now, whatever becomes of it
+            self._given = mapped(source, self._kept)
+        self.changing = callable(source) and _takes_two(source)  # another batch for each step of a training
+
+    def _kept(self, value: Any) -> np.ndarray[Any, Any]:
+        array = copied(value)
+        self._dtypes[id(array)] = _dtype_of(value)
+        self._alike = self._alike and array.dtype.name in _IN_BOTH
+        return array
+
+    def equal_in(self, dtype: str, other: str) -> bool:
+        """Whether models of these dtypes are given the same, without having to look: both are made of the same arrays."""
+        return dtype == other and self._alike
+
+    def of(
+        self, framework: str, dtype: str, *, wide: str = "", step: int = 0, device: str = "cpu"
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments for one call; ``dtype`` of the model, ``wide``: of all floats, "" as they are. ``device``: where Torch's lie.
+
+        Paddle's lie on the device that ``paddle.set_device`` has chosen.
+        """
+
+        def change(value: Any) -> Any:
+            array = as_array(value)
+            if array.dtype.kind != "f":
+                return _tensor(framework, array, "", device)
+            name = self._dtype or (self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value))
+            return _tensor(framework, array, wide or name or dtype, device)
+
+        arguments = (framework, step) if self.changing else (framework,)
+        values = self._given(*arguments) if callable(self._given) else self._given
+        changed = mapped(values, change)
+        if isinstance(changed, Mapping):
+            return (), dict(changed)
+        return (tuple(changed) if isinstance(changed, (list, tuple)) else (changed,)), {}
+
+
+# Arrays that both frameworks take for what they are; uint16 is Paddle's bfloat16.
+_IN_BOTH = frozenset({
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
+})  # fmt: skip
+
+
+def _dtype_of(value: Any) -> str:
+    """The dtype that a tensor keeps; "" for an array, which gets the model's."""
+    return "" if isinstance(value, (np.ndarray, np.generic)) else str(value.dtype).rpartition(".")[2]
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function has to be called with two arguments, or may."""
+    try:
+        inspect.signature(function).bind("torch", 0)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in function without signature
+        return False
+    return True
+
+
+def _tensor(framework: str, array: np.ndarray[Any, Any], dtype: str, device: str) -> Any:
+    """A tensor of an array's values; ``dtype``: rounded to it, "" as they are."""
+    held = array.astype("float32" if dtype == "bfloat16" else dtype) if dtype else array
+    made = torch.from_numpy(np.array(held)).to(device) if framework == "torch" else paddle.to_tensor(held)
+    if dtype != "bfloat16":
+        return made
+    return made.to(torch.bfloat16) if framework == "torch" else made.astype("bfloat16")
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _named_arguments(arguments: Arguments) -> list[tuple[str, Any]]:
+    """(name, value) of all arguments."""
+    positional, keywords = arguments
+    return [(f"input {key}", argument) for key, argument in (*enumerate(positional), *keywords.items())]
+
+
+def named_tensors(arguments: Arguments) -> list[tuple[str, Any]]:
+    """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``, ``"input batch.tokens"``."""
+    return [pair for name, argument in _named_arguments(arguments) for pair in leaves(argument, name)]
+
+
+def followed_arguments(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Arguments, dict[str, Any]]:
+    """Arguments with gradients behind them, and their leaves by name, as :func:`named_tensors` gives them.
+
+    The model is given a copy of each leaf, for it may write its inputs in place.
+
+    Args:
+        arguments: positional and keyword arguments.
+        leaf: makes a leaf of (name, tensor), or None of one that has no gradient.
+    """
+    begun: dict[str, Any] = {}
+
+    def wanting(name: str, argument: Any) -> Any:
+        made = leaf(name, argument) if is_tensor(argument) else None
+        if made is None:
+            return argument
+        begun[name] = made
+        return made.clone()
+
+    held = [changed(argument, wanting, name) for name, argument in _named_arguments(arguments)]
+    count = len(arguments[0])
+    return (tuple(held[:count]), dict(zip(arguments[1], held[count:]))), begun
+
+
+def leaf_gradients(begun: dict[str, Any]) -> dict[str, Array]:
+    """The gradients of leaves, by name; those that a backward reached."""
+    return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
+
+
+def keep_gradient(tensor: Any, gradients: list[Array | None]) -> None:
+    """Keep a place for the gradient of a tensor, which a backward fills if it gets there."""
+    place = len(gradients)
+    gradients.append(None)
+
+    def keep(gradient: Any) -> None:
+        gradients[place] = copied(gradient)
+
+    wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else tensor.requires_grad
+    if wanted:
+        tensor.register_hook(keep)
+
 
 # ---- What a run begins with: random generators of both frameworks, NumPy and Python, and the default dtype.
 
@@ -34,7 +194,7 @@ _KEEPING = _Keeping()
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
+def generators_restored() -> Iterator[None]:
     """All random generators are put back where they stood, whatever happens to them: for several runs once."""
     if _KEEPING.active:
         yield
@@ -54,7 +214,7 @@ def kept() -> Iterator[None]:
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """All random generators begin with ``seed``, and are put back where they stood."""
-    with kept():
+    with generators_restored():
         paddle.seed(seed)
         _seed_torch(seed)
         np.random.seed(seed)
@@ -84,89 +244,7 @@ def default_dtype(name: str) -> Iterator[None]:
         torch.set_default_dtype(held[1])
 
 
-# ---- Gradients of what is no parameter: of inputs, and of what layers return.
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-def _given(arguments: Arguments) -> list[tuple[str, Any]]:
-    """(name, value) of all arguments."""
-    positional, keywords = arguments
-    return [(f"input {key}", argument) for key, argument in (*enumerate(positional), *keywords.items())]
-
-
-def named(arguments: Arguments) -> list[tuple[str, Any]]:
-    """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``, ``"input batch.tokens"``."""
-    return [pair for name, argument in _given(arguments) for pair in leaves(argument, name)]
-
-
-def inputs(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Arguments, dict[str, Any]]:
-    """Arguments with gradients behind them, and their leaves by name, as :func:`named` gives them.
-
-    The model is given a copy of each leaf, for it may write its inputs in place.
-
-    Args:
-        arguments: positional and keyword arguments.
-        leaf: makes a leaf of (name, tensor), or None of one that has no gradient.
-    """
-    begun: dict[str, Any] = {}
-
-    def wanting(name: str, argument: Any) -> Any:
-        made = leaf(name, argument) if is_tensor(argument) else None
-        if made is None:
-            return argument
-        begun[name] = made
-        return made.clone()
-
-    held = [changed(argument, wanting, name) for name, argument in _given(arguments)]
-    count = len(arguments[0])
-    return (tuple(held[:count]), dict(zip(arguments[1], held[count:]))), begun
-
-
-def gradients(begun: dict[str, Any]) -> dict[str, Array]:
-    """The gradients of leaves, by name; those that a backward reached."""
-    return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
-
-
-def follow(tensor: Any, gradients: list[Array | None]) -> None:
-    """Keep a place for the gradient of a tensor, which a backward fills if it gets there."""
-    place = len(gradients)
-    gradients.append(None)
-
-    def keep(gradient: Any) -> None:
-        gradients[place] = copied(gradient)
-
-    wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else tensor.requires_grad
-    if wanted:
-        tensor.register_hook(keep)
-
-
-# ---- What one run of a model gave.
-
-
-@dataclass
-class RunOutcome:
-    """What one run (or step) gave, as arrays: outputs and loss by path; outputs of layers, gradients and statistics by name.
-
-    ``dtypes``: of the outputs, by path, for no array is of bfloat16. ``unlike``: statistics that were not kept, for Paddle's kernel
-    wrote them, which defines them otherwise. Of a step of a training also the ``weights`` behind it, and what is told of its
-    ``update``; of a side that follows gradients also those of layers' outputs (None where a call's has none) and of inputs.
-    """
-
-    outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    dtypes: dict[str, str] = field(default_factory=dict)
-    layers: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
-    gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    statistics: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    unlike: bool = False
-    capture: Onlooker | None = None
-    weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    update: StepUpdate | None = None
-    of_layers: dict[str, list[np.ndarray[Any, Any] | None]] = field(default_factory=dict)
-    of_inputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-
-
-# ---- Looking on at the layers of a model: which one is running, and what each returns.
+# ---- A model: its layers, parameters and buffers.
 
 
 @contextlib.contextmanager
@@ -203,7 +281,7 @@ def listening(
         if first is not None:
             outcome.layers.setdefault(name, []).append(copied(first))  # it may be written to later
             if follows:
-                follow(first, outcome.of_layers.setdefault(name, []))
+                keep_gradient(first, outcome.of_layers.setdefault(name, []))
 
     held = [(getattr(layer, places[0]), getattr(layer, places[1])) for _, layer in layers]
     for before, after in held:
@@ -215,8 +293,6 @@ def listening(
             before.pop(hook, None)
             after.pop(hook, None)
 
-
-# ---- What a model holds: looked for once a run, for to go through all layers takes as long as some calls; and as it was.
 
 Named = dict[str, Any]
 
@@ -284,6 +360,8 @@ class Holding:
 
 
 _PLACES = {True: ("_parameters", "_buffers", "_modules"), False: ("_parameters", "_buffers", "_sub_layers")}
+
+
 _QUESTIONS = ("named_parameters", "named_buffers", "named_modules", "named_sublayers")
 
 
@@ -297,10 +375,9 @@ def _usual(named: tuple[str, Any]) -> bool:
     )
 
 
-# ---- The two models as programs that run again and again: with equal seeds, in a wider dtype, natively or on Torch's
-# kernels.
+# ---- A program.
 
-# Makes a capture from labels, what tells the running layer's path, and the code that calls the model.
+
 Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Onlooker]
 
 
@@ -385,7 +462,7 @@ class ModelSide:
         if self._forms(wide, capturing):
             self._borrow(model, wide=wide)
         arguments = self._arguments(wide=wide)
-        arguments, begun = inputs(arguments, lambda _, tensor: self._leaf(tensor)) if self.follows else (arguments, {})
+        arguments, begun = followed_arguments(arguments, lambda _, tensor: self._leaf(tensor)) if self.follows else (arguments, {})
         capture = None
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self.layer, ModelSide._pass.__code__)
@@ -400,7 +477,7 @@ class ModelSide:
         self._held(model).look()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.gradients = self._gradients(model, in_place) if self._backward else {}  # nobody writes them before they are dropped
-        outcome.of_inputs = gradients(begun)
+        outcome.of_inputs = leaf_gradients(begun)
         self._clear()
         return outcome
 
@@ -663,7 +740,7 @@ class ModelSide:
         raise NotImplementedError
 
     def _input_labels(self, arguments: Any) -> dict[int, str]:
-        return {tensor.data_ptr(): name for name, tensor in named(arguments)}
+        return {tensor.data_ptr(): name for name, tensor in named_tensors(arguments)}
 
     def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
         """A backward from tensors, which begins with ones or with the same random numbers on both sides."""
@@ -683,3 +760,437 @@ class ModelSide:
 
     def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         raise NotImplementedError
+
+
+class TorchSide(ModelSide):
+    """The original."""
+
+    framework = "torch"
+    hooks = ("_forward_pre_hooks", "_forward_hooks")
+
+    def _write(self, buffer: Any, value: Any) -> None:
+        with torch.no_grad():
+            buffer.copy_(value)
+
+    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+        self._write(parameter, torch.from_numpy(values))
+
+    def _mode(self, wide: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
+        return WiderDtype(self.wider) if self._widens(wide) else contextlib.nullcontext()
+
+    def dtype(self) -> str:
+        first = next((parameter for parameter in self._held(self.model).parameters.values() if parameter.is_floating_point()), None)
+        return "float32" if first is None else str(first.dtype).rpartition(".")[2]
+
+    @property
+    def epsilon(self) -> float:
+        """Of the dtype of the parameters."""
+        return float(torch.finfo(getattr(torch, self.dtype())).eps)
+
+    def _device(self) -> str:
+        return next((str(parameter.device) for parameter in self._held(self.model).parameters.values()), "cpu")
+
+    def _labels(self, model: Any) -> dict[int, str]:
+        content = self._held(model)
+        return {tensor.data_ptr(): name for name, tensor in [*content.buffers.items(), *content.parameters.items()]}
+
+    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
+        wanted = [tensor for tensor in tensors if tensor.requires_grad]
+        if not wanted:
+            return
+        starts = None if ones else [torch.from_numpy(self._cotangent(i, t)).to(t) for i, t in enumerate(wanted)]
+        torch.autograd.backward(wanted, starts)
+
+    def _leaf(self, tensor: Any) -> Any:
+        return tensor.detach().requires_grad_() if tensor.is_floating_point() else None
+
+    def _trainable(self, parameter: Any) -> bool:
+        return bool(parameter.requires_grad)
+
+    def _clear(self) -> None:
+        for model in (self.model, self._wide):
+            if model is not None:
+                for parameter in self._held(model).parameters.values():
+                    parameter.grad = None
+
+    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
+        return {name: array(p.grad) for name, p in self._held(model).parameters.items() if p.grad is not None}
+
+    def _shallow(self) -> Any:
+        weights = [weight for weight in self.model.parameters() if type(weight) is torch.nn.Parameter and not vars(weight)]
+        narrow = [weight for weight in weights if weight.dtype in _NARROW]
+        return duplicate(self.model, {id(weight): torch.nn.Parameter(weight.data, weight.requires_grad) for weight in narrow})
+
+    @staticmethod
+    def converted(model: Any, dtype: str) -> Any:
+        wanted = getattr(torch, dtype)
+        return model._apply(lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
+
+    def can_be_simple(self) -> bool:
+        """Experts of transformers 5 multiply by groups, of which Torch has no float64 kernel; they have a switch for that."""
+        return any(config._experts_implementation != "eager" for _, config in _with_experts(self.model))
+
+    def simplify(self, model: Any) -> None:
+        for layer, _ in _with_experts(model):
+            layer.set_experts_implementation("eager")
+
+    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+        return list(model.named_modules())
+
+    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+        return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
+
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def _with_experts(model: torch.nn.Module) -> list[tuple[Any, Any]]:
+    """Models of transformers that say how experts are computed, each with its configuration."""
+    models = ((layer, getattr(layer, "config", None)) for layer in model.modules() if hasattr(layer, "set_experts_implementation"))
+    return [(layer, config) for layer, config in models if hasattr(config, "_experts_implementation")]
+
+
+Moved = Mapping[str, np.ndarray[Any, Any]]
+
+
+class PaddleSide(ModelSide):
+    """The port; natively or, with ``shim``, on Torch's kernels."""
+
+    framework = "paddle"
+    hooks = ("_forward_pre_hooks", "_forward_post_hooks")
+    shim = True
+    counted: Run | None = None  # of the last run under the shim
+    torchs: frozenset[str] = TORCHS  # ops that are computed by Torch's definition
+    defined: Mapping[str, Defined] = {}  # of the last run: ops that Paddle defines otherwise; replaced, never written
+    _drawn: Set[str] = frozenset()  # ops that drew random numbers in it
+
+    def __init__(self, *arguments: Any, **words: Any) -> None:
+        super().__init__(*arguments, **words)
+        self._of_complex: dict[str, bool] = {}  # see :class:`.plans.OnTorch`
+        self.lender: tuple[ModelSide, WeightMapping] | None = None  # whose weights are equal, and how they belong together
+        self._lent: dict[int, list[tuple[Any, Any]]] = {}  # by model: weights of the lender's that serve as copies, and of which
+
+    def _write(self, buffer: Any, value: Any) -> None:
+        forget(buffer)
+        buffer.set_value(value)
+
+    def _run(self, model: Any, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
+        """One run; once more with copies of its own if its forward has written a weight, of which the lender knows nothing."""
+        outcome = super()._run(model, capturing, wide=wide)
+        written = [(weight, parameter) for weight, parameter in self._lent.get(id(model), ()) if not _are_equal(weight, parameter)]
+        if not written:
+            return outcome
+        self.lender = None
+        self.forget_copies()
+        for weight, parameter in written:  # as they were before: they were equal
+            self._write(parameter, np.ascontiguousarray(in_place(weight).T))
+        return super()._run(model, capturing, wide=wide)
+
+    def _borrow(self, model: Any, *, wide: bool) -> None:
+        """The lender's weights in place of [out, in] copies, which would take as much memory, and time, again."""
+        if self.lender is None or not self.shim or id(model) in self._lent:
+            return
+        side, mapping = self.lender
+        weights, parameters = side.parameters(wide=wide), self._held(model).parameters
+        pairs: list[tuple[Any, Any]] = [(weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping]
+        lent = [pair for pair in pairs if _is_matrix(*pair) and _are_equal(*pair)]
+        for weight, parameter in lent:
+            lend(parameter, weight.detach())
+        self._lent[id(model)] = lent
+
+    def _still(self, model: Any) -> set[int]:
+        return {*super()._still(model), *(weight.data_ptr() for weight, _ in self._lent.get(id(model), ()))}
+
+    def forget_wide(self) -> None:
+        """The same; what was lent to the copy goes with it."""
+        for _, parameter in self._lent.pop(id(self._wide), ()):
+            forget(parameter)
+        super().forget_wide()
+
+    def train(self, *arguments: Any, **words: Any) -> None:
+        """The same; trained weights have copies of their own."""
+        held, self.lender = self.lender, None
+        self.forget_copies()
+        try:
+            super().train(*arguments, **words)
+        finally:
+            self.lender = held
+
+    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+        self._write(parameter, paddle.to_tensor(values).astype(parameter.dtype))
+
+    def _state(self, held: Holding) -> dict[str, Any]:
+        """Running statistics are parameters that want no gradient."""
+        stopped = {name: parameter for name, parameter in held.parameters.items() if parameter.stop_gradient}
+        return {name: tensor for name, tensor in {**super()._state(held), **stopped}.items() if tensor._is_initialized()}
+
+    @contextlib.contextmanager
+    def _mode(self, wide: bool = False, *, formed: bool = True) -> Iterator[None]:
+        if not self.shim:
+            with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
+                yield
+            return
+        # Copies of weights, so that both sides' calls and their backwards are of one form. A run in a wider dtype whose backward is
+        # not written down needs none, which would be large: its last bits are nobody's.
+        layout = "copy" if formed else "view"
+        plan = InWider(self.wider, self.torchs) if self._widens(wide) else OnTorch(self.torchs)
+        plan.capture, plan.layer, plan.until, plan.of_complex = self.capture, self.layer, ModelSide._pass.__code__, self._of_complex
+        with opened(plan, layout=layout) as self.counted:
+            yield
+        self._drawn, self.defined = plan.drawn, plan.defined
+
+    def forget_copies(self) -> None:
+        """Give back the memory of the copies of weights; a run that needs one makes it anew."""
+        self._lent.clear()
+        for model in (self.model, self._wide):
+            for parameter in () if model is None else self._held(model).parameters.values():
+                forget(parameter)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the last run under the shim warned of."""
+        return list(self.counted.warnings) if self.counted else []
+
+    def _trainable(self, parameter: Any) -> bool:
+        return not parameter.stop_gradient
+
+    def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
+        if weights is not None:
+            self._write(parameter, paddle.to_tensor(weights).astype(parameter.dtype))
+        parameter.clear_gradient(False)
+        if gradient is not None:
+            parameter.grad = paddle.to_tensor(gradient).astype(parameter.dtype)
+
+    def _unlike(self) -> bool:
+        """Paddle's kernel does: its running variance is another by definition."""
+        return self.counted is not None and any("batch_norm" in op for op in self.counted.native)
+
+    def dtype(self) -> str:
+        names = (str(parameter.dtype).rpartition(".")[2] for parameter in self._held(self.model).parameters.values())
+        return next((name for name in names if "float" in name), "float32")
+
+    def _labels(self, model: Any) -> dict[int, str]:
+        content = self._held(model)
+        named = [
+            (name, tensor) for name, tensor in [*content.buffers.items(), *content.parameters.items()] if tensor._is_initialized()
+        ]
+        copies = ((name, transposed_of(tensor)) for name, tensor in named)  # made in an earlier run
+        return {tensor.data_ptr(): name for name, tensor in [*named, *copies] if tensor is not None}
+
+    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
+        wanted = [tensor for tensor in tensors if not tensor.stop_gradient]
+        if not wanted:
+            return
+        starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
+        self.back_from(wanted, starts)
+
+    def observed(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
+        """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
+        self._held(self.model).restore()
+        positional, keywords = self._arguments()
+        self._keeping = False
+        self._stack.clear()
+        self._clear()
+        with self._listening(self.model, RunOutcome()), seeded(self._seed), mode:
+            behind(leaves(self.model(*positional, **keywords)))
+        self._clear()
+
+    def observed_back(
+        self, mode: contextlib.AbstractContextManager[Any], *, training: bool, wide: bool = False, moved: Moved | None = None
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """A forward and a backward within a mode; the gradients of all parameters and of inputs of floats, by name.
+
+        Args:
+            mode: entered around them.
+            training: the model's own output ``"loss"`` is the loss, if there is no other.
+            wide: of the copy of the model in the wider dtype.
+            moved: what is added to parameters and inputs, by those names.
+        """
+        model, moved = self.wide_model() if wide else self.model, moved or {}
+        self._held(model).restore()
+        positional, keywords = self._arguments(wide=wide)
+        held = [
+            (parameter, parameter.detach().clone(), name) for name, parameter in self._parameters(model).items() if name in moved
+        ]
+        self._keeping = False
+        self._stack.clear()
+        self._clear()
+        arguments, begun = followed_arguments((positional, keywords), lambda name, tensor: self._leaf(tensor, moved.get(name)))
+        widened = default_dtype(self.wider) if wide else contextlib.nullcontext()
+        try:
+            for parameter, value, name in held:
+                self._write(parameter, as_array(value) + moved[name])
+            with self._listening(model, RunOutcome()), seeded(self._seed), widened, mode:
+                self._pass(model, arguments, training=training)
+            return {**self._gradients(model, copied), **leaf_gradients(begun)}
+        finally:
+            for parameter, value, _ in held:
+                self._write(parameter, value)
+            self._clear()
+
+    def _leaf(self, tensor: Any, moved: np.ndarray[Any, Any] | None = None) -> Any:
+        """A leaf that wants a gradient, for an input of floats; None for others. ``moved`` is added to its values."""
+        if not paddle.is_floating_point(tensor):
+            return None
+        leaf = tensor.detach() if moved is None else paddle.to_tensor(as_array(tensor) + moved).astype(tensor.dtype)
+        leaf.stop_gradient = False
+        return leaf
+
+    def back_from(self, tensors: list[Any], starts: list[Any]) -> None:
+        """A backward from tensors with the gradients that they begin with."""
+        paddle.autograd.backward(*_once(tensors, starts))
+
+    def _clear(self) -> None:
+        for model in (self.model, self._wide):
+            if model is not None:
+                for parameter in self._held(model).parameters.values():
+                    parameter.clear_gradient(False)
+
+    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
+        gradients = ((name, parameter.grad) for name, parameter in self._held(model).parameters.items())
+        return {name: array(gradient) for name, gradient in gradients if gradient is not None}
+
+    @staticmethod
+    def converted(model: Any, dtype: str) -> Any:
+        layers = [model, *model.sublayers()]
+        empty = [  # without memory, as a recurrence's state of dropout: 2.6 asks where it lies
+            (layer._buffers, name, buffer)
+            for layer in layers
+            for name, buffer in layer._buffers.items()
+            if buffer is not None and not buffer._is_initialized()
+        ]
+        for held, name, _ in empty:
+            del held[name]
+        for parameter in model.parameters():
+            if parameter.dtype in _FLOATS and parameter.dtype != getattr(paddle, dtype) and parameter._is_initialized():
+                _convert(parameter, dtype)
+        model._to_impl(dtype=dtype, floating_only=True)  # ``to`` makes floats of indices and masks, too
+        for held, name, buffer in empty:
+            held[name] = buffer
+        return model
+
+    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+        return [("", model), *model.named_sublayers()]
+
+    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+        return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
+
+
+_FLOATS = (paddle.float64, paddle.float32, paddle.float16, paddle.bfloat16)
+
+
+def _convert(parameter: Any, dtype: str) -> None:
+    """Give a parameter another dtype by Torch, whose memory it takes over: Paddle's own allocator takes several times as long."""
+    values = hand_over(to_torch(parameter.detach()).to(getattr(torch, dtype)))
+    parameter.get_tensor()._share_data_with(values.get_tensor())
+
+
+def _is_matrix(weight: Any, parameter: Any) -> bool:
+    """Whether these may be a Linear's weight, [out, in] and [in, out], in a processor's memory."""
+    if weight is None or parameter is None or not weight.ndim == parameter.ndim == 2:
+        return False
+    return bool(weight.is_cpu and weight.is_contiguous() and parameter.place.is_cpu_place())
+
+
+def _are_equal(weight: Any, parameter: Any) -> bool:
+    """Whether [out, in] and [in, out] hold the same, bit for bit."""
+    return same_bits(in_place(weight).T, in_place(parameter))
+
+
+def _once(tensors: list[Any], starts: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Each tensor once, with the sum of what it begins with: Paddle refuses one twice, Torch adds up in this order."""
+    sums: dict[int, tuple[Any, Any]] = {}
+    for tensor, start in zip(tensors, starts):
+        known = sums.get(id(tensor))
+        sums[id(tensor)] = (tensor, start if known is None else known[1] + start)
+    return [tensor for tensor, _ in sums.values()], [start for _, start in sums.values()]
+
+
+# ---- The port on Paddle's own kernels, and both in a wider dtype.
+
+
+Runner = Callable[[ModelSide], RunOutcome]
+
+
+def error_text(error: BaseException) -> str:
+    """An error with the line of the user's program that it came from, if it came from one."""
+    site, lacks = raised_at(error), dtype_without_kernel(error) if isinstance(error, Exception) else ""
+    where = f", at {short(site.file)}:{site.line}" if site else ""
+    what = f"of which this Paddle has none in {lacks}" if lacks else f"{type(error).__name__}: {str(error).strip()[:300]}"
+    return f"{what}{where}"
+
+
+def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
+    """A native run; where its backward fails the forward alone, and None where that fails, too.
+
+    Args:
+        ours: the port, which ran on Torch's kernels.
+        within: makes the run that it is given.
+
+    Returns:
+        What it gave, and what is to be said of a failure ("").
+    """
+    run = within or (lambda runner: runner(port))
+    port.forget_copies()
+    port.shim = False
+    try:
+        return run(ModelSide.run), ""
+    except Exception as error:
+        if out_of_memory(error):  # that is no kernel's doing
+            raise
+        reason = error_text(error)
+    finally:
+        port.shim = True
+    outcome, why = forward_alone(port, run)
+    if outcome is None:
+        return None, why
+    return outcome, (
+        f"the port's backward fails on Paddle's own kernels, not on Torch's ({reason}): natively outputs alone are compared"
+    )
+
+
+def forward_alone(port: PaddleSide, run: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
+    """The same of a forward without a backward."""
+    port.shim = False
+    try:
+        return (run or (lambda runner: runner(port)))(ModelSide.run_forward), ""
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return None, f"the port fails on Paddle's own kernels, not on Torch's ({error_text(error)}): natively nothing is compared"
+    finally:
+        port.shim = True
+
+
+_Answer = TypeVar("_Answer")
+
+
+def in_wider(original: ModelSide, port: ModelSide, question: Callable[[], _Answer]) -> _Answer:
+    """What is asked of runs of both in a wider dtype; :attr:`.sides.Side.wider` then tells which it was.
+
+    In float64, widened, or where one does not run so, as the models are; then without kernels that have no float64, where the
+    original has a switch for that (:meth:`.sides.Side.simplify`). Models of 16 bits that run in none of these run in float32.
+
+    Raises:
+        NotWider: one runs in none of these ways; or there is no memory for it.
+    """
+    ways = [("float64", True, False), ("float64", False, False), ("float64", True, True)]
+    ways += [("float32", True, False)] if original.dtype() in HALF_NAMES else []
+    error: NotWider | None = None
+    for dtype, widening, simple in ways:
+        if simple and not original.can_be_simple():
+            continue
+        for side in (original, port):
+            side.wider, side.widening, side.simple, side.not_wider = dtype, widening, simple, error
+        try:
+            return question()
+        except OutOfMemory:
+            raise
+        except NotWider as why:
+            error = error or why
+        finally:
+            for side in (original, port):
+                side.widening = False
+                side.forget_wide()
+    assert error is not None
+    raise error

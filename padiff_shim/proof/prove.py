@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import paddle
@@ -21,19 +21,17 @@ from ..weights.reading import read_both
 from ..weights.transfer import match
 from ..weights.tree import WeightSide as Tree
 from . import agreement, precision
+from .agreement import RunOutcome
 from .attribution import carriers, gradient_carriers
-from .causes import Cause
-from .findings import ProofVerdict, Stage, merged
-from .locate import FORWARD, Differing, Located, beside, locate, tied_otherwise
-from .locate import stages_of as staged
-from .preconditions import adjusted, align, constants, defined_otherwise, drawn_otherwise, preconditions
-from .programs import NotWider, RunOutcome, kept
+from .causes import FORWARD
+from .findings import Cause, ProofVerdict, Stage
+from .locate import Differing, Located, locate, stages_of, tied_otherwise
+from .preconditions import adjusted, align, by_use, constants, drawn_otherwise, is_doubted, note_of_use, preconditions
+from .programs import Inputs, NotWider, PaddleSide, TorchSide, generators_restored, natively
 from .proof import Proof
-from .sides import PaddleSide, TorchSide, natively
+from .rules import Evidence, diagnosed, mistakes
 from .training import judge, train
 from .updates import Recipe
-from .use import by_use, is_doubted, told
-from .values import Inputs
 
 # ---- Arguments that several questions about two models take.
 
@@ -132,7 +130,7 @@ def prove(
     losses = both_losses(loss)
     arguments = Inputs(inputs, dtype or "")
     recipe = _recipe(phase, optimizer, steps)
-    with kept():
+    with generators_restored():
         question = _Question(
             paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed
         )
@@ -167,7 +165,7 @@ class _Question:
         other = self._attempt(used)[0] if used else proof
         if other is proof or not (other or _says_more(other, proof)):
             return proof
-        other.notes.append(told(used))
+        other.notes.append(note_of_use(used))
         return other
 
     def _sides(self) -> tuple[TorchSide, PaddleSide]:
@@ -318,7 +316,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         "float64": None,
     }
     if not differing:
-        stages += staged(differing, expected, actual)
+        stages += stages_of(differing, expected, actual)
         reason = _bit_for_bit(differences["native"])
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
@@ -334,24 +332,25 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
     differences[original.wider] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
-    proof.complete = located.over and not located.moved
     proof.notes += [*remarks, *located.notes, *_how_wide(original)]
-    located = replace(located, parts=(*[FORWARD for _ in otherwise], *located.parts))
     ties = tied_otherwise(mapping)
-    searched = merged(beside(located.differences) if ties else located.differences, port.layers)
-    proof.mistakes = [*ties, *otherwise, *defined_otherwise(searched, defined)]
+    evidence = Evidence(located.original, located.port, tied=bool(ties), defined=defined)
+    differences_left = diagnosed(located.differences, evidence)
+    moved = any(difference.together for difference in differences_left)
+    proof.complete = located.over and not moved
+    proof.mistakes = [*ties, *otherwise, *mistakes(differences_left, port.layers)]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain
     if agreed and (at_work := precision.otherwise(original, port, mapping.layers, overflows=far)) is not None:
         proof.mistakes = [at_work]
         plain = f"both agree in {original.wider}, but not at the models' dtype ({differing.first})"
     plain = plain or differing.dtypes
-    stages += staged(differing, expected, actual, located, plain)
+    stages += stages_of(differing, expected, actual, {*located.parts, *(FORWARD for _ in otherwise)}, plain)
     if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         proof.reason = _within_rounding(located, differing.first, original.wider)
         return proof
-    _explained(proof, located, plain, differing.first)
+    _explained(proof, over=located.over, moved=moved, plain=plain, differing=differing.first)
     return proof
 
 
@@ -389,14 +388,14 @@ def _within_rounding(located: Located, differing: str, wider: str) -> str:
     )
 
 
-def _explained(proof: Proof, located: Located, plain: str, differing: str) -> None:
+def _explained(proof: Proof, *, over: bool, moved: bool, plain: str, differing: str) -> None:
     """The reason of a port that is not right; ``plain``: what is wrong without any call being found."""
     proof.reason = plain or differing
     if plain and proof.mistakes:
         proof.notes.append(plain)
-    if not located.over:
+    if not over:
         proof.notes.append("what differs behind the last mistake could not be told apart: mend these, and prove again")
-    elif located.moved:
+    elif moved:
         proof.notes.append(
             "whether calls that stand in another place together differ otherwise cannot be told: mend it, and prove again"
         )

@@ -16,17 +16,12 @@ from ..weights.mapping import Mapping as WeightMapping
 from ..weights.tree import LayerNode, WeightSide
 from ..weights.values import prepared
 from . import agreement
-from .agreement import Agreement
-from .causes import Cause
-from .findings import Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
+from .agreement import Agreement, Array, Noise, RunOutcome
+from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .locate import IDENTICAL, LOSS, ROUNDED, Differing
-from .plans import in_wider
-from .programs import NotWider, RunOutcome
+from .programs import NotWider, PaddleSide, TorchSide, error_text, forward_alone, in_wider
 from .proof import Proof
-from .sides import PaddleSide, TorchSide, forward_alone, told
-from .tolerances import Noise
 from .updates import USUAL, Recipe, Settings, StepUpdate
-from .values import Array
 
 # ---- Mistakes in how a port is trained: optimizers, their settings, learning rates, clipping, gradients that are not
 # cleared.
@@ -333,7 +328,7 @@ def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe:
     except Exception as error:
         step = len(native.apart) + 1
         trained.notes.append(
-            f"the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({told(error)}): natively "
+            f"the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({error_text(error)}): natively "
             + ("it is compared up to there" if step > 1 else "outputs alone are compared, if any")
         )
     finally:

@@ -12,7 +12,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
-from .values import as_array
+from ..trees import as_array
 
 # ---- An optimizer's settings for each parameter, in Torch's words, whichever framework's it is.
 

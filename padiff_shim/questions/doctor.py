@@ -44,7 +44,7 @@ class Health:
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
         return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
-            "checks": [vars(check) for check in self.checks]
+            "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
         }
 
 

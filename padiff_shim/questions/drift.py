@@ -21,11 +21,10 @@ from ..files import Scratch
 from ..frameworks.copies import duplicate
 from ..progress import Waiting
 from ..proof import agreement
+from ..proof.agreement import RunOutcome
 from ..proof.findings import FAILS
-from ..proof.programs import ModelSide, NotWider, RunOutcome
+from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide, natively
 from ..proof.prove import both_losses
-from ..proof.sides import PaddleSide, TorchSide, natively
-from ..proof.values import Inputs
 from ..recording.diff import diff
 from ..recording.record import record
 from ..text import Column, Screen, in_markdown, shown

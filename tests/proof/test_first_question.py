@@ -9,8 +9,8 @@ import torch
 from test_sceptics import numbers, pair
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proof.causes import Cause
-from padiff_shim.proof.tolerances import RoundingBound, measured
+from padiff_shim.proof.agreement import RoundingBound, measured
+from padiff_shim.proof.findings import Cause
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 

@@ -13,7 +13,7 @@ import torch.nn.functional as TF
 
 from padiff_shim import ArgumentError, PadiffShimError, prove
 from padiff_shim.errors import FileError
-from padiff_shim.proof.plans import Keeping
+from padiff_shim.proof.attribution import Keeping
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
 X = np.random.default_rng(0).standard_normal((6, 12))

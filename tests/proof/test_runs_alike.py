@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.proof.programs import Holding, ModelSide, kept, seeded
-from padiff_shim.proof.values import Inputs
+from padiff_shim.proof.programs import Holding, Inputs, ModelSide, kept, seeded
 
 SQUARE = np.linspace(-1, 1, 9, dtype="float32").reshape(3, 3)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proof.values import Inputs
+from padiff_shim.proof.programs import Inputs
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as TF
 
 from padiff_shim import ArgumentError, ProofVerdict, prove
-from padiff_shim.proof.causes import Cause
+from padiff_shim.proof.findings import Cause
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 from zoo.pairs import build

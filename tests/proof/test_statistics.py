@@ -8,9 +8,9 @@ import torch
 
 import padiff_shim
 from padiff_shim import ProofVerdict, prove
+from padiff_shim.proof.agreement import RunOutcome
 from padiff_shim.proof.locate import Differing, stages_of
 from padiff_shim.proof.match import CallPair, exchanged
-from padiff_shim.proof.programs import RunOutcome
 from padiff_shim.proof.trace import Capture
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
