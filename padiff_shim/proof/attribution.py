@@ -223,7 +223,7 @@ def carriers(port: PaddleSide) -> CarriedBy:
 
     try:
         with paddle.no_grad():
-            port.observed(_mode(port, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
+            port.watch_forward(_mode(port, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
     except Exception as error:
         return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({error_text(error)})")
 
@@ -252,7 +252,7 @@ def carriers(port: PaddleSide) -> CarriedBy:
             wanting = [(tensor, start) for tensor, start in zip(tensors, starts) if not tensor.stop_gradient]
             port.back_from(*map(list, zip(*wanting)))
 
-    port.observed(_mode(port, native=False, seen=follow), go_back)
+    port.watch_forward(_mode(port, native=False, seen=follow), go_back)
     rows = [carrier.row(place, apart[1] or 1.0) for place, carrier in sums.items() if carrier.along or carrier.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
     return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0], jumps=steps.rows())
@@ -525,7 +525,7 @@ def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy
 
 def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, KeptCall], Grads]:
     plan = Keeping(native=native, layer=port.layer)
-    gradients = port.observed_back(opened(plan), training=training, **how)
+    gradients = port.watch_step(opened(plan), training=training, **how)
     return plan.calls, gradients
 
 

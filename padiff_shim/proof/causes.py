@@ -17,23 +17,23 @@ from .match import (
     Matching,
     Mend,
     align,
-    alike,
-    behind,
-    ended,
-    in_its_place,
+    call_in_its_place,
+    depends_on,
     kind,
     leads_to,
-    mended,
+    mend_for,
+    mend_of_end,
     roots,
-    taken_for,
+    same_results,
+    value_taken_for,
     with_bias,
 )
 from .trace import Key, TraceCall, TraceOperand, Value
 
-WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
+WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # causes of calls that are not the same
 
 
-# ---- How operands are told: what they are called, where they come from, what they hold.
+# ---- Operands in words: their names, where they come from, what they hold.
 
 _ROLES = {"self": "the first operand", "other": "the second operand", "mat2": "the second operand", "mat1": "the first operand"}
 
@@ -42,13 +42,13 @@ def role(operand: TraceOperand) -> str:
     return _ROLES.get(operand.name, operand.name)
 
 
-def given(value: Value) -> bool:
+def has_name(value: Value) -> bool:
     """Whether it is an input or a weight, which has a name of its own."""
     return value.node is None and bool(value.label) and "(" not in value.label
 
 
-def swapped(expected: Sequence[TraceOperand], another: TraceOperand, actual: Sequence[TraceOperand], other: TraceOperand) -> str:
-    """Which of the port's operands is which of the original's; those of a list have one name, and are counted."""
+def swap_text(expected: Sequence[TraceOperand], another: TraceOperand, actual: Sequence[TraceOperand], other: TraceOperand) -> str:
+    """Which of the port's operands is which of the original's; operands of a list share a name, and are counted."""
     port_role, original_role = role(other), role(another)
     if port_role != original_role:
         return f"{port_role} is what the original has as {original_role}"
@@ -60,9 +60,9 @@ def _place(operands: Sequence[TraceOperand], wanted: TraceOperand) -> int:
     return [operand for operand in operands if operand.name == wanted.name].index(wanted) + 1
 
 
-def from_elsewhere(operand: TraceOperand, other: TraceOperand) -> str:
-    """Where an operand comes from on both sides, in so many words that they differ."""
-    for described in (whence, _whence_exactly):
+def different_sources(operand: TraceOperand, other: TraceOperand) -> str:
+    """Where an operand comes from on both sides, in as many words as tell them apart."""
+    for described in (source_of, _exact_source_of):
         here, there = described(other.value), described(operand.value)
         if here != there:
             break
@@ -76,27 +76,27 @@ def extent(value: Value) -> str:
     )
 
 
-def whence(value: Value) -> str:
+def source_of(value: Value) -> str:
     return value.label if value.node is None else f"{value.node.name} (line {value.node.site.line})"
 
 
-def _whence_exactly(value: Value) -> str:
-    """The same with the layer, and which of several results it is."""
+def _exact_source_of(value: Value) -> str:
+    """The same with the layer, and the number of the result where there are several."""
     if value.node is None:
         return value.label
     several = len(value.node.results) > 1 and value in value.node.results
     which = f"result {value.node.results.index(value) + 1} of " if several else ""
-    return which + whence(value).replace(")", f", layer {value.node.layer})" if value.node.layer else ")")
+    return which + source_of(value).replace(")", f", layer {value.node.layer})" if value.node.layer else ")")
 
 
-# ---- Attributes of calls that stand for each other: which differ, and in which further calls the same ones do.
+# ---- Attributes of calls that stand for each other: which differ, and in which further calls the same differ.
 
 
 def unlike_attributes(original: TraceCall, port: TraceCall) -> dict[str, Any]:
-    """The original's attributes that the port's call has not; None for one that the original's has not."""
+    """The original's attributes that the port's call does not have; None for an attribute of the port's call alone."""
     names = sorted({*original.attributes, *port.attributes} - _idle(original, port))
     pairs = ((name, original.attributes.get(name), port.attributes.get(name)) for name in names)
-    apart = {name: (wanted, own) for name, wanted, own in pairs if not equal(wanted, own)}
+    apart = {name: (wanted, own) for name, wanted, own in pairs if not equal_settings(wanted, own)}
     return {name: wanted for name, (wanted, own) in apart.items() if name != "dim" or not _of_one_axis(original, port)}
 
 
@@ -112,7 +112,7 @@ def _of_one_axis(original: TraceCall, port: TraceCall) -> bool:
 
 
 def _first_tensors(call: TraceCall) -> list[torch.Tensor]:
-    """A call's first operand and result, of which the one with more axes has those that it names."""
+    """A call's first operand and result; the axes are those of the one with more axes."""
     return [*(operand.tensor for operand in call.operands[:1]), *(value.tensor for value in call.results[:1])]
 
 
@@ -121,9 +121,9 @@ def calls_alike(
 ) -> list[tuple[TraceCall, TraceCall]]:
     """All pairs of calls whose attributes differ as those of this pair do, this pair first: a setting of the whole model.
 
-    This pair alone where the programs have other numbers of such calls, or in another order: the others may not stand for each
-    other. Empty where the port's call cannot be given the original's: none of its own are unlike, or they are of another kind, or
-    it only moves elements, of which Paddle itself says where they lie.
+    This pair alone where the programs have such calls in different numbers or orders: the others may not stand for each other.
+    Empty where the port's call cannot have the original's attributes: none differ, they are of another type, or the call only moves
+    elements, whose places Paddle itself knows.
     """
     unlike = unlike_attributes(original, port)
     if (
@@ -144,18 +144,18 @@ def calls_alike(
 def _differ_as(unlike: Mapping[str, Any], port: TraceCall, call: TraceCall, counterpart: TraceCall) -> bool:
     other = unlike_attributes(call, counterpart)
     return other.keys() == unlike.keys() and all(
-        equal(other[name], wanted) and equal(counterpart.attributes.get(name), port.attributes.get(name))
+        equal_settings(other[name], wanted) and equal_settings(counterpart.attributes.get(name), port.attributes.get(name))
         for name, wanted in unlike.items()
     )
 
 
 def _idle(original: TraceCall, port: TraceCall) -> set[str]:
-    """Attributes that say nothing: how fast running statistics follow a batch, where neither is given any batch's."""
+    """Attributes without effect: the momentum of running statistics where neither call trains."""
     trains = any(call.attributes.get("training", True) for call in (original, port))
     return set() if trains else {"momentum"}
 
 
-def equal(value: Any, other: Any) -> bool:
+def equal_settings(value: Any, other: Any) -> bool:
     if (value is None) is not (other is None):
         return _bounds_nothing(other if value is None else value)
     if isinstance(value, (int, float)) and isinstance(other, (int, float)):
@@ -164,11 +164,11 @@ def equal(value: Any, other: Any) -> bool:
 
 
 def _bounds_nothing(value: Any) -> bool:
-    """Whether a number is where a float ends: Paddle's limit of a clip that has none."""
+    """Whether a number is where floats end: Paddle's limit of a clip without limit."""
     return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
 
 
-# ---- What to write in a Paddle program: for an attribute of one of Torch's operators, or of one of Paddle's layers.
+# ---- What to write in a Paddle program, for an attribute of an operator of Torch or of a layer of Paddle.
 
 _UPSCALES = 'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
 _REDUCTIONS = ("none", "mean", "sum")
@@ -191,7 +191,7 @@ def _reduction(value: Any) -> str:
 
 
 def in_paddles_words(op: str, name: str, value: Any) -> Any:
-    """The value of an attribute of Torch's operator as a Paddle program says it: shares that stay, and those that go.
+    """The value of an attribute of Torch's operator as a Paddle program writes it: a share that stays is one that goes there.
 
     >>> in_paddles_words("native_batch_norm", "momentum", 0.1)
     0.9
@@ -204,7 +204,7 @@ def in_paddles_words(op: str, name: str, value: Any) -> Any:
 
 def _fft_norm(op: str, value: Any) -> str:
     """Torch's number of a scale: 0 for none, 1 for the root of the length, 2 for the length."""
-    if value == 1 or op == "_fft_c2c":  # whose direction is told by another attribute
+    if value == 1 or op == "_fft_c2c":  # another attribute tells its direction
         return 'write norm="ortho"' if value == 1 else ""
     return f'write norm="{"backward" if (value == 0) is (op == "_fft_r2c") else "forward"}"'
 
@@ -226,7 +226,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
 
 
 def advice(op: str, name: str, value: Any) -> str:
-    """What a Paddle program says for the attribute ``name=value`` of Torch's operator ``op``; "" if nothing is known.
+    """What a Paddle program writes for the attribute ``name=value`` of Torch's operator ``op``; "" if that is not known.
 
     >>> advice("native_layer_norm", "eps", 1e-5)
     'write epsilon=1e-05'
@@ -235,7 +235,7 @@ def advice(op: str, name: str, value: Any) -> str:
         return ""
     if name == "momentum" and op in _BATCH_NORMS:
         return _momentum(value)
-    if name == "p" and op == "bernoulli":  # what is kept
+    if name == "p" and op == "bernoulli":  # the share that stays
         return f"write p={1 - value:g}"
     if name == "dim" and op.startswith("_fft") and len(value) > 1:
         return f"write axes={value}"
@@ -251,7 +251,7 @@ _OTHER_OPS = {
 
 
 def advice_on_other_op(written: str, wanted: str) -> str:
-    """What to write where a port calls one of Torch's operators in place of another, in brackets; "" if nothing is known.
+    """What to write where a port calls one of Torch's operators in place of another, in brackets; "" if that is not known.
 
     >>> advice_on_other_op("smooth_l1_loss", "huber_loss")
     " (Paddle's smooth_l1_loss is Torch's huber_loss)"
@@ -265,8 +265,9 @@ _PADDINGS = {
 
 
 def advice_on_missing(op: str, layer: Any) -> str:
-    """What to write where one of Torch's operators is missing in a layer of Paddle's, in brackets; "" if nothing is known.
+    """What to write where one of Torch's operators is missing in a layer of Paddle, in brackets; "" if that is not known.
 
+    >>> import paddle
     >>> advice_on_missing("reflection_pad2d", paddle.nn.Conv2D(3, 3, 3, padding=1))
     " (write padding_mode='reflect')"
     """
@@ -280,7 +281,7 @@ _DEFINITIONS = {
 
 
 def advice_on_definition(op: str) -> str:
-    """What a Paddle program says for Torch's definition of an op, in brackets; "" if nothing is known.
+    """What a Paddle program writes for Torch's definition of an op, in brackets; "" if that is not known.
 
     >>> advice_on_definition("embedding")
     ' (leave padding_idx= out, or keep zeros in that row on both sides)'
@@ -289,26 +290,27 @@ def advice_on_definition(op: str) -> str:
 
 
 def advice_on_layer(cause: Cause, layer: Any) -> str:
-    """The attribute of one of Paddle's layers that makes a call missing or too much; "" if there is none.
+    """The attribute of a layer of Paddle that makes a call missing or too much; "" if there is none.
 
     A dropout that downscales multiplies in evaluation, and does not divide in training.
 
-    >>> advice_on_layer(Cause.EXTRA, paddle.nn.Dropout(0.5, mode="downscale_in_infer"))
-    'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
+    >>> import paddle
+    >>> print(advice_on_layer(Cause.EXTRA, paddle.nn.Dropout(0.5, mode="downscale_in_infer")))
+    mode="downscale_in_infer" scales in evaluation, Torch's dropout in training: write mode="upscale_in_train"
     """
     downscales = cause in (Cause.EXTRA, Cause.MISSING) and getattr(layer, "mode", None) == "downscale_in_infer"
     return _UPSCALES if downscales else ""
 
 
-# ---- What differs between two calls that stand for each other: attributes, operands, how these are arranged.
+# ---- What differs between two calls that stand for each other: attributes, operands, or how these lie.
 
 _WEIGHTS = frozenset({"weight", "pos_weight"})  # of a loss
 _COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
-_TO_THE_END = 2**63 - 1  # where a slice ends that has no end
+_TO_THE_END = 2**63 - 1  # the end of a slice without end
 
 
-def between(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str]:
-    """What differs between two calls that stand for each other: the first rule that finds something."""
+def difference_of(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str]:
+    """What differs between two calls that stand for each other: the first answer of these functions."""
     for rule in (_of_kind, _of_indices, _of_names, _of_operands):
         if (difference := rule(matching, original, port)) is not None:
             return difference
@@ -327,7 +329,10 @@ def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tup
     if original.name == port.name == "scatter" and (broadcast := _broadcast(original, port)):
         return Cause.CONSTANT, broadcast
     if original.name == port.name == "scatter" and len(original.operands) != len(port.operands):
-        return Cause.UNKNOWN, f"{port} in place of {original}"  # of a number, and of rows: they need not stand for each other
+        return (
+            Cause.UNKNOWN,
+            f"{port} in place of {original}",
+        )  # one writes a number, the other rows: they need not stand for each other
     turned = _turned(original, port)
     for expected, actual in zip(filter(_is_index, original.operands), filter(_is_index, port.operands)):
         meant = expected
@@ -335,9 +340,9 @@ def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tup
             meant = _as_meant(expected, actual, turned)
         if turned is not None and expected.tensor.dtype is torch.bool is actual.tensor.dtype:
             if not _equal_masks(meant, actual):
-                return constant(meant, actual)
+                return values_differ(meant, actual)
         elif not matching.same(expected.value, actual.value) and not _complementary(expected, actual):
-            return constant(meant, actual)
+            return values_differ(meant, actual)
     return None
 
 
@@ -381,32 +386,32 @@ def _of_operands(matching: Matching, original: TraceCall, port: TraceCall) -> tu
         )
     for operand, other in zip(expected, actual):
         if operand.tensor.shape != other.tensor.shape or not matching.in_order(operand.value, operand.tensor, other.tensor):
-            return arranged(operand, other)
+            return arrangement_differs(operand, other)
     return None
 
 
 def _of_operand(
     matching: Matching, original: TraceOperand, other: TraceOperand, expected: list[TraceOperand], actual: list[TraceOperand]
 ) -> tuple[Cause, str] | None:
-    """Two operands with different values; None also where that is explained by what made them."""
+    """Two operands with different values; None also where the calls that made them explain it."""
     if matching.same(original.value, other.value):
         return None
     exchanged = next(
         (operand for operand in expected if operand is not original and matching.same(operand.value, other.value)), None
     )
     if exchanged is not None:
-        return Cause.SWAPPED, swapped(expected, exchanged, actual, other)
+        return Cause.SWAPPED, swap_text(expected, exchanged, actual, other)
     here, there = original.value.node, other.value.node
-    named = all(value.node is not None or given(value) for value in (original.value, other.value))
-    if named and matching.good(other.value):
+    named = all(value.node is not None or has_name(value) for value in (original.value, other.value))
+    if named and matching.is_matched(other.value):
         if here is not None and there is not None and (_is_same_of_constants(here, there) or takes_others(matching, here, there)):
-            return between(matching, here, there)
-        return Cause.WEIGHT if here is None is there else Cause.OPERAND, from_elsewhere(original, other)
-    return constant(original, other) if there is None or here is None else None
+            return difference_of(matching, here, there)
+        return Cause.WEIGHT if here is None is there else Cause.OPERAND, different_sources(original, other)
+    return values_differ(original, other) if there is None or here is None else None
 
 
 def _factors(original: TraceCall, port: TraceCall) -> tuple[list[TraceOperand], list[TraceOperand], str]:
-    """What two calls are given, without the bias of which a product alone has one, and what is to be said of that."""
+    """The operands of two calls, without the bias of a product where the other has none, and a word on that bias."""
     if kind(original) != "product" or (original.name in BIASED) is (port.name in BIASED):
         return original.operands, port.operands, ""
     product, other = (port, original) if original.name in BIASED else (original, port)
@@ -414,30 +419,30 @@ def _factors(original: TraceCall, port: TraceCall) -> tuple[list[TraceOperand], 
     expected, actual = (factors, product.operands) if other is original else (product.operands, factors)
     if with_bias(product, other) is not product or len(expected) != len(actual):
         return expected, actual, ""
-    term = f"the bias ({whence(bias.value)})"
+    term = f"the bias ({source_of(bias.value)})"
     return expected, actual, f"{term} is left out" if other is original else f"{term} is too much"
 
 
 def _number(original: TraceCall, port: TraceCall) -> str:
-    """Where one of both is given a number, and the other a tensor; "" if neither is."""
+    """Where one call has a number, and the other a tensor; "" if neither has."""
     for call, other in ((original, port), (port, original)):
         for operand in other.operands:
             if operand.name in call.attributes:
-                words = f"is {_shown(call.attributes[operand.name])}", f"comes from {whence(operand.value)}"
+                words = f"is {_shown(call.attributes[operand.name])}", f"comes from {source_of(operand.value)}"
                 here, there = words if call is port else words[::-1]
                 return f"{role(operand)} {here}, in the original it {there}"
     return ""
 
 
 def _is_same_of_constants(call: TraceCall, other: TraceCall) -> bool:
-    """Whether two calls are the same of other constants: a mask the other way round, whose complement stands in both programs."""
+    """Whether two calls are the same of different constants: a mask the other way round, whose complement is in both programs."""
     operands = [two.value for node in (call, other) for two in node.operands]
     same = kind(call) == kind(other) and call.attributes == other.attributes
-    return same and all(value.node is None and not given(value) for value in operands)
+    return same and all(value.node is None and not has_name(value) for value in operands)
 
 
 def _broadcast(original: TraceCall, port: TraceCall) -> str:
-    """Where the port's index is of another shape, as put_along_axis makes it; "" if it is of the same."""
+    """Where the port's index has another shape, as put_along_axis makes it; "" if it has the same."""
     wanted, written = (
         next((list(index.tensor.shape) for index in node.operands if index.name == "index"), None) for node in (original, port)
     )
@@ -448,7 +453,7 @@ def _broadcast(original: TraceCall, port: TraceCall) -> str:
 
 
 def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
-    """Whether two calls take other elements out of the same operands: another layer's state, another part."""
+    """Whether two calls take different elements out of the same operands: another layer's state, another part."""
     alike = call.name == other.name and call.moves and len(call.operands) == len(other.operands)
     if not alike or not unlike_attributes(call, other):
         return False
@@ -456,7 +461,7 @@ def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
 
 
 def _is_index(operand: TraceOperand) -> bool:
-    """Indices, lengths, masks: what is wrong in them explains more than an attribute."""
+    """Indices, lengths, masks: a mistake in them explains more than an attribute."""
     return operand.value.node is None and not operand.tensor.is_floating_point()
 
 
@@ -471,7 +476,7 @@ def _complementary(operand: TraceOperand, other: TraceOperand) -> bool:
 
 
 def _turned(original: TraceCall, port: TraceCall) -> bool | None:
-    """Whether what is masked in one call is what is kept in the other; None if that does not show."""
+    """Whether one call masks what the other keeps; None if that does not show."""
     keeps = [_keeps(node) for node in (original, port)]
     if None not in keeps:
         return keeps[0] is not keeps[1]
@@ -484,7 +489,7 @@ def _turned(original: TraceCall, port: TraceCall) -> bool | None:
 
 
 def _number_in(node: TraceCall, name: str) -> float | None:
-    """The one number that a call is given under a name."""
+    """The one number that a call reads under a name; None if it reads several."""
     number = node.attributes.get(name, next((operand.tensor for operand in node.operands if operand.name == name), None))
     if isinstance(number, torch.Tensor):
         return number.flatten()[0].item() if number.numel() and bool((number == number.flatten()[0]).all()) else None
@@ -495,7 +500,7 @@ def _keeps(node: TraceCall) -> bool | None:
     """Whether a call keeps what its mask holds, with a constant elsewhere, or the other way round; None: no constant, or two."""
     if node.name != "where":
         return False if node.name == "masked_fill" else None
-    computed = {operand.name for operand in node.operands if operand.value.node is not None or given(operand.value)}
+    computed = {operand.name for operand in node.operands if operand.value.node is not None or has_name(operand.value)}
     return None if ("self" in computed) is ("other" in computed) else "self" in computed
 
 
@@ -507,7 +512,7 @@ def _equal_masks(mask: TraceOperand, other: TraceOperand) -> bool:
 
 
 def _as_meant(mask: TraceOperand, other: TraceOperand, turned: bool | None) -> TraceOperand:
-    """A mask, or its complement if another op's is meant, or nearer to that: what is masked, or what is not."""
+    """A mask, or its complement if another op's is meant, or nearer to it: what is masked, or what is not."""
     if turned is False or not (mask.tensor.dtype is torch.bool is other.tensor.dtype):
         return mask
     if turned:
@@ -521,15 +526,15 @@ def _as_meant(mask: TraceOperand, other: TraceOperand, turned: bool | None) -> T
     return TraceOperand(mask.name, Value(mask.value.tensor.logical_not()), mask.tensor.logical_not(), mask.way)
 
 
-def arranged(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
+def arrangement_differs(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
     """The same elements in another order."""
     if operand.value.node is None and other.value.node is None and operand.tensor.shape == other.tensor.shape:
-        return constant(operand, other)
+        return values_differ(operand, other)
     here, there = (", ".join(map(str, side.way)) or str(list(side.tensor.shape)) for side in (other, operand))
     return Cause.ORDER, f"{role(other)} is arranged by {here}, in the original by {there}"
 
 
-def constant(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
+def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
     label = other.value.label or operand.value.label
     cause = Cause.WEIGHT if other.value.label and operand.value.label and "(" not in label else Cause.CONSTANT
     where = f" ({label})" if label else ""
@@ -563,16 +568,15 @@ def _shown(value: Any) -> str:
 
 
 def comparable(operand: TraceOperand, other: TraceOperand) -> bool:
-    """Whether two operands may be one: so many numbers of one kind."""
+    """Whether two operands may be the same: as many numbers of one kind."""
     return operand.tensor.numel() == other.tensor.numel() and operand.tensor.is_floating_point() == other.tensor.is_floating_point()
 
 
-# ---- Calls of one program that have no counterpart where it is looked for: what is given otherwise, moved otherwise, or
-# elsewhere.
+# ---- Calls of one program without counterpart in its place.
 
 
-def moved_otherwise(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
-    """Where both take elements out of one value by other calls, and it was arranged otherwise before."""
+def arranged_before_moving(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
+    """Where both take elements out of one value by different calls, and it was laid out differently before."""
     for pair in pairs:
         other = pair.port if pair.original is None else pair.original if pair.port is None else None
         if other is None or not other.moves or (other is pair.original) is (alone is pairs[0].original):
@@ -583,15 +587,15 @@ def moved_otherwise(matching: Matching, alone: TraceCall, pairs: Sequence[CallPa
             if same and (
                 operand.tensor.shape != two.tensor.shape or not matching.in_order(operand.value, operand.tensor, two.tensor)
             ):
-                return (*arranged(operand, two), CallPair(original, port))
+                return (*arrangement_differs(operand, two), CallPair(original, port))
     return None
 
 
-def given_otherwise(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
-    """Where nothing is missing but what reads the result of a call of the original is given another one.
+def reads_another_result(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
+    """Where no call is missing, but the reader of a call's result reads another result.
 
-    Either it is given what stands in no trace, for Paddle's kernels computed it (whole numbers, tables of no operand), or what
-    another call of that kind made, which is no operand of the missing one.
+    Either the result stands in no trace, for Paddle's kernels computed it (whole numbers, tables of no operand), or another call of
+    that kind made it, and it is no operand of the missing call.
     """
     following = next((other for other in pairs if other.original and other.port), None)
     if following is None or following.original is None or following.port is None:
@@ -599,17 +603,17 @@ def given_otherwise(matching: Matching, alone: TraceCall, pairs: Sequence[CallPa
     for operand, other in zip(following.original.operands, following.port.operands):
         if operand.value.node is None or not comparable(operand, other) or matching.same(operand.value, other.value):
             continue
-        if not behind(operand.value, alone):
+        if not depends_on(operand.value, alone):
             continue
         if other.value.node is None and not other.value.label:
-            return (*constant(operand, other), following)
-        if other.value.node is None or not matching.good(other.value) or operand.value.node is not alone:
+            return (*values_differ(operand, other), following)
+        if other.value.node is None or not matching.is_matched(other.value) or operand.value.node is not alone:
             continue
         fed = any(matching.same(two.value, other.value) for two in alone.operands)
         if kind(other.value.node) == kind(alone) and not fed:
             if takes_others(matching, alone, other.value.node):
-                return (*between(matching, alone, other.value.node), following)
-            return Cause.OPERAND, from_elsewhere(operand, other), following
+                return (*difference_of(matching, alone, other.value.node), following)
+            return Cause.OPERAND, different_sources(operand, other), following
     return None
 
 
@@ -618,7 +622,7 @@ def is_counterpart(pair: CallPair, other: CallPair) -> bool:
     alone, candidate = (pair.original, other.port) if pair.port is None else (pair.port, other.original)
     if alone is None or candidate is None or (other.original and other.port):
         return False
-    same = kind(alone) == kind(candidate) and alone.attributes == candidate.attributes and alike(alone, candidate)
+    same = kind(alone) == kind(candidate) and alone.attributes == candidate.attributes and same_results(alone, candidate)
     return same and _weights(alone) == _weights(candidate)
 
 
@@ -626,7 +630,7 @@ def _weights(node: TraceCall) -> list[tuple[int, ...]]:
     return [tuple(operand.tensor.shape) for operand in node.operands if operand.value.node is None]
 
 
-def missing(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
+def missing_text(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
     """Which calls are missing: one, with those of its line that go on with its result."""
     calls = [alone]
     for pair in pairs[1:]:
@@ -639,8 +643,8 @@ def missing(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
     return f"{', '.join(map(str, calls))} {'is' if len(calls) == 1 else 'are'} missing{where}"
 
 
-def read_by_none(matching: Matching, pair: CallPair, end: tuple[Value | None, Value | None]) -> TraceCall | None:
-    """The port's call at which a missing one is told that its calls do not read: the last; of a backward the one to go through."""
+def reader_of_missing(matching: Matching, pair: CallPair, end: tuple[Value | None, Value | None]) -> TraceCall | None:
+    """The port's call that stands for a missing call's readers: the last; in a backward the call to go back through."""
     missing_call = pair.original
     if missing_call is None or not missing_call.backward:
         return end[1].node if end[1] is not None else None
@@ -655,10 +659,9 @@ def read_by_none(matching: Matching, pair: CallPair, end: tuple[Value | None, Va
     return next((node for node in reversed(same) if not node.backward), pair.port)
 
 
-# ---- What a port does otherwise: two regions of calls behind wrong values are laid side by side, and the first difference
-# named.
+# ---- The first difference of two regions of calls behind wrong values, laid side by side.
 
-WINDOW = 40  # calls of each side that are laid side by side
+WINDOW = 40  # calls of each side
 
 
 _OTHERWISE_GIVEN = (Cause.OPERAND, Cause.WEIGHT, Cause.SWAPPED, Cause.CONSTANT)
@@ -701,28 +704,28 @@ class CallDifference:
         return all(node.backward for node in (self.original, self.port) if node is not None)
 
 
-End = tuple[Value | None, Value | None]  # what the original makes in the end, and what the port makes for it
+End = tuple[Value | None, Value | None]  # a result of the original, and the port's result for it
 
 
 def explain(
     matching: Matching, original: Sequence[TraceCall], port: Sequence[TraceCall], end: End = (None, None)
 ) -> CallDifference | None:
-    """The first difference of two regions (see :func:`.matching.guilty`) that lead to an end; None if both are empty."""
+    """The first difference of two regions (see :func:`.match.wrong_calls`) that lead to an end; None if both are empty."""
     if not original and not port:
         return None
     pairs = _from_the_first(matching, align(matching, original[:WINDOW], port[:WINDOW]), original, port)
     cause, text, pair = _cause(matching, pairs)
-    mend = mended(matching, pairs)
+    mend = mend_for(matching, pairs)
     if cause is Cause.MISSING and (pair.port is None or pair.port.backward):
-        pair, mend = CallPair(pair.original, read_by_none(matching, pair, end)), mend or ended(end)
+        pair, mend = CallPair(pair.original, reader_of_missing(matching, pair, end)), mend or mend_of_end(end)
     elif cause is Cause.EXTRA and mend is None and not (pair.port and pair.port.backward):
-        mend = ended(end)
-    taken = taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
+        mend = mend_of_end(end)
+    taken = value_taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
     return CallDifference(cause, text, pair.original, pair.port, mend, _sites(matching, cause, pair), taken)
 
 
 def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, CallSite] | None:
-    """The first steps on which both arrange an operand otherwise."""
+    """The first steps in which both lay an operand out differently."""
     if cause is not Cause.ORDER or pair.original is None or pair.port is None:
         return None
     for operand, other in zip(pair.original.operands, pair.port.operands):
@@ -736,16 +739,16 @@ def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, 
 def _from_the_first(
     matching: Matching, pairs: list[CallPair], original: Sequence[TraceCall], port: Sequence[TraceCall]
 ) -> list[CallPair]:
-    """The pairs from the first of the regions' roots on; but from another one that is covered when that is mended."""
-    origins = {*roots(original, lambda value: value in matching.of_first), *roots(port, matching.good)}
+    """The pairs from the regions' first root on; or from another root, if mending the first would cover it."""
+    origins = {*roots(original, lambda value: value in matching.of_first), *roots(port, matching.is_matched)}
     places = [place for place, pair in enumerate(pairs) if pair.original in origins or pair.port in origins] or [0]
     first = pairs[places[0]]
     others = [pair for pair in map(pairs.__getitem__, places[1:]) if pair.original and pair.port and not pair.port.view]
     others = [pair for pair in others if not leads_to(matching, first, pair)]
-    mend = mended(matching, pairs[places[0] :]) if others else None
-    wrong = [operand.value for operand in mend[0].operands if not matching.good(operand.value)] if mend else []
+    mend = mend_for(matching, pairs[places[0] :]) if others else None
+    wrong = [operand.value for operand in mend[0].operands if not matching.is_matched(operand.value)] if mend else []
     for pair in others:
-        if any(behind(value, pair.port, lambda source: not matching.good(source)) for value in wrong):  # type: ignore[arg-type]
+        if any(depends_on(value, pair.port, lambda source: not matching.is_matched(source)) for value in wrong):  # type: ignore[arg-type]
             return pairs[next(place for place in places[1:] if leads_to(matching, pairs[place], pair)) :]
     return pairs[places[0] :]
 
@@ -753,13 +756,13 @@ def _from_the_first(
 def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair]:
     pair = pairs[0]
     if pair.original and pair.port:
-        return (*between(matching, pair.original, pair.port), pair)
+        return (*difference_of(matching, pair.original, pair.port), pair)
     alone = pair.original or pair.port
     assert alone is not None
-    arranged = moved_otherwise(matching, alone, pairs) if alone.moves else None
+    arranged = arranged_before_moving(matching, alone, pairs) if alone.moves else None
     if arranged is not None:
         return arranged
-    otherwise = given_otherwise(matching, alone, pairs) if pair.port is None else None
+    otherwise = reads_another_result(matching, alone, pairs) if pair.port is None else None
     if otherwise is not None:
         return otherwise
     elsewhere = next((other for other in pairs[1:] if is_counterpart(pair, other)), None)
@@ -773,17 +776,17 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
             CallPair(pair.original or elsewhere.original, pair.port or elsewhere.port),
         )
     if pair.port is None:
-        instead = in_its_place(matching, alone, following, pairs)
+        instead = call_in_its_place(matching, alone, following, pairs)
         if instead is not None:
             return Cause.OTHER_OP, f"{instead} in place of {alone}", CallPair(alone, instead)
-        return Cause.MISSING, missing(alone, pairs), both
+        return Cause.MISSING, missing_text(alone, pairs), both
     if (lookup := _same_lookup(matching, alone)) is not None:
-        return (*between(matching, lookup, alone), CallPair(lookup, alone))
+        return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))
     return Cause.EXTRA, f"{alone} is too much", both
 
 
 def _same_lookup(matching: Matching, alone: TraceCall) -> TraceCall | None:
-    """The original's call that looks up the table of a port's, too; of all rows in order it gives the table, and none misses it."""
+    """The original's call that looks up the table of a port's call, too: of all rows in order it gives the table itself."""
     if alone.name != "embedding":
         return None
     tables = [operand.value for operand in alone.operands if operand.tensor.is_floating_point()]

@@ -1,4 +1,4 @@
-"""What a proof is made of: verdicts, stages, mistakes with both source lines, layers."""
+"""What a proof is made of: verdicts, causes, mistakes with both source lines, stages, and the rows of its tables."""
 
 from __future__ import annotations
 
@@ -19,10 +19,23 @@ FAILS = "fails"  # in place of a native difference
 
 
 class ProofVerdict(str, Enum):
-    """What is said of a port; true in a condition if the code is right."""
+    """What a proof says of a port; true in a condition if the code is right.
 
-    CODE_CORRECT = "CODE_CORRECT"  # on the same kernels both programs give the same bits
-    CODE_CORRECT_WITHIN_ROUNDING = "CODE_CORRECT_WITHIN_ROUNDING"  # the same mathematics, rounded in another order
+    Attributes:
+        CODE_CORRECT: on the same kernels both programs give the same bits.
+        CODE_CORRECT_WITHIN_ROUNDING: the same mathematics, rounded in another order.
+        CODE_DIFFERS: the port computes something else; :attr:`.proof.Proof.mistakes` say where.
+        WEIGHTS_DIFFER: with ``weights="as-is"``: weights that belong together are not equal.
+        INPUTS_DIFFER: both models get different inputs.
+        NOT_COMPARABLE: nothing can be said: other modes, weights without partner, or a model that runs in no wider dtype.
+
+    >>> from padiff_shim import ProofVerdict
+    >>> bool(ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING), str(ProofVerdict.CODE_DIFFERS)
+    (True, 'CODE_DIFFERS')
+    """
+
+    CODE_CORRECT = "CODE_CORRECT"
+    CODE_CORRECT_WITHIN_ROUNDING = "CODE_CORRECT_WITHIN_ROUNDING"
     CODE_DIFFERS = "CODE_DIFFERS"
     WEIGHTS_DIFFER = "WEIGHTS_DIFFER"
     INPUTS_DIFFER = "INPUTS_DIFFER"
@@ -36,7 +49,7 @@ class ProofVerdict(str, Enum):
 
 
 class Cause(str, Enum):
-    """Why two programs part."""
+    """Why two programs part, in a few words."""
 
     ATTRIBUTE = "another attribute"
     SWAPPED = "operands swapped"
@@ -65,7 +78,13 @@ class Cause(str, Enum):
 
 @dataclass(frozen=True)
 class ProgramPlace:
-    """A call of one of the programs: its layer, file and line, that line's text, and the call with its attributes."""
+    """A call of one of the programs.
+
+    Attributes:
+        layer: the path of its layer; "" for the model itself.
+        file, line: where it stands, and ``source``: that line's text.
+        call: the call with its attributes, in Torch's words.
+    """
 
     layer: str
     file: str
@@ -89,11 +108,16 @@ class ProgramPlace:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A place where the port does otherwise than the original.
+    """A place where the port does something else than the original.
 
-    ``layers``: those of the port in which these lines run so, one per call. ``also``: further files and lines of the port with the
-    same attribute. ``effect``: how far the port's outputs move by mending it, in float64; of a mistake in the backward, its
-    gradients; None where that was not measured.
+    Attributes:
+        cause: in a few words.
+        text: in a sentence, with what to write where that is known.
+        torch, paddle: the places in both programs; None where one has no such call.
+        layers: paths of the port's layers in which these lines run so, one for each call.
+        also: (file, line) of further lines of the port with the same attribute.
+        effect: how far the port's outputs move in float64 when it is mended (its gradients, of a mistake in the backward);
+            None: not measured.
     """
 
     cause: Cause
@@ -120,7 +144,13 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the way in which ports are aligned; ``right`` is None where it was not looked at."""
+    """One of the stages in which people align a port.
+
+    Attributes:
+        name: "inputs", "weights", "forward", "loss", "backward", "statistics", "optimizer step", "training", or "mode".
+        right: None where it was not compared.
+        text: what was found.
+    """
 
     name: str
     right: bool | None
@@ -129,9 +159,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class StepRow:
-    """One step of a training: the original's loss, and the largest differences of everything from it behind the step.
+    """One step of a training.
 
-    ``native``: None where the port fails natively.
+    Attributes:
+        step: its number, from 1.
+        loss: the original's; None if it has none.
+        identical: every bit of losses, gradients, statistics and updated weights is the original's.
+        shim: the largest absolute difference from the original's, with the port on Torch's kernels.
+        native: the same on Paddle's own kernels; None where the port fails there.
     """
 
     step: int
@@ -143,13 +178,18 @@ class StepRow:
 
 @dataclass(frozen=True)
 class CarrierRow:
-    """What the calls of one op in one layer carry of a native difference: that of the outputs, or that of gradients.
+    """What the calls of one op in one layer carry of a native difference of outputs or gradients.
 
-    ``kernels``: how far both kernels are apart on equal operands at most, ``paddle`` and ``torch``: the largest rounding error of
-    either on its run's own operands, all in unit roundoffs of the result's largest element. ``amplified``: how many times as long
-    as its local error what it carries is. ``share``: of the difference; all add up to 1. ``own``: the part of it that comes of the
-    kernels being apart; the rest is rounding of operands that differ already. ``part``: ``"forward"``, or ``"backward"``: what is
-    told is that of the gradients which the calls' backward gives, against what it was handed.
+    Attributes:
+        layer, op: the layer's path and the op; ``calls``: how many.
+        kernels: how far both kernels are apart on equal operands, at most.
+        paddle, torch: the largest rounding error of either kernel on its own run's operands. These three count unit roundoffs
+            of the result's largest element.
+        amplified: how many times as long as the calls' own error its effect is.
+        own: the share of the difference that comes from kernels that differ on equal operands; the rest is rounding of operands
+            that differ already.
+        share: of the difference; the shares of all rows add up to 1 where a first order explains it.
+        part: ``"forward"``, or ``"backward"``: then the results are the gradients that the calls' backward gives for those it gets.
     """
 
     layer: str
@@ -166,7 +206,14 @@ class CarrierRow:
 
 @dataclass(frozen=True)
 class GradientRow:
-    """The native difference of one gradient: its largest element, that over the gradient's largest, its share of all squares."""
+    """The native difference of one gradient.
+
+    Attributes:
+        name: of the parameter or input.
+        apart: its largest element.
+        relative: that over the gradient's largest element.
+        share: of the squares of all differences.
+    """
 
     name: str
     apart: float
@@ -176,7 +223,12 @@ class GradientRow:
 
 @dataclass(frozen=True)
 class JumpRow:
-    """The calls of a step function in one layer whose results jump between the two runs: in so many of all elements."""
+    """The calls of a step function in one layer whose results jump between the two runs.
+
+    Attributes:
+        layer, op: the layer's path and the op; ``calls``: how many.
+        jumped: so many elements jump, of ``elements``.
+    """
 
     layer: str
     op: str
@@ -187,12 +239,16 @@ class JumpRow:
 
 @dataclass
 class CarriedBy:
-    """Which calls carry a native difference, those whose own kernels carry most first.
+    """Which calls carry a native difference: :meth:`padiff_shim.Proof.carriers`. Iterating it gives its rows.
 
-    ``explained``: the sum of all shares; far from 1, the difference is too large for a first order. ``apart``: its largest element.
-    ``of``: whose it is: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one. ``gradients``: those that it is
-    made of, those that hold most of it first. ``failed``: why nothing could be measured: natively the port does not run.
-    ``jumps``: step functions whose results differ: what they make of a difference no first order tells.
+    Attributes:
+        rows: those whose own kernels carry most first.
+        explained: the sum of all shares; far from 1, the difference is too large for a first order.
+        apart: the largest element of the difference.
+        of: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one gradient.
+        gradients: the parts of a difference of gradients, those with the largest share first.
+        failed: why nothing could be measured: natively the port does not run. "" otherwise.
+        jumps: step functions whose results differ; a first order does not explain what follows from them.
     """
 
     rows: list[CarrierRow]
@@ -205,7 +261,7 @@ class CarriedBy:
 
     @property
     def own(self) -> float:
-        """The part of the difference that comes of kernels that differ on equal operands."""
+        """The share of the difference that comes from kernels that differ on equal operands."""
         return sum(row.own for row in self.rows)
 
     def __iter__(self) -> Iterator[CarrierRow]:
@@ -215,7 +271,7 @@ class CarriedBy:
         """Write both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``).
 
         Raises:
-            FileError: it cannot be written.
+            FileError: the file cannot be written.
         """
         heads = ["part", *(column.name for column in fields(CarrierRow) if column.name != "part"), "apart", "relative"]
         lines = io.StringIO()
@@ -230,7 +286,15 @@ class CarriedBy:
 
 @dataclass(frozen=True)
 class LayerRow:
-    """Outputs of one layer: largest differences from the original's, on the same kernels and natively (None: it fails)."""
+    """The results of one layer, compared.
+
+    Attributes:
+        torch, paddle: the layer's paths.
+        calls: how many.
+        identical: every bit is the original's, with the port on Torch's kernels.
+        shim: the largest absolute difference from the original's there.
+        native: the same on Paddle's own kernels; None where the port fails there.
+    """
 
     torch: str
     paddle: str

@@ -23,18 +23,18 @@ from .agreement import (
     OF_GRADIENT,
     Agreement,
     Array,
-    Nudged,
+    NoiseOnFirst,
     RoundingBound,
     RunOutcome,
     Tolerances,
+    add_noise,
     floor_of,
     largest,
-    nudged,
-    rounded,
+    rounding_noise,
 )
 from .causes import BACKWARD, FORWARD, STATISTICS, CallDifference, calls_alike, explain, unlike_attributes
 from .findings import Cause, Mistake, Stage
-from .match import Matching, guilty
+from .match import Matching, wrong_calls
 from .programs import ModelSide, NotWider, in_wider
 from .rules import Evidence, diagnosed
 from .trace import Called, Capture, Key, Trace, TraceCall, Value, numbers
@@ -121,7 +121,7 @@ def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located |
     distances = agreement_module.Distances(mapping, expected, actual)
     if not distances.beyond(floor_of(original.wider)):  # however far rounding travels
         return Located([], True, distances.worst)
-    agreement = Agreement(mapping, expected, original.run_wide(Nudged), original.wider)
+    agreement = Agreement(mapping, expected, original.run_wide(NoiseOnFirst), original.wider)
     if agreement.breach(actual):
         return None
     return Located([], True, distances.worst, unsettled=agreement.unsettled(actual))
@@ -154,7 +154,7 @@ class _MistakeSearch:
     def __init__(self, original: ModelSide, port: ModelSide, mapping: Mapping, before: Sequence[str] | None = None) -> None:
         self._sides, self._mapping = (original, port), mapping
         self._original = original.run_wide(Capture)
-        nudge = rounded(torch.Generator().manual_seed(0))
+        nudge = rounding_noise(torch.Generator().manual_seed(0))
         touched = original.run_wide(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
         self._tolerance = Tolerances(self._original.trace, touched.trace)
         touched.trace.forget()
@@ -254,7 +254,7 @@ class _MistakeSearch:
                 if other is self._original
                 else [(name, gradient, self._port.gradients.get(name)) for name, gradient in other.gradients.items()]
             )
-        effect = agreement_module.widest(rows) / max(len(last), 1)
+        effect = agreement_module.largest_of_rows(rows) / max(len(last), 1)
         self._differences[since:] = [replace(difference, effect=effect) for difference in last]
 
     def _mended_runs(self) -> bool:
@@ -282,7 +282,7 @@ class _MistakeSearch:
     def _exchange(self) -> Exchange:
         """The original's tables that the port gets, see :func:`exchange`."""
         # What has a partner holds equal values, running statistics among them; what is neither trained nor paired is a table.
-        weights = [side.trained() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
+        weights = [side.trained_names() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
         original_tables, port_tables = (
             tables_of(run.trace, names.__contains__) for run, names in zip((self._original, self._port), weights)
         )
@@ -345,7 +345,7 @@ def _first_remaining(
 
 
 def _repeatable(side: ModelSide, before: Sequence[str] | None) -> RunOutcome:
-    """A run that makes the same calls as the one before: what is made once (copies of weights, what a backward reads) is made."""
+    """A run that makes the same calls as the run before it, with all that is made once: copies of weights, reads of a backward."""
     outcome = side.run_wide(Capture)
     for _ in range(3):
         if before == _called(outcome):
@@ -369,18 +369,20 @@ def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome
             wrong.append((original_end, port_end))
     if not wrong:
         return None
-    # What agrees, though not in its places as it should.
+    # Values that agree, though not in their places.
     turned = {
         value
         for original_end, port_end in wrong
         if original_end and port_end and matching.same(original_end, port_end)
         for value in (original_end, port_end)
     }
-    original_calls = guilty(
+    original_calls = wrong_calls(
         [original_end for original_end, _ in wrong if original_end],
         lambda value: value in matching.of_first and value not in turned,
     )
-    port_calls = guilty([port_end for _, port_end in wrong if port_end], lambda value: matching.good(value) and value not in turned)
+    port_calls = wrong_calls(
+        [port_end for _, port_end in wrong if port_end], lambda value: matching.is_matched(value) and value not in turned
+    )
     return explain(matching, original_calls, port_calls, wrong[0])
 
 
@@ -394,7 +396,7 @@ def _outputs(original: RunOutcome, port: RunOutcome) -> ArrayPairs:
 
 def _wholes(mapping: Mapping, original: dict[str, Array], port: dict[str, Array]) -> ArrayPairs:
     """Of weights that are one whole on both sides, in one layout: a part of a gradient is no call's result."""
-    pairs = zip(mapping, agreement_module.own_rows(mapping, original), agreement_module.ported(mapping, port))
+    pairs = zip(mapping, agreement_module.original_rows(mapping, original), agreement_module.port_rows(mapping, port))
     return [(expected, actual) for pair, expected, actual in pairs if pair.is_exact and expected is not None and actual is not None]
 
 
@@ -417,7 +419,7 @@ def _equal(numbers_: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _same(matching: Matching, original_end: Value | None, port_end: Value | None, expected: Array, actual: Array) -> bool:
-    """Whether two arrays agree, by the values that they are; one that no call of Torch's made is compared as it is."""
+    """Whether two arrays agree, by their values in the traces; an array that no call of Torch made is compared itself."""
     if original_end is not None and port_end is not None:
         placed = expected.shape != actual.shape or not matching.may_lie_turned(original_end, port_end)
         return matching.same(original_end, port_end) and (
@@ -443,8 +445,12 @@ LOSS = "loss"  # the path of the loss among the outputs
 class Differing:
     """What differs between the bits of two runs, in words; "" where nothing does.
 
-    ``missing``: gradients that one side alone has. ``shapes``: outputs whose number, shapes or dtypes differ.
-    ``gradients``: how many the original has. ``dtypes``: output tensors of another dtype, which may hold the same numbers.
+    Attributes:
+        forward, loss, backward, statistics: the first difference of each part.
+        missing: gradients of one side alone.
+        shapes: outputs whose number, shapes or dtypes differ.
+        gradients: how many the original has.
+        dtypes: output tensors of different dtypes, which may hold the same numbers.
     """
 
     forward: str
@@ -463,8 +469,8 @@ class Differing:
         return cls(
             forward=agreement_module.outputs_differ(original, port, lambda path: path != LOSS),
             loss=agreement_module.outputs_differ(original, port, lambda path: path == LOSS),
-            backward=agreement_module.differ("gradient of ", gradients),
-            statistics=agreement_module.differ("", agreement_module.statistics(mapping, original, port)),
+            backward=agreement_module.first_difference("gradient of ", gradients),
+            statistics=agreement_module.first_difference("", agreement_module.statistics(mapping, original, port)),
             missing=agreement_module.without_gradient(gradients),
             shapes=agreement_module.shapes_differ(original, port),
             gradients=len(original.gradients),
@@ -483,7 +489,7 @@ class Differing:
 def stages_of(
     differing: Differing, original: RunOutcome, port: RunOutcome, parts: Collection[str] = (), plain: str = ""
 ) -> list[Stage]:
-    """A stage for everything that was compared.
+    """A stage for each part that was compared.
 
     Args:
         differing: what differs in bits.
@@ -534,7 +540,7 @@ _WAVE = 2.0  # no sine or cosine is larger, scaled ones included
 
 @dataclass
 class Exchange:
-    """The tables that a run of the port is given: by the number of a constant in the trace, or by the call that makes them."""
+    """The tables that a run of the port gets: by the number of a constant in the trace, or by the call that makes them."""
 
     constants: dict[int, torch.Tensor] = field(default_factory=dict)
     calls: dict[Key, list[torch.Tensor | None]] = field(default_factory=dict)
@@ -545,14 +551,14 @@ class Exchange:
 
 
 def exchange(original: list[Value], port: list[Value], constants: list[Value], moved: Callable[[], Iterable[Value]]) -> Exchange:
-    """What the port has to be given for its tables to be the original's, where float32's rounding explains how far they are apart.
+    """The tables with which the port has the original's, where float32's rounding explains how far they are apart.
 
     Args:
         original, port: the tables of both.
         constants: of the port's trace, in its order.
         moved: makes the original's tables again, in a run with rounding errors of float32.
     """
-    # Nothing is rounded in a table of zeros.
+    # Zeros do not round.
     others = [value for value in port if any(value.ends[:2]) and not any(_equal_numbers(table, value) for table in original)]
     if not others or not original:
         return Exchange()
@@ -578,7 +584,7 @@ def exchange(original: list[Value], port: list[Value], constants: list[Value], m
 
 
 class _OfNumbers:
-    """Which values neither an input nor a weight has a part in. ``is_weight``: asked for the label of a constant."""
+    """The values in which no input and no weight has a part. ``is_weight``: of a constant's label."""
 
     def __init__(self, is_weight: Callable[[str], bool]) -> None:
         self._is_weight = is_weight
@@ -590,7 +596,7 @@ class _OfNumbers:
         return self.makes(value.node)
 
     def makes(self, node: TraceCall) -> bool:
-        """Whether a call is given nothing else; asked in the order of the calls."""
+        """Whether a call reads nothing else; calls must come in their order."""
         if node not in self._known:
             self._known[node] = not node.backward and all(operand.value in self for operand in node.operands)
         return self._known[node]
@@ -604,12 +610,12 @@ def tables_of(trace: Trace, is_weight: Callable[[str], bool]) -> list[Value]:
 
 
 def rounded_in_single(generator: torch.Generator, is_weight: Callable[[str], bool]) -> Callable[[TraceCall, torch.Tensor], None]:
-    """Changes what calls make of numbers alone by up to one unit roundoff of float32."""
+    """Moves results that are made of numbers alone by up to one unit roundoff of float32."""
     of_numbers = _OfNumbers(is_weight)
 
     def touch(node: TraceCall, tensor: torch.Tensor) -> None:
         if of_numbers.makes(node):
-            nudged(tensor, UNIT, generator)
+            add_noise(tensor, UNIT, generator)
 
     return touch
 
@@ -626,7 +632,7 @@ def _equal_numbers(table: Value, value: Value) -> bool:
 
 
 def _is_single(value: Value) -> bool:
-    """Whether a table is made of what was born in float32: of numbers that it holds, but that fewer digits do not."""
+    """Whether a table is made of numbers that were born in float32: float32 holds them, and fewer digits do not."""
     return any(
         bool((source.sorted == source.sorted.float()).all()) and not bool((source.sorted == source.sorted.bfloat16()).all())
         for source in _sources(value)
@@ -634,7 +640,7 @@ def _is_single(value: Value) -> bool:
 
 
 def _sources(value: Value) -> Iterator[Value]:
-    """The constants of which a table is made."""
+    """The constants of a table."""
     waiting, seen = [value], set()
     while waiting:
         source = waiting.pop()
@@ -670,12 +676,12 @@ def _within(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor)
 
 
 def _positions(tensor: torch.Tensor) -> torch.Tensor:
-    """For each element its largest place along an axis, counted from 1: the angle of a wave is no larger."""
+    """For each element its largest place along an axis, counted from 1: no angle of a wave is larger."""
     return torch.from_numpy(np.indices(tensor.shape).max(0).reshape(-1) + 1.0)
 
 
 def _note(value: Value, wanted: torch.Tensor) -> str:
-    """Which table the port was given."""
+    """A note on a table that the port got."""
     reader = value.node or next(iter(value.readers), None)
     where = f" at {reader.site.file}:{reader.site.line}" if reader else ""
     apart = float((numbers(wanted) - numbers(value.tensor)).abs().max())
@@ -689,12 +695,12 @@ def _note(value: Value, wanted: torch.Tensor) -> str:
 # ---- Equal weights, as models are made with all ones or zeros: taken for one another they change gradients alone.
 
 _SPREAD = 0.1
-_FIRST = 16  # elements, of which most weights are told apart
+_FIRST = 16  # elements that tell most weights apart
 
 
 @contextlib.contextmanager
 def equal_weights_perturbed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Iterator[bool]:
-    """Within it such weights, and equal ones, hold distinct values in the float64 models of both; False if there are none."""
+    """Within it plain and equal weights hold distinct values in the float64 models of both; False if there are none."""
     original_model, port_model = original.wide_model(), port.wide_model()
     names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
     named = {name: weight for name, weight in original_model.named_parameters() if name in names and weight.is_floating_point()}
@@ -717,8 +723,8 @@ def equal_weights_perturbed(original: ModelSide, port: ModelSide, mapping: Mappi
         try:
             carry(replace(mapping, pairs=[pair for pair in mapping if pair.torch in changed]), original_model, port_model)
             held.clear()
-        except TransferError:  # a rule that goes the other way alone
-            with torch.no_grad():  # what ran before reads these
+        except TransferError:  # a rule of the other direction alone
+            with torch.no_grad():  # earlier runs read these
                 for weight, value in zip(equal, held):
                     weight.copy_(value)
             equal = []
@@ -753,7 +759,7 @@ def _is_plain(weight: torch.Tensor) -> bool:
 
 
 def tied_otherwise(mapping: Mapping) -> list[Mistake]:
-    """A mistake for each group of parameters that are tied in one of both programs alone, with what to write."""
+    """A mistake for each group of parameters that are tied in one program alone, with what to write."""
     mistakes = []
     for framework in OTHER:
         for pairs in mapping.tied_apart(framework):

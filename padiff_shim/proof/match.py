@@ -1,4 +1,4 @@
-"""Which values and calls of two traces belong together, and values repaired behind a mistake."""
+"""Which values and calls of two traces belong together, and which results of the port a mistake's mending exchanges."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SOFTMAXES = ("_softmax", "_log_softmax")
 
 
 class Matching:
-    """The values of two traces that agree; ``tolerance`` is asked for values of the first."""
+    """The values of two traces that agree; ``tolerance`` returns the bound of a value of the first."""
 
     def __init__(self, first: Trace, second: Trace, tolerance: Callable[[Value], RoundingBound]) -> None:
         self._tolerance = tolerance
         self._same: dict[tuple[Value, Value], bool] = {}
-        self._shuffled: set[Value] = set()  # values of the second trace with the elements of one of the first in another order
-        self._weighed: set[Value] = set()  # scores of the first that are the same as a softmax weighs them
+        self._shuffled: set[Value] = set()  # of the second: the elements of a value of the first in another order
+        self._weighed: set[Value] = set()  # of the first: scores that are the same as a softmax weighs them
         self._of_weights = _of_weights(first), _of_weights(second)
         self.of_first: dict[Value, Value] = {}
         self.of_second: dict[Value, Value] = {}
@@ -39,7 +39,7 @@ class Matching:
                 and value.node.moves
                 and any(operand.value in self._shuffled for operand in value.node.operands)
             ):
-                self._shuffled.add(value)  # a part of what lies in another order is not right, though it is found elsewhere
+                self._shuffled.add(value)  # a part of what lies in another order is wrong, though it has a partner
                 continue
             group = sizes.get(value.count)
             partner = self._partner(value, group.near(value)) if group else None
@@ -54,7 +54,7 @@ class Matching:
         self._weighed_alike(first, second)
 
     def _unchanged(self, first: Trace) -> None:
-        """What a call of the first trace gives back as it was (a pooling to the size that it is given) is where its operand is."""
+        """A result that equals its operand (a pooling to the same size) has the operand's partner."""
         for node in first.nodes:
             if node.backward or len(node.results) != 1 or node.result in self.of_first:
                 continue
@@ -93,7 +93,7 @@ class Matching:
         return _close(numbers(row), others, self._tolerance(value))
 
     def _masked_alike(self, first: Trace, second: Trace) -> None:
-        """Masks that leave the same places are the same, whatever they are filled with, and for each sample or once for all."""
+        """Masks that leave the same places are the same, whatever fills the others, and whether for each sample or once for all."""
         masks: dict[tuple[int, bytes], list[Value]] = defaultdict(list)
         for value in first.values():
             for places in _kept(value):
@@ -105,7 +105,7 @@ class Matching:
                 self.of_first.setdefault(mask, value)
 
     def _weighed_alike(self, first: Trace, second: Trace) -> None:
-        """Scores of which a softmax of the first trace makes the same are the same: masked by -1e9, by -inf, or added to either."""
+        """Scores with one softmax in the first trace are the same: masked by -1e9, by -inf, or added to either."""
         left = [value for value in second.values() if value.readers and value not in self.of_second]
         for node in first.nodes:
             if node.name not in _SOFTMAXES or node.backward or node.operands[0].value in self.of_first:
@@ -114,7 +114,7 @@ class Matching:
             dim = _from_the_end(node.attributes["dim"], scores.tensor)
             wanted = torch.softmax(scores.tensor.detach(), dim)
             if _close(wanted.amin(dim), wanted.amax(dim), tolerance):
-                continue  # of what is all one number nothing is told
+                continue  # equal numbers show nothing
             ordered = numbers(wanted).sort().values
             for other in left:
                 if not _of_one_kind(other.tensor, scores.tensor, dim):
@@ -128,7 +128,7 @@ class Matching:
                     self.of_first.setdefault(scores.value, other)
 
     def _partner(self, value: Value, candidates: Iterable[Value]) -> Value | None:
-        """The candidate with the same elements; among several one of the same op, then the nearest in order."""
+        """The candidate with the same elements; of several the one of the same op, then the nearest in order."""
         partners = [candidate for candidate in candidates if self.same(candidate, value)]
         if not partners:
             return None
@@ -138,19 +138,21 @@ class Matching:
         )
 
     def same(self, value: Value, other: Value) -> bool:
-        """Whether a value of the first trace has the elements of one of the second."""
+        """Whether a value of the first trace has the elements of a value of the second."""
         known = self._same.get((value, other))
         if known is None:
             known = self._same[value, other] = self._compare(value, other)
         return known
 
     def _compare(self, value: Value, other: Value) -> bool:
+        if value.count != other.count:
+            return False
         tolerance = self._tolerance(value)
-        if value.count != other.count or not tolerance.end_alike(value, other):
+        if not tolerance.end_alike(value, other):
             return False
         if _close(numbers(value.tensor), numbers(other.tensor), tolerance):
             return True
-        # Of one shape they must agree in their places, too: else a flipped or shifted sequence would pass. What was there before
+        # Values of one shape must agree in their places, too: else a flipped or shifted sequence would pass. What was there before
         # may lie transposed, as a Linear's square weight does.
         apart = value.node is other.node is None or value.tensor.shape != other.tensor.shape
         turned = (
@@ -165,7 +167,7 @@ class Matching:
         return apart
 
     def may_lie_turned(self, value: Value, other: Value) -> bool:
-        """Whether these are square and made of weights alone (scaled, normed), or on the way back to such: in either's layout."""
+        """Whether these are square, and made of weights alone (scaled, normed) or their gradients: they may be transposed."""
         if value.node is None or other.node is None or value.tensor.dim() != 2 or value.tensor.shape[0] != value.tensor.shape[1]:
             return False
         return value.node.backward is other.node.backward is True or (
@@ -173,7 +175,7 @@ class Matching:
         )
 
     def are_turned(self, original: TraceCall, port: TraceCall) -> bool:
-        """Whether two calls compute of weights alone, and are given a square one that lies transposed in the second program."""
+        """Whether two calls compute of weights alone, and a square weight lies transposed in the second program."""
         if original not in self._of_weights[0] or port not in self._of_weights[1]:
             return False
         for operand, other in zip(original.operands, port.operands):
@@ -206,16 +208,16 @@ class Matching:
         )
         return _close(weights.reshape(-1), other.reshape(-1), RoundingBound(floor_of(expected.tensor.dtype)))
 
-    def good(self, value: Value) -> bool:
-        """Whether a value of the second trace is one of the first."""
+    def is_matched(self, value: Value) -> bool:
+        """Whether a value of the second trace has a partner in the first."""
         return value in self.of_second
 
 
-_READ = frozenset({"index", "index_select", "embedding", "gather", "take"})  # what is read out lies as the indices say
+_READ = frozenset({"index", "index_select", "embedding", "gather", "take"})  # their elements lie as the indices say
 
 
 def _of_weights(trace: Trace) -> set[TraceCall]:
-    """The calls that compute from what was there before, inputs aside."""
+    """The calls that compute from what was there before, without inputs."""
     calls: set[TraceCall] = set()
     for node in trace.nodes:
         sources = [operand.value for operand in node.operands]
@@ -227,12 +229,12 @@ def _of_weights(trace: Trace) -> set[TraceCall]:
 
 
 def _is_weight(value: Value) -> bool:
-    """Whether what was there before may be a weight, or one's copy, which has no name: no input, and no constant that was made."""
+    """Whether what was there before may be a weight, or its nameless copy: no input, and no constant that a call made."""
     return value.tensor.is_floating_point() and not value.label.startswith("input ") and "(" not in value.label
 
 
 def _of_several(value: Value) -> bool:
-    """Whether a value is of several numbers, and none of the backward's."""
+    """Whether a value of the forward holds several numbers."""
     return value.count > 1 and (value.node is None or not value.node.backward)
 
 
@@ -247,7 +249,7 @@ def _sample(value: Value) -> torch.Tensor | None:
 def _kept(value: Value) -> list[tuple[int, bytes]]:
     """The places that a mask leaves, of all samples and, where these are alike, of one, with the length of a row; else nothing.
 
-    A mask holds zeros, in every row, and in other places numbers so far below that no softmax sees them.
+    A mask holds zeros, in every row, and elsewhere numbers so far below that no softmax sees them.
     """
     least, greatest = value.ends[:2]
     if greatest != 0.0 or not least <= -FILLED or value.tensor.dim() < 2:
@@ -260,7 +262,7 @@ def _kept(value: Value) -> list[tuple[int, bytes]]:
 
 
 def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:
-    """An axis, or the only one of a list, as a negative number."""
+    """An axis, or the only axis of a list, as a negative number."""
     axis = int(dim[0] if isinstance(dim, (list, tuple)) else dim)
     return axis - tensor.dim() if axis >= 0 else axis
 
@@ -272,7 +274,7 @@ def _of_one_kind(tensor: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
 
 
 class _Group:
-    """Values of one size; which of them end like another is asked of all at once."""
+    """Values of one size, whose least and greatest elements are compared at once."""
 
     def __init__(self, values: list[Value], tolerance: Callable[[Value], RoundingBound]) -> None:
         self._values = values
@@ -297,8 +299,8 @@ def _close(expected: torch.Tensor, actual: torch.Tensor, tolerance: RoundingBoun
     return bool(tolerance.holds(expected, actual).all())
 
 
-def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[TraceCall]:
-    """The calls between good values and wrong ones ``ends``, in order."""
+def wrong_calls(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[TraceCall]:
+    """The calls between good values and the wrong values ``ends``, in order."""
     region: dict[int, TraceCall] = {}
     waiting = [value.node for value in ends if value.node is not None and not good(value)]
     while waiting:
@@ -311,7 +313,7 @@ def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[TraceCa
 
 
 def roots(region: Iterable[TraceCall], good: Callable[[Value], bool]) -> list[TraceCall]:
-    """The nodes of a region whose operands are good, or no call's results."""
+    """The calls of a region whose operands are good, or no call's results."""
     return [node for node in region if all(good(operand.value) or operand.value.node is None for operand in node.operands)]
 
 
@@ -323,12 +325,12 @@ class CallPair(NamedTuple):
     port: TraceCall | None
 
 
-def fits(value: Value, other: Value) -> bool:
+def same_shape(value: Value, other: Value) -> bool:
     return value.tensor.shape == other.tensor.shape and value.tensor.dtype == other.tensor.dtype
 
 
 def _in_rows(value: Value, other: Value) -> bool:
-    """The same, of rows of one length, however many axes they are laid out in."""
+    """The same of rows of one length, however many axes they have."""
     alike = value.count == other.count and value.tensor.dtype == other.tensor.dtype
     return alike and value.tensor.shape[-1:] == other.tensor.shape[-1:]
 
@@ -358,9 +360,9 @@ def align(matching: Matching, original: Sequence[TraceCall], port: Sequence[Trac
 
 
 def _of_one_table(matching: Matching, pairs: list[CallPair]) -> list[CallPair]:
-    """Calls that are left over, and look up one table, stand for each other wherever they stand.
+    """Pairs calls that are left over and look up one table, wherever they stand.
 
-    They go first where the first call is alone: of what stands before them only the indices count.
+    Such pairs come first where the first call is alone: of the calls in front of them only the indices count.
     """
     left = {place: pair.original for place, pair in enumerate(pairs) if pair.port is None and _looks_up(pair.original)}
     gone: set[int] = set()
@@ -382,12 +384,14 @@ def _looks_up(node: TraceCall | None) -> bool:
 
 
 def _uncross(matching: Matching, pairs: list[CallPair]) -> None:
-    """Exchange partners of two pairs where that fits what was computed for them: branches in the other order, not weights."""
+    """Exchange the partners of two pairs where that fits computed operands better: branches in the other order, not weights."""
     for place, later in itertools.combinations(range(len(pairs)), 2):
         (original, port), (further, beside) = pairs[place], pairs[later]
         if original is None or port is None or further is None or beside is None:
             continue
-        if len({*map(kind, (original, port, further, beside))}) > 1 or not (alike(original, beside) and alike(further, port)):
+        if len({*map(kind, (original, port, further, beside))}) > 1 or not (
+            same_results(original, beside) and same_results(further, port)
+        ):
             continue
         straight, crossed = ((original, port), (further, beside)), ((original, beside), (further, port))
         fit, better = (sum(_shared(matching, *pair, computed=True) for pair in way) for way in (straight, crossed))
@@ -396,7 +400,7 @@ def _uncross(matching: Matching, pairs: list[CallPair]) -> None:
 
 
 def _shared(matching: Matching, call: TraceCall, other: TraceCall, *, computed: bool = False) -> int:
-    """How many of a call's operands another one is given, too; ``computed``: without what was there before."""
+    """How many of a call's operands another call reads, too; ``computed``: without what was there before."""
     operands = [operand for operand in other.operands if not computed or operand.value.node is not None]
     return sum(any(matching.same(own.value, operand.value) for own in call.operands) for operand in operands)
 
@@ -411,7 +415,7 @@ def kind(node: TraceCall) -> str:
 
 
 def kind_of(name: str) -> str:
-    """What ops of several names are alike."""
+    """One word for ops that may stand for each other."""
     if name in _MASKED:
         return "masked"
     if name in _LOOKUPS:
@@ -419,11 +423,11 @@ def kind_of(name: str) -> str:
     return "product" if name in _PRODUCTS else name
 
 
-def alike(call: TraceCall, other: TraceCall) -> bool:
-    return len(call.results) == len(other.results) and all(map(fits, call.results, other.results))
+def same_results(call: TraceCall, other: TraceCall) -> bool:
+    return len(call.results) == len(other.results) and all(map(same_shape, call.results, other.results))
 
 
-def behind(value: Value, node: TraceCall, among: Callable[[Value], bool] = lambda _: True) -> bool:
+def depends_on(value: Value, node: TraceCall, among: Callable[[Value], bool] = lambda _: True) -> bool:
     """Whether a value is computed from a call's result; ``among``: by way of which values."""
     waiting, known = [value], set()
     while waiting:
@@ -442,16 +446,16 @@ def _likeness(matching: Matching, call: TraceCall, other: TraceCall) -> float:
     """How well two calls may stand for each other; at most 0 if they may not."""
     shared = _shared(matching, call, other)
     if kind(call) != kind(other):
-        # Another op in the same place: what it is given and what follows must fit.
-        fit = fits(call.result, other.result) or (
+        # Another op in the same place: its operands and its result must fit.
+        fit = same_shape(call.result, other.result) or (
             _in_rows(call.result, other.result) and "product" not in (kind(call), kind(other))
         )
         return 1.0 + shared if fit and shared and not call.moves and not other.moves else -1.0
-    return 4.0 + 2.0 * alike(call, other) + shared + (call.attributes == other.attributes)
+    return 4.0 + 2.0 * same_results(call, other) + shared + (call.attributes == other.attributes)
 
 
-def taken_for(matching: Matching, pair: CallPair) -> tuple[Value, Value] | None:
-    """The one value of the original's that the port's call is not given, and which of the original's it is given for it."""
+def value_taken_for(matching: Matching, pair: CallPair) -> tuple[Value, Value] | None:
+    """The one value of the original that the port's call does not read, and the value of the original that it reads instead."""
     if pair.original is None or pair.port is None:
         return None
     expected, actual = ([operand.value for operand in node.operands] for node in (pair.original, pair.port))
@@ -463,7 +467,7 @@ def taken_for(matching: Matching, pair: CallPair) -> tuple[Value, Value] | None:
     if not expected or len(expected) != len(actual):
         return None
     place = 0
-    if len(expected) > 1:  # a layer that is taken for another one: its weight tells
+    if len(expected) > 1:  # a layer that is taken for another: its weight tells
         if any(value_.node is not None for value_ in (*expected, *actual)):
             return None
         place = max(range(len(expected)), key=lambda at: expected[at].tensor.numel())
@@ -471,19 +475,19 @@ def taken_for(matching: Matching, pair: CallPair) -> tuple[Value, Value] | None:
     return None if partner is None else (expected[place], partner)
 
 
-# ---- Whose results of the port are exchanged for the original's, so that both go on alike behind a mistake.
+# ---- The results of the port that are exchanged for the original's, so that both go on alike behind a mistake.
 
-Mend = tuple[TraceCall, Sequence[torch.Tensor | None]]  # a call, and what its results shall hold; None: they stay
+Mend = tuple[TraceCall, Sequence[torch.Tensor | None]]  # a call, and new elements for its results; None: they stay
 
 
-def mended(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
-    """Whose results to exchange: of the call that feeds a missing one, of one too many, or of the first pair."""
+def mend_for(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
+    """Whose results to exchange: of the call that feeds a missing call, of a call too many, or of the first pair."""
     first = pairs[0]
     both = [pair for pair in pairs if pair.original and pair.port and _exchangeable(matching, pair)]
-    # What only stands beside the difference may hold a mistake of its own, which the original's values would cover.
+    # A call beside the difference may be a mistake of its own, which the original's values would cover.
     following = next((pair for pair in both if leads_to(matching, first, pair)), both[0] if both else None)
     if first.port is None and first.original is not None and following is not None:
-        # What only the missing call is given, may be given its result; what others are given as well stays.
+        # An operand that the missing call alone reads may hold its result; an operand of others stays.
         skipped = [
             operand.value
             for operand in first.original.operands
@@ -496,12 +500,16 @@ def mended(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
             wanted = _in_shape(first.original, operand.value, partner)
             if wanted is not None:
                 return node, [wanted]
-        instead = in_its_place(matching, first.original, following, pairs)
+        instead = call_in_its_place(matching, first.original, following, pairs)
         if instead is not None:
             return instead, [first.original.result.tensor]
     if first.original is None and first.port is not None:
         for operand in first.port.operands:
-            if not first.port.view and matching.good(operand.value) and operand.tensor.shape == first.port.result.tensor.shape:
+            if (
+                not first.port.view
+                and matching.is_matched(operand.value)
+                and operand.tensor.shape == first.port.result.tensor.shape
+            ):
                 return _joined(matching, first.port, pairs), [operand.tensor]
     if following is None or following.port is None or following.original is None:
         return None
@@ -509,7 +517,7 @@ def mended(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
     if whole != (following.original, following.port):
         return whole[1], [whole[0].result.tensor.reshape(whole[1].result.tensor.shape)]
     updated = following.original.updated if len(following.original.updated) == len(following.port.updated) else []
-    exchange = [exchanged(following, value.tensor) for value in (*following.original.results, *updated)]
+    exchange = [exchangeable_result(following, value.tensor) for value in (*following.original.results, *updated)]
     if matching.are_turned(following.original, following.port) and not matching.same(
         following.original.result, following.port.result
     ):
@@ -522,8 +530,8 @@ def mended(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
     return following.port, exchange
 
 
-def ended(end: tuple[Value | None, Value | None]) -> Mend | None:
-    """Where nothing follows a difference: what the program gives, unless a call of its own reads that, too."""
+def mend_of_end(end: tuple[Value | None, Value | None]) -> Mend | None:
+    """Where no call follows a difference: the program's result, unless a call of its own reads that, too."""
     expected, actual = end
     if (
         expected is None
@@ -531,19 +539,19 @@ def ended(end: tuple[Value | None, Value | None]) -> Mend | None:
         or actual.node is None
         or actual.readers
         or actual.node.view
-        or not fits(expected, actual)
+        or not same_shape(expected, actual)
     ):
         return None
     return actual.node, [expected.tensor if value is actual else None for value in actual.node.values]
 
 
 def _in_shape(missing: TraceCall, value: Value, partner: Value) -> torch.Tensor | None:
-    """What a missing call makes of a value, as the port's same value is shaped; None if it makes something of another extent.
+    """A missing call's result in the shape of the port's same operand; None if it has another extent.
 
-    Scores are a product's result by heads in one stack on both sides, and only what reads them has a batch.
+    Scores are a product's result by heads in one stack on both sides, and only their reader has a batch.
     """
     made = missing.result
-    if fits(value, made):
+    if same_shape(value, made):
         return made.tensor
     operand = next((operand_ for operand_ in missing.operands if operand_.value is partner), None)
     if operand is None or operand.tensor.shape != made.tensor.shape or value.tensor.shape != partner.tensor.shape:
@@ -553,8 +561,8 @@ def _in_shape(missing: TraceCall, value: Value, partner: Value) -> torch.Tensor 
     return made.tensor.reshape(value.tensor.shape)
 
 
-def in_its_place(matching: Matching, missing: TraceCall, following: CallPair, pairs: Sequence[CallPair]) -> TraceCall | None:
-    """The last of the port's calls that compute in another way what a missing one gives to the next call of the original."""
+def call_in_its_place(matching: Matching, missing: TraceCall, following: CallPair, pairs: Sequence[CallPair]) -> TraceCall | None:
+    """The last of the port's calls that compute in another way what a missing call gives to the next call of the original."""
     if (
         following.original is None
         or following.port is None
@@ -565,19 +573,19 @@ def in_its_place(matching: Matching, missing: TraceCall, following: CallPair, pa
     waiting = [operand.value for operand in following.port.operands]
     while waiting:
         value = waiting.pop(0)
-        if value.node is None or value.node.index not in alone or matching.good(value):
+        if value.node is None or value.node.index not in alone or matching.is_matched(value):
             continue
-        if not value.node.view and not value.node.moves and value is value.node.result and fits(value, missing.result):
+        if not value.node.view and not value.node.moves and value is value.node.result and same_shape(value, missing.result):
             return value.node
         waiting += [operand.value for operand in value.node.operands]
     return None
 
 
 def leads_to(matching: Matching, first: CallPair, pair: CallPair) -> bool:
-    """Whether a pair is the first one, or is given what was computed from it, in either program; by way of wrong values alone."""
-    wrong = (lambda value: value not in matching.of_first), (lambda value: not matching.good(value))
+    """Whether a pair is the first pair, or computed from it in either program, by way of wrong values alone."""
+    wrong = (lambda value: value not in matching.of_first), (lambda value: not matching.is_matched(value))
     return first == pair or any(
-        node is not None and source is not None and any(behind(operand.value, source, among) for operand in node.operands)
+        node is not None and source is not None and any(depends_on(operand.value, source, among) for operand in node.operands)
         for source, node, among in zip(first, pair, wrong)
     )
 
@@ -586,7 +594,7 @@ _BARE, BIASED = frozenset({"mm", "bmm"}), frozenset({"addmm", "baddbmm"})
 
 
 def with_bias(product: TraceCall, other: TraceCall) -> TraceCall:
-    """Of a product whose bias is added by a call of its own, and not in the other program: that call.
+    """The call that adds the bias of a product, if it is a call of its own, and not in the other program; else the product.
 
     Which of the two a linear layer makes, depends on how its operand lies in memory.
     """
@@ -604,7 +612,7 @@ def _of_one_size(value: Value, other: Value) -> bool:
 
 
 def _joined(matching: Matching, first: TraceCall, pairs: Sequence[CallPair]) -> TraceCall:
-    """Where what is computed from the result of a call too many meets what else is too many: both are one expression."""
+    """Where a call too many and calls that are too many beside it meet: both are one expression."""
     alone = []
     for pair in pairs:
         if pair.port is None or pair.original is not None:
@@ -612,16 +620,20 @@ def _joined(matching: Matching, first: TraceCall, pairs: Sequence[CallPair]) -> 
         alone.append(pair.port)
     inside, last = {first}, first
     for node in alone:
-        made = [operand.value.node for operand in node.operands if operand.value.node in alone and not matching.good(operand.value)]
+        made = [
+            operand.value.node
+            for operand in node.operands
+            if operand.value.node in alone and not matching.is_matched(operand.value)
+        ]
         if any(source in inside for source in made):
             inside.add(node)
-            if any(source not in inside for source in made) and not node.view and alike(node, first):
+            if any(source not in inside for source in made) and not node.view and same_results(node, first):
                 inside, last = {*alone[: alone.index(node) + 1]}, node
     return last
 
 
-def exchanged(pair: CallPair, wanted: torch.Tensor) -> torch.Tensor | None:
-    """Whole numbers of the original are places in what it was given: in another shape they may lie outside."""
+def exchangeable_result(pair: CallPair, wanted: torch.Tensor) -> torch.Tensor | None:
+    """The original's result for the port's call. Whole numbers are places in an operand: in another shape they may lie outside."""
     if wanted.is_floating_point():
         return wanted
     original, port = (node.operands[:1] if node is not None else [] for node in pair)
@@ -631,11 +643,16 @@ def exchanged(pair: CallPair, wanted: torch.Tensor) -> torch.Tensor | None:
 
 def _exchangeable(matching: Matching, pair: CallPair) -> bool:
     call, other = pair
-    return call is not None and other is not None and not other.view and (alike(call, other) or _reshaped(matching, call, other))
+    return (
+        call is not None
+        and other is not None
+        and not other.view
+        and (same_results(call, other) or _reshaped(matching, call, other))
+    )
 
 
 def _reshaped(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
-    """Whether two calls of an op that gives as many elements as it takes are given one operand, in other shapes in one order."""
+    """Whether two calls of an elementwise op read one operand, in different shapes and one order."""
     if call.name != other.name or len(call.results) != 1 or len(other.results) != 1 or not _of_one_size(call.result, other.result):
         return False
     expected, actual = call.operands[0], other.operands[0]

@@ -30,11 +30,11 @@ from .trace import Onlooker
 _TORCHS_NAMES = {"multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow"}
 
 
-TORCHS = frozenset({"batch_norm", AUTOCAST})  # what a proof takes by Torch's definition
+TORCHS = frozenset({"batch_norm", AUTOCAST})  # by Torch's definition in a proof
 
 
 class Defined(NamedTuple):
-    """How Paddle defines an op otherwise than Torch, and the first call for which that matters."""
+    """How Paddle defines an op differently from Torch, and the first call for which that matters."""
 
     how: str
     site: CallSite
@@ -45,31 +45,29 @@ class OnTorch(Substituting):
     """Reference mode's plan, with Torch's random numbers and optimizers; it remembers which ops :class:`Natively` is for."""
 
     def __init__(self, torchs: frozenset[str] = TORCHS) -> None:
-        # Statistics by Torch's definition can be compared. What else is defined otherwise, the port computes as it will.
+        # Statistics by Torch's definition can be compared. All other definitions stay the port's.
         super().__init__("torch", draws=True, torchs=torchs)
         self.drawn: set[str] = set()
-        self.layer: Callable[[], str] = str  # tells the path of the layer that is running
+        self.layer: Callable[[], str] = str  # returns the path of the running layer
         self.until: CodeType | None = None  # the function that calls the model
-        self.of_complex: dict[str, bool] = {}  # ops without a declaration for complex numbers: whether Torch answers as Paddle does
-        self.defined: dict[str, Defined] = {}  # ops that Paddle defines otherwise for what a call was given
-        self.capture: Onlooker | None = None  # which writes down what is computed
+        self.of_complex: dict[str, bool] = {}  # undeclared ops of complex numbers: whether Torch answers as Paddle does
+        self.defined: dict[str, Defined] = {}  # ops that Paddle defines differently for a call's operands
+        self.capture: Onlooker | None = None  # of the run
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One that moves values; where Paddle does so by itself, the capture is told."""
+        """An op that moves values; where Paddle moves them itself, the capture gets to know."""
         result = super().exact(name, original, args, kwargs)
         if self.capture is not None:
             with paused():
                 pairs = [] if kwargs else followed(name, args, result)
                 for side, like in pairs:
                     self.capture.moved(side, like)
-            if not pairs and any(
-                _is_float(leaf) and leaf.is_complex() for _, leaf in leaves(result)
-            ):  # what Torch moves is of reals
+            if not pairs and any(_is_float(leaf) and leaf.is_complex() for _, leaf in leaves(result)):  # Torch moves real numbers
                 self._write_down(name, result, args, kwargs)
         return result
 
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One that Paddle's kernel answers; of complex numbers Torch's all the same, if it gives the same."""
+        """A call for Paddle's kernel; Torch's answers one of complex numbers, if it gives the same."""
         if why.why is COMPLEX and not door.entry.inplace:
             result = self._of_complex(door, frame, args, kwargs)
             if result is not None:
@@ -80,15 +78,15 @@ class OnTorch(Substituting):
         return result
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One of an op without reference."""
+        """A call of an op without reference."""
         result = super().unlisted(other, frame, args, kwargs)
         self._write_down(other.name, result, args, kwargs)
         return result
 
     def _of_complex(self, door: EntryPoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The answer of Torch's kernels to a call of complex numbers, of which the table declares none; None if it is another.
+        """The answer of Torch's kernels to a call of complex numbers, which the table does not declare; None if Paddle's differs.
 
-        A run of which the calls are written down may be given other values on purpose: there an earlier one's calls tell.
+        A run whose calls are written down may get other values on purpose: there an earlier run's answer counts.
         """
         if self.of_complex.get(door.op.name, True) is False:
             return None
@@ -104,7 +102,7 @@ class OnTorch(Substituting):
         return result if self.of_complex[door.op.name] else None
 
     def _gives_back(self, door: EntryPoint, result: Any, args: Any, kwargs: Any) -> bool:
-        """Whether a call gives back what an operand holds (joined to nothing); the capture is told."""
+        """Whether a call returns an operand's elements (joined to nothing); the capture gets to know."""
         if not door.op.exact or type(result) not in TENSOR_TYPES or result.dtype not in FLOATS:
             return False
         with paused():
@@ -116,7 +114,7 @@ class OnTorch(Substituting):
         return bool(likes)
 
     def _write_down(self, name: str, result: Any, args: Any, kwargs: Any) -> None:
-        """Tell the capture of a call that Paddle's kernel has answered: else its result would come of nothing."""
+        """Tell the capture of a call that Paddle's kernel answered: else its result would have no source."""
         if self.capture is None:
             return
         operands, results = ([leaf for _, leaf in leaves(values) if _is_float(leaf)] for values in ((args, kwargs), result))
@@ -139,9 +137,9 @@ class OnTorch(Substituting):
 
 
 class InWider(OnTorch):
-    """The same in a run in a wider dtype, in which whatever says a narrower one says that."""
+    """The same in a wider dtype: whatever says a narrower dtype means the wider one."""
 
-    hurries = False  # each call has to come by
+    hurries = False  # each call has to pass here
 
     def __init__(self, dtype: str, torchs: frozenset[str] = TORCHS) -> None:
         super().__init__(torchs)
@@ -167,7 +165,7 @@ class InWider(OnTorch):
 class Natively(Substituting):
     """Paddle's kernels; calls that draw random numbers draw Torch's all the same, or nothing were comparable.
 
-    What would end the process is asked for one gradient more.
+    A call that would end the process wants one gradient more.
     """
 
     def __init__(self) -> None:
@@ -188,7 +186,7 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _alike(result: torch.Tensor, native: torch.Tensor) -> bool:
-    """Whether two results are one up to rounding."""
+    """Whether two results are the same up to rounding."""
     digits = torch.finfo(result.dtype).eps ** 0.5 if result.dtype.is_floating_point or result.is_complex() else 0.0
     alike = result.shape == native.shape and result.dtype == native.dtype
     return alike and torch.allclose(result, native, digits, digits, equal_nan=True)
@@ -199,7 +197,7 @@ def _draws(door: EntryPoint, values: tuple[Any, ...]) -> bool:
 
 
 def survivable(door: EntryPoint, values: tuple[Any, ...], args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of a native call, of which an operand wants a gradient if Paddle's backward ends the process without it."""
+    """The arguments of a native call; an operand wants a gradient if Paddle's backward would end the process without it."""
     operand: Any = None if door.op.wanting is None else values[door.op.wanting]
     backward = any(type(value) in TENSOR_TYPES and not value.stop_gradient for value in values)
     if type(operand) not in TENSOR_TYPES or not operand.stop_gradient or not backward:
@@ -214,19 +212,23 @@ _PLAIN = ReferenceOptions()
 
 
 def opened(plan: Substituting, *, ops: Iterable[str] | None = None, layout: str = "contiguous") -> Mode:
-    """A mode in which that plan answers all ops, or these; ``layout``: of Linear weights."""
+    """A mode in which the plan answers all ops, or these; ``layout``: of Linear weights."""
     enabled, _ = selection(_PLAIN if ops is None else ReferenceOptions(ops=ops), door="reference")
     return Mode(Run("torch", layout), enabled, None, plan, strict=False, all_threads=False)
 
 
-# ---- Runs in a wider dtype of models that say a dtype: positions made as float32, a norm computed in it, a cast to bfloat16.
+# ---- Runs in a wider dtype of models that name a dtype: positions made as float32, a norm computed in it, a cast to bfloat16.
+#
+# Such a model does not run in float64 (a product of float32 and float64 is refused), or computes a part in float32 where the other
+# program may not: that would look like a mistake. So in these runs whatever names a narrower dtype means the wider one in both
+# programs, and what has a narrower dtype all the same (an attribute that is no buffer) is widened in front of a call.
 
 
 _NARROWER = {"float64": ("float32", *HALF_NAMES), "float32": tuple(HALF_NAMES)}  # what is widened to a dtype
 
 
 class WiderDtype(TorchFunctionMode):
-    """Within it Torch's functions make and are given ``dtype`` where the program says a narrower one."""
+    """Within it Torch's functions make and read ``dtype`` where the program says a narrower one."""
 
     def __init__(self, dtype: str) -> None:
         super().__init__()
@@ -253,7 +255,7 @@ class WiderDtype(TorchFunctionMode):
 
 
 class PaddleWidened:
-    """The same for the arguments of calls of Paddle's."""
+    """The same for the arguments of Paddle's calls."""
 
     def __init__(self, dtype: str) -> None:
         self._name, self._dtype = dtype, getattr(paddle, dtype)
@@ -279,13 +281,13 @@ class PaddleWidened:
 
 
 def _writes(name: str) -> bool:
-    """Whether a function writes into what it is given, whose dtype then stays."""
+    """Whether a function writes into an operand, whose dtype then stays."""
     plain = name.strip("_")
     return name in ("__setitem__", "_setitem_dygraph") or (name.endswith("_") and name != f"__{plain}__") or name.startswith("__i")
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    """An argument, or what a tuple, list or dict of them holds, changed; itself if nothing was."""
+    """An argument, or what a tuple, list or dict of them holds, changed; itself if nothing changed."""
     if type(value) in (tuple, list):
         parts = [_changed(part, change) for part in value]
         return value if all(part is before for part, before in zip(parts, value)) else type(value)(parts)

@@ -32,7 +32,7 @@ from .updates import Recipe, Trainer
 
 
 def in_place(tensor: Any) -> Array:
-    """A dense tensor's values where they lie, if an array can show them there: for as long as nobody writes them."""
+    """A dense tensor's values without a copy, if an array can show them, for as long as nobody writes them."""
     lies = isinstance(tensor, paddle.Tensor) and tensor.place.is_cpu_place() and tensor.is_dense() and tensor.dtype in FLOATS
     if not lies or tensor.dtype is paddle.bfloat16:
         return as_array(tensor)
@@ -43,10 +43,10 @@ class Inputs:
     """What a model is called with: positional and keyword arguments, made anew for each run.
 
     Args:
-        given: an array or tensor; a tuple or list of arguments; a dict of keyword arguments; or a function of ``"paddle"`` or
+        source: an array or tensor; a tuple or list of arguments; a dict of keyword arguments; or a function of ``"paddle"`` or
             ``"torch"``, and of the number of the step if it takes two, that returns one of these. Plain arrays of floats get the
-            models' dtype, tensors keep theirs.
-        dtype: of all floats, tensors' too; "" as above.
+            models' dtype, tensors keep their own.
+        dtype: of all floats, also of tensors; "" as above.
     """
 
     def __init__(self, source: Any, dtype: str = "") -> None:
@@ -56,9 +56,9 @@ class Inputs:
                 f"got {described(source)}"
             )
         self._given, self._dtype = source, dtype
-        self._dtypes: dict[int, str] = {}  # by the identity of a kept array: that of the tensor it was
+        self._dtypes: dict[int, str] = {}  # by the identity of an array: the dtype of the tensor it was
         self._alike = not callable(source)
-        if self._alike:  # as it is now, whatever becomes of it
+        if self._alike:  # a copy, for the caller may write it
             self._given = mapped(source, self._kept)
         self.changing = callable(source) and _takes_two(source)  # another batch for each step of a training
 
@@ -69,15 +69,20 @@ class Inputs:
         return array
 
     def equal_in(self, dtype: str, other: str) -> bool:
-        """Whether models of these dtypes are given the same, without having to look: both are made of the same arrays."""
+        """Whether models of these dtypes get the same without a look: both inputs are made of the same arrays."""
         return dtype == other and self._alike
 
     def of(
         self, framework: str, dtype: str, *, wide: str = "", step: int = 0, device: str = "cpu"
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments for one call; ``dtype`` of the model, ``wide``: of all floats, "" as they are. ``device``: where Torch's lie.
+        """Arguments for one call.
 
-        Paddle's lie on the device that ``paddle.set_device`` has chosen.
+        Args:
+            framework: ``"paddle"`` or ``"torch"``.
+            dtype: of the model.
+            wide: of all floats; "" as they are.
+            step: the number of the step.
+            device: of Torch's tensors; Paddle's lie on the device of ``paddle.set_device``.
         """
 
         def change(value: Any) -> Any:
@@ -95,7 +100,7 @@ class Inputs:
         return (tuple(changed) if isinstance(changed, (list, tuple)) else (changed,)), {}
 
 
-# Arrays that both frameworks take for what they are; uint16 is Paddle's bfloat16.
+# Arrays that mean the same in both frameworks; uint16 is Paddle's bfloat16.
 _IN_BOTH = frozenset({
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
 })  # fmt: skip
@@ -107,7 +112,7 @@ def _dtype_of(value: Any) -> str:
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
-    """Whether a function has to be called with two arguments, or may."""
+    """Whether a function may be called with two arguments."""
     try:
         inspect.signature(function).bind("torch", 0)
     except TypeError:
@@ -118,7 +123,7 @@ def _takes_two(function: Callable[..., Any]) -> bool:
 
 
 def _tensor(framework: str, array: np.ndarray[Any, Any], dtype: str, device: str) -> Any:
-    """A tensor of an array's values; ``dtype``: rounded to it, "" as they are."""
+    """A tensor with an array's values; ``dtype``: rounded to it, "" as they are."""
     held = array.astype("float32" if dtype == "bfloat16" else dtype) if dtype else array
     made = torch.from_numpy(np.array(held)).to(device) if framework == "torch" else paddle.to_tensor(held)
     if dtype != "bfloat16":
@@ -141,13 +146,13 @@ def named_tensors(arguments: Arguments) -> list[tuple[str, Any]]:
 
 
 def followed_arguments(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Arguments, dict[str, Any]]:
-    """Arguments with gradients behind them, and their leaves by name, as :func:`named_tensors` gives them.
+    """Arguments whose gradients can be read, and their leaves by name, as :func:`named_tensors` gives them.
 
-    The model is given a copy of each leaf, for it may write its inputs in place.
+    The model gets a copy of each leaf, for it may write its inputs in place.
 
     Args:
         arguments: positional and keyword arguments.
-        leaf: makes a leaf of (name, tensor), or None of one that has no gradient.
+        leaf: makes a leaf of (name, tensor); None: the argument has no gradient.
     """
     begun: dict[str, Any] = {}
 
@@ -164,12 +169,12 @@ def followed_arguments(arguments: Arguments, leaf: Callable[[str, Any], Any]) ->
 
 
 def leaf_gradients(begun: dict[str, Any]) -> dict[str, Array]:
-    """The gradients of leaves, by name; those that a backward reached."""
+    """The gradients of the leaves that a backward reached, by name."""
     return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
 
 
 def keep_gradient(tensor: Any, gradients: list[Array | None]) -> None:
-    """Keep a place for the gradient of a tensor, which a backward fills if it gets there."""
+    """Make a place for the gradient of a tensor, which a backward fills if it gets there."""
     place = len(gradients)
     gradients.append(None)
 
@@ -185,7 +190,7 @@ def keep_gradient(tensor: Any, gradients: list[Array | None]) -> None:
 
 
 class _Keeping(threading.local):
-    """Whether this thread puts all generators back later on."""
+    """Whether this thread puts all generators back later."""
 
     active = False
 
@@ -195,7 +200,7 @@ _KEEPING = _Keeping()
 
 @contextlib.contextmanager
 def generators_restored() -> Iterator[None]:
-    """All random generators are put back where they stood, whatever happens to them: for several runs once."""
+    """All random generators stand in the end where they stood before; several runs within it save and restore them once."""
     if _KEEPING.active:
         yield
         return
@@ -213,7 +218,7 @@ def generators_restored() -> Iterator[None]:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """All random generators begin with ``seed``, and are put back where they stood."""
+    """All random generators begin with ``seed``, and stand in the end where they stood before."""
     with generators_restored():
         paddle.seed(seed)
         _seed_torch(seed)
@@ -223,7 +228,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _seed_torch(seed: int) -> None:
-    """As ``torch.manual_seed``, which without any device writes down the whole stack for each kind of them, every time."""
+    """As ``torch.manual_seed``, which writes down the whole stack for each kind of device, every time, even without any."""
     devices = getattr(torch, "accelerator", None)
     if devices is not None and devices.current_accelerator() is None:
         torch.default_generator.manual_seed(seed)
@@ -233,7 +238,7 @@ def _seed_torch(seed: int) -> None:
 
 @contextlib.contextmanager
 def default_dtype(name: str) -> Iterator[None]:
-    """What a model makes without saying a dtype (a state of zeros) has this one: that of its copy in float64."""
+    """Tensors that a model makes without a dtype (a state of zeros) have this one, that of the copy in float64."""
     held = paddle.get_default_dtype(), torch.get_default_dtype()
     paddle.set_default_dtype(name)
     torch.set_default_dtype(getattr(torch, name))
@@ -248,7 +253,7 @@ def default_dtype(name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def listening(
+def layer_hooks(
     layers: list[tuple[str, Any]],
     places: tuple[str, str],
     stack: list[str],
@@ -256,20 +261,22 @@ def listening(
     outcome: RunOutcome,
     follows: bool,
 ) -> Iterator[None]:
-    """Within it the path of the running layer is the last in ``stack``, and what layers return is kept.
+    """Within it the path of the running layer is the last in ``stack``, and the outcome gets what layers return.
 
     Args:
-        layers: (path, layer) of a model of ours: hooks are put there without a handle for each.
-        places: where a layer holds what is called before and after its forward.
-        stack: paths of the layers that are running.
+        layers: (path, layer) of a model's own copy: hooks are put there without a handle for each.
+        places: the layer's dictionaries of hooks before and behind its forward.
+        stack: paths of the running layers.
         keeping: whether results are wanted now.
-        outcome: which gets them.
+        outcome: gets them.
         follows: whether it gets their gradients, too.
     """
     names, hook = {id(layer): name for name, layer in layers}, object()
 
     def enter(layer: Any, _: Any) -> None:
-        stack.append(names.get(id(layer), stack[-1] if stack else ""))  # a copy that a forward made runs in what made it
+        stack.append(
+            names.get(id(layer), stack[-1] if stack else "")
+        )  # a copy that a forward made has the path of the layer that made it
 
     def leave(layer: Any, _: Any, output: Any) -> None:
         if stack:
@@ -297,13 +304,13 @@ def listening(
 Named = dict[str, Any]
 
 
-class Holding:
-    """The parameters and buffers of a model, by name.
+class ModelState:
+    """The layers, parameters and buffers of a model, by name: read once a run, for that takes as long as some calls; and put back.
 
     Args:
-        model: whose.
-        layers: all layers of the model, by their paths.
-        written: which of all that is held a forward may write.
+        model: the model.
+        layers: returns all layers of the model, with their paths.
+        written: returns what a forward may write.
         write: gives a tensor values.
     """
 
@@ -311,16 +318,16 @@ class Holding:
         self,
         model: Any,
         layers: Callable[[Any], list[tuple[str, Any]]],
-        written: Callable[[Holding], Named],
+        written: Callable[[ModelState], Named],
         write: Callable[[Any, Any], None],
     ) -> None:
         self._model, self._layers, self._written, self._write = model, layers, written, write
         self._begun: list[tuple[str, Any, Any]] | None = None  # what a forward may write, and its values before the first run
         self._seen: list[Any] | None = None
-        self.look()
+        self.refresh()
 
-    def look(self) -> None:
-        """A forward may have exchanged what the model holds."""
+    def refresh(self) -> None:
+        """Read them again if a forward has exchanged what the model holds."""
         if self._seen is not None and self._content() == self._seen:
             return
         self.layers = self._layers(self._model)
@@ -329,7 +336,7 @@ class Holding:
         self._seen = self._content() if all(map(_usual, self.layers)) else None
 
     def _content(self) -> list[Any]:
-        """Names and identities of all that is in the layers. What was seen is held, so that no identity is given out twice."""
+        """Names and identities of all that the layers hold. What was seen is held, so that no identity is used twice."""
         content: list[Any] = []
         for _, layer in self.layers:
             held = layer.__dict__
@@ -344,8 +351,8 @@ class Holding:
         return self._written(self)
 
     def restore(self) -> None:
-        """Running statistics and the like are what they were: each run begins alike."""
-        self.look()
+        """Each run begins alike: put running statistics and the like back."""
+        self.refresh()
         if self._begun is None:
             self._begun = [(name, tensor, tensor.detach().clone()) for name, tensor in self.written().items()]
             return
@@ -356,7 +363,7 @@ class Holding:
         for _, tensor, value in self._begun:
             self._write(tensor, value)
         if exchanged:
-            self.look()
+            self.refresh()
 
 
 _PLACES = {True: ("_parameters", "_buffers", "_modules"), False: ("_parameters", "_buffers", "_sub_layers")}
@@ -366,7 +373,7 @@ _QUESTIONS = ("named_parameters", "named_buffers", "named_modules", "named_subla
 
 
 def _usual(named: tuple[str, Any]) -> bool:
-    """Whether a layer holds things where its framework's layers do, and says so as they do."""
+    """Whether a layer holds its parts where its framework's layers do, and names them as they do."""
     layer = named[1]
     base = torch.nn.Module if isinstance(layer, torch.nn.Module) else paddle.nn.Layer
     held = layer.__dict__
@@ -386,7 +393,7 @@ class NotWider(PadiffShimError):
 
     @classmethod
     def of(cls, framework: str, error: Exception, dtype: str = "float64") -> NotWider:
-        """With the model's own error, or what to do where memory ran out."""
+        """With the model's own error, or the remedy where memory ran out."""
         text = f"{type(error).__name__}: {str(error)[:300]}"
         if not out_of_memory(error):
             return cls(f"{framework} in {dtype}: {text}")
@@ -395,41 +402,41 @@ class NotWider(PadiffShimError):
 
 
 class OutOfMemory(NotWider):
-    """A model for which there is not enough memory in a wider dtype."""
+    """There is not enough memory for a model in a wider dtype."""
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error of Python, NumPy, Paddle or Torch says that no memory is left."""
+    """Whether an error of Python, NumPy, Paddle or Torch says that memory ran out."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
 class ModelSide:
-    """A model of one framework and what it is called with."""
+    """A model of one framework, and what it is called with."""
 
     framework: str
-    hooks: tuple[str, str]  # where a layer holds what is called before and after its forward
-    follows = False  # the gradients of what layers return, and of inputs
+    hooks: tuple[str, str]  # the layer's dictionaries of hooks
+    follows = False  # it keeps the gradients of layers' results and of inputs
 
     def __init__(self, model: Any, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
-        self.starts: dict[Any, np.ndarray[Any, Any]] = {}  # what backwards begin with
-        self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at what has one name
+        self.starts: dict[Any, np.ndarray[Any, Any]] = {}  # the first gradients of backwards
+        self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at outputs of one name
         self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
         self._stack: list[str] = []
         self._keeping = True  # what layers return
         self._wide: Any = None
-        self.wider = "float64"  # of the runs that tell rounding from mistakes, see :mod:`.widening`
-        self.widening = False  # whether what says a narrower dtype says that one in them
-        self.simple = False  # whether the original goes without kernels that have no float64, see :meth:`simplify`
-        self.not_wider: NotWider | None = None  # why it is not float64 without further ado
-        self.when_widened: Callable[[Any], None] | None = None  # what else has to be done to a new copy in the wider dtype
-        self._holdings: dict[int, Holding] = {}  # by model
-        self.capture: Onlooker | None = None  # of the run that goes on
-        # Around each run, see :mod:`.draws`.
+        self.wider = "float64"  # of the runs that tell rounding from mistakes, see :func:`in_wider`
+        self.widening = False  # whether a narrower dtype in the program means that one in them
+        self.simple = False  # whether the original avoids kernels without float64, see :meth:`simplify`
+        self.not_wider: NotWider | None = None  # why it is not plain float64
+        self.when_widened: Callable[[Any], None] | None = None  # called with each new copy in the wider dtype
+        self._holdings: dict[int, ModelState] = {}  # by model
+        self.capture: Onlooker | None = None  # of the run at hand
+        # Around each run, see :class:`.preconditions.Streams`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     def run(self, capturing: Capturing | None = None) -> RunOutcome:
-        """One forward and, if asked for, backward."""
+        """One forward and, if the side goes back, a backward."""
         return self._run(self.model, capturing, wide=False)
 
     def run_forward(self, capturing: Capturing | None = None) -> RunOutcome:
@@ -458,15 +465,15 @@ class ModelSide:
             raise NotWider.of(self.framework, error, self.wider) from error
 
     def _run(self, model: Any, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
-        self._held(model).restore()
-        if self._forms(wide, capturing):
+        self._state_of(model).restore()
+        if self._wants_one_form(wide, capturing):
             self._borrow(model, wide=wide)
         arguments = self._arguments(wide=wide)
         arguments, begun = followed_arguments(arguments, lambda _, tensor: self._leaf(tensor)) if self.follows else (arguments, {})
         capture = None
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self.layer, ModelSide._pass.__code__)
-            capture.still = self._still(model)
+            capture.unwritten = self._unwritten(model)
         self.capture = capture
         outcome, self._keeping = RunOutcome(capture=capture), capture is None or not wide
         self._stack.clear()
@@ -474,7 +481,7 @@ class ModelSide:
         with self._running(model, outcome, wide=wide, within=capture):
             named = self._pass(model, arguments)
         self.capture = None
-        self._held(model).look()  # a forward may exchange what the model holds
+        self._state_of(model).refresh()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.gradients = self._gradients(model, in_place) if self._backward else {}  # nobody writes them before they are dropped
         outcome.of_inputs = leaf_gradients(begun)
@@ -482,20 +489,20 @@ class ModelSide:
         return outcome
 
     def _arguments(self, *, wide: bool = False, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the model is called with."""
+        """The arguments of a call of the model."""
         return self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "", step=step, device=self._device())
 
     @contextlib.contextmanager
     def _running(
         self, model: Any, outcome: RunOutcome, *, wide: bool, within: contextlib.AbstractContextManager[Any] | None
     ) -> Iterator[None]:
-        """What a run happens in: layers that are listened to, equal seeds, the dtype of the copy, kernels, aligned draws."""
+        """What a run happens in: hooks on layers, equal seeds, the copy's dtype, kernels, aligned draws."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._listening(model, outcome))
+            stack.enter_context(self._layer_hooks(model, outcome))
             stack.enter_context(seeded(self._seed))
             if wide:
                 stack.enter_context(default_dtype(self.wider))
-            stack.enter_context(self._mode(wide, formed=self._forms(wide, within)))
+            stack.enter_context(self._mode(wide, formed=self._wants_one_form(wide, within)))
             stack.enter_context(self.drawing())
             if within is not None:
                 stack.enter_context(within)
@@ -506,7 +513,7 @@ class ModelSide:
         return self._stack[-1] if self._stack else ""
 
     def _pass(self, model: Any, arguments: Any, *, training: bool = False) -> list[tuple[str, Any]]:
-        """A forward and, if asked for, a backward; (path, tensor) of all that it returns."""
+        """A forward and, if the side goes back, a backward; (path, tensor) of all that the forward returns."""
         positional, keywords = arguments
         result = model(*positional, **keywords)
         if self._loss is not None:
@@ -530,7 +537,7 @@ class ModelSide:
         outcome.dtypes = {path: str(tensor.dtype).rpartition(".")[2] for path, tensor in named}
         outcome.unlike = self._unlike()
         if not outcome.unlike:
-            outcome.statistics = {name: copied(tensor) for name, tensor in self._held(model).written().items()}
+            outcome.statistics = {name: copied(tensor) for name, tensor in self._state_of(model).written().items()}
 
     def train(
         self,
@@ -541,20 +548,20 @@ class ModelSide:
         wide: bool = False,
         within: contextlib.AbstractContextManager[Any] | None = None,
     ) -> None:
-        """Train for some steps, telling what each gave; then the model is what it was.
+        """Train for some steps; then the model is what it was.
 
         Args:
             recipe: makes the optimizer.
             steps: how many.
             seen: called with the outcome of each step.
-            wide: of a copy of the model in the wider dtype.
+            wide: train a copy of the model in the wider dtype.
             within: entered around the training.
 
         Raises:
             NotWider: ``wide``, and it does not run so; with the model's own error.
         """
         model = self.wide_model() if wide else self.model
-        self._held(model).restore()
+        self._state_of(model).restore()
         held = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
         sink, self._keeping = RunOutcome(), True
         self._clear()
@@ -566,7 +573,7 @@ class ModelSide:
                     self._stack.clear()
                     outcome = RunOutcome()
                     named = self._pass(model, arguments, training=True)
-                    self._held(model).look()
+                    self._state_of(model).refresh()
                     self._note(model, named, outcome)
                     outcome.gradients = self._gradients(model, copied) if self._backward else {}
                     outcome.layers, sink.layers = sink.layers, {}
@@ -583,7 +590,7 @@ class ModelSide:
                 self._write(parameter, value)
 
     def _update(self, model: Any, trainer: Trainer, outcome: RunOutcome) -> None:
-        """The optimizer's step, and what is there behind it."""
+        """The optimizer's step, and the weights behind it."""
         parameters = self._parameters(model)
         outcome.update = trainer.step(parameters, outcome.gradients)
         outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
@@ -594,7 +601,7 @@ class ModelSide:
 
         Args:
             recipe: makes the optimizer.
-            given: for each step the weights before it and the gradients that it gets, by name.
+            steps: for each step the weights before it and its gradients, by name.
         """
         parameters, weights_after = self._parameters(self.model), []
         held = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
@@ -615,7 +622,7 @@ class ModelSide:
     def wide_model(self) -> Any:
         """The copy of the model in the wider dtype."""
         if self._wide is None:
-            self._held(self.model).restore()
+            self._state_of(self.model).restore()
             self._wide = self.converted(self._shallow(), self.wider)
             if self.simple:
                 self.simplify(self._wide)
@@ -624,11 +631,11 @@ class ModelSide:
         return self._wide
 
     def _shallow(self) -> Any:
-        """A copy of the model that is about to be converted: what conversion makes anew need not be copied before."""
+        """A copy of the model for conversion: what conversion makes anew need not be copied."""
         return duplicate(self.model)
 
     def can_be_simple(self) -> bool:
-        """Whether the model has a switch that does without kernels which have no float64."""
+        """Whether the model has a switch that avoids kernels without float64."""
         return False
 
     def simplify(self, model: Any) -> None:
@@ -640,43 +647,43 @@ class ModelSide:
         self._wide = None
 
     def rewind(self) -> None:
-        """The model is what it was before its runs, and may be given other values, with which each further run begins."""
-        self._held(self.model).restore()
+        """The model is what it was before its runs; it may get other values, with which each further run begins."""
+        self._state_of(self.model).restore()
         self._holdings.clear()
 
-    def _held(self, model: Any) -> Holding:
-        """What a model held when it was last gone through."""
+    def _state_of(self, model: Any) -> ModelState:
+        """What a model held when it was last read."""
         if id(model) not in self._holdings:
-            self._holdings[id(model)] = Holding(model, self._named_layers, self._state, self._write)
+            self._holdings[id(model)] = ModelState(model, self._named_layers, self._written_state, self._write)
         return self._holdings[id(model)]
 
-    def _forms(self, wide: bool, within: Any) -> bool:
-        """Whether a run's calls and backward shall be of the other side's form: a wide one's only if they are written down."""
+    def _wants_one_form(self, wide: bool, within: Any) -> bool:
+        """Whether a run's calls and backward must have the other side's form: a wide run's only if they are written down."""
         return not wide or (self._backward and within is not None)
 
     def _borrow(self, model: Any, *, wide: bool) -> None:
-        """Take what the other model's memory has already, in place of a copy."""
+        """Use what the other model's memory holds already, in place of a copy."""
 
-    def _still(self, model: Any) -> set[int]:
+    def _unwritten(self, model: Any) -> set[int]:
         """Addresses of memory that nobody writes within a run."""
         return {parameter.data_ptr() for parameter in self._parameters(model).values()}
 
     def parameters(self, *, wide: bool = False) -> dict[str, Any]:
         """Those of the model, or of its copy in the wider dtype, by name."""
-        return self._held(self.wide_model() if wide else self.model).parameters
+        return self._state_of(self.wide_model() if wide else self.model).parameters
 
     @property
     def layers(self) -> dict[str, Any]:
         """The model's layers by their paths."""
         return dict(self._named_layers(self.model))
 
-    def trained(self) -> set[str]:
+    def trained_names(self) -> set[str]:
         """The names of the parameters that an optimizer may write."""
         return set(self._parameters(self.model))
 
     def _parameters(self, model: Any) -> dict[str, Any]:
         """What an optimizer may write, by name."""
-        return {name: parameter for name, parameter in self._held(model).parameters.items() if self._trainable(parameter)}
+        return {name: parameter for name, parameter in self._state_of(model).parameters.items() if self._trainable(parameter)}
 
     def _leaf(self, tensor: Any) -> Any:
         """A leaf that wants a gradient, for an input of floats; None for others."""
@@ -686,7 +693,7 @@ class ModelSide:
         raise NotImplementedError
 
     def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
-        """Give a parameter values (None: it keeps its own) and a gradient (None: none)."""
+        """Give a parameter values (None: it keeps its own) and a gradient (None: it has none)."""
         raise NotImplementedError
 
     def _clear(self) -> None:
@@ -694,19 +701,19 @@ class ModelSide:
         raise NotImplementedError
 
     def _unlike(self) -> bool:
-        """Whether running statistics were written by a kernel that defines them otherwise."""
+        """Whether a kernel wrote running statistics that defines them differently."""
         return False
 
-    def _listening(self, model: Any, outcome: RunOutcome) -> contextlib.AbstractContextManager[None]:
+    def _layer_hooks(self, model: Any, outcome: RunOutcome) -> contextlib.AbstractContextManager[None]:
         """Keep the path of the running layer, and what each layer returns."""
-        return listening(self._held(model).layers, self.hooks, self._stack, lambda: self._keeping, outcome, self.follows)
+        return layer_hooks(self._state_of(model).layers, self.hooks, self._stack, lambda: self._keeping, outcome, self.follows)
 
     def _mode(self, wide: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
-        """What a run happens in. ``formed``: calls and backwards of both sides shall be of one form."""
+        """What a run happens in. ``formed``: calls and backwards of both sides must have one form."""
         return contextlib.nullcontext()
 
     def _widens(self, wide: bool) -> bool:
-        """Whether what says a narrower dtype says the wider one now; in a model of that dtype it means what it says."""
+        """Whether a narrower dtype in the program means the wider one now; in a model of that dtype it means itself."""
         return wide and self.widening and self.dtype() != self.wider
 
     def _cotangent(self, place: int, tensor: Any) -> np.ndarray[Any, Any]:
@@ -724,16 +731,16 @@ class ModelSide:
     def _write(self, buffer: Any, value: Any) -> None:
         raise NotImplementedError
 
-    def _state(self, held: Holding) -> dict[str, Any]:
+    def _written_state(self, held: ModelState) -> dict[str, Any]:
         """What a forward may write, by name."""
         return dict(held.buffers)
 
     def dtype(self) -> str:
-        """That of the parameters, the first of which tells."""
+        """The dtype of the first parameter of floats."""
         raise NotImplementedError
 
     def _device(self) -> str:
-        """Where inputs of the Torch model lie; Paddle's lie where ``paddle.set_device`` says."""
+        """The device of the Torch model's inputs; Paddle's lie on the device of ``paddle.set_device``."""
         return "cpu"
 
     def _labels(self, model: Any) -> dict[int, str]:
@@ -747,7 +754,7 @@ class ModelSide:
         raise NotImplementedError
 
     def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
-        """Those of the parameters that have one; ``array`` makes an array of each."""
+        """The gradients of the parameters; ``array`` makes an array of each."""
         raise NotImplementedError
 
     @staticmethod
@@ -779,19 +786,21 @@ class TorchSide(ModelSide):
         return WiderDtype(self.wider) if self._widens(wide) else contextlib.nullcontext()
 
     def dtype(self) -> str:
-        first = next((parameter for parameter in self._held(self.model).parameters.values() if parameter.is_floating_point()), None)
+        first = next(
+            (parameter for parameter in self._state_of(self.model).parameters.values() if parameter.is_floating_point()), None
+        )
         return "float32" if first is None else str(first.dtype).rpartition(".")[2]
 
     @property
     def epsilon(self) -> float:
-        """Of the dtype of the parameters."""
+        """The distance of 1 from the next number, in the dtype of the parameters."""
         return float(torch.finfo(getattr(torch, self.dtype())).eps)
 
     def _device(self) -> str:
-        return next((str(parameter.device) for parameter in self._held(self.model).parameters.values()), "cpu")
+        return next((str(parameter.device) for parameter in self._state_of(self.model).parameters.values()), "cpu")
 
     def _labels(self, model: Any) -> dict[int, str]:
-        content = self._held(model)
+        content = self._state_of(model)
         return {tensor.data_ptr(): name for name, tensor in [*content.buffers.items(), *content.parameters.items()]}
 
     def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
@@ -810,11 +819,11 @@ class TorchSide(ModelSide):
     def _clear(self) -> None:
         for model in (self.model, self._wide):
             if model is not None:
-                for parameter in self._held(model).parameters.values():
+                for parameter in self._state_of(model).parameters.values():
                     parameter.grad = None
 
     def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
-        return {name: array(p.grad) for name, p in self._held(model).parameters.items() if p.grad is not None}
+        return {name: array(p.grad) for name, p in self._state_of(model).parameters.items() if p.grad is not None}
 
     def _shallow(self) -> Any:
         weights = [weight for weight in self.model.parameters() if type(weight) is torch.nn.Parameter and not vars(weight)]
@@ -827,7 +836,7 @@ class TorchSide(ModelSide):
         return model._apply(lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
 
     def can_be_simple(self) -> bool:
-        """Experts of transformers 5 multiply by groups, of which Torch has no float64 kernel; they have a switch for that."""
+        """Experts of transformers 5 multiply by groups; Torch has no float64 kernel for that, and they have a switch."""
         return any(config._experts_implementation != "eager" for _, config in _with_experts(self.model))
 
     def simplify(self, model: Any) -> None:
@@ -860,49 +869,49 @@ class PaddleSide(ModelSide):
     hooks = ("_forward_pre_hooks", "_forward_post_hooks")
     shim = True
     counted: Run | None = None  # of the last run under the shim
-    torchs: frozenset[str] = TORCHS  # ops that are computed by Torch's definition
-    defined: Mapping[str, Defined] = {}  # of the last run: ops that Paddle defines otherwise; replaced, never written
+    torchs: frozenset[str] = TORCHS  # ops by Torch's definition
+    defined: Mapping[str, Defined] = {}  # of the last run: ops that Paddle defines differently; replaced, never written
     _drawn: Set[str] = frozenset()  # ops that drew random numbers in it
 
     def __init__(self, *arguments: Any, **words: Any) -> None:
         super().__init__(*arguments, **words)
         self._of_complex: dict[str, bool] = {}  # see :class:`.plans.OnTorch`
-        self.lender: tuple[ModelSide, WeightMapping] | None = None  # whose weights are equal, and how they belong together
-        self._lent: dict[int, list[tuple[Any, Any]]] = {}  # by model: weights of the lender's that serve as copies, and of which
+        self.lender: tuple[ModelSide, WeightMapping] | None = None  # the side with equal weights, and which belong together
+        self._lent: dict[int, list[tuple[Any, Any]]] = {}  # by model: the lender's weights that serve as copies, and the parameters
 
     def _write(self, buffer: Any, value: Any) -> None:
         forget(buffer)
         buffer.set_value(value)
 
     def _run(self, model: Any, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
-        """One run; once more with copies of its own if its forward has written a weight, of which the lender knows nothing."""
+        """One run; if its forward has written a weight, which the lender cannot know, once more with copies of its own."""
         outcome = super()._run(model, capturing, wide=wide)
         written = [(weight, parameter) for weight, parameter in self._lent.get(id(model), ()) if not _are_equal(weight, parameter)]
         if not written:
             return outcome
         self.lender = None
         self.forget_copies()
-        for weight, parameter in written:  # as they were before: they were equal
+        for weight, parameter in written:  # back to what they were: they were equal
             self._write(parameter, np.ascontiguousarray(in_place(weight).T))
         return super()._run(model, capturing, wide=wide)
 
     def _borrow(self, model: Any, *, wide: bool) -> None:
-        """The lender's weights in place of [out, in] copies, which would take as much memory, and time, again."""
+        """Use the lender's weights in place of [out, in] copies, which would take memory and time."""
         if self.lender is None or not self.shim or id(model) in self._lent:
             return
         side, mapping = self.lender
-        weights, parameters = side.parameters(wide=wide), self._held(model).parameters
+        weights, parameters = side.parameters(wide=wide), self._state_of(model).parameters
         pairs: list[tuple[Any, Any]] = [(weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping]
         lent = [pair for pair in pairs if _is_matrix(*pair) and _are_equal(*pair)]
         for weight, parameter in lent:
             lend(parameter, weight.detach())
         self._lent[id(model)] = lent
 
-    def _still(self, model: Any) -> set[int]:
-        return {*super()._still(model), *(weight.data_ptr() for weight, _ in self._lent.get(id(model), ()))}
+    def _unwritten(self, model: Any) -> set[int]:
+        return {*super()._unwritten(model), *(weight.data_ptr() for weight, _ in self._lent.get(id(model), ()))}
 
     def forget_wide(self) -> None:
-        """The same; what was lent to the copy goes with it."""
+        """The same; its borrowed weights go with it."""
         for _, parameter in self._lent.pop(id(self._wide), ()):
             forget(parameter)
         super().forget_wide()
@@ -919,10 +928,10 @@ class PaddleSide(ModelSide):
     def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
         self._write(parameter, paddle.to_tensor(values).astype(parameter.dtype))
 
-    def _state(self, held: Holding) -> dict[str, Any]:
+    def _written_state(self, held: ModelState) -> dict[str, Any]:
         """Running statistics are parameters that want no gradient."""
         stopped = {name: parameter for name, parameter in held.parameters.items() if parameter.stop_gradient}
-        return {name: tensor for name, tensor in {**super()._state(held), **stopped}.items() if tensor._is_initialized()}
+        return {name: tensor for name, tensor in {**super()._written_state(held), **stopped}.items() if tensor._is_initialized()}
 
     @contextlib.contextmanager
     def _mode(self, wide: bool = False, *, formed: bool = True) -> Iterator[None]:
@@ -930,8 +939,8 @@ class PaddleSide(ModelSide):
             with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
                 yield
             return
-        # Copies of weights, so that both sides' calls and their backwards are of one form. A run in a wider dtype whose backward is
-        # not written down needs none, which would be large: its last bits are nobody's.
+        # With copies of weights both sides' calls and their backwards have one form. A run in a wider dtype whose backward is not
+        # written down needs no such copies, which would be large: nobody looks at its last bits.
         layout = "copy" if formed else "view"
         plan = InWider(self.wider, self.torchs) if self._widens(wide) else OnTorch(self.torchs)
         plan.capture, plan.layer, plan.until, plan.of_complex = self.capture, self.layer, ModelSide._pass.__code__, self._of_complex
@@ -943,12 +952,12 @@ class PaddleSide(ModelSide):
         """Give back the memory of the copies of weights; a run that needs one makes it anew."""
         self._lent.clear()
         for model in (self.model, self._wide):
-            for parameter in () if model is None else self._held(model).parameters.values():
+            for parameter in () if model is None else self._state_of(model).parameters.values():
                 forget(parameter)
 
     @property
     def remarks(self) -> list[str]:
-        """What the last run under the shim warned of."""
+        """The warnings of the last run under the shim."""
         return list(self.counted.warnings) if self.counted else []
 
     def _trainable(self, parameter: Any) -> bool:
@@ -962,15 +971,15 @@ class PaddleSide(ModelSide):
             parameter.grad = paddle.to_tensor(gradient).astype(parameter.dtype)
 
     def _unlike(self) -> bool:
-        """Paddle's kernel does: its running variance is another by definition."""
+        """Paddle's kernel does: its running variance is defined differently."""
         return self.counted is not None and any("batch_norm" in op for op in self.counted.native)
 
     def dtype(self) -> str:
-        names = (str(parameter.dtype).rpartition(".")[2] for parameter in self._held(self.model).parameters.values())
+        names = (str(parameter.dtype).rpartition(".")[2] for parameter in self._state_of(self.model).parameters.values())
         return next((name for name in names if "float" in name), "float32")
 
     def _labels(self, model: Any) -> dict[int, str]:
-        content = self._held(model)
+        content = self._state_of(model)
         named = [
             (name, tensor) for name, tensor in [*content.buffers.items(), *content.parameters.items()] if tensor._is_initialized()
         ]
@@ -984,18 +993,18 @@ class PaddleSide(ModelSide):
         starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
         self.back_from(wanted, starts)
 
-    def observed(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
+    def watch_forward(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
         """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
-        self._held(self.model).restore()
+        self._state_of(self.model).restore()
         positional, keywords = self._arguments()
         self._keeping = False
         self._stack.clear()
         self._clear()
-        with self._listening(self.model, RunOutcome()), seeded(self._seed), mode:
+        with self._layer_hooks(self.model, RunOutcome()), seeded(self._seed), mode:
             behind(leaves(self.model(*positional, **keywords)))
         self._clear()
 
-    def observed_back(
+    def watch_step(
         self, mode: contextlib.AbstractContextManager[Any], *, training: bool, wide: bool = False, moved: Moved | None = None
     ) -> dict[str, np.ndarray[Any, Any]]:
         """A forward and a backward within a mode; the gradients of all parameters and of inputs of floats, by name.
@@ -1003,11 +1012,11 @@ class PaddleSide(ModelSide):
         Args:
             mode: entered around them.
             training: the model's own output ``"loss"`` is the loss, if there is no other.
-            wide: of the copy of the model in the wider dtype.
-            moved: what is added to parameters and inputs, by those names.
+            wide: of a copy of the model in the wider dtype.
+            moved: added to parameters and inputs, by those names.
         """
         model, moved = self.wide_model() if wide else self.model, moved or {}
-        self._held(model).restore()
+        self._state_of(model).restore()
         positional, keywords = self._arguments(wide=wide)
         held = [
             (parameter, parameter.detach().clone(), name) for name, parameter in self._parameters(model).items() if name in moved
@@ -1020,7 +1029,7 @@ class PaddleSide(ModelSide):
         try:
             for parameter, value, name in held:
                 self._write(parameter, as_array(value) + moved[name])
-            with self._listening(model, RunOutcome()), seeded(self._seed), widened, mode:
+            with self._layer_hooks(model, RunOutcome()), seeded(self._seed), widened, mode:
                 self._pass(model, arguments, training=training)
             return {**self._gradients(model, copied), **leaf_gradients(begun)}
         finally:
@@ -1037,23 +1046,23 @@ class PaddleSide(ModelSide):
         return leaf
 
     def back_from(self, tensors: list[Any], starts: list[Any]) -> None:
-        """A backward from tensors with the gradients that they begin with."""
+        """A backward from tensors with their first gradients."""
         paddle.autograd.backward(*_once(tensors, starts))
 
     def _clear(self) -> None:
         for model in (self.model, self._wide):
             if model is not None:
-                for parameter in self._held(model).parameters.values():
+                for parameter in self._state_of(model).parameters.values():
                     parameter.clear_gradient(False)
 
     def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
-        gradients = ((name, parameter.grad) for name, parameter in self._held(model).parameters.items())
+        gradients = ((name, parameter.grad) for name, parameter in self._state_of(model).parameters.items())
         return {name: array(gradient) for name, gradient in gradients if gradient is not None}
 
     @staticmethod
     def converted(model: Any, dtype: str) -> Any:
         layers = [model, *model.sublayers()]
-        empty = [  # without memory, as a recurrence's state of dropout: 2.6 asks where it lies
+        empty = [  # buffers without memory, as a recurrence's state of dropout: 2.6 looks for their place
             (layer._buffers, name, buffer)
             for layer in layers
             for name, buffer in layer._buffers.items()
@@ -1080,7 +1089,7 @@ _FLOATS = (paddle.float64, paddle.float32, paddle.float16, paddle.bfloat16)
 
 
 def _convert(parameter: Any, dtype: str) -> None:
-    """Give a parameter another dtype by Torch, whose memory it takes over: Paddle's own allocator takes several times as long."""
+    """Give a parameter another dtype by Torch, and take over its memory: Paddle's own allocator takes several times as long."""
     values = hand_over(to_torch(parameter.detach()).to(getattr(torch, dtype)))
     parameter.get_tensor()._share_data_with(values.get_tensor())
 
@@ -1098,7 +1107,7 @@ def _are_equal(weight: Any, parameter: Any) -> bool:
 
 
 def _once(tensors: list[Any], starts: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Each tensor once, with the sum of what it begins with: Paddle refuses one twice, Torch adds up in this order."""
+    """Each tensor once, with the sum of its first gradients: Paddle refuses one twice, Torch adds up in this order."""
     sums: dict[int, tuple[Any, Any]] = {}
     for tensor, start in zip(tensors, starts):
         known = sums.get(id(tensor))
@@ -1113,7 +1122,7 @@ Runner = Callable[[ModelSide], RunOutcome]
 
 
 def error_text(error: BaseException) -> str:
-    """An error with the line of the user's program that it came from, if it came from one."""
+    """An error, with the line of the user's program that raised it, if one did."""
     site, lacks = raised_at(error), dtype_without_kernel(error) if isinstance(error, Exception) else ""
     where = f", at {short(site.file)}:{site.line}" if site else ""
     what = f"of which this Paddle has none in {lacks}" if lacks else f"{type(error).__name__}: {str(error).strip()[:300]}"
@@ -1124,11 +1133,11 @@ def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = N
     """A native run; where its backward fails the forward alone, and None where that fails, too.
 
     Args:
-        ours: the port, which ran on Torch's kernels.
-        within: makes the run that it is given.
+        port: it ran on Torch's kernels before.
+        within: calls the run that it gets.
 
     Returns:
-        What it gave, and what is to be said of a failure ("").
+        The outcome, and a note on a failure ("" without one).
     """
     run = within or (lambda runner: runner(port))
     port.forget_copies()
@@ -1136,7 +1145,7 @@ def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = N
     try:
         return run(ModelSide.run), ""
     except Exception as error:
-        if out_of_memory(error):  # that is no kernel's doing
+        if out_of_memory(error):  # no kernel is the cause
             raise
         reason = error_text(error)
     finally:
@@ -1166,13 +1175,13 @@ _Answer = TypeVar("_Answer")
 
 
 def in_wider(original: ModelSide, port: ModelSide, question: Callable[[], _Answer]) -> _Answer:
-    """What is asked of runs of both in a wider dtype; :attr:`.sides.Side.wider` then tells which it was.
+    """The answer to a question about runs of both in a wider dtype; :attr:`ModelSide.wider` then names it.
 
-    In float64, widened, or where one does not run so, as the models are; then without kernels that have no float64, where the
-    original has a switch for that (:meth:`.sides.Side.simplify`). Models of 16 bits that run in none of these run in float32.
+    Both run in float64, widened; where one does not run so, as the models are; then without kernels that have no float64, where the
+    original has a switch for that (:meth:`ModelSide.simplify`). Models of 16 bits that run in none of these ways run in float32.
 
     Raises:
-        NotWider: one runs in none of these ways; or there is no memory for it.
+        NotWider: one runs in none of these ways; or memory ran out.
     """
     ways = [("float64", True, False), ("float64", False, False), ("float64", True, True)]
     ways += [("float32", True, False)] if original.dtype() in HALF_NAMES else []

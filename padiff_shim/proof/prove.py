@@ -33,8 +33,6 @@ from .rules import Evidence, diagnosed, mistakes
 from .training import judge, train
 from .updates import Recipe
 
-# ---- Arguments that several questions about two models take.
-
 Losses = tuple[Any, Any]  # Paddle's, Torch's
 
 
@@ -72,53 +70,65 @@ def prove(
 ) -> Proof:
     """Say whether a Paddle layer computes what a Torch module computes, and if not, where and why.
 
-    Both run with equal weights, the Paddle layer on Torch's own kernels (:func:`padiff_shim.reference`). What is left of a
-    difference then cannot come from a kernel: equal bits prove the code, without a tolerance. Where the bits differ, both run once
-    more in float64: what is rounding shrinks with the unit roundoff, what is a mistake stays. Mistakes are found one after the
-    other: behind each the port goes on with the original's values. The caller's models are not changed.
+    Both run with equal weights, the Paddle layer on Torch's own kernels (:func:`padiff_shim.reference`). A remaining difference
+    then
+    cannot come from a kernel: equal bits prove the code, without a tolerance. Where the bits differ, both run once more in float64:
+    rounding shrinks with the unit roundoff, a mistake stays. The proof finds mistake after mistake: behind each the port goes
+    on with the original's values. The caller's models are not changed.
 
     Args:
         paddle_layer: the port, a :class:`paddle.nn.Layer`.
         torch_module: the original, a :class:`torch.nn.Module`.
-        inputs: an array or tensor of either framework, a tuple or list of positional or a dict of keyword arguments, or a function
-            of ``"paddle"`` or ``"torch"`` that returns one of these. Arrays of floats get the model's dtype, tensors keep theirs.
-            A function of two parameters is given the number of the training step, too.
-        weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes filled
-            with seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own. Then weights that belong
-            together must be equal; constants (tables, masks) and weights without partner may be what they are.
+        inputs: an array or tensor of either framework, a tuple or list of positional or a dict of keyword arguments, or a
+            function of ``"paddle"`` or ``"torch"`` that returns one of these. Arrays of floats get the model's dtype, tensors
+            keep their own. A function of two parameters also gets the number of the training step, from 0.
+        weights: whose weights both use: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes with
+            seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own. Then weights that belong
+            together must be equal; constants (tables, masks) and weights without partner may differ.
         phase: ``"forward"``; ``"both"``: outputs and the gradients of all parameters; ``"train"``: whole steps of a training, also
-            its losses, weights and running statistics.
+            their losses, weights and running statistics.
         loss: a function of the model's output that returns a scalar, or two of them (Paddle's, Torch's). Without it a backward
-            begins with the same fixed random numbers on both sides; a training with the model's own output ``"loss"``, if it has
-            one.
+            begins with the same fixed random numbers on both sides; a training with the model's own output ``"loss"``, if it
+            has one.
         optimizer: with ``phase="train"``: a function of ``"paddle"`` or ``"torch"`` and the model, or two functions of the model
             (Paddle's, Torch's), or the name of an optimizer, which then has Torch's default numbers on both sides. A function
             returns an optimizer, ``(optimizer, schedule)``, or a function that does what the training loop does after each
             backward (clipping, step, schedule, clearing gradients). ``model`` is a copy: take parameters from it.
-        steps: how many steps are trained.
-        layer_map: names of Torch layers -> names of Paddle layers, where :func:`padiff_shim.transfer_weights` should be overruled.
-        rules: how weights are laid out on both sides, as in :func:`padiff_shim.transfer_weights`: pairs ``(pattern, transform)``,
-            functions, AOA statements, or a model that describes its own weights (a PaddleFormers model is asked without being
-            told). A function takes values from the side that ``weights`` names first. Gradients and updated weights are
-            compared through the same rules. If a function f makes w' = f(w), updated weights are compared as f(w) and w', and
-            gradients as g and J^T g', with f's Jacobian J: the g that belongs to the same loss. Where f only moves elements that
-            is exact; where f is no affine map, its weight's gradient is not compared, and a note says so.
+        steps: how many steps are trained, with ``phase="train"``.
+        layer_map: names of Torch layers -> names of Paddle layers, where they overrule :func:`padiff_shim.transfer_weights`.
+        rules: how weights lie on both sides, as in :func:`padiff_shim.transfer_weights`: pairs ``(pattern, transform)``, functions,
+            AOA statements, or a model that describes its own weights (a PaddleFormers model does so by itself). A function takes
+            values from the side that ``weights`` names first. Gradients and updated weights are compared through the same
+            rules: if a function f makes w' = f(w), updated weights are compared as f(w) and w', and gradients as g and J^T g',
+            with f's Jacobian
+            J: the g that belongs to the same loss. Where f only moves elements that is exact; where f is no affine map, its
+            weight's gradient is not compared, and a note says so.
         dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``, or a framework's dtype: both models are proven with
-            parameters and buffers of floats in it (``model.to(dtype)``), and inputs; None: as they are. What Paddle has no kernels
-            of on this device is proven on Torch's kernels all the same.
-        seed: all random generators begin with it in each run, and are put back.
+            parameters, buffers and inputs of floats in it (``model.to(dtype)``); None: as they are. Where Paddle has no kernel
+            of it on this device, Torch's kernels prove the port all the same.
+        seed: all random generators begin with it in each run, and stand in the end where they stood before.
 
     Returns:
         A :class:`Proof`, true if the code is right.
 
     Raises:
-        ArgumentError: an argument of a kind that is not accepted.
+        ArgumentError: an argument that is not accepted; the message says what is.
         TransferError: the weights cannot be transferred, or a rule cannot be applied.
 
-    Weights without partner do not end a proof where nothing that is compared depends on them, nor constants: notes name them.
-    Where bits differ both run in float64, which takes twice the memory: if that runs out, the proof says so, and what to prove
-    instead. Models of 16 bits that do not run in float64 run in float32; a note says so. Errors of the models themselves are raised
-    unchanged; those of Paddle's own kernels alone are told in a note.
+    Weights without partner do not end a proof where no compared output depends on them, nor do constants: notes name them.
+    Where bits
+    differ both run in float64, which takes twice the memory: if that runs out, the proof says so, and what to prove instead.
+    Models of 16 bits that do not run in float64 run in float32; a note says so. Errors of the models themselves are raised
+    unchanged; a note tells errors of Paddle's own kernels alone.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> port, original = paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    >>> padiff_shim.prove(port, original, numpy.eye(4)).verdict
+    <ProofVerdict.CODE_CORRECT: 'CODE_CORRECT'>
+    >>> wrong = paddle.nn.Sequential(port, paddle.nn.ReLU())
+    >>> proof = padiff_shim.prove(wrong, torch.nn.Sequential(original, torch.nn.GELU()), numpy.eye(4))
+    >>> print(proof.mistakes[0])
+    another op: relu in place of gelu(approximate='none')
     """
     start = time.perf_counter()
     _check(paddle_layer, torch_module)
@@ -141,7 +151,7 @@ def prove(
 
 @dataclass
 class _Question:
-    """What is asked for, checked."""
+    """The checked arguments."""
 
     layer: paddle.nn.Layer
     module: torch.nn.Module
@@ -157,7 +167,7 @@ class _Question:
     seed: int
 
     def proof(self) -> Proof:
-        """The proof; weights that may be told apart by their use are, if nothing else makes the port a right one."""
+        """The proof; where weights may belong together by their use, they do so if nothing else makes the port right."""
         proof, mapping = self._attempt()
         if proof or proof.verdict is ProofVerdict.INPUTS_DIFFER or not is_doubted(mapping):
             return proof
@@ -169,7 +179,7 @@ class _Question:
         return other
 
     def _sides(self) -> tuple[TorchSide, PaddleSide]:
-        """Copies of both models, as they are run."""
+        """Copies of both models, ready to run."""
         backward = self.phase != "forward"
         port, original = duplicate(self.layer), duplicate(self.module)
         if self.dtype is not None:
@@ -180,7 +190,7 @@ class _Question:
         return theirs, ours
 
     def _attempt(self, used: Sequence[Used] = ()) -> tuple[Proof, WeightMapping]:
-        """A proof, and how weights were matched; ``used``: those that belong together by their use."""
+        """A proof, and how weights were matched; ``used``: pairs by their use."""
         original, port = self._sides()
         if self.weights == "random":
             _fill(original.model, self.seed)
@@ -201,7 +211,7 @@ class _Question:
         return proof, mapping
 
     def _mapping(self, original: TorchSide, port: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> WeightMapping:
-        """Which weights belong together. The models run with the caller's inputs where only their use tells how one lies."""
+        """Which weights belong together. The models run with the caller's inputs where only its use tells how a weight lies."""
         sides = {"torch": original, "paddle": port}
         return match(
             *(trees[::-1] if self.weights == "paddle->torch" else trees),
@@ -214,7 +224,7 @@ class _Question:
 
 
 def _says_more(other: Proof, proof: Proof) -> bool:
-    """Whether of two proofs that differ in how weights were matched the first finds mistakes beyond those of the match."""
+    """Whether the first of two proofs with different matches finds mistakes beyond those of the match."""
     if other.verdict is not ProofVerdict.CODE_DIFFERS:
         return False
     if proof.verdict is not ProofVerdict.CODE_DIFFERS:
@@ -226,7 +236,7 @@ def _says_more(other: Proof, proof: Proof) -> bool:
 def _judged(
     original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], recipe: Recipe | None, steps: int
 ) -> Proof:
-    """Run both, and compare what they give; ``stages`` are told on."""
+    """Run both, and compare the outcomes; ``stages`` go on."""
     if recipe is None:
         notes: list[str] = []
         runs = _runs(original, port, notes)
@@ -260,7 +270,7 @@ def _check(paddle_layer: Any, torch_module: Any) -> None:
 
 
 def _recipe(phase: str, optimizer: Any, steps: int) -> Recipe | None:
-    """How both are trained; None if they are not."""
+    """How both are trained; None: they are not."""
     whole("steps", steps, least=1)
     if phase == "train":
         return Recipe.of(optimizer)
@@ -280,18 +290,18 @@ def _fill(module: torch.nn.Module, seed: int) -> None:
                 parameter.copy_(parameter.mean() + noise * (spread or 0.02))
         for layer in module.modules():
             if isinstance(layer, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and layer.padding_idx is not None:
-                layer.weight[layer.padding_idx] = 0.0  # as it begins and stays: Paddle's gives zeros there, whatever it holds
+                layer.weight[layer.padding_idx] = 0.0  # Paddle's gives zeros there, whatever the row holds
 
 
-Runs = tuple[RunOutcome, RunOutcome, RunOutcome | None]  # the original, the port on Torch's kernels, and natively if it runs so
+Runs = tuple[RunOutcome, RunOutcome, RunOutcome | None]  # of the original, the port on Torch's kernels, and natively if it runs so
 
 
 def _runs(original: TorchSide, port: PaddleSide, notes: list[str]) -> Runs:
     expected = original.run()
     port.order = list(expected.outputs)
     actual = port.run()
-    pairs = agreement.paired(expected, actual)
-    if pairs and not len(pairs) == len(expected.outputs) == len(actual.outputs):  # a backward begins alike at what both give
+    pairs = agreement.output_pairs(expected, actual)
+    if pairs and not len(pairs) == len(expected.outputs) == len(actual.outputs):  # a backward begins alike at the common outputs
         original.begins, port.begins = ([path for path, _ in pairs], [path for _, path in pairs])
         expected, actual = original.run(), port.run()
     native, failure = natively(port)
@@ -300,9 +310,9 @@ def _runs(original: TorchSide, port: PaddleSide, notes: list[str]) -> Runs:
 
 
 def _compared(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
-    """Compare all bits; if they differ, find out why. ``stages`` are told on."""
+    """Compare all bits; if they differ, find out why. ``stages`` go on."""
     proof = _of_runs(original, port, mapping, stages, runs)
-    proof.notes += [note for note in (agreement.renamed(*runs[:2]), agreement.one_sided(*runs[:2])) if note]
+    proof.notes += [note for note in (agreement.renamed_outputs(*runs[:2]), agreement.unpaired_outputs(*runs[:2])) if note]
     return proof
 
 
@@ -320,7 +330,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         reason = _bit_for_bit(differences["native"])
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
-    if not expected.weights:  # no step of a training, which is judged later: gradients are not looked at again
+    if not expected.weights:  # no step of a training: nobody looks at the gradients again
         for outcome in filter(None, runs):
             outcome.gradients = {}
     remarks, defined = port.remarks, port.defined
@@ -361,13 +371,13 @@ def _how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, sha
 
 
 def _bit_for_bit(apart: float | None) -> str:
-    """The reason of a port whose numbers are the original's; ``apart``: natively, None if it does not run so."""
+    """The reason of a port with the original's numbers; ``apart``: natively, None if it does not run so."""
     how = "the port does not run" if apart is None else f"{apart:.3g} apart, which is the kernels' doing"
     return f"bit for bit on Torch's kernels; natively {how}"
 
 
 def _how_wide(original: TorchSide) -> list[str]:
-    """A note where the runs that tell rounding from mistakes were not those of float64 without further ado."""
+    """A note where the runs that tell rounding from mistakes were not plain float64 runs."""
     if not original.not_wider:
         return []
     how = "with experts_implementation='eager' in the original" if original.simple else f"in {original.wider}"
@@ -375,7 +385,7 @@ def _how_wide(original: TorchSide) -> list[str]:
 
 
 def _within_rounding(located: Located, differing: str, wider: str) -> str:
-    """The reason of a port that is right though its numbers are others; ``wider``: the dtype of the runs that tell."""
+    """The reason of a port that is right though its numbers differ; ``wider``: the dtype of the runs that tell."""
     if located.unsettled:
         return (
             f"both agree in {wider} but for what single rounding errors change as much: {located.unsettled}, {located.apart:.2g} "
@@ -389,7 +399,7 @@ def _within_rounding(located: Located, differing: str, wider: str) -> str:
 
 
 def _explained(proof: Proof, *, over: bool, moved: bool, plain: str, differing: str) -> None:
-    """The reason of a port that is not right; ``plain``: what is wrong without any call being found."""
+    """The reason of a port that is not right; ``plain``: what is wrong though no call differs."""
     proof.reason = plain or differing
     if plain and proof.mistakes:
         proof.notes.append(plain)

@@ -23,15 +23,14 @@ from .programs import NotWider, PaddleSide, TorchSide, error_text, forward_alone
 from .proof import Proof
 from .updates import USUAL, Recipe, Settings, StepUpdate
 
-# ---- Mistakes in how a port is trained: optimizers, their settings, learning rates, clipping, gradients that are not
-# cleared.
+# ---- Mistakes of a training: optimizers, their settings, learning rates, clipping, gradients that are not cleared.
 
 _ROUNDED = 1e-9  # of schedules that compute one number in another order
 _SHOWN = 3
 
 
 class _Apart(NamedTuple):
-    """A setting that differs, first in one step, and of which parameters."""
+    """A setting that differs, the first step in which it does, and for which parameters."""
 
     cause: Cause
     text: str
@@ -48,14 +47,14 @@ def faults(
     clipping: bool,
     differs: bool = True,
 ) -> list[Mistake]:
-    """What the updates of both runs show, step by step.
+    """The mistakes that the updates of both runs show, step by step.
 
     Args:
         recipe: where the optimizers were made.
-        mapping: whose parameters belong together.
-        original, port: what was seen of each step of the original and of the port.
-        clipping: whether weights differ, so that clipping and skipped steps are looked at: what has no effect is none.
-        differs: whether anything does, so that copies in float32 of weights of 16 bits are.
+        mapping: which parameters belong together.
+        original, port: the updates of each step of the original and of the port.
+        clipping: whether weights differ: else clipping and skipped steps have no effect, and are no mistakes.
+        differs: whether anything differs: else copies in float32 of weights of 16 bits have no effect.
     """
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
     known = [(name, other) for name, other in sorted(pairs) if any(name in update.settings for update in original)]
@@ -86,7 +85,7 @@ def _settings(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], 
 
 
 def _between(original: Settings | None, port: Settings | None) -> Iterator[tuple[Cause, str, str]]:
-    """(cause, setting, both values) of all that differs for one parameter; nothing if a side is of an unknown kind."""
+    """(cause, setting, both values) of all that differs for one parameter; nothing if a side's optimizer is not known."""
     if original is None or original == {} or port == {}:
         return
     if port is None:
@@ -117,7 +116,7 @@ def _shown(value: Any) -> str:
 
 
 def _shifted(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> str:
-    """Whether the port's learning rates are the original's of the step before or behind."""
+    """Whether the port's learning rates are the original's of the step before or after."""
     original_rates = [update.settings.get(pairs[0][0], {}).get("lr") for update in original]
     port_rates = [update.settings.get(pairs[0][1], {}).get("lr") for update in port]
     if len(original_rates) < 3 or len({*original_rates}) < 2:
@@ -128,7 +127,7 @@ def _shifted(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], p
 
 
 def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpdate]) -> _Apart | None:
-    """The first step that one of both makes and the other does not."""
+    """The first step that one side alone makes."""
     for step, (original, port) in enumerate(zip(original_steps, port_steps)):
         if original.stepped is port.stepped or None in (original.stepped, port.stepped):
             continue
@@ -152,7 +151,7 @@ def _left(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart 
 
 
 def _forgotten(update: StepUpdate) -> list[str]:
-    """Gradients that stay of parameters that are in an optimizer: others it cannot clear."""
+    """Gradients that stay, of parameters that are in an optimizer: it cannot clear others."""
     return [name for name in update.left if name in update.settings or not update.settings]
 
 
@@ -197,7 +196,7 @@ def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
 
 
 def _place(function: Any) -> ProgramPlace | None:
-    """Where a function of the caller's stands."""
+    """The place of a function of the caller."""
     try:
         code = inspect.unwrap(getattr(function, "func", function)).__code__
     except AttributeError:
@@ -210,7 +209,7 @@ def _place(function: Any) -> ProgramPlace | None:
 
 
 def weights_alone(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, original: list[RunOutcome]) -> list[tuple[int, str]]:
-    """(step, how the weights behind it differ) of the steps in which they do."""
+    """(step, how the weights behind it differ) for the steps in which they do."""
     mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
     shapes = {name: tuple(parameter.shape) for name, parameter in port.model.named_parameters()}
     begun = {name: parameter.numpy() for name, parameter in port.model.named_parameters()}
@@ -220,14 +219,14 @@ def weights_alone(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, orig
         begins.append((before, laid_out(mapping, outcome.gradients, shapes)))
     differing = []
     for step, (weights, expected) in enumerate(zip(port.step_alone(recipe, begins), original)):
-        text = agreement.differ("", agreement.weights(mapping, expected, RunOutcome(weights=weights)))
+        text = agreement.first_difference("", agreement.weights(mapping, expected, RunOutcome(weights=weights)))
         if text:
             differing.append((step, text))
     return differing
 
 
 def laid_out(mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
-    """Values of the original's weights as the port's are laid out; those that the original has none for are left out."""
+    """Values of the original's weights in the layout of the port's; weights without value in the original are left out."""
     missing = {pair.paddle for pair in mapping if pair.torch not in values}
     pairs = [pair for pair in mapping if pair.paddle in shapes and pair.paddle not in missing]
     source = WeightSide("torch", LayerNode(""), {name: torch.from_numpy(value) for name, value in values.items()})
@@ -251,11 +250,11 @@ WEIGHTS = "weights"
 
 @dataclass
 class Followed:
-    """A run of the port beside one of the original: what differs at each step, and the first thing that does."""
+    """A run of the port compared with one of the original, step by step, and the first difference."""
 
     mapping: WeightMapping
     original: list[RunOutcome]
-    judged: bool = True  # else only how far they are apart is kept
+    judged: bool = True  # False: only the distance is kept
     start: RunOutcome = field(default_factory=RunOutcome)  # the first step
     updates: list[StepUpdate] = field(default_factory=list)
     apart: list[float] = field(default_factory=list)
@@ -271,18 +270,18 @@ class Followed:
         assert outcome.update is not None
         self.updates.append(outcome.update)
         weights = agreement.weights(self.mapping, expected, outcome)
-        self.apart.append(max(agreement.worst(self.mapping, expected, outcome), agreement.widest(weights)))
+        self.apart.append(max(agreement.worst(self.mapping, expected, outcome), agreement.largest_of_rows(weights)))
         if not self.judged:
             return
         differing = Differing.between(self.mapping, expected, outcome)
-        updated = agreement.differ("", weights)
+        updated = agreement.first_difference("", weights)
         self.identical.append(not differing and not updated)
         if self.first is None and (differing or updated):
             self.first = (step, *_what(differing, updated))
 
 
 def _what(differing: Differing, updated: str) -> tuple[str, str]:
-    """The first thing that differs in a step, and how."""
+    """The first part that differs in a step, and how."""
     parts = {
         "forward": differing.shapes or differing.forward,
         LOSS: differing.loss,
@@ -301,7 +300,7 @@ class TrainingRuns:
     original: list[RunOutcome]
     port: Followed
     native: Followed
-    natively: RunOutcome | None = None  # what the first step gave natively, or its forward alone; None where that fails
+    natively: RunOutcome | None = None  # the first step natively, or its forward alone; None where that fails
     notes: list[str] = field(default_factory=list)
 
     def rows(self) -> list[StepRow]:
@@ -338,7 +337,7 @@ def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe:
 
 
 def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: PaddleSide) -> None:
-    """Add to a proof of the first step's forward and backward what the training shows."""
+    """Add what the training shows to a proof of the first step's forward and backward."""
     proof.training = trained.rows()
     if proof.verdict is ProofVerdict.NOT_COMPARABLE:
         return
@@ -363,13 +362,13 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
     except NotWider as error:
         _not_told(proof, trained, error)
         return
-    if rest:  # both round otherwise before the first step: whether it clips otherwise, too, is asked where that has an effect
+    if rest:  # both round differently before the first step: a different clip counts if it has an effect
         mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=True)
     _differing(proof, trained, mistakes, rest, original.wider)
 
 
 def _not_told(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
-    """A training that differs in bits, and that runs in no wider dtype."""
+    """A training that differs in bits, and runs in no wider dtype."""
     assert trained.port.first is not None
     step, what, text = trained.port.first
     proof.verdict = ProofVerdict.NOT_COMPARABLE
@@ -396,7 +395,7 @@ def _alone(apart: Sequence[tuple[int, str]], mistakes: Sequence[Mistake], steps:
 
 
 def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], rest: str, wider: str) -> None:
-    """Stages and verdict where bits differ, or settings do; ``rest``: what the wider dtype cannot explain by rounding."""
+    """Stages and verdict where bits differ, or settings do; ``rest``: what rounding does not explain in the wider dtype."""
     first = trained.port.first
     where = f"{first[1]} at step {first[0] + 1}: {first[2]}" if first else f"no effect in {len(trained.original)} steps"
     in_step = first is not None and (first[1] == WEIGHTS or _of_weights(rest, trained))
@@ -421,7 +420,7 @@ def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], res
 
 
 def _of_weights(rest: str, trained: TrainingRuns) -> bool:
-    """Whether what differs further than rounding explains is an updated weight, where outputs and gradients agree."""
+    """Whether an updated weight differs further than rounding explains, though outputs and gradients agree."""
     names = [pair.paddle or pair.torch for pair in trained.port.mapping if pair.name("torch") in trained.original[0].weights]
     return any(f": {name} differs" in rest for name in names)
 

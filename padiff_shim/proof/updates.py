@@ -1,4 +1,4 @@
-"""How both models are trained: their optimizers' settings in Torch's words, and what was seen of each step."""
+"""How both models are trained: their optimizers' settings in Torch's words, and what each step shows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import torch
 from ..errors import ArgumentError, described
 from ..trees import as_array
 
-# ---- An optimizer's settings for each parameter, in Torch's words, whichever framework's it is.
+# ---- An optimizer's settings for each parameter, in Torch's words for both frameworks.
 
-Settings = dict[str, Any]  # "optimizer", "lr", "weight_decay" and what the kind has; empty where the kind is not known
+Settings = dict[str, Any]  # "optimizer", "lr", "weight_decay" and those of the kind; empty where the kind is not known
 
 
 class _OptimizerKind(NamedTuple):
-    """An optimizer of Paddle's: the name of Torch's, and Torch's word for each setting -> Paddle's."""
+    """An optimizer of Paddle: Torch's name for it, and Torch's word for each setting -> Paddle's."""
 
     name: str
     settings: dict[str, str]
@@ -39,7 +39,7 @@ _PADDLE = {
     "Adadelta": _OptimizerKind("Adadelta", {"eps": "epsilon", "rho": "rho"}),
     "RMSProp": _OptimizerKind("RMSprop", {"alpha": "rho", "eps": "epsilon", "momentum": "momentum", "centered": "centered"}),
 }
-# What has no effect: such a setting counts as absent.
+# Values without effect: such a setting counts as absent.
 USUAL = {
     "dampening": 0, "maximize": False, "lr_decay": 0, "momentum": 0, "nesterov": False, "decoupled_weight_decay": False,
     "amsgrad": False, "centered": False, "initial_accumulator_value": 0,
@@ -48,7 +48,7 @@ _WORDS = {"lr", "weight_decay", *USUAL, *(word for kind in _PADDLE.values() for 
 
 
 def of_torch(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
-    """Settings by the parameters' names; ``names`` by their identities."""
+    """The settings of a Torch optimizer by the parameters' names; ``names`` by their identities."""
     settings = {}
     name = type(optimizer).__name__
     for group in optimizer.param_groups:
@@ -119,7 +119,7 @@ def _decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Any:
 
 
 def _plain(settings: Settings) -> Settings:
-    """What has no effect left out, so that equal updates have equal settings."""
+    """Settings without those that have no effect, so that equal updates have equal settings."""
     plain = {word: value for word, value in settings.items() if value is not None and USUAL.get(word, ...) != value}
     if not plain.get("weight_decay"):
         plain["weight_decay"] = 0
@@ -135,19 +135,19 @@ def _plain(settings: Settings) -> Settings:
 
 
 def paddles_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
-    """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are none of these."""
+    """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are no such parameters."""
     halves = any(parameter.dtype in (paddle.float16, paddle.bfloat16) for parameter in parameters)
     return bool(getattr(optimizer, "_multi_precision", False)) if halves else None
 
 
 def torchs_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
-    """The same of a Torch program, which makes such copies by itself."""
+    """The same for a Torch program, which makes such copies by itself."""
     if not any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in parameters):
         return None
     return all(weight.dtype is torch.float32 for group in optimizer.param_groups for weight in group["params"])
 
 
-# ---- How both models are trained: what makes their optimizers, and what was seen of each step.
+# ---- What makes both models' optimizers, and what each of their steps shows.
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 _ACCEPTED = (
@@ -161,7 +161,7 @@ _CLIPPERS = {BY_GLOBAL_NORM: "ClipGradByGlobalNorm", BY_NORM: "ClipGradByNorm", 
 
 
 class Clip(NamedTuple):
-    """How gradients were clipped: by what, to which limit, and how exactly that is known, as a share of it."""
+    """How gradients were clipped: by what, to which limit, and the limit's precision as a share of it."""
 
     by: str
     limit: float
@@ -169,21 +169,26 @@ class Clip(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The limit, with the digits that are known."""
+        """The limit, with its known digits."""
         return f"{self.limit:.4g}" if self.within <= 1e-3 else f"{self.limit:.2g}"
 
     @property
     def write(self) -> str:
-        """What a Paddle program says for it."""
+        """What a Paddle program writes for it."""
         return f"write grad_clip=paddle.nn.{_CLIPPERS[self.by]}({self.shown})"
 
 
 @dataclass
 class StepUpdate:
-    """What was seen of one step: each parameter's settings, clipping, and which gradients were left behind it.
+    """What one step of a training shows.
 
-    ``stepped``: whether an optimizer made a step; None where none is known. ``infinite``: the parameters whose gradients held inf
-    or NaN before it. ``masters``: whether weights of 16 bits are updated by copies in float32; None where there are none.
+    Attributes:
+        settings: of each parameter.
+        clip: how gradients were clipped; None: they were not.
+        left: parameters whose gradients stay behind the step.
+        stepped: whether an optimizer made a step; None where none is known.
+        infinite: parameters whose gradients held inf or NaN before it.
+        masters: whether weights of 16 bits are updated by copies in float32; None where there are no such weights.
     """
 
     settings: dict[str, Settings] = field(default_factory=dict)
@@ -195,7 +200,7 @@ class StepUpdate:
 
 
 class Trainer:
-    """Makes the steps of one model: ``made`` is what the recipe's function returned."""
+    """Makes the steps of one model, with what the recipe's function returned."""
 
     def __init__(self, framework: str, made: Any) -> None:
         self._made, self._of_paddle = made, framework == "paddle"
@@ -231,7 +236,7 @@ class Trainer:
     def _do(self) -> None:
         if not self._is_plain():
             owner: Any = getattr(self._made, "__self__", None)
-            if self._made_step_of(owner):  # which is watched by its name
+            if self._made_step_of(owner):  # its name is watched
                 owner.step()
             else:
                 self._made()
@@ -243,15 +248,15 @@ class Trainer:
             optimizer.clear_grad() if self._of_paddle else optimizer.zero_grad()
 
     def _made_step_of(self, owner: Any) -> bool:
-        """Whether what the recipe returned is the very step of one of the optimizers."""
+        """Whether the recipe returned the very step of one of the optimizers."""
         return any(owner is optimizer for optimizer in self._optimizers) and self._made.__name__ == "step"
 
     def _is_plain(self) -> bool:
-        """Whether it is an optimizer, or one with its schedule, not a function."""
+        """Whether it is an optimizer, or an optimizer with its schedule, not a function."""
         return isinstance(self._made, tuple) or (not inspect.isroutine(self._made) and hasattr(self._made, "step"))
 
     def _watched(self, optimizer: Any, look: Callable[[Any], None]) -> Callable[[], None]:
-        """``look`` is called before each step of the optimizer, until what is returned is called."""
+        """Call ``look`` before each step of the optimizer, until the returned function is called."""
         if not self._of_paddle:
             remove: Callable[[], None] = optimizer.register_step_pre_hook(lambda *_: look(optimizer)).remove
             return remove
@@ -266,7 +271,7 @@ class Trainer:
 
 
 def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:
-    """Optimizers that a recipe's function returned, or that what it returned refers to."""
+    """Optimizers that a recipe's function returned, or that its result refers to."""
     if isinstance(made, kind):
         return [made]
     inner: list[Any] = []
@@ -295,12 +300,12 @@ def _norm(gradient: np.ndarray[Any, Any]) -> float:
 
 
 def _unit(gradient: Any) -> float:
-    """The distance of 1 from the next number of its dtype."""
+    """The distance of 1 from the next number, in a gradient's dtype."""
     return float(torch.finfo(getattr(torch, str(gradient.dtype).rpartition(".")[2])).eps)
 
 
 def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:
-    """What was done to gradients between the backward and the step: they are smaller now; ``unit``: of their dtype."""
+    """How gradients shrank between the backward and the step; ``unit``: of their dtype."""
     norms = {name: _norm(gradient) for name, gradient in now.items()}
     whole = {name: _norm(before[name]) for name in norms}
     shares = {name: norm / whole[name] for name, norm in norms.items() if whole[name] > 0.0}
@@ -316,7 +321,7 @@ def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:
 
 
 def _declared(clip: Any, before: Arrays) -> Clip | None:
-    """What Paddle's optimizer will do to gradients, if it will do anything."""
+    """What Paddle's optimizer will do to gradients, if it does anything."""
     if isinstance(clip, paddle.nn.ClipGradByGlobalNorm):
         total = float(np.sqrt(sum(_norm(gradient) ** 2 for gradient in before.values())))
         return Clip(BY_GLOBAL_NORM, clip.clip_norm) if total > clip.clip_norm else None
@@ -330,7 +335,7 @@ def _declared(clip: Any, before: Arrays) -> Clip | None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Makes the optimizers of both models; ``places``: the functions of the caller's that do, Torch's and Paddle's."""
+    """Makes the optimizers of both models; ``places``: the caller's functions that do, Torch's and Paddle's."""
 
     torch: Callable[[Any], Any]
     paddle: Callable[[Any], Any]
@@ -338,10 +343,10 @@ class Recipe:
 
     @classmethod
     def of(cls, optimizer: Any) -> Recipe:
-        """What ``optimizer=`` means.
+        """The recipe for ``optimizer=``.
 
         Raises:
-            ArgumentError: something that is not accepted.
+            ArgumentError: it is not accepted.
         """
         if isinstance(optimizer, str):
             return cls(*_named(optimizer))
@@ -372,7 +377,7 @@ _RATE = 1e-3
 
 
 def _named(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Functions for an optimizer by its name: Torch's numbers on both sides, the learning rate 1e-3."""
+    """Functions for an optimizer's name: Torch's numbers on both sides, the learning rate 1e-3."""
     known = _NAMES.get(name)
     if known is None:
         raise ArgumentError(f"optimizer={name!r} is none of the names {', '.join(_NAMES)}. {_ACCEPTED}")

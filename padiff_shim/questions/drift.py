@@ -150,7 +150,7 @@ def _of_inputs(outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
 def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
     """Each pair's in one layout."""
     columns = {
-        run: (agreement.own_rows if run.startswith("torch") else agreement.ported)(mapping, outcome.gradients, gradient=True)
+        run: (agreement.original_rows if run.startswith("torch") else agreement.port_rows)(mapping, outcome.gradients, gradient=True)
         for run, outcome in outcomes.items()
     }
     for number, pair in enumerate(mapping):

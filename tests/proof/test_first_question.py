@@ -9,7 +9,7 @@ import torch
 from test_sceptics import numbers, pair
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proof.agreement import RoundingBound, measured
+from padiff_shim.proof.agreement import RoundingBound, bound_from
 from padiff_shim.proof.findings import Cause
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -271,7 +271,7 @@ def test_outputs_of_one_side_alone_are_listed(name, wrong):
 @pytest.mark.parametrize("filling", [-1e4, -1e9, float(torch.finfo(torch.float64).min), -np.inf])
 def test_what_fills_masked_places_allows_others_nothing(filling):
     values = torch.tensor([0.5, -3.0, filling, filling, 0.0], dtype=torch.float64)
-    allowed = measured(values, values * (1 + 2**-53))
+    allowed = bound_from(values, values * (1 + 2**-53))
     assert allowed.usual < 1e-11
     assert not allowed.holds(values, values + torch.tensor([1e-9, 0, 0, 0, 0], dtype=torch.float64)).all()
     assert RoundingBound(0.0).holds(values, values).all()

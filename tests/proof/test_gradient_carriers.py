@@ -163,7 +163,7 @@ def test_it_is_shown_everywhere(planting, tmp_path):
 
 
 def test_what_is_refused():
-    with pytest.raises(PadiffShimError, match="phase='forward' goes not back"):
+    with pytest.raises(PadiffShimError, match="phase='forward' has no backward"):
         proven(phase="forward").carriers("gradients")
     proof = proven()
     with pytest.raises(

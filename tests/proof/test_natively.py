@@ -146,17 +146,17 @@ def test_an_input_has_one_name_however_it_is_asked_for(framework):
         (make(), [make(), 3, Pair(make(), "no tensor")], {"a": make(), "b": (make(),)}),
         {"tokens": make(), "more": {"c": make()}},
     )
-    names = [name for name, _ in programs.named(arguments)]
+    names = [name for name, _ in programs.named_tensors(arguments)]
     wanted = "0,1[0],1[2].left,2.a,2.b[0],tokens,more.c"
     assert names == [f"input {one}" for one in wanted.split(",")]
     given = []
-    (positional, keywords), begun = programs.inputs(arguments, lambda name, one: given.append(name) or one.detach())
+    (positional, keywords), begun = programs.followed_arguments(arguments, lambda name, one: given.append(name) or one.detach())
     assert given == list(begun) == names
     assert isinstance(positional[1][2], Pair)
     assert positional[1][1:2] == [3]
     assert positional[1][2].right == "no tensor"
     assert list(keywords) == ["tokens", "more"]
-    assert [name for name, _ in programs.named((positional, keywords))] == names
+    assert [name for name, _ in programs.named_tensors((positional, keywords))] == names
 
 
 def test_a_drift_draws_torchs_random_numbers_natively_too():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.proof.programs import Holding, Inputs, ModelSide, kept, seeded
+from padiff_shim.proof.programs import Inputs, ModelSide, ModelState, generators_restored, seeded
 
 SQUARE = np.linspace(-1, 1, 9, dtype="float32").reshape(3, 3)
 
@@ -19,27 +19,27 @@ def drawn():
 
 
 def test_generators_are_put_back_once_or_in_each_run():
-    with kept():
+    with generators_restored():
         wanted = drawn()
-    with kept():
+    with generators_restored():
         assert drawn() == wanted
     with seeded(3):
         one = drawn()
     assert one != wanted
-    with kept():
+    with generators_restored():
         with seeded(3):
             assert drawn() == one
         with seeded(3):
             assert drawn() == one
         drawn()
-    with pytest.raises(ZeroDivisionError), kept(), seeded(3):
+    with pytest.raises(ZeroDivisionError), generators_restored(), seeded(3):
         raise ZeroDivisionError
     assert drawn() == wanted
 
 
 def test_a_proof_leaves_generators_where_they_stood():
     layer, module = paddle.nn.Linear(3, 3), torch.nn.Linear(3, 3)
-    with kept():
+    with generators_restored():
         wanted = drawn()
     assert padiff_shim.prove(layer, module, SQUARE)
     assert drawn() == wanted
@@ -70,7 +70,7 @@ def test_inputs_are_kept_as_they_were(dtype):
 
 
 def holding(model):
-    return Holding(model, layers_of, lambda held: dict(held.buffers), lambda buffer, value: None)
+    return ModelState(model, layers_of, lambda held: dict(held.buffers), lambda buffer, value: None)
 
 
 def layers_of(model):
@@ -85,7 +85,7 @@ def test_what_a_forward_exchanges_is_seen(kind):
     held = holding(model)
 
     def look():
-        held.look()
+        held.refresh()
         assert {name: id(one) for name, one in held.parameters.items()} == {name: id(one) for name, one in model.named_parameters()}
         assert {name: id(one) for name, one in held.buffers.items()} == {name: id(one) for name, one in model.named_buffers()}
         assert [name for name, _ in held.layers] == [name for name, _ in layers_of(model)]
@@ -123,7 +123,7 @@ def test_a_layer_that_says_what_it_holds_is_asked_each_time():
     held = holding(model)
     assert not held.parameters
     model.hidden = False
-    held.look()
+    held.refresh()
     assert list(held.parameters) == ["up.weight", "up.bias"]
 
 
