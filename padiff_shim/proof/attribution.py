@@ -27,27 +27,23 @@ from .findings import CarriedBy, CarrierRow, GradientRow, JumpRow
 from .plans import TORCHS, opened, survivable
 from .programs import NotWider, PaddleSide, error_text
 
-# ---- Why a right port differs natively: which calls carry the difference of its outputs, and how far each one's error travels.
+# ---- The difference of outputs.
 #
 # To first order the difference of two runs of one program on two frameworks' kernels is the sum over its calls of J e. Here e is
-# what
-# the call's two results are apart beyond what their operands are: the difference of their two rounding errors, each against the
-# same
-# formula in float64 on that run's own operands. J is how the call's result moves the outputs. One backward that begins with the
-# difference itself gives the inner products of all J e with it (the adjoint of error analysis): shares, which add up to 1 where
-# the
-# first order tells all. A part of e is the kernels' own: what they are apart on equal operands. The rest is an echo: operands
-# that
-# differ already round otherwise, whoever's kernel it is.
+# how far the call's two results are apart beyond their operands: the difference of their two rounding errors, each against the
+# same formula in float64 on that run's own operands. J is how the call's result moves the outputs. One backward that begins with
+# the difference itself gives the inner products of all J e with it (the adjoint of error analysis): shares, which add up to 1 where
+# the first order explains all. A part of e comes from the kernels: their distance on equal operands. The rest is an echo: operands
+# that differ already round differently on any kernel.
 
-Key = tuple[str, str, int]  # layer, op, and the how-maniest call of it
+Key = tuple[str, str, int]  # layer, op, and the number of its call there
 NOWHERE = "the port fails on Paddle's own kernels"
-STEP = 2.0**-7  # of an element: what a step function moves by less has not jumped
+STEP = 2.0**-7  # of an element: less is no jump of a step function
 
 
 @dataclass
 class ResultRounding:
-    """How far one result lies from the float64 formula's, and its largest element."""
+    """How far one result lies from the float64 formula's (``error``), its largest element, and its dtype's unit roundoff."""
 
     error: Array
     size: float
@@ -60,7 +56,7 @@ class ResultRounding:
 
     @classmethod
     def between(cls, made: Array, exact: Array) -> ResultRounding:
-        """Of a result of floats and its exact counterpart, which has its shape."""
+        """Of a result of floats and the exact result of its shape."""
         with np.errstate(invalid="ignore", over="ignore"):
             error = np.nan_to_num(np.subtract(made, exact, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
         size = float(np.abs(np.nan_to_num(exact, posinf=0.0, neginf=0.0)).max(initial=0))
@@ -75,9 +71,9 @@ class Watching(Substituting):
 
     Args:
         native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
-        layer: tells the path of the layer that is running.
-        seen: called with each call's key, its results, their rounding errors, and Paddle's results of the same operands (none where
-            the call itself is Paddle's, or writes in place).
+        layer: returns the path of the running layer.
+        seen: called with each call's key, its results, their rounding errors, and Paddle's results for the same operands (none
+            where the call itself is Paddle's, or writes in place).
     """
 
     def __init__(self, *, native: bool, layer: Callable[[], str], seen: Seen) -> None:
@@ -93,7 +89,7 @@ class Watching(Substituting):
         if door.op.exact or draws or not door.op.leading:
             result = super().call(door, frame, values, args, kwargs)
             if door.op.steps:
-                frame.quick.clear()  # a shorter way would pass by here
+                frame.quick.clear()  # a shorter way would not pass here
                 self._tell(door, [tensor for _, tensor in leaves(result)], [], [])
             return result
         wanted = _in_float64(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
@@ -102,7 +98,7 @@ class Watching(Substituting):
             result = door.native(*args, **kwargs)
         else:
             result = super().call(door, frame, values, args, kwargs)
-            frame.quick.clear()  # a shorter way would pass by here
+            frame.quick.clear()  # a shorter way would not pass here
             if not (door.entry.inplace or autocast.HERE.on):  # on a CPU Paddle itself makes no casts
                 with paddle.no_grad():
                     others = [as_array(tensor) for _, tensor in leaves(door.native(*args, **kwargs))]
@@ -118,7 +114,7 @@ class Watching(Substituting):
 
 def _in_float64(door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The results of the op's formula on these operands in float64."""
-    with paddle.no_grad():  # all operands as the kernel gets them
+    with paddle.no_grad():  # the operands of the kernel
         inputs, attributes, casts = prepare(door, frame, values, args, kwargs)
     wide = [
         side.detach().to(torch.float64, copy=True) if isinstance(side, torch.Tensor) and side.is_floating_point() else side
@@ -129,7 +125,7 @@ def _in_float64(door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: 
             return [tensor for _, tensor in leaves(door.torch(wide, attributes))]
     except StayNative:
         raise
-    except RuntimeError:  # a dtype that the formula asks for and that float64 does not go with
+    except RuntimeError:  # the formula asks for a dtype that does not go with float64
         return []
 
 
@@ -148,7 +144,7 @@ def _errors(made: Sequence[Any], wanted: Sequence[torch.Tensor]) -> Iterator[Res
 
 @dataclass
 class CarrierSum:
-    """What is known of one op in one layer."""
+    """The sums of one op in one layer."""
 
     calls: int = 0
     paddle: float = 0.0  # largest rounding errors, in units
@@ -156,12 +152,12 @@ class CarrierSum:
     kernels: float = 0.0  # how far both kernels are apart on equal operands, in units
     local: float = 0.0  # sum of squares of e
     along: float = 0.0  # sum of the inner products of J e with the difference, which is scaled to length 1
-    own: float = 0.0  # the same of the kernels' own part of e
+    own: float = 0.0  # the same of the kernels' part of e
 
     def add(self, gradient: Array, native: ResultRounding, substituted: ResultRounding, own: Array | None) -> None:
-        """Add one result: both runs' rounding of it, and ``gradient``, how it moves what differs.
+        """Add one result: both runs' rounding of it, and ``gradient``, how it moves the difference.
 
-        ``own``: what the kernels are apart on equal operands; None where it is not known.
+        ``own``: how far the kernels are apart on equal operands; None where that is not known.
         """
         self.paddle, self.torch = max(self.paddle, native.units), max(self.torch, substituted.units)
         error = native.error - substituted.error
@@ -172,7 +168,7 @@ class CarrierSum:
             self.own += float((gradient * own).sum())
 
     def row(self, place: tuple[str, str], length: float, part: str = "forward") -> CarrierRow:
-        """The same for people; ``length``: of the difference."""
+        """The row of a table; ``length``: of the difference."""
         amplified = abs(self.along) / self.local**0.5 if self.local else 0.0
         own, share = self.own / length, self.along / length
         return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share, part)
@@ -209,7 +205,7 @@ class Jumps:
 
 
 def carriers(port: PaddleSide) -> CarriedBy:
-    """Run the port natively and on Torch's kernels, and tell which calls carry the difference of its outputs."""
+    """Run the port natively and on Torch's kernels, and find the calls that carry the difference of its outputs."""
     native: dict[Key, list[ResultRounding | None]] = {}
     sums: dict[tuple[str, str], CarrierSum] = collections.defaultdict(CarrierSum)
     outputs: list[Array] = []
@@ -269,9 +265,9 @@ def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:
 
 
 def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRounding, own: Array | None) -> Callable[[Any], None]:
-    """What is done with the gradient of one result; one without a gradient moves no output, whatever it holds.
+    """What happens with the gradient of one result; a result without gradient moves no output, whatever it holds.
 
-    ``own``: what the kernels are apart on equal operands; None where it is not known.
+    ``own``: how far the kernels are apart on equal operands; None where that is not known.
     """
 
     def add(gradient: Any) -> None:
@@ -286,8 +282,8 @@ def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRoundi
 # ---- Calls of a port, each of which can be gone back through by itself: natively, by Torch, and in float64.
 
 
-class KeptCall:
-    """One call: its operands before it, what it made, and the gradients that its results were handed by the backward.
+class RecordedCall:
+    """One call: its operands before it, its results, and the gradients that a backward hands them.
 
     ``wanted`` are the operands, in the order of the op's parameters, whose gradients the call's backward gives.
     """
@@ -300,7 +296,7 @@ class KeptCall:
             if not isinstance(tensor, paddle.Tensor):
                 return tensor
             if id(tensor) not in copies:
-                copies[id(tensor)] = tensor, _copied(tensor)  # the tensor too: no identity is given out twice
+                copies[id(tensor)] = tensor, _copied(tensor)  # the tensor too: no identity is used twice
             return copies[id(tensor)][1]
 
         with paused():
@@ -329,7 +325,7 @@ class KeptCall:
 
     @property
     def answered(self) -> bool:
-        """Whether a backward went through it."""
+        """Whether a backward went through the call."""
         return bool(self.wanted) and any(gradient is not None and gradient.any() for gradient in self.handed)
 
     def operand(self, place: int) -> Array:
@@ -360,7 +356,7 @@ class KeptCall:
         return results, self._summed([None if gradient is None else as_array(gradient) for gradient in turned])
 
     def paddles(self) -> tuple[list[Array], list[Array | None]]:
-        """The same of Paddle's kernels; an operand that stands in several places has its whole gradient in the first."""
+        """The same of Paddle's kernels; an operand in several places has its whole gradient in the first."""
         fresh: dict[int, Any] = {}
 
         def leaf(tensor: Any) -> Any:
@@ -390,7 +386,7 @@ class KeptCall:
         return [as_array(tensor) for tensor in made], [None if array is None else as_array(array) for array in answers]
 
     def _summed(self, gradients: Sequence[Array | None]) -> list[Array | None]:
-        """Gradients of the wanted operands, those of one that stands in several places added up in the first."""
+        """Gradients of the wanted operands; those of an operand in several places are added up in the first."""
         first: dict[int, int] = {}
         sums: list[Array | None] = []
         for at, gradient in zip(self.wanted, gradients):
@@ -404,14 +400,14 @@ class KeptCall:
 
 
 def _copied(tensor: Any) -> Any:
-    """Its values as they are now; what is written later, as a parameter by an optimizer, is another's."""
+    """Its values as they are now: an optimizer may write a parameter later."""
     copy = tensor.detach().clone()
     copy.stop_gradient = tensor.stop_gradient
     return copy
 
 
 def _side(side: Any, *, double: bool, wanted: bool) -> Any:
-    """An operand of Torch's, as one that a graph begins with."""
+    """An operand of Torch's as a leaf."""
     if not isinstance(side, torch.Tensor):
         return side
     side = side.detach()
@@ -420,33 +416,33 @@ def _side(side: Any, *, double: bool, wanted: bool) -> Any:
     return side.requires_grad_() if wanted else side
 
 
-class Keeping(Substituting):
-    """Reference mode's plan, or Paddle's kernels, that keeps every call which rounds.
+class CallRecorder(Substituting):
+    """Reference mode's plan, or Paddle's kernels, that records every call which rounds.
 
     Args:
         native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
-        layer: tells the path of the layer that is running.
+        layer: returns the path of the running layer.
     """
 
     def __init__(self, *, native: bool, layer: Callable[[], str]) -> None:
         super().__init__("torch", draws=True, torchs=TORCHS)
         if native:
             self.autocasts = ""
-        self.calls: dict[Key, KeptCall] = {}
+        self.calls: dict[Key, RecordedCall] = {}
         self._native, self._layer = native, layer
         self._times: collections.Counter[tuple[str, str]] = collections.Counter()
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One call, kept."""
+        """One call, recorded."""
         if (door.op.random is not None and door.op.random(*values)) or not door.op.leading:
             return super().call(door, frame, values, args, kwargs)
-        record = KeptCall(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
+        record = RecordedCall(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
         if self._native:
             args, kwargs = survivable(door, values, args, kwargs)
             result = door.native(*args, **kwargs)
         else:
             result = super().call(door, frame, values, args, kwargs)
-            frame.quick.clear()  # a shorter way would pass by here
+            frame.quick.clear()  # a shorter way would not pass here
         record.follow([tensor for _, tensor in leaves(result)])
         place = self._layer(), door.op.name
         self.calls[(*place, self._times[place])] = record
@@ -454,7 +450,7 @@ class Keeping(Substituting):
         return result
 
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Paddle's kernel; of a native run beside no tape."""
+        """Paddle's kernel, in a native run without a tape."""
         return door.native(*args, **kwargs) if self._native else super().native(door, frame, why, args, kwargs)
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -470,30 +466,25 @@ class Keeping(Substituting):
         return original(*args, **kwargs) if self._native else super().py_layer(name, original, args, kwargs)
 
 
-# ---- Why a right port's gradients differ natively: which calls, in the forward and in the backward, carry the difference.
+# ---- The difference of gradients.
 #
 # A step computes g(theta), the gradients, from the results y of its calls and from the gradients that each call's backward hands
-# on.
-# To first order the difference of two runs is the sum over all calls of two parts: what the call's result is apart beyond its
-# operands, times how y moves the gradients, and what its backward's gradients are apart beyond what it was handed, times how
-# those
-# move the gradients. With v the difference scaled to length 1, both inner products come from one directional derivative, for
-# second
-# derivatives are symmetric (Pearlmutter, Fast exact multiplication by the Hessian, 1994): moved along v, a result's gradient
-# changes
-# as <g, v> does with the result, and an operand's value as <g, v> does with the gradient that is handed to it. So two more runs
-# in
+# on. To first order the difference of two runs is the sum over all calls of two parts: how far the call's result is apart beyond
+# its operands, times how y moves the gradients, and how far its backward's gradients are apart beyond those that it got, times how
+# they move the gradients. With v the difference scaled to length 1, both inner products come from one directional derivative, for
+# second derivatives are symmetric (Pearlmutter, Fast exact multiplication by the Hessian, 1994): moved along v, a result's gradient
+# changes as <g, v> does with the result, and an operand's value as <g, v> does with the gradient that it gets. So two more runs in
 # float64, with weights and inputs moved along v to either side, give all of it, and no op needs a second derivative of its own.
 
-MOVE = 1e-9  # how far, in lengths of all weights: hardly a relu changes sides there, and float64 has digits left
+MOVE = 1e-9  # of the length of all weights: hardly a relu changes sides, and float64 has digits left
 Grads = dict[str, Array]
 
 
 def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy:
-    """Run the port's step natively and on Torch's kernels, and tell which calls carry the difference of its gradients.
+    """Run the port's step natively and on Torch's kernels, and find the calls that carry the difference of its gradients.
 
     Args:
-        ours: the port.
+        port: the port.
         of: ``"gradients"``, or the name of one: of a parameter, or ``"input 0"``, ``"input tokens"`` of an input.
         training: as in a step of a training, the model's own output ``"loss"`` is the loss.
 
@@ -523,8 +514,8 @@ def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy
     return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_told(between, torchs, length)))
 
 
-def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, KeptCall], Grads]:
-    plan = Keeping(native=native, layer=port.layer)
+def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, RecordedCall], Grads]:
+    plan = CallRecorder(native=native, layer=port.layer)
     gradients = port.watch_step(opened(plan), training=training, **how)
     return plan.calls, gradients
 
@@ -543,8 +534,8 @@ def _between(torchs: Grads, paddles: Grads, of: str) -> Grads:
     return {name: np.nan_to_num(np.subtract(paddles[name], torchs[name], dtype=np.float64)) for name in names}
 
 
-def _to_either_side(port: PaddleSide, along: Grads, *, training: bool) -> list[tuple[dict[Key, KeptCall], float]]:
-    """The port's step in float64 with weights and inputs moved, and how far; first onwards, then back."""
+def _to_either_side(port: PaddleSide, along: Grads, *, training: bool) -> list[tuple[dict[Key, RecordedCall], float]]:
+    """The port's step in float64 with weights and inputs moved forth and back, and how far."""
     whole = float(np.sqrt(sum(float((weight.numpy().astype(np.float64) ** 2).sum()) for weight in port.model.parameters())))
     step = MOVE * (whole or 1.0)
     runs = []
@@ -560,28 +551,28 @@ def _to_either_side(port: PaddleSide, along: Grads, *, training: bool) -> list[t
 class _Slope:
     """How a call's operands, and the gradients of its results, change along the difference."""
 
-    def __init__(self, onwards: tuple[KeptCall, float], back: tuple[KeptCall, float]) -> None:
+    def __init__(self, onwards: tuple[RecordedCall, float], back: tuple[RecordedCall, float]) -> None:
         (self._plus, step), (self._minus, _) = onwards, back
         self._width = 2 * step
 
     def of_operand(self, place: int) -> Array:
-        """Of the values of one operand."""
+        """The slope of one operand's values."""
         return (self._plus.operand(place) - self._minus.operand(place)) / self._width
 
     def of_gradient(self, place: int) -> Array | None:
-        """Of the gradient that one result is handed."""
+        """The slope of the gradient that one result gets."""
         ahead, other = (call.handed[place] if place < len(call.handed) else None for call in (self._plus, self._minus))
         return None if ahead is None or other is None else (ahead - other) / self._width
 
 
-def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, call: KeptCall, other: KeptCall, slope: _Slope) -> None:
+def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, call: RecordedCall, other: RecordedCall, slope: _Slope) -> None:
     """What one call carries, in the forward and in the backward."""
     if not (call.answered and other.answered) or call.wanted != other.wanted:
         return
     try:
         exact, wide = other.torchs(double=True), call.torchs(double=True)
         narrow = call.torchs(double=False)
-    except (StayNative, RuntimeError):  # a dtype that the formula asks for and that float64 does not go with
+    except (StayNative, RuntimeError):  # the formula asks for a dtype that does not go with float64
         return
     paddles = other.paddles()
     try:
@@ -616,7 +607,7 @@ def _entered(
     made: Array,
     along: Array | None,
 ) -> bool:
-    """Whether two results, each with its exact one, and what carries them on have one shape: then they are added."""
+    """Whether two results, each with its exact result, and what carries them on have one shape: then they are added."""
     if along is None or not along.any() or not all(array.shape == along.shape for array in (*natively, *substituted)):
         return False
     if not np.issubdtype(made.dtype, np.floating):

@@ -534,7 +534,7 @@ def _stage(name: str, wrong: bool, text: str, *, behind: str = "", same: str = I
 
 UNIT = float(torch.finfo(torch.float32).eps)
 _SLACK = 8.0  # times the effect of one rounding error of float32 at each call that a table is made of
-_ENTRY = 4.0  # units roundoff of an entry, and of the position of which it is a sine
+_ENTRY = 4.0  # unit roundoffs of an entry, and of the position whose sine it is
 _WAVE = 2.0  # no sine or cosine is larger, scaled ones included
 
 

@@ -42,11 +42,10 @@ from .trace import Capture, Onlooker, TraceOperand, shape_of, tensors_in
 def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, trains: bool) -> tuple[list[str], list[Weight]]:
     """Notes on the weights without partner that a proof can do without, and the weights that it cannot do without.
 
-    A proof does without weights that nobody trains (buffers, masks, tables: each side keeps its own, and outputs show an
-    effect), and
-    without weights that no compared output depends on: of layers that are not called, of a pooler that the other side lacks. If
-    nothing is trained (``trains``), also without the port's surplus weights that have no effect: a norm's scale of ones, a bias
-    of zeros.
+    A proof does without weights that nobody trains (buffers, masks, tables: each side keeps its own, and outputs show an effect),
+    and without weights that no compared output depends on: of layers that are not called, of a pooler that the other side lacks.
+    If nothing is trained (``trains``), also without the port's surplus weights that have no effect: a norm's scale of ones, a
+    bias of zeros.
     """
     notes, needed = [], []
     sides = {side.framework: side for side in (original, port)}

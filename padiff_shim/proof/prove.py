@@ -71,10 +71,9 @@ def prove(
     """Say whether a Paddle layer computes what a Torch module computes, and if not, where and why.
 
     Both run with equal weights, the Paddle layer on Torch's own kernels (:func:`padiff_shim.reference`). A remaining difference
-    then
-    cannot come from a kernel: equal bits prove the code, without a tolerance. Where the bits differ, both run once more in float64:
-    rounding shrinks with the unit roundoff, a mistake stays. The proof finds mistake after mistake: behind each the port goes
-    on with the original's values. The caller's models are not changed.
+    then cannot come from a kernel: equal bits prove the code, without a tolerance. Where the bits differ, both run once more in
+    float64: rounding shrinks with the unit roundoff, a mistake stays. The proof finds mistake after mistake: behind each the port
+    goes on with the original's values. The caller's models are not changed.
 
     Args:
         paddle_layer: the port, a :class:`paddle.nn.Layer`.
@@ -100,9 +99,8 @@ def prove(
             AOA statements, or a model that describes its own weights (a PaddleFormers model does so by itself). A function takes
             values from the side that ``weights`` names first. Gradients and updated weights are compared through the same
             rules: if a function f makes w' = f(w), updated weights are compared as f(w) and w', and gradients as g and J^T g',
-            with f's Jacobian
-            J: the g that belongs to the same loss. Where f only moves elements that is exact; where f is no affine map, its
-            weight's gradient is not compared, and a note says so.
+            with f's Jacobian J: the g that belongs to the same loss. Where f only moves elements that is exact; where f is no
+            affine map, its weight's gradient is not compared, and a note says so.
         dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``, or a framework's dtype: both models are proven with
             parameters, buffers and inputs of floats in it (``model.to(dtype)``); None: as they are. Where Paddle has no kernel
             of it on this device, Torch's kernels prove the port all the same.
@@ -115,9 +113,8 @@ def prove(
         ArgumentError: an argument that is not accepted; the message says what is.
         TransferError: the weights cannot be transferred, or a rule cannot be applied.
 
-    Weights without partner do not end a proof where no compared output depends on them, nor do constants: notes name them.
-    Where bits
-    differ both run in float64, which takes twice the memory: if that runs out, the proof says so, and what to prove instead.
+    Weights without partner do not end a proof where no compared output depends on them, nor do constants: notes name them. Where
+    bits differ both run in float64, which takes twice the memory: if that runs out, the proof says so, and what to prove instead.
     Models of 16 bits that do not run in float64 run in float32; a note says so. Errors of the models themselves are raised
     unchanged; a note tells errors of Paddle's own kernels alone.
 

@@ -93,7 +93,7 @@ class Value:
     def __init__(self, tensor: torch.Tensor, node: TraceCall | None = None, label: str = "") -> None:
         self.tensor, self.node, self.label = tensor, node, label
         self.count = tensor.numel() * (2 if tensor.is_complex() else 1)  # of numbers: a complex one is two
-        self.readers: list[TraceCall] = []  # the calls that are given it
+        self.readers: list[TraceCall] = []  # the calls that read it
         self._ends: tuple[float, float, float] | None = None
         self._sorted: torch.Tensor | None = None
 

@@ -1,4 +1,4 @@
-"""The checks of ``padiff-shim doctor``. Each is tried on real tensors; nothing is concluded from a version."""
+"""The checks of ``padiff-shim doctor``: each tries real tensors, and concludes nothing from a version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "bool")
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at (``name``), how it stands (GOOD, REMARK or BAD), and a sentence for people."""
+    """What was looked at (``name``), how it stands (GOOD, REMARK or BAD), and a sentence for people (``text``)."""
 
     name: str
     state: str
@@ -32,7 +32,13 @@ class Check:
 
 @dataclass
 class Health:
-    """All checks in order. True if none is bad. ``switches``: what was set in either framework that can change a kernel's bits."""
+    """All checks in order. True if none is bad.
+
+    Attributes:
+        environment: versions and devices.
+        switches: the settings of both frameworks that can change a kernel's bits.
+        checks: the checks.
+    """
 
     environment: dict[str, str]
     switches: dict[str, Any]
@@ -42,20 +48,20 @@ class Health:
         return all(check.state != BAD for check in self.checks)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in plain types (JSON)."""
+        """All of it in plain types, ready for JSON."""
         return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
             "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
         }
 
 
 def examine() -> Health:
-    """Look at everything. What fails is told in its check, not raised."""
+    """Look at everything. A failure is a bad check, and raises nothing."""
     switches = settings.flags()
     health = Health(settings.environment(), switches)
     for name, check in _CHECKS.items():
         try:
             health.checks.extend(Check(name, state, text) for state, text in check())
-        except Exception as error:  # a broken installation may raise anything: it is what we look for
+        except Exception as error:  # a broken installation may raise anything
             health.checks.append(Check(name, BAD, f"{type(error).__name__}: {error}"))
     health.checks += [Check("switches", REMARK, text) for text in settings.concerns(switches)]
     return health
@@ -79,7 +85,7 @@ def _device() -> Iterator[tuple[str, str]]:
 
 
 def _to_torch() -> Iterator[tuple[str, str]]:
-    """Whether what Torch writes into a Paddle tensor's memory is there for Paddle."""
+    """Whether Paddle sees what Torch writes into a Paddle tensor's memory."""
     for dtype in _DTYPES:
         tensor = paddle.zeros([2, 3]).astype(dtype)
         twin = memory.to_torch(tensor)
@@ -95,7 +101,7 @@ def _to_torch() -> Iterator[tuple[str, str]]:
 
 
 def _to_paddle() -> Iterator[tuple[str, str]]:
-    """The other way round."""
+    """Whether Paddle sees what Torch writes into a Torch tensor's memory."""
     for dtype in _DTYPES:
         tensor = torch.zeros(2, 3, dtype=getattr(torch, dtype), device=_torch_device())
         twin = memory.to_paddle(tensor)
@@ -111,7 +117,7 @@ def _torch_device() -> str:
 
 
 def _interception() -> Iterator[tuple[str, str]]:
-    """A Linear with its gradients, inside of a mode and by Torch alone."""
+    """A Linear with its gradients, within a mode and by Torch alone."""
     values = [paddle.linspace(-1, 1, rows * columns).reshape([rows, columns]) for rows, columns in ((5, 7), (7, 3))]
     x, weight = (value.detach() for value in values)
     x.stop_gradient = weight.stop_gradient = False

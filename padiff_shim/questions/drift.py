@@ -31,7 +31,7 @@ from ..text import Column, Screen, in_markdown, shown
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
 
-# ---- One line of a drift: a tensor of the original, and how far the port's is from it in each of its runs.
+# ---- Rows: a tensor of the original, and how far the port's is from it in each pair of runs.
 
 Array = np.ndarray[Any, Any]
 SIDES = ("native", "substituted", "float64")
@@ -39,7 +39,12 @@ SIDES = ("native", "substituted", "float64")
 
 @dataclass(frozen=True)
 class Distance:
-    """Mean and largest absolute difference; ``identical``: every bit is the same."""
+    """How far two tensors are apart.
+
+    Attributes:
+        mean, max: mean and largest absolute difference, measured in float64.
+        identical: every bit is the same.
+    """
 
     mean: float
     max: float
@@ -48,11 +53,17 @@ class Distance:
 
 @dataclass(frozen=True)
 class DriftRow:
-    """A tensor and its distances; ``float64`` is None where there is no float64 pair, ``native`` where the port fails natively.
+    """A tensor, and how far the port's is from the original's in each pair of runs.
 
-    ``kind``: ``"layer"`` (its result), ``"call"`` (of an op), ``"output"``, or a gradient: ``"gradient of layer"`` (of its result),
-    ``"gradient of parameter"``, ``"gradient of input"``. ``number``: the how-maniest call of the layer, from 0.
-    ``site``: of a call its line in the port.
+    Attributes:
+        kind: ``"layer"`` (its result), ``"call"`` (of an op), ``"output"``, or a gradient: ``"gradient of layer"`` (of its result),
+            ``"gradient of parameter"``, ``"gradient of input"``.
+        paddle, torch: the names in both models.
+        number: the layer's call, from 0.
+        site: of a call its line in the port.
+        native: with the port on Paddle's kernels; None where it fails there.
+        substituted: with the port on Torch's kernels.
+        float64: both in float64, the port on Paddle's kernels; None where they did not run so.
     """
 
     kind: str
@@ -71,7 +82,7 @@ class DriftRow:
 
     @property
     def name(self) -> str:
-        """In one word."""
+        """The name in the port, with the number of the call."""
         shown = self.paddle or ("(the model)" if self.kind.endswith("layer") else "(output)")
         return f"{shown}, call {self.number + 1}" if self.number else shown
 
@@ -82,7 +93,7 @@ class DriftRow:
 
 
 def distance(actual: Array, expected: Array) -> Distance | None:
-    """Measured in float64, so that the measurement rounds nothing of float32; None for other shapes and for no numbers."""
+    """Mean and largest difference, in float64, so that measuring does not round; None for different shapes and without numbers."""
     if actual.shape != expected.shape or not actual.size:
         return None
     wide = np.complex128 if np.iscomplexobj(expected) else np.float64
@@ -95,7 +106,7 @@ def distance(actual: Array, expected: Array) -> Distance | None:
 
 
 def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
-    """The distances of one tensor in all runs; None where they have no common shape."""
+    """The distances of one tensor in all runs; None where the runs have no common shape."""
     native, shim = (distance(arrays[name], arrays["torch"]) if name in arrays else None for name in ("native", "substituted"))
     if shim is None or (native is None and "native" in arrays):
         return None
@@ -115,19 +126,19 @@ def largest(distances: Iterable[Distance | None]) -> Distance:
     )
 
 
-# ---- How far gradients drift: of what layers return, of inputs and of parameters.
+# ---- Rows of gradients: of layers' results, of inputs and of parameters.
 
 
 def gradients(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """A row for each gradient that all runs have, in the order of the backward; none where no run went back."""
-    if not (outcomes.get("native") or RunOutcome()).gradients:  # it failed in the backward, or before
+    if not (outcomes.get("native") or RunOutcome()).gradients:  # it failed, in the backward or before
         outcomes = {run: outcome for run, outcome in outcomes.items() if run != "native"}
     rows = (*_of_layers(mapping, outcomes), *_of_inputs(outcomes), *_of_parameters(mapping, outcomes))
     return [row for row in rows if row is not None]
 
 
 def _of_layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    """Of every call of every pair of layers, those that end last first."""
+    """Each call of each pair of layers, those that end last first."""
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
     pairs = sorted(mapping.layers.items(), key=lambda pair: -order.get(pair[0], len(order)))
     for original, port in pairs:
@@ -148,11 +159,11 @@ def _of_inputs(outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
 
 
 def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    """Each pair's in one layout."""
-    columns = {
-        run: (agreement.original_rows if run.startswith("torch") else agreement.port_rows)(mapping, outcome.gradients, gradient=True)
-        for run, outcome in outcomes.items()
-    }
+    """Each pair of parameters, in one layout."""
+    columns = {}
+    for run, outcome in outcomes.items():
+        rows = agreement.original_rows if run.startswith("torch") else agreement.port_rows
+        columns[run] = rows(mapping, outcome.gradients, gradient=True)
     for number, pair in enumerate(mapping):
         arrays = {run: column[number] for run, column in columns.items()}
         known = {run: array for run, array in arrays.items() if array is not None}
@@ -164,11 +175,11 @@ def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iter
 
 _INSTALL = "pip install matplotlib   (or: pip install padiff_shim[plot])"
 _STYLES = {"native": ("o-", "tab:red"), "substituted": ("s-", "tab:green"), "float64": ("^--", "tab:blue")}
-_NAMES = 60  # rows up to which each has its name on the axis
+_NAMES = 60  # rows; up to so many have names on the axis
 
 
 def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
-    """See :meth:`.told.Drift.plot`. Differences of 0, which a logarithm does not have, stand on the lowest line."""
+    """See :meth:`Drift.plot`. Differences of 0, which have no logarithm, stand on the lowest line."""
     target = checked("path", path)
     if target.suffix.lower() not in (".png", ".svg"):
         raise ArgumentError(f"path= ends with .png or .svg, got {described(str(path))}")
@@ -207,21 +218,25 @@ def _max(row: DriftRow, side: str) -> Any:
     return None if apart is None else apart.max
 
 
-# ---- What :func:`padiff_shim.drift` answers.
+# ---- The answer.
 
-# By how much the difference shrinks in float64, whose unit roundoff is 2e-9 of float32's: what that means.
+# What it means that a difference shrinks to this share in float64, whose unit roundoff is 2e-9 of float32's.
 _MEANINGS = ((1e-6, "it is rounding"), (1e-3, "nearly all of it is rounding"), (float("inf"), "it is not rounding alone"))
 
 SHOWN = 30  # rows of Markdown that are not folded away
-_LEAVE = (7, 0, 5, 6, 4, 0, 3, 0, 2, 1)  # which column is left out first where room is short
+_LEAVE = (7, 0, 5, 6, 4, 0, 3, 0, 2, 1)  # the order in which columns are left out where room is short
 
 
 @dataclass
 class Drift:
     """The differences of a port from its original, tensor by tensor.
 
-    ``rows``: layers in the order of the run, then op calls, then outputs; then gradients in the order of the backward: of layers'
-    results (the last first), of inputs, of parameters. ``framework_dtype``: of the models' parameters.
+    Attributes:
+        framework_dtype: the dtype of the models' parameters.
+        rows: layers in the order of the run, then op calls, then outputs; then gradients in the order of the backward: of layers'
+            results (the last first), of inputs, of parameters.
+        notes: what else a reader has to know.
+        seconds: what all runs took.
     """
 
     framework_dtype: str = "float32"
@@ -231,12 +246,12 @@ class Drift:
 
     @property
     def largest(self) -> dict[str, Distance]:
-        """The largest mean and maximum of each column, without gradients; a pair that did not run is missing."""
+        """The largest mean and maximum of each pair of runs, without gradients; a pair that did not run is missing."""
         return _largest([row for row in self.rows if not row.of_gradient])
 
     @property
     def largest_gradients(self) -> dict[str, Distance]:
-        """The same of gradients; empty without them."""
+        """The same for gradients; empty without them."""
         return _largest([row for row in self.rows if row.of_gradient])
 
     @property
@@ -248,10 +263,10 @@ class Drift:
             ("", [row for row in self.rows if not row.of_gradient]),
             ("gradients: ", [row for row in self.rows if row.of_gradient]),
         )
-        return "; ".join(f"{name}{_said(rows)}" for name, rows in kinds if rows)
+        return "; ".join(f"{name}{_summary(rows)}" for name, rows in kinds if rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """In plain types (JSON)."""
+        """All of it in plain types, ready for JSON."""
         return {"headline": self.headline, **asdict(self)}
 
     def table(self) -> list[list[str]]:
@@ -260,10 +275,10 @@ class Drift:
         return [head, *([row.kind, row.name, row.torch, row.site, *_cells(row)] for row in self.rows)]
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write all rows with all digits; empty cells where there is no float64 pair.
+        """Write all rows with all digits; cells are empty where there is no float64 pair.
 
         Raises:
-            FileError: it cannot be written.
+            FileError: the file cannot be written.
         """
         target = checked("path", path)
         figures = [(side, figure) for side in SIDES for figure in ("mean", "max", "identical")]
@@ -279,17 +294,17 @@ class Drift:
         return target
 
     def plot(self, path: str | Path) -> Path:
-        """Draw the largest difference of each row as a curve for each column, on a logarithmic scale, as PNG or SVG.
+        """Draw the largest difference of each row as a curve for each pair of runs, on a logarithmic scale, as PNG or SVG.
 
         Raises:
             MissingFrameworkError: matplotlib is not installed (``pip install padiff_shim[plot]``).
             ArgumentError: another ending than .png or .svg.
-            FileError: it cannot be written.
+            FileError: the file cannot be written.
         """
         return draw(self.rows, self.headline, path)
 
     def to_markdown(self) -> str:
-        """For an issue or a pull request."""
+        """The table as Markdown, for an issue or a pull request."""
         _, *rows = self.table()
         head = f"| kind | layer or call, line | {' | '.join(SIDES)} |\n| --- | --- |{' ---: |' * len(SIDES)}"
         lines_ = [_row(row) for row in rows]
@@ -300,11 +315,11 @@ class Drift:
         return "\n".join([*lines, *(f"\n{in_markdown(note)}" for note in self.notes)]) + "\n"
 
     def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        """The table for a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
         screen = Screen(width, colour=colour)
         screen.say(self.headline, "bold")
         head, *rows = self.table()
-        for cells, row in zip(rows, self.rows):  # the kind is what a narrow screen leaves out
+        for cells, row in zip(rows, self.rows):  # a narrow screen leaves the kind out
             cells[1] = row.label
         heads = [Column(name, leave, right=place >= 4) for place, (name, leave) in enumerate(zip(head, _LEAVE))]
         screen.table(heads, ([shown(cell) for cell in row] for row in rows))
@@ -321,8 +336,8 @@ def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
     return {side: largest(distances) for side, distances in columns.items() if distances}
 
 
-def _said(rows: Sequence[DriftRow]) -> str:
-    """What rows of one kind come to."""
+def _summary(rows: Sequence[DriftRow]) -> str:
+    """A clause on rows of one kind."""
     worst = _largest(rows)
     same = sum(row.substituted.identical for row in rows)
     text = f"{same} of {len(rows)} identical on Torch's kernels (largest difference {worst['substituted'].max:.2g})"
@@ -337,7 +352,7 @@ def _said(rows: Sequence[DriftRow]) -> str:
 
 
 def _row(cells: list[str]) -> str:
-    """Of Markdown: names and line in one cell, and of each column the maximum."""
+    """A row of Markdown: names and line in one cell, and the maximum of each pair of runs."""
     kind, paddle, torch, site = cells[:4]
     names = "<br>".join(in_markdown(text) for text in dict.fromkeys((paddle, torch, site)) if text)
     return f"| {' | '.join((kind, names, *cells[5::2]))} |"
@@ -356,8 +371,7 @@ def _cells(row: DriftRow) -> list[str]:
     return cells
 
 
-# ---- ``padiff_shim.drift``: how far a port's hidden states are from its original's, natively, on Torch's kernels, and in
-# float64.
+# ---- The question.
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is")
 PHASES = ("forward", "both")
@@ -378,13 +392,13 @@ def drift(
 ) -> Drift:
     """Measure how far the port's values are from the original's: mean and largest difference of every layer's result.
 
-    The port runs natively and under :func:`padiff_shim.reference`, both models once more in float64. A native difference that is
-    rounding is 0 (or of another order of summation) on Torch's kernels, and about 1e-9 of itself in float64. The caller's models
-    are not changed.
+    The port runs natively and under :func:`padiff_shim.reference`, then both models in float64. A native difference that is
+    rounding is 0 on Torch's kernels (or comes from another order of summation), and about 1e-9 of itself in float64. The
+    caller's models are not changed.
 
     Args:
         paddle_layer, torch_module, inputs, layer_map, loss, seed: as for :func:`padiff_shim.prove`.
-        weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, or ``"as-is"``: each model keeps its own.
+        weights: whose weights both use: ``"torch->paddle"``, ``"paddle->torch"``, or ``"as-is"``: each model keeps its own.
         phase: ``"forward"``, or ``"both"``: also the gradients of every layer's result, of inputs of floats and of parameters, by a
             backward that begins with ``loss``, or without it with the same fixed random numbers on both sides.
         calls: also every op call, aligned as :func:`padiff_shim.diff` aligns them.
@@ -394,10 +408,15 @@ def drift(
         A :class:`Drift`.
 
     Raises:
-        ArgumentError: an argument of a kind that is not accepted.
+        ArgumentError: an argument that is not accepted; the message says what is.
         TransferError: the weights cannot be transferred.
 
-    Errors of the models themselves are raised unchanged; those of Paddle's own kernels alone are told in a note.
+    Errors of the models themselves are raised unchanged; a note tells errors of Paddle's own kernels alone.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> drift = padiff_shim.drift(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4))
+    >>> [(row.kind, row.substituted.max) for row in drift.rows]
+    [('layer', 0.0), ('output', 0.0)]
     """
     start = time.perf_counter()
     _check(paddle_layer, torch_module)
@@ -436,7 +455,7 @@ def _check(paddle_layer: Any, torch_module: Any) -> None:
 
 
 def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:
-    """All runs, and a row for each tensor that they share."""
+    """All runs, and a row for each tensor that they have in common."""
     original, port = pair
     outcomes: dict[str, RunOutcome] = {"torch": _run(original, ModelSide.run, folder, "torch")}
     port.order = list(outcomes["torch"].outputs)
@@ -468,7 +487,7 @@ def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights
 
 
 def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path | None, name: str) -> RunOutcome:
-    """One run, recorded in the folder of its name if there is one; what a run that failed has left there goes."""
+    """One run, recorded in the folder of its name if there is one; the record of a failed run goes."""
     if folder is None:
         return run(side)
     shutil.rmtree(folder / name, ignore_errors=True)
@@ -477,7 +496,7 @@ def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path |
 
 
 def _layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
-    """Every call of every pair of layers, in the order in which the original's layers end."""
+    """Each call of each pair of layers, in the order in which the original's layers end."""
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
     rows: list[DriftRow | None] = []
     for original, port in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
@@ -488,7 +507,7 @@ def _layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftR
 
 
 def _outputs(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
-    """Outputs in their order: the paths may be spelt otherwise in the other framework."""
+    """Outputs in their order: their paths may differ in the other framework."""
     columns = {name: list(outcome.outputs.items()) for name, outcome in outcomes.items()}
     rows: list[DriftRow | None] = []
     for number in range(min(map(len, columns.values()))):
