@@ -40,17 +40,17 @@ class RunOutcome:
         of_inputs: gradients of inputs, where the side follows them.
     """
 
-    outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    outputs: dict[str, Array] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
-    layers: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
-    gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    statistics: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    layers: dict[str, list[Array]] = field(default_factory=dict)
+    gradients: dict[str, Array] = field(default_factory=dict)
+    statistics: dict[str, Array] = field(default_factory=dict)
     unlike: bool = False
     capture: Onlooker | None = None
-    weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    weights: dict[str, Array] = field(default_factory=dict)
     update: StepUpdate | None = None
-    of_layers: dict[str, list[np.ndarray[Any, Any] | None]] = field(default_factory=dict)
-    of_inputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    of_layers: dict[str, list[Array | None]] = field(default_factory=dict)
+    of_inputs: dict[str, Array] = field(default_factory=dict)
 
     @property
     def trace(self) -> Trace:
@@ -270,8 +270,8 @@ def port_rows(mapping: WeightMapping, values: dict[str, Array], *, gradient: boo
 
 
 def _of_side(mapping: WeightMapping, framework: str, values: dict[str, Array], *, gradient: bool) -> list[Array | None]:
-    held = ((pair, values.get(pair.name(framework))) for pair in mapping)
-    return [None if array is None else pair.in_common(framework, array, gradient=gradient) for pair, array in held]
+    arrays = ((pair, values.get(pair.name(framework))) for pair in mapping)
+    return [None if array is None else pair.in_common(framework, array, gradient=gradient) for pair, array in arrays]
 
 
 def _rows_of_pairs(

@@ -26,6 +26,7 @@ from .agreement import Array
 from .findings import CarriedBy, CarrierRow, GradientRow, JumpRow
 from .plans import TORCHS, opened, survivable
 from .programs import NotWider, PaddleSide, error_text
+from .trace import Tensor
 
 # ---- The difference of outputs.
 #
@@ -238,7 +239,7 @@ def carriers(port: PaddleSide) -> CarriedBy:
             own = np.subtract(others[place], as_array(tensor), dtype=np.float64) if place < len(others) else None
             tensor.register_hook(_adding(known, native_rounding, substituted, own))
 
-    def go_back(named: list[tuple[str, Any]]) -> None:
+    def go_back(named: list[tuple[str, Tensor]]) -> None:
         tensors, arrays = _floats(named)
         between = [other.astype(np.float64) - array for array, other in zip(arrays, outputs)]
         apart[0] = max((float(np.abs(difference).max(initial=0)) for difference in between), default=0.0)
@@ -258,7 +259,7 @@ def _mode(port: PaddleSide, *, native: bool, seen: Any) -> Mode:
     return opened(Watching(native=native, layer=port.layer, seen=seen))
 
 
-def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:
+def _floats(named: list[tuple[str, Tensor]]) -> tuple[list[Any], list[Array]]:
     """The tensors of floats among outputs, and their values."""
     tensors = [tensor for _, tensor in named if paddle.is_floating_point(tensor)]
     return tensors, [as_array(tensor).copy() for tensor in tensors]
@@ -270,7 +271,7 @@ def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRoundi
     ``own``: how far the kernels are apart on equal operands; None where that is not known.
     """
 
-    def add(gradient: Any) -> None:
+    def add(gradient: Tensor) -> None:
         array = as_array(gradient)
         if not array.any():
             return
@@ -292,7 +293,7 @@ class RecordedCall:
         self.door = door
         copies: dict[int, Any] = {}
 
-        def copied(tensor: Any) -> Any:
+        def copied(tensor: Tensor) -> Any:
             if not isinstance(tensor, paddle.Tensor):
                 return tensor
             if id(tensor) not in copies:
@@ -317,7 +318,7 @@ class RecordedCall:
                 tensor.register_hook(self._handing(place))
 
     def _handing(self, place: int) -> Callable[[Any], None]:
-        def keep(gradient: Any) -> None:
+        def keep(gradient: Tensor) -> None:
             known, array = self.handed[place], as_array(gradient)
             self.handed[place] = array.copy() if known is None else known + array
 
@@ -359,7 +360,7 @@ class RecordedCall:
         """The same of Paddle's kernels; an operand in several places has its whole gradient in the first."""
         fresh: dict[int, Any] = {}
 
-        def leaf(tensor: Any) -> Any:
+        def leaf(tensor: Tensor) -> Any:
             if not isinstance(tensor, paddle.Tensor):
                 return tensor
             if id(tensor) not in fresh:
@@ -399,7 +400,7 @@ class RecordedCall:
         return sums
 
 
-def _copied(tensor: Any) -> Any:
+def _copied(tensor: Tensor) -> Any:
     """Its values as they are now: an optimizer may write a parameter later."""
     copy = tensor.detach().clone()
     copy.stop_gradient = tensor.stop_gradient
@@ -511,7 +512,7 @@ def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy
             _add(sums, key, call, other, _Slope(*((moved[key], step) for moved, step in sides)))
     rows = [carrier.row(place[:2], length, place[2]) for place, carrier in sums.items() if carrier.along or carrier.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
-    return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_told(between, torchs, length)))
+    return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_gradient_rows(between, torchs, length)))
 
 
 def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, RecordedCall], Grads]:
@@ -617,7 +618,7 @@ def _entered(
     return True
 
 
-def _told(between: Grads, torchs: Grads, length: float) -> Iterator[GradientRow]:
+def _gradient_rows(between: Grads, torchs: Grads, length: float) -> Iterator[GradientRow]:
     """Each gradient's part of the difference, the largest first."""
     shares = {name: float((difference**2).sum()) / length**2 for name, difference in between.items()}
     for name in sorted(between, key=lambda name: -shares[name]):

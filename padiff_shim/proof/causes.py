@@ -28,7 +28,7 @@ from .match import (
     value_taken_for,
     with_bias,
 )
-from .trace import Key, TraceCall, TraceOperand, Value
+from .trace import Key, Model, TraceCall, TraceOperand, Value
 
 WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # causes of calls that are not the same
 
@@ -264,7 +264,7 @@ _PADDINGS = {
 }
 
 
-def advice_on_missing(op: str, layer: Any) -> str:
+def advice_on_missing(op: str, layer: Model) -> str:
     """What to write where one of Torch's operators is missing in a layer of Paddle, in brackets; "" if that is not known.
 
     >>> import paddle
@@ -289,7 +289,7 @@ def advice_on_definition(op: str) -> str:
     return f" ({_DEFINITIONS[op]})" if op in _DEFINITIONS else ""
 
 
-def advice_on_layer(cause: Cause, layer: Any) -> str:
+def advice_on_layer(cause: Cause, layer: Model) -> str:
     """The attribute of a layer of Paddle that makes a call missing or too much; "" if there is none.
 
     A dropout that downscales multiplies in evaluation, and does not divide in training.

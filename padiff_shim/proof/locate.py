@@ -85,7 +85,7 @@ def locate(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
 
 
 def _located(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
-    tied = bool(tied_otherwise(mapping))  # one tensor cannot hold the distinct values of several
+    tied = bool(tied_differently(mapping))  # one tensor cannot hold the distinct values of several
     if not tied and (mistakes := _at_once(original, port, mapping)) is not None:
         return mistakes
     if (right := _agreed(original, port, mapping)) is not None:
@@ -714,7 +714,7 @@ def equal_weights_perturbed(original: ModelSide, port: ModelSide, mapping: Mappi
         yield False
         return
     changed = {name for name, weight in named.items() if any(weight is other for other in equal)}
-    generator, held = torch.Generator().manual_seed(0), [weight.detach().clone() for weight in equal]
+    generator, before = torch.Generator().manual_seed(0), [weight.detach().clone() for weight in equal]
     try:
         with torch.no_grad():
             for weight in equal:
@@ -722,10 +722,10 @@ def equal_weights_perturbed(original: ModelSide, port: ModelSide, mapping: Mappi
                 weight.add_(noise.to(weight.device, weight.dtype))
         try:
             carry(replace(mapping, pairs=[pair for pair in mapping if pair.torch in changed]), original_model, port_model)
-            held.clear()
+            before.clear()
         except TransferError:  # a rule of the other direction alone
             with torch.no_grad():  # earlier runs read these
-                for weight, value in zip(equal, held):
+                for weight, value in zip(equal, before):
                     weight.copy_(value)
             equal = []
         yield bool(equal)
@@ -758,7 +758,7 @@ def _is_plain(weight: torch.Tensor) -> bool:
 # ---- Weights that are one tensor in one program and several in the other: equal at first, they part in a training.
 
 
-def tied_otherwise(mapping: Mapping) -> list[Mistake]:
+def tied_differently(mapping: Mapping) -> list[Mistake]:
     """A mistake for each group of parameters that are tied in one program alone, with what to write."""
     mistakes = []
     for framework in OTHER:

@@ -213,9 +213,9 @@ def _carriers(carriers: CarriedBy, screen: Screen) -> None:
     leave = (0, 0, 3, 1, 4, 5, 2, 6, 0)
     heads = [Column(heading, leave, right=heading not in ("layer", "op")) for heading, leave in zip(CARRIERS, leave)]
     screen.table(heads, largest(carriers), carried(carriers))
-    held = holding(carriers)
-    if held:
-        screen.table([Column(heading, leave, right=leave > 0) for heading, leave in zip(GRADIENTS, (0, 3, 1, 2))], held)
+    rows = holding(carriers)
+    if rows:
+        screen.table([Column(heading, leave, right=leave > 0) for heading, leave in zip(GRADIENTS, (0, 3, 1, 2))], rows)
 
 
 def measured(proof: Proven) -> list[CarriedBy]:
@@ -320,10 +320,10 @@ def _told(carriers: CarriedBy) -> list[str]:
     for *named, apart, paddle, torch, amplified, own, share in largest(carriers):
         units = f"{apart} ({paddle}, {torch})" if apart else ""
         lines.append(f"| {' | '.join(map(in_markdown, (*named, units, amplified, f'{share} ({own})')))} |")
-    held = holding(carriers)
-    if held:
+    gradients = holding(carriers)
+    if gradients:
         lines += ["", f"| {' | '.join(GRADIENTS)} |", "| --- | ---: | ---: | ---: |"]
-        lines += [f"| {' | '.join(map(in_markdown, cells))} |" for cells in held]
+        lines += [f"| {' | '.join(map(in_markdown, cells))} |" for cells in gradients]
     return lines
 
 
@@ -475,13 +475,13 @@ def _carriers_html(carriers: CarriedBy) -> str:
 
 def _gradients(carriers: CarriedBy) -> str:
     """Which gradients hold the difference, where there are several."""
-    held = holding(carriers, MOST)
-    if not held:
+    rows = holding(carriers, MOST)
+    if not rows:
         return ""
     heads = "".join(f'<th class="{"number" if at else ""}">{heading}' for at, heading in enumerate(GRADIENTS))
     body = "".join(
         "<tr>" + "".join(f'<td class="{"number" if at else ""}">{_text(cell)}</td>' for at, cell in enumerate(cells)) + "</tr>"
-        for cells in held
+        for cells in rows
     )
     return f'<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>'
 

@@ -147,19 +147,19 @@ class InWider(OnTorch):
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call."""
-        return super().call(door, frame, *(self._widened(door.entry.target, held) for held in (values, args, kwargs)))
+        return super().call(door, frame, *(self._widened(door.entry.target, part) for part in (values, args, kwargs)))
 
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that runs on Paddle's kernel."""
-        return super().native(door, frame, why, *(self._widened(door.entry.target, held) for held in (args, kwargs)))
+        return super().native(door, frame, why, *(self._widened(door.entry.target, part) for part in (args, kwargs)))
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One of an op without reference."""
-        return super().unlisted(other, frame, *(self._widened(other.name, held) for held in (args, kwargs)))
+        return super().unlisted(other, frame, *(self._widened(other.name, part) for part in (args, kwargs)))
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values, or makes some."""
-        return super().exact(name, original, *(self._widened(name, held) for held in (args, kwargs)))
+        return super().exact(name, original, *(self._widened(name, part) for part in (args, kwargs)))
 
 
 class Natively(Substituting):

@@ -66,7 +66,7 @@ def _is_infinite(argument: Any) -> bool:
     return isinstance(argument, float) and not math.isfinite(argument)
 
 
-def otherwise(original: ModelSide, port: ModelSide, layers: Mapping[str, str], *, overflows: bool) -> Mistake | None:
+def dtype_or_overflow(original: ModelSide, port: ModelSide, layers: Mapping[str, str], *, overflows: bool) -> Mistake | None:
     """The first call that one program alone computes in 16 bits, or in which one alone makes an infinity or NaN.
 
     Args:

@@ -34,7 +34,7 @@ from .match import kind
 from .plans import Defined
 from .programs import Inputs, ModelSide, PaddleSide, TorchSide, in_place, out_of_memory
 from .proof import Proof
-from .trace import Capture, Onlooker, TraceOperand, shape_of, tensors_in
+from .trace import Capture, Model, Onlooker, Tensor, TraceOperand, shape_of, tensors_in
 
 # ---- Weights without partner: which a proof can do without.
 
@@ -73,7 +73,7 @@ def _has_no_effect(weight: Weight, side: ModelSide) -> bool:
     return is_neutral(weight.name, side.layers.get(weight.name.rpartition(".")[0]), as_array(side.parameters()[weight.name]))
 
 
-def is_neutral(name: str, layer: Any, values: Array) -> bool:
+def is_neutral(name: str, layer: Model, values: Array) -> bool:
     """Whether a weight of a layer of Paddle's own is a bias of zeros, or a norm's scale of ones: without effect.
 
     Args:
@@ -110,7 +110,7 @@ def _changes(side: ModelSide, weights: Sequence[Weight], before: RunOutcome, com
     """Whether other weights change an output."""
     parameters = side.parameters()
     generator = np.random.default_rng(0)
-    held: list[tuple[object, Array]] = []
+    changed: list[tuple[object, Array]] = []
     try:
         for weight in weights:
             parameter = parameters.get(weight.name)
@@ -119,14 +119,14 @@ def _changes(side: ModelSide, weights: Sequence[Weight], before: RunOutcome, com
             values = as_array(parameter).copy()
             if values.dtype.kind != "f":
                 return True
-            held.append((parameter, values))
+            changed.append((parameter, values))
             noise = generator.standard_normal(values.shape).astype(values.dtype)
             side.fill(parameter, values + noise)
         after = side.run_forward()
     except Exception:  # a model that does not run with other weights needs these
         return True
     finally:
-        for parameter, values in held:
+        for parameter, values in changed:
             side.fill(parameter, values)
     return any(path not in after.outputs or not same_bits(before.outputs[path], after.outputs[path]) for path in compared)
 
@@ -139,7 +139,7 @@ _LAYERS = frozenset({"Linear", "Conv1d", "Conv2d", "Conv3d"})
 _WRITE = "paddle.nn.initializer.KaimingUniform(negative_slope=math.sqrt(5), nonlinearity='leaky_relu')"
 
 
-def drawn_otherwise(original: ModelSide, port: ModelSide, mapping: WeightMapping) -> list[str]:
+def drawn_differently(original: ModelSide, port: ModelSide, mapping: WeightMapping) -> list[str]:
     """A note on weights that have Torch's default distribution in the original, and another in the port; none without such.
 
     Torch draws weights of linear layers and convolutions evenly between ``-1 / sqrt(n)`` and ``1 / sqrt(n)``, of n inputs.
@@ -160,7 +160,7 @@ def drawn_otherwise(original: ModelSide, port: ModelSide, mapping: WeightMapping
     return [f"initial weights are drawn otherwise, which matters to a training from scratch: {listed(rows)} (Torch's are {_WRITE})"]
 
 
-def _some(weight: Any) -> Array:
+def _some(weight: Tensor) -> Array:
     """The first numbers of a weight."""
     return in_place(weight).reshape(-1)[:_MOST].astype(np.float64)
 
@@ -281,7 +281,7 @@ def _draws(outcome: RunOutcome) -> list[Draw]:
     return outcome.capture.draws
 
 
-def align(original: ModelSide, port: ModelSide) -> list[str]:
+def align_draws(original: ModelSide, port: ModelSide) -> list[str]:
     """Align the streams of both from now on, if they draw differently; notes on that."""
     for side in (original, port):  # without a draw in the forward there is none in the backward
         if not _draws(side.run_forward(Draws.noting)):
@@ -330,7 +330,7 @@ class _Setting(NamedTuple):
 
 
 @contextlib.contextmanager
-def adjusted(
+def mending_settings(
     original: TorchSide, port: PaddleSide, mapping: WeightMapping, runs: tuple[RunOutcome, RunOutcome]
 ) -> Iterator[list[Mistake]]:
     """Within it the port has the original's settings and definitions that bring its outputs nearer: these are mistakes.
@@ -464,7 +464,7 @@ def _partner(path: str, kind: type, layers: Mapping[str, Any], mapping: WeightMa
     return path if type(layers.get(path)) is kind else None
 
 
-def _place(side: ModelSide, layer: Any, path: str) -> ProgramPlace | None:
+def _place(side: ModelSide, layer: Model, path: str) -> ProgramPlace | None:
     """The line where a layer is called first, or the model's own forward; None if it is never called."""
     sites: list[CallSite] = []
     hook = layer.register_forward_pre_hook(lambda *_: sites.append(call_site(ModelSide._pass.__code__)))
@@ -508,7 +508,7 @@ def _holds(layer: str, name: str) -> bool:
     return bool(layer) and name.rpartition(".")[0] == layer
 
 
-def _time_major(module: Any, layer: Any) -> str:
+def _time_major(module: Model, layer: Model) -> str:
     wanted = not module.batch_first
     if layer.time_major is wanted:
         return ""
@@ -522,13 +522,13 @@ def _time_major(module: Any, layer: Any) -> str:
 def _set_everywhere(name: str, wanted: Callable[[Any], Any]) -> Callable[[Any, Any], Undo]:
     """Give a layer, and those in it, an attribute."""
 
-    def apply(module: Any, layer: Any) -> Undo:
-        held = [(part, getattr(part, name)) for part in layer.sublayers(include_self=True) if hasattr(part, name)]
-        for part, _ in held:
+    def apply(module: Model, layer: Model) -> Undo:
+        parts = [(part, getattr(part, name)) for part in layer.sublayers(include_self=True) if hasattr(part, name)]
+        for part, _ in parts:
             setattr(part, name, wanted(module))
 
         def undo() -> None:
-            for part, value in held:
+            for part, value in parts:
                 setattr(part, name, value)
 
         return undo
@@ -536,7 +536,7 @@ def _set_everywhere(name: str, wanted: Callable[[Any], Any]) -> Callable[[Any, A
     return apply
 
 
-def _normalize_before(module: Any, layer: Any) -> str:
+def _normalize_before(module: Model, layer: Model) -> str:
     if layer.normalize_before is module.norm_first:
         return ""
     return (
@@ -545,7 +545,7 @@ def _normalize_before(module: Any, layer: Any) -> str:
     )
 
 
-def _batch_first(module: Any, layer: Any) -> str:
+def _batch_first(module: Model, layer: Model) -> str:
     attention = module if isinstance(module, torch.nn.MultiheadAttention) else module.self_attn
     if attention.batch_first:
         return ""
@@ -556,7 +556,7 @@ def _batch_first(module: Any, layer: Any) -> str:
     )
 
 
-def _transposing(_: Any, layer: Any) -> Undo:
+def _transposing(_: Any, layer: Model) -> Undo:
     """A layer gets each sequence with its first axes exchanged, and what it returns is exchanged back."""
 
     def turned(value: Any) -> Any:
@@ -632,7 +632,7 @@ def preconditions(
     return _weights(original, port, mapping, trees, weights, stages, trains=trains)
 
 
-def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightMapping) -> list[str]:
+def note_of_constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightMapping) -> list[str]:
     """A note on buffers that begin differently in the port: the original's values cover what the port computes wrongly.
 
     Masks, indices, frequencies; not the running statistics of norms, which nobody computes before a training.

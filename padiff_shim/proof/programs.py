@@ -25,13 +25,13 @@ from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
 from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome, same_bits
 from .plans import TORCHS, Defined, InWider, Natively, OnTorch, WiderDtype, opened
-from .trace import Onlooker
+from .trace import Model, Onlooker, Tensor
 from .updates import Recipe, Trainer
 
 # ---- What a model is called with.
 
 
-def in_place(tensor: Any) -> Array:
+def in_place(tensor: Tensor) -> Array:
     """A dense tensor's values without a copy, if an array can show them, for as long as nobody writes them."""
     lies = isinstance(tensor, paddle.Tensor) and tensor.place.is_cpu_place() and tensor.is_dense() and tensor.dtype in FLOATS
     if not lies or tensor.dtype is paddle.bfloat16:
@@ -62,7 +62,7 @@ class Inputs:
             self._given = mapped(source, self._kept)
         self.changing = callable(source) and _takes_two(source)  # another batch for each step of a training
 
-    def _kept(self, value: Any) -> np.ndarray[Any, Any]:
+    def _kept(self, value: Any) -> Array:
         array = copied(value)
         self._dtypes[id(array)] = _dtype_of(value)
         self._alike = self._alike and array.dtype.name in _IN_BOTH
@@ -72,9 +72,7 @@ class Inputs:
         """Whether models of these dtypes get the same without a look: both inputs are made of the same arrays."""
         return dtype == other and self._alike
 
-    def of(
-        self, framework: str, dtype: str, *, wide: str = "", step: int = 0, device: str = "cpu"
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def of(self, framework: str, dtype: str, *, wide: str = "", step: int = 0, device: str = "cpu") -> Arguments:
         """Arguments for one call.
 
         Args:
@@ -122,10 +120,10 @@ def _takes_two(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _tensor(framework: str, array: np.ndarray[Any, Any], dtype: str, device: str) -> Any:
+def _tensor(framework: str, array: Array, dtype: str, device: str) -> Tensor:
     """A tensor with an array's values; ``dtype``: rounded to it, "" as they are."""
-    held = array.astype("float32" if dtype == "bfloat16" else dtype) if dtype else array
-    made = torch.from_numpy(np.array(held)).to(device) if framework == "torch" else paddle.to_tensor(held)
+    rounded = array.astype("float32" if dtype == "bfloat16" else dtype) if dtype else array
+    made = torch.from_numpy(np.array(rounded)).to(device) if framework == "torch" else paddle.to_tensor(rounded)
     if dtype != "bfloat16":
         return made
     return made.to(torch.bfloat16) if framework == "torch" else made.astype("bfloat16")
@@ -134,18 +132,18 @@ def _tensor(framework: str, array: np.ndarray[Any, Any], dtype: str, device: str
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def _named_arguments(arguments: Arguments) -> list[tuple[str, Any]]:
+def _named_arguments(arguments: Arguments) -> list[tuple[str, Tensor]]:
     """(name, value) of all arguments."""
     positional, keywords = arguments
     return [(f"input {key}", argument) for key, argument in (*enumerate(positional), *keywords.items())]
 
 
-def named_tensors(arguments: Arguments) -> list[tuple[str, Any]]:
+def named_tensors(arguments: Arguments) -> list[tuple[str, Tensor]]:
     """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``, ``"input batch.tokens"``."""
     return [pair for name, argument in _named_arguments(arguments) for pair in leaves(argument, name)]
 
 
-def followed_arguments(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Arguments, dict[str, Any]]:
+def followed_arguments(arguments: Arguments, leaf: Callable[[str, Tensor], Tensor | None]) -> tuple[Arguments, dict[str, Tensor]]:
     """Arguments whose gradients can be read, and their leaves by name, as :func:`named_tensors` gives them.
 
     The model gets a copy of each leaf, for it may write its inputs in place.
@@ -154,7 +152,7 @@ def followed_arguments(arguments: Arguments, leaf: Callable[[str, Any], Any]) ->
         arguments: positional and keyword arguments.
         leaf: makes a leaf of (name, tensor); None: the argument has no gradient.
     """
-    begun: dict[str, Any] = {}
+    begun: dict[str, Tensor] = {}
 
     def wanting(name: str, argument: Any) -> Any:
         made = leaf(name, argument) if is_tensor(argument) else None
@@ -163,22 +161,22 @@ def followed_arguments(arguments: Arguments, leaf: Callable[[str, Any], Any]) ->
         begun[name] = made
         return made.clone()
 
-    held = [changed(argument, wanting, name) for name, argument in _named_arguments(arguments)]
+    values = [changed(argument, wanting, name) for name, argument in _named_arguments(arguments)]
     count = len(arguments[0])
-    return (tuple(held[:count]), dict(zip(arguments[1], held[count:]))), begun
+    return (tuple(values[:count]), dict(zip(arguments[1], values[count:]))), begun
 
 
-def leaf_gradients(begun: dict[str, Any]) -> dict[str, Array]:
+def leaf_gradients(begun: dict[str, Tensor]) -> dict[str, Array]:
     """The gradients of the leaves that a backward reached, by name."""
     return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
 
 
-def keep_gradient(tensor: Any, gradients: list[Array | None]) -> None:
+def keep_gradient(tensor: Tensor, gradients: list[Array | None]) -> None:
     """Make a place for the gradient of a tensor, which a backward fills if it gets there."""
     place = len(gradients)
     gradients.append(None)
 
-    def keep(gradient: Any) -> None:
+    def keep(gradient: Tensor) -> None:
         gradients[place] = copied(gradient)
 
     wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else tensor.requires_grad
@@ -239,14 +237,14 @@ def _seed_torch(seed: int) -> None:
 @contextlib.contextmanager
 def default_dtype(name: str) -> Iterator[None]:
     """Tensors that a model makes without a dtype (a state of zeros) have this one, that of the copy in float64."""
-    held = paddle.get_default_dtype(), torch.get_default_dtype()
+    before = paddle.get_default_dtype(), torch.get_default_dtype()
     paddle.set_default_dtype(name)
     torch.set_default_dtype(getattr(torch, name))
     try:
         yield
     finally:
-        paddle.set_default_dtype(held[0])
-        torch.set_default_dtype(held[1])
+        paddle.set_default_dtype(before[0])
+        torch.set_default_dtype(before[1])
 
 
 # ---- A model: its layers, parameters and buffers.
@@ -254,7 +252,7 @@ def default_dtype(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def layer_hooks(
-    layers: list[tuple[str, Any]],
+    layers: list[tuple[str, Model]],
     places: tuple[str, str],
     stack: list[str],
     keeping: Callable[[], bool],
@@ -273,12 +271,12 @@ def layer_hooks(
     """
     names, hook = {id(layer): name for name, layer in layers}, object()
 
-    def enter(layer: Any, _: Any) -> None:
+    def enter(layer: Model, _: object) -> None:
         stack.append(
             names.get(id(layer), stack[-1] if stack else "")
         )  # a copy that a forward made has the path of the layer that made it
 
-    def leave(layer: Any, _: Any, output: Any) -> None:
+    def leave(layer: Model, _: Any, output: Any) -> None:
         if stack:
             stack.pop()
         name = names.get(id(layer))
@@ -290,18 +288,18 @@ def layer_hooks(
             if follows:
                 keep_gradient(first, outcome.of_layers.setdefault(name, []))
 
-    held = [(getattr(layer, places[0]), getattr(layer, places[1])) for _, layer in layers]
-    for before, after in held:
+    hooks = [(getattr(layer, places[0]), getattr(layer, places[1])) for _, layer in layers]
+    for before, after in hooks:
         before[hook], after[hook] = enter, leave
     try:
         yield
     finally:
-        for before, after in held:
+        for before, after in hooks:
             before.pop(hook, None)
             after.pop(hook, None)
 
 
-Named = dict[str, Any]
+Named = dict[str, Tensor]
 
 
 class ModelState:
@@ -316,10 +314,10 @@ class ModelState:
 
     def __init__(
         self,
-        model: Any,
-        layers: Callable[[Any], list[tuple[str, Any]]],
+        model: Model,
+        layers: Callable[[Model], list[tuple[str, Model]]],
         written: Callable[[ModelState], Named],
-        write: Callable[[Any, Any], None],
+        write: Callable[[Tensor, Tensor], None],
     ) -> None:
         self._model, self._layers, self._written, self._write = model, layers, written, write
         self._begun: list[tuple[str, Any, Any]] | None = None  # what a forward may write, and its values before the first run
@@ -339,9 +337,9 @@ class ModelState:
         """Names and identities of all that the layers hold. What was seen is held, so that no identity is used twice."""
         content: list[Any] = []
         for _, layer in self.layers:
-            held = layer.__dict__
-            for place in _PLACES["_modules" in held]:
-                inside = held[place]
+            attributes = layer.__dict__
+            for place in _PLACES["_modules" in attributes]:
+                inside = attributes[place]
                 content += inside
                 content += map(id, inside.values())
         return content
@@ -372,12 +370,12 @@ _PLACES = {True: ("_parameters", "_buffers", "_modules"), False: ("_parameters",
 _QUESTIONS = ("named_parameters", "named_buffers", "named_modules", "named_sublayers")
 
 
-def _usual(named: tuple[str, Any]) -> bool:
+def _usual(named: tuple[str, Model]) -> bool:
     """Whether a layer holds its parts where its framework's layers do, and names them as they do."""
     layer = named[1]
     base = torch.nn.Module if isinstance(layer, torch.nn.Module) else paddle.nn.Layer
-    held = layer.__dict__
-    return all(isinstance(held.get(place), dict) for place in _PLACES[base is torch.nn.Module]) and all(
+    attributes = layer.__dict__
+    return all(isinstance(attributes.get(place), dict) for place in _PLACES[base is torch.nn.Module]) and all(
         getattr(type(layer), question, None) is getattr(base, question, None) for question in _QUESTIONS
     )
 
@@ -417,19 +415,19 @@ class ModelSide:
     hooks: tuple[str, str]  # the layer's dictionaries of hooks
     follows = False  # it keeps the gradients of layers' results and of inputs
 
-    def __init__(self, model: Any, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
+    def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
-        self.starts: dict[Any, np.ndarray[Any, Any]] = {}  # the first gradients of backwards
+        self.starts: dict[Any, Array] = {}  # the first gradients of backwards
         self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at outputs of one name
         self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
         self._stack: list[str] = []
         self._keeping = True  # what layers return
-        self._wide: Any = None
+        self._wide: Model = None
         self.wider = "float64"  # of the runs that tell rounding from mistakes, see :func:`in_wider`
         self.widening = False  # whether a narrower dtype in the program means that one in them
         self.simple = False  # whether the original avoids kernels without float64, see :meth:`simplify`
         self.not_wider: NotWider | None = None  # why it is not plain float64
-        self.when_widened: Callable[[Any], None] | None = None  # called with each new copy in the wider dtype
+        self.when_widened: Callable[[Model], None] | None = None  # called with each new copy in the wider dtype
         self._holdings: dict[int, ModelState] = {}  # by model
         self.capture: Onlooker | None = None  # of the run at hand
         # Around each run, see :class:`.preconditions.Streams`.
@@ -447,11 +445,11 @@ class ModelSide:
     @contextlib.contextmanager
     def forward_alone(self) -> Iterator[None]:
         """Within it no run has a backward."""
-        held, self._backward = self._backward, False
+        before, self._backward = self._backward, False
         try:
             yield
         finally:
-            self._backward = held
+            self._backward = before
 
     def run_wide(self, capturing: Capturing | None = None) -> RunOutcome:
         """The same of a copy of the model in the wider dtype.
@@ -464,7 +462,7 @@ class ModelSide:
         except Exception as error:
             raise NotWider.of(self.framework, error, self.wider) from error
 
-    def _run(self, model: Any, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
+    def _run(self, model: Model, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
         self._state_of(model).restore()
         if self._wants_one_form(wide, capturing):
             self._borrow(model, wide=wide)
@@ -488,13 +486,13 @@ class ModelSide:
         self._clear()
         return outcome
 
-    def _arguments(self, *, wide: bool = False, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _arguments(self, *, wide: bool = False, step: int = 0) -> Arguments:
         """The arguments of a call of the model."""
         return self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "", step=step, device=self._device())
 
     @contextlib.contextmanager
     def _running(
-        self, model: Any, outcome: RunOutcome, *, wide: bool, within: contextlib.AbstractContextManager[Any] | None
+        self, model: Model, outcome: RunOutcome, *, wide: bool, within: contextlib.AbstractContextManager[Any] | None
     ) -> Iterator[None]:
         """What a run happens in: hooks on layers, equal seeds, the copy's dtype, kernels, aligned draws."""
         with contextlib.ExitStack() as stack:
@@ -512,7 +510,7 @@ class ModelSide:
         """The path of the layer that is running."""
         return self._stack[-1] if self._stack else ""
 
-    def _pass(self, model: Any, arguments: Any, *, training: bool = False) -> list[tuple[str, Any]]:
+    def _pass(self, model: Model, arguments: Arguments, *, training: bool = False) -> list[tuple[str, Tensor]]:
         """A forward and, if the side goes back, a backward; (path, tensor) of all that the forward returns."""
         positional, keywords = arguments
         result = model(*positional, **keywords)
@@ -526,13 +524,13 @@ class ModelSide:
             self._go_back(losses or began, ones=bool(losses))
         return named
 
-    def _ordered(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def _ordered(self, named: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
         """Outputs in the other side's order, if they have its names."""
         if {path for path, _ in named} != set(self.order):
             return named
         return sorted(named, key=lambda pair: self.order.index(pair[0]))
 
-    def _note(self, model: Any, named: list[tuple[str, Any]], outcome: RunOutcome) -> None:
+    def _note(self, model: Model, named: list[tuple[str, Tensor]], outcome: RunOutcome) -> None:
         outcome.outputs = {path: copied(tensor) for path, tensor in named}
         outcome.dtypes = {path: str(tensor.dtype).rpartition(".")[2] for path, tensor in named}
         outcome.unlike = self._unlike()
@@ -562,7 +560,7 @@ class ModelSide:
         """
         model = self.wide_model() if wide else self.model
         self._state_of(model).restore()
-        held = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
+        before = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
         sink, self._keeping = RunOutcome(), True
         self._clear()
         try:
@@ -586,17 +584,17 @@ class ModelSide:
             raise
         finally:
             self._clear()
-            for parameter, value in held:
+            for parameter, value in before:
                 self._write(parameter, value)
 
-    def _update(self, model: Any, trainer: Trainer, outcome: RunOutcome) -> None:
+    def _update(self, model: Model, trainer: Trainer, outcome: RunOutcome) -> None:
         """The optimizer's step, and the weights behind it."""
         parameters = self._parameters(model)
         outcome.update = trainer.step(parameters, outcome.gradients)
         outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
         outcome.update.left = [name for name, gradient in self._gradients(model, in_place).items() if gradient.any()]
 
-    def step_alone(self, recipe: Recipe, steps: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
+    def step_alone(self, recipe: Recipe, steps: list[tuple[dict[str, Array], dict[str, Array]]]) -> list[dict[str, Array]]:
         """The weights behind each step of the optimizer alone.
 
         Args:
@@ -604,7 +602,7 @@ class ModelSide:
             steps: for each step the weights before it and its gradients, by name.
         """
         parameters, weights_after = self._parameters(self.model), []
-        held = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
+        before = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
         try:
             with seeded(self._seed), self._mode():
                 trainer = recipe.trainer(self.framework, self.model)
@@ -615,11 +613,11 @@ class ModelSide:
                     weights_after.append({name: copied(parameter) for name, parameter in parameters.items()})
         finally:
             self._clear()
-            for parameter, value in held:
+            for parameter, value in before:
                 self._write(parameter, value)
         return weights_after
 
-    def wide_model(self) -> Any:
+    def wide_model(self) -> Model:
         """The copy of the model in the wider dtype."""
         if self._wide is None:
             self._state_of(self.model).restore()
@@ -630,7 +628,7 @@ class ModelSide:
                 self.when_widened(self._wide)
         return self._wide
 
-    def _shallow(self) -> Any:
+    def _shallow(self) -> Model:
         """A copy of the model for conversion: what conversion makes anew need not be copied."""
         return duplicate(self.model)
 
@@ -638,7 +636,7 @@ class ModelSide:
         """Whether the model has a switch that avoids kernels without float64."""
         return False
 
-    def simplify(self, model: Any) -> None:
+    def simplify(self, model: Model) -> None:
         """Turn that switch in a copy."""
 
     def forget_wide(self) -> None:
@@ -651,7 +649,7 @@ class ModelSide:
         self._state_of(self.model).restore()
         self._holdings.clear()
 
-    def _state_of(self, model: Any) -> ModelState:
+    def _state_of(self, model: Model) -> ModelState:
         """What a model held when it was last read."""
         if id(model) not in self._holdings:
             self._holdings[id(model)] = ModelState(model, self._named_layers, self._written_state, self._write)
@@ -661,19 +659,19 @@ class ModelSide:
         """Whether a run's calls and backward must have the other side's form: a wide run's only if they are written down."""
         return not wide or (self._backward and within is not None)
 
-    def _borrow(self, model: Any, *, wide: bool) -> None:
+    def _borrow(self, model: Model, *, wide: bool) -> None:
         """Use what the other model's memory holds already, in place of a copy."""
 
-    def _unwritten(self, model: Any) -> set[int]:
+    def _unwritten(self, model: Model) -> set[int]:
         """Addresses of memory that nobody writes within a run."""
         return {parameter.data_ptr() for parameter in self._parameters(model).values()}
 
-    def parameters(self, *, wide: bool = False) -> dict[str, Any]:
+    def parameters(self, *, wide: bool = False) -> dict[str, Tensor]:
         """Those of the model, or of its copy in the wider dtype, by name."""
         return self._state_of(self.wide_model() if wide else self.model).parameters
 
     @property
-    def layers(self) -> dict[str, Any]:
+    def layers(self) -> dict[str, Model]:
         """The model's layers by their paths."""
         return dict(self._named_layers(self.model))
 
@@ -681,18 +679,18 @@ class ModelSide:
         """The names of the parameters that an optimizer may write."""
         return set(self._parameters(self.model))
 
-    def _parameters(self, model: Any) -> dict[str, Any]:
+    def _parameters(self, model: Model) -> dict[str, Tensor]:
         """What an optimizer may write, by name."""
         return {name: parameter for name, parameter in self._state_of(model).parameters.items() if self._trainable(parameter)}
 
-    def _leaf(self, tensor: Any) -> Any:
+    def _leaf(self, tensor: Tensor) -> Tensor | None:
         """A leaf that wants a gradient, for an input of floats; None for others."""
         raise NotImplementedError
 
-    def _trainable(self, parameter: Any) -> bool:
+    def _trainable(self, parameter: Tensor) -> bool:
         raise NotImplementedError
 
-    def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
+    def _begin(self, parameter: Tensor, weights: Array | None, gradient: Array | None) -> None:
         """Give a parameter values (None: it keeps its own) and a gradient (None: it has none)."""
         raise NotImplementedError
 
@@ -704,7 +702,7 @@ class ModelSide:
         """Whether a kernel wrote running statistics that defines them differently."""
         return False
 
-    def _layer_hooks(self, model: Any, outcome: RunOutcome) -> contextlib.AbstractContextManager[None]:
+    def _layer_hooks(self, model: Model, outcome: RunOutcome) -> contextlib.AbstractContextManager[None]:
         """Keep the path of the running layer, and what each layer returns."""
         return layer_hooks(self._state_of(model).layers, self.hooks, self._stack, lambda: self._keeping, outcome, self.follows)
 
@@ -716,7 +714,7 @@ class ModelSide:
         """Whether a narrower dtype in the program means the wider one now; in a model of that dtype it means itself."""
         return wide and self.widening and self.dtype() != self.wider
 
-    def _cotangent(self, place: int, tensor: Any) -> np.ndarray[Any, Any]:
+    def _cotangent(self, place: int, tensor: Tensor) -> Array:
         """What a backward without a loss begins with: the same numbers on both sides."""
         shape, dtype = tuple(tensor.shape), as_array(tensor).dtype
         key = place, shape, dtype.name
@@ -724,16 +722,16 @@ class ModelSide:
             self.starts[key] = np.random.default_rng([self._seed, place]).standard_normal(shape).astype(dtype)
         return self.starts[key].copy()
 
-    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+    def fill(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter of the model the values of an array."""
         raise NotImplementedError
 
-    def _write(self, buffer: Any, value: Any) -> None:
+    def _write(self, buffer: Tensor, value: Any) -> None:
         raise NotImplementedError
 
-    def _written_state(self, held: ModelState) -> dict[str, Any]:
+    def _written_state(self, state: ModelState) -> dict[str, Tensor]:
         """What a forward may write, by name."""
-        return dict(held.buffers)
+        return dict(state.buffers)
 
     def dtype(self) -> str:
         """The dtype of the first parameter of floats."""
@@ -743,29 +741,29 @@ class ModelSide:
         """The device of the Torch model's inputs; Paddle's lie on the device of ``paddle.set_device``."""
         return "cpu"
 
-    def _labels(self, model: Any) -> dict[int, str]:
+    def _labels(self, model: Model) -> dict[int, str]:
         raise NotImplementedError
 
-    def _input_labels(self, arguments: Any) -> dict[int, str]:
+    def _input_labels(self, arguments: Arguments) -> dict[int, str]:
         return {tensor.data_ptr(): name for name, tensor in named_tensors(arguments)}
 
-    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
+    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
         """A backward from tensors, which begins with ones or with the same random numbers on both sides."""
         raise NotImplementedError
 
-    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
+    def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
         """The gradients of the parameters; ``array`` makes an array of each."""
         raise NotImplementedError
 
     @staticmethod
-    def converted(model: Any, dtype: str) -> Any:
+    def converted(model: Model, dtype: str) -> Model:
         """The model itself, with parameters and buffers of floats in another dtype."""
         raise NotImplementedError
 
-    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+    def _named_layers(self, model: Model) -> list[tuple[str, Tensor]]:
         raise NotImplementedError
 
-    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         raise NotImplementedError
 
 
@@ -775,11 +773,11 @@ class TorchSide(ModelSide):
     framework = "torch"
     hooks = ("_forward_pre_hooks", "_forward_hooks")
 
-    def _write(self, buffer: Any, value: Any) -> None:
+    def _write(self, buffer: Tensor, value: Any) -> None:
         with torch.no_grad():
             buffer.copy_(value)
 
-    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+    def fill(self, parameter: Tensor, values: Array) -> None:
         self._write(parameter, torch.from_numpy(values))
 
     def _mode(self, wide: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
@@ -799,21 +797,21 @@ class TorchSide(ModelSide):
     def _device(self) -> str:
         return next((str(parameter.device) for parameter in self._state_of(self.model).parameters.values()), "cpu")
 
-    def _labels(self, model: Any) -> dict[int, str]:
+    def _labels(self, model: Model) -> dict[int, str]:
         content = self._state_of(model)
         return {tensor.data_ptr(): name for name, tensor in [*content.buffers.items(), *content.parameters.items()]}
 
-    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
+    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
         wanted = [tensor for tensor in tensors if tensor.requires_grad]
         if not wanted:
             return
         starts = None if ones else [torch.from_numpy(self._cotangent(i, t)).to(t) for i, t in enumerate(wanted)]
         torch.autograd.backward(wanted, starts)
 
-    def _leaf(self, tensor: Any) -> Any:
+    def _leaf(self, tensor: Tensor) -> Tensor | None:
         return tensor.detach().requires_grad_() if tensor.is_floating_point() else None
 
-    def _trainable(self, parameter: Any) -> bool:
+    def _trainable(self, parameter: Tensor) -> bool:
         return bool(parameter.requires_grad)
 
     def _clear(self) -> None:
@@ -822,16 +820,16 @@ class TorchSide(ModelSide):
                 for parameter in self._state_of(model).parameters.values():
                     parameter.grad = None
 
-    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
+    def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
         return {name: array(p.grad) for name, p in self._state_of(model).parameters.items() if p.grad is not None}
 
-    def _shallow(self) -> Any:
+    def _shallow(self) -> Model:
         weights = [weight for weight in self.model.parameters() if type(weight) is torch.nn.Parameter and not vars(weight)]
         narrow = [weight for weight in weights if weight.dtype in _NARROW]
         return duplicate(self.model, {id(weight): torch.nn.Parameter(weight.data, weight.requires_grad) for weight in narrow})
 
     @staticmethod
-    def converted(model: Any, dtype: str) -> Any:
+    def converted(model: Model, dtype: str) -> Model:
         wanted = getattr(torch, dtype)
         return model._apply(lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
 
@@ -839,27 +837,27 @@ class TorchSide(ModelSide):
         """Experts of transformers 5 multiply by groups; Torch has no float64 kernel for that, and they have a switch."""
         return any(config._experts_implementation != "eager" for _, config in _with_experts(self.model))
 
-    def simplify(self, model: Any) -> None:
+    def simplify(self, model: Model) -> None:
         for layer, _ in _with_experts(model):
             layer.set_experts_implementation("eager")
 
-    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+    def _named_layers(self, model: Model) -> list[tuple[str, Model]]:
         return list(model.named_modules())
 
-    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
 
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def _with_experts(model: torch.nn.Module) -> list[tuple[Any, Any]]:
+def _with_experts(model: torch.nn.Module) -> list[tuple[Tensor, Tensor]]:
     """Models of transformers that say how experts are computed, each with its configuration."""
     models = ((layer, getattr(layer, "config", None)) for layer in model.modules() if hasattr(layer, "set_experts_implementation"))
     return [(layer, config) for layer, config in models if hasattr(config, "_experts_implementation")]
 
 
-Moved = Mapping[str, np.ndarray[Any, Any]]
+Moved = Mapping[str, Array]
 
 
 class PaddleSide(ModelSide):
@@ -873,17 +871,19 @@ class PaddleSide(ModelSide):
     defined: Mapping[str, Defined] = {}  # of the last run: ops that Paddle defines differently; replaced, never written
     _drawn: Set[str] = frozenset()  # ops that drew random numbers in it
 
-    def __init__(self, *arguments: Any, **words: Any) -> None:
-        super().__init__(*arguments, **words)
+    def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
+        super().__init__(model, inputs, loss, seed, backward=backward)
         self._of_complex: dict[str, bool] = {}  # see :class:`.plans.OnTorch`
         self.lender: tuple[ModelSide, WeightMapping] | None = None  # the side with equal weights, and which belong together
-        self._lent: dict[int, list[tuple[Any, Any]]] = {}  # by model: the lender's weights that serve as copies, and the parameters
+        self._lent: dict[
+            int, list[tuple[Tensor, Tensor]]
+        ] = {}  # by model: the lender's weights that serve as copies, and the parameters
 
-    def _write(self, buffer: Any, value: Any) -> None:
+    def _write(self, buffer: Tensor, value: Any) -> None:
         forget(buffer)
         buffer.set_value(value)
 
-    def _run(self, model: Any, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
+    def _run(self, model: Model, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
         """One run; if its forward has written a weight, which the lender cannot know, once more with copies of its own."""
         outcome = super()._run(model, capturing, wide=wide)
         written = [(weight, parameter) for weight, parameter in self._lent.get(id(model), ()) if not _are_equal(weight, parameter)]
@@ -895,19 +895,21 @@ class PaddleSide(ModelSide):
             self._write(parameter, np.ascontiguousarray(in_place(weight).T))
         return super()._run(model, capturing, wide=wide)
 
-    def _borrow(self, model: Any, *, wide: bool) -> None:
+    def _borrow(self, model: Model, *, wide: bool) -> None:
         """Use the lender's weights in place of [out, in] copies, which would take memory and time."""
         if self.lender is None or not self.shim or id(model) in self._lent:
             return
         side, mapping = self.lender
         weights, parameters = side.parameters(wide=wide), self._state_of(model).parameters
-        pairs: list[tuple[Any, Any]] = [(weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping]
+        pairs: list[tuple[Tensor, Tensor]] = [
+            (weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping
+        ]
         lent = [pair for pair in pairs if _is_matrix(*pair) and _are_equal(*pair)]
         for weight, parameter in lent:
             lend(parameter, weight.detach())
         self._lent[id(model)] = lent
 
-    def _unwritten(self, model: Any) -> set[int]:
+    def _unwritten(self, model: Model) -> set[int]:
         return {*super()._unwritten(model), *(weight.data_ptr() for weight, _ in self._lent.get(id(model), ()))}
 
     def forget_wide(self) -> None:
@@ -916,22 +918,30 @@ class PaddleSide(ModelSide):
             forget(parameter)
         super().forget_wide()
 
-    def train(self, *arguments: Any, **words: Any) -> None:
+    def train(
+        self,
+        recipe: Recipe,
+        steps: int,
+        seen: Callable[[RunOutcome], None],
+        *,
+        wide: bool = False,
+        within: contextlib.AbstractContextManager[Any] | None = None,
+    ) -> None:
         """The same; trained weights have copies of their own."""
-        held, self.lender = self.lender, None
+        lender, self.lender = self.lender, None
         self.forget_copies()
         try:
-            super().train(*arguments, **words)
+            super().train(recipe, steps, seen, wide=wide, within=within)
         finally:
-            self.lender = held
+            self.lender = lender
 
-    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+    def fill(self, parameter: Tensor, values: Array) -> None:
         self._write(parameter, paddle.to_tensor(values).astype(parameter.dtype))
 
-    def _written_state(self, held: ModelState) -> dict[str, Any]:
+    def _written_state(self, state: ModelState) -> dict[str, Tensor]:
         """Running statistics are parameters that want no gradient."""
-        stopped = {name: parameter for name, parameter in held.parameters.items() if parameter.stop_gradient}
-        return {name: tensor for name, tensor in {**super()._written_state(held), **stopped}.items() if tensor._is_initialized()}
+        stopped = {name: parameter for name, parameter in state.parameters.items() if parameter.stop_gradient}
+        return {name: tensor for name, tensor in {**super()._written_state(state), **stopped}.items() if tensor._is_initialized()}
 
     @contextlib.contextmanager
     def _mode(self, wide: bool = False, *, formed: bool = True) -> Iterator[None]:
@@ -960,10 +970,10 @@ class PaddleSide(ModelSide):
         """The warnings of the last run under the shim."""
         return list(self.counted.warnings) if self.counted else []
 
-    def _trainable(self, parameter: Any) -> bool:
+    def _trainable(self, parameter: Tensor) -> bool:
         return not parameter.stop_gradient
 
-    def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
+    def _begin(self, parameter: Tensor, weights: Array | None, gradient: Array | None) -> None:
         if weights is not None:
             self._write(parameter, paddle.to_tensor(weights).astype(parameter.dtype))
         parameter.clear_gradient(False)
@@ -978,7 +988,7 @@ class PaddleSide(ModelSide):
         names = (str(parameter.dtype).rpartition(".")[2] for parameter in self._state_of(self.model).parameters.values())
         return next((name for name in names if "float" in name), "float32")
 
-    def _labels(self, model: Any) -> dict[int, str]:
+    def _labels(self, model: Model) -> dict[int, str]:
         content = self._state_of(model)
         named = [
             (name, tensor) for name, tensor in [*content.buffers.items(), *content.parameters.items()] if tensor._is_initialized()
@@ -986,14 +996,16 @@ class PaddleSide(ModelSide):
         copies = ((name, transposed_of(tensor)) for name, tensor in named)  # made in an earlier run
         return {tensor.data_ptr(): name for name, tensor in [*named, *copies] if tensor is not None}
 
-    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
+    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
         wanted = [tensor for tensor in tensors if not tensor.stop_gradient]
         if not wanted:
             return
         starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
         self.back_from(wanted, starts)
 
-    def watch_forward(self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Any]]], None]) -> None:
+    def watch_forward(
+        self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Tensor]]], None]
+    ) -> None:
         """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
         self._state_of(self.model).restore()
         positional, keywords = self._arguments()
@@ -1006,7 +1018,7 @@ class PaddleSide(ModelSide):
 
     def watch_step(
         self, mode: contextlib.AbstractContextManager[Any], *, training: bool, wide: bool = False, moved: Moved | None = None
-    ) -> dict[str, np.ndarray[Any, Any]]:
+    ) -> dict[str, Array]:
         """A forward and a backward within a mode; the gradients of all parameters and of inputs of floats, by name.
 
         Args:
@@ -1018,7 +1030,7 @@ class PaddleSide(ModelSide):
         model, moved = self.wide_model() if wide else self.model, moved or {}
         self._state_of(model).restore()
         positional, keywords = self._arguments(wide=wide)
-        held = [
+        changed = [
             (parameter, parameter.detach().clone(), name) for name, parameter in self._parameters(model).items() if name in moved
         ]
         self._keeping = False
@@ -1027,17 +1039,17 @@ class PaddleSide(ModelSide):
         arguments, begun = followed_arguments((positional, keywords), lambda name, tensor: self._leaf(tensor, moved.get(name)))
         widened = default_dtype(self.wider) if wide else contextlib.nullcontext()
         try:
-            for parameter, value, name in held:
+            for parameter, value, name in changed:
                 self._write(parameter, as_array(value) + moved[name])
             with self._layer_hooks(model, RunOutcome()), seeded(self._seed), widened, mode:
                 self._pass(model, arguments, training=training)
             return {**self._gradients(model, copied), **leaf_gradients(begun)}
         finally:
-            for parameter, value, _ in held:
+            for parameter, value, _ in changed:
                 self._write(parameter, value)
             self._clear()
 
-    def _leaf(self, tensor: Any, moved: np.ndarray[Any, Any] | None = None) -> Any:
+    def _leaf(self, tensor: Tensor, moved: Array | None = None) -> Tensor | None:
         """A leaf that wants a gradient, for an input of floats; None for others. ``moved`` is added to its values."""
         if not paddle.is_floating_point(tensor):
             return None
@@ -1045,7 +1057,7 @@ class PaddleSide(ModelSide):
         leaf.stop_gradient = False
         return leaf
 
-    def back_from(self, tensors: list[Any], starts: list[Any]) -> None:
+    def back_from(self, tensors: list[Tensor], starts: list[Tensor]) -> None:
         """A backward from tensors with their first gradients."""
         paddle.autograd.backward(*_once(tensors, starts))
 
@@ -1055,12 +1067,12 @@ class PaddleSide(ModelSide):
                 for parameter in self._state_of(model).parameters.values():
                     parameter.clear_gradient(False)
 
-    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
+    def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
         gradients = ((name, parameter.grad) for name, parameter in self._state_of(model).parameters.items())
         return {name: array(gradient) for name, gradient in gradients if gradient is not None}
 
     @staticmethod
-    def converted(model: Any, dtype: str) -> Any:
+    def converted(model: Model, dtype: str) -> Model:
         layers = [model, *model.sublayers()]
         empty = [  # buffers without memory, as a recurrence's state of dropout: 2.6 looks for their place
             (layer._buffers, name, buffer)
@@ -1068,45 +1080,45 @@ class PaddleSide(ModelSide):
             for name, buffer in layer._buffers.items()
             if buffer is not None and not buffer._is_initialized()
         ]
-        for held, name, _ in empty:
-            del held[name]
+        for buffers, name, _ in empty:
+            del buffers[name]
         for parameter in model.parameters():
             if parameter.dtype in _FLOATS and parameter.dtype != getattr(paddle, dtype) and parameter._is_initialized():
                 _convert(parameter, dtype)
         model._to_impl(dtype=dtype, floating_only=True)  # ``to`` makes floats of indices and masks, too
-        for held, name, buffer in empty:
-            held[name] = buffer
+        for buffers, name, buffer in empty:
+            buffers[name] = buffer
         return model
 
-    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+    def _named_layers(self, model: Model) -> list[tuple[str, Model]]:
         return [("", model), *model.named_sublayers()]
 
-    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
 
 
 _FLOATS = (paddle.float64, paddle.float32, paddle.float16, paddle.bfloat16)
 
 
-def _convert(parameter: Any, dtype: str) -> None:
+def _convert(parameter: Tensor, dtype: str) -> None:
     """Give a parameter another dtype by Torch, and take over its memory: Paddle's own allocator takes several times as long."""
     values = hand_over(to_torch(parameter.detach()).to(getattr(torch, dtype)))
     parameter.get_tensor()._share_data_with(values.get_tensor())
 
 
-def _is_matrix(weight: Any, parameter: Any) -> bool:
+def _is_matrix(weight: Tensor, parameter: Tensor) -> bool:
     """Whether these may be a Linear's weight, [out, in] and [in, out], in a processor's memory."""
     if weight is None or parameter is None or not weight.ndim == parameter.ndim == 2:
         return False
     return bool(weight.is_cpu and weight.is_contiguous() and parameter.place.is_cpu_place())
 
 
-def _are_equal(weight: Any, parameter: Any) -> bool:
+def _are_equal(weight: Tensor, parameter: Tensor) -> bool:
     """Whether [out, in] and [in, out] hold the same, bit for bit."""
     return same_bits(in_place(weight).T, in_place(parameter))
 
 
-def _once(tensors: list[Any], starts: list[Any]) -> tuple[list[Any], list[Any]]:
+def _once(tensors: list[Tensor], starts: list[Tensor]) -> tuple[list[Any], list[Any]]:
     """Each tensor once, with the sum of its first gradients: Paddle refuses one twice, Torch adds up in this order."""
     sums: dict[int, tuple[Any, Any]] = {}
     for tensor, start in zip(tensors, starts):

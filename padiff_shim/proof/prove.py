@@ -25,8 +25,17 @@ from .agreement import RunOutcome
 from .attribution import carriers, gradient_carriers
 from .causes import FORWARD
 from .findings import Cause, ProofVerdict, Stage
-from .locate import Differing, Located, locate, stages_of, tied_otherwise
-from .preconditions import adjusted, align, by_use, constants, drawn_otherwise, is_doubted, note_of_use, preconditions
+from .locate import Differing, Located, locate, stages_of, tied_differently
+from .preconditions import (
+    align_draws,
+    by_use,
+    drawn_differently,
+    is_doubted,
+    mending_settings,
+    note_of_constants,
+    note_of_use,
+    preconditions,
+)
 from .programs import Inputs, NotWider, PaddleSide, TorchSide, generators_restored, natively
 from .proof import Proof
 from .rules import Evidence, diagnosed, mistakes
@@ -193,8 +202,8 @@ class _Question:
             _fill(original.model, self.seed)
         trees = read_both(original.model, port.model)
         mapping = self._mapping(original, port, trees, used)
-        began = [] if self.weights == "as-is" else constants(original.model, port.model, mapping)
-        began += drawn_otherwise(original, port, mapping) if self.phase != "forward" else []
+        began = [] if self.weights == "as-is" else note_of_constants(original.model, port.model, mapping)
+        began += drawn_differently(original, port, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
         trains = self.recipe is not None
         proof, notes = preconditions(original, port, self.inputs, mapping, trees, self.weights, stages, trains=trains)
@@ -240,14 +249,14 @@ def _judged(
         apart = original.model.training and (
             agreement.shapes_differ(*runs[:2]) or agreement.outputs_differ(*runs[:2], lambda _: True)
         )
-        if apart and (drawn := align(original, port)):
+        if apart and (drawn := align_draws(original, port)):
             notes = drawn
             runs = _runs(original, port, notes)
         proof = _compared(original, port, mapping, stages, runs)
         proof.notes += notes
         return proof
     trained, drawn = train(original, port, mapping, recipe, steps), list[str]()
-    if trained.port.first is not None and (drawn := align(original, port)):
+    if trained.port.first is not None and (drawn := align_draws(original, port)):
         trained = train(original, port, mapping, recipe, steps)
     remarks = port.remarks
     proof = _compared(original, port, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
@@ -332,7 +341,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
             outcome.gradients = {}
     remarks, defined = port.remarks, port.defined
     try:
-        with adjusted(original, port, mapping, (expected, actual)) as otherwise:
+        with mending_settings(original, port, mapping, (expected, actual)) as otherwise:
             located = locate(original, port, mapping) if differing.first else Located([], True, 0.0)
     except NotWider as error:
         reason = f"{differing.first}; whether that is rounding cannot be told, for the models run in no wider dtype ({error})"
@@ -340,7 +349,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     differences[original.wider] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
     proof.notes += [*remarks, *located.notes, *_how_wide(original)]
-    ties = tied_otherwise(mapping)
+    ties = tied_differently(mapping)
     evidence = Evidence(located.original, located.port, tied=bool(ties), defined=defined)
     differences_left = diagnosed(located.differences, evidence)
     moved = any(difference.together for difference in differences_left)
@@ -348,7 +357,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     proof.mistakes = [*ties, *otherwise, *mistakes(differences_left, port.layers)]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain
-    if agreed and (at_work := precision.otherwise(original, port, mapping.layers, overflows=far)) is not None:
+    if agreed and (at_work := precision.dtype_or_overflow(original, port, mapping.layers, overflows=far)) is not None:
         proof.mistakes = [at_work]
         plain = f"both agree in {original.wider}, but not at the models' dtype ({differing.first})"
     plain = plain or differing.dtypes

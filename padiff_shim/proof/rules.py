@@ -27,7 +27,7 @@ from .causes import (
 from .findings import Cause, Mistake, ProgramPlace
 from .match import Matching, kind
 from .plans import Defined
-from .trace import Key, Trace, TraceCall, Value
+from .trace import Key, Model, Trace, TraceCall, Value
 
 Differences = list[CallDifference]
 
@@ -435,7 +435,7 @@ def _key(difference: CallDifference) -> tuple[Any, ...]:
     return (difference.cause, *lines, *names, *attributes)
 
 
-def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Any]) -> list[Mistake]:
+def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Model]) -> list[Mistake]:
     """One mistake for each line, however many layers run it, and for each setting, however many lines have it.
 
     Args:
@@ -455,7 +455,7 @@ def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Any]) -
     return _ranked(list(known.values()))
 
 
-def _mistake(difference: CallDifference, layers: Mapping[str, Any]) -> Mistake:
+def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake:
     """The mistake of one difference, with what to write."""
     sites = difference.sites or (None, None)
     original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])

@@ -14,6 +14,11 @@ import torch
 from ..dispatch.call_site import CallSite, call_site
 from ..frameworks.torch_state import LooksOn
 
+# Objects of either framework; neither ships usable types.
+Tensor = Any  # a paddle.Tensor or a torch.Tensor
+Model = Any  # a paddle.nn.Layer or a torch.nn.Module
+Optimizer = Any  # of paddle.optimizer or torch.optim
+
 # ---- Torch's operators by name: which compute, which move or create elements, and which ask about them.
 
 # The same elements in another shape, memory or object: no calls of a trace, for frameworks need different numbers of them.
@@ -348,24 +353,24 @@ class Capture(Onlooker):
 
     def _operand(self, name: str, tensor: torch.Tensor) -> TraceOperand:
         value = self._value(tensor)
-        held = self._held(value, tensor) if value.node is None else tensor
-        return TraceOperand(name, value, held, self._ways.get(id(tensor), ()))
+        shown = self._shown(value, tensor) if value.node is None else tensor
+        return TraceOperand(name, value, shown, self._ways.get(id(tensor), ()))
 
-    def _held(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:
+    def _shown(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:
         """What was there before, as it is now: Paddle may have written it unseen, as it writes running statistics."""
         if _address(tensor) in self.unwritten:
             return tensor.detach()
         place = _place(tensor)
-        for held in (value.tensor, self._before_calls.get(place)):
-            if held is not None and held.dtype == tensor.dtype and _equal(held, tensor):
-                return held
-        self._before_calls[place] = held = tensor.detach().clone()
-        return held
+        for known in (value.tensor, self._before_calls.get(place)):
+            if known is not None and known.dtype == tensor.dtype and _equal(known, tensor):
+                return known
+        self._before_calls[place] = known = tensor.detach().clone()
+        return known
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The tensor that is about to be written in a part; None where it is written as a whole."""
-        held = self._objects.get(_address(tensor), ())
-        whole = max(held, key=torch.Tensor.numel, default=tensor)
+        tensors = self._objects.get(_address(tensor), ())
+        whole = max(tensors, key=torch.Tensor.numel, default=tensor)
         return whole if whole.numel() > tensor.numel() else None
 
     def _note(
@@ -468,8 +473,8 @@ class Capture(Onlooker):
         for place, constant in enumerate(self.trace.constants):
             if any(constant is value for value in values):  # its number stays taken
                 self.trace.constants[place] = Value(torch.empty(0), None, "")
-        for held in self._objects.get(_address(tensor), ()):
-            self._known.pop(id(held), None)
+        for known in self._objects.get(_address(tensor), ()):
+            self._known.pop(id(known), None)
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
@@ -490,8 +495,8 @@ class Capture(Onlooker):
         wanted = self._exchanged.get(len(self.trace.constants))
         if wanted is not None:
             self._overwrite(tensor, wanted, again=True)
-        held = tensor.detach()
-        value = self._new(tensor, Value(held if _address(tensor) in self.unwritten else held.clone(), None, label))
+        alias = tensor.detach()
+        value = self._new(tensor, Value(alias if _address(tensor) in self.unwritten else alias.clone(), None, label))
         self.trace.constants.append(value)
         return value
 
@@ -524,8 +529,8 @@ class Capture(Onlooker):
 
 def _like(value: Any, wanted: Any) -> Any:
     """An attribute in the form of the call's own: a number may be a tensor there."""
-    held = isinstance(value, torch.Tensor) and not isinstance(wanted, torch.Tensor)
-    return torch.full_like(value, wanted) if held else wanted
+    as_tensor = isinstance(value, torch.Tensor) and not isinstance(wanted, torch.Tensor)
+    return torch.full_like(value, wanted) if as_tensor else wanted
 
 
 def _is_constant(operands: list[TraceOperand], results: list[torch.Tensor]) -> bool:
@@ -559,15 +564,15 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-def _in_another_shape(held: torch.Tensor, tensor: torch.Tensor) -> bool:
+def _in_another_shape(known: torch.Tensor, tensor: torch.Tensor) -> bool:
     """Whether both are one piece of memory, row by row, of complex numbers or their parts: Paddle's ``reshape_`` is no kernel."""
-    parts = [torch.view_as_real(side) if side.is_complex() and not side.is_conj() else side for side in (held, tensor)]
+    parts = [torch.view_as_real(side) if side.is_complex() and not side.is_conj() else side for side in (known, tensor)]
     memories = {(part.data_ptr(), part.dtype, part.numel()) for part in parts}
     return len(memories) == 1 and all(part.is_contiguous() for part in parts)
 
 
-def _equal(held: torch.Tensor, tensor: torch.Tensor) -> bool:
-    return held.device == tensor.device and torch.equal(held, tensor)
+def _equal(known: torch.Tensor, tensor: torch.Tensor) -> bool:
+    return known.device == tensor.device and torch.equal(known, tensor)
 
 
 def _widens(source: torch.Tensor, target: torch.Tensor) -> bool:

@@ -208,15 +208,15 @@ def _place(function: Any) -> ProgramPlace | None:
 # ---- The port's optimizer by itself: with the original's weights and gradients at each step.
 
 
-def weights_alone(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, original: list[RunOutcome]) -> list[tuple[int, str]]:
+def optimizer_replay(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, original: list[RunOutcome]) -> list[tuple[int, str]]:
     """(step, how the weights behind it differ) for the steps in which they do."""
     mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
     shapes = {name: tuple(parameter.shape) for name, parameter in port.model.named_parameters()}
     begun = {name: parameter.numpy() for name, parameter in port.model.named_parameters()}
     begins = []
     for step, outcome in enumerate(original):
-        before = laid_out(mapping, original[step - 1].weights, shapes) if step else begun
-        begins.append((before, laid_out(mapping, outcome.gradients, shapes)))
+        before = in_port_layout(mapping, original[step - 1].weights, shapes) if step else begun
+        begins.append((before, in_port_layout(mapping, outcome.gradients, shapes)))
     differing = []
     for step, (weights, expected) in enumerate(zip(port.step_alone(recipe, begins), original)):
         text = agreement.first_difference("", agreement.weights(mapping, expected, RunOutcome(weights=weights)))
@@ -225,7 +225,7 @@ def weights_alone(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, orig
     return differing
 
 
-def laid_out(mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
+def in_port_layout(mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
     """Values of the original's weights in the layout of the port's; weights without value in the original are left out."""
     missing = {pair.paddle for pair in mapping if pair.torch not in values}
     pairs = [pair for pair in mapping if pair.paddle in shapes and pair.paddle not in missing]
@@ -249,7 +249,7 @@ WEIGHTS = "weights"
 
 
 @dataclass
-class Followed:
+class PortTraining:
     """A run of the port compared with one of the original, step by step, and the first difference."""
 
     mapping: WeightMapping
@@ -298,8 +298,8 @@ class TrainingRuns:
 
     recipe: Recipe
     original: list[RunOutcome]
-    port: Followed
-    native: Followed
+    port: PortTraining
+    native: PortTraining
     natively: RunOutcome | None = None  # the first step natively, or its forward alone; None where that fails
     notes: list[str] = field(default_factory=list)
 
@@ -318,7 +318,7 @@ def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe:
     """Train the original, the port on Torch's kernels, and the port natively, as far as it goes there."""
     outcomes: list[RunOutcome] = []
     original.train(recipe, steps, outcomes.append)
-    native, followed = Followed(mapping, outcomes, judged=False), Followed(mapping, outcomes)
+    native, followed = PortTraining(mapping, outcomes, judged=False), Followed(mapping, outcomes)
     port.train(recipe, steps, followed)
     trained = TrainingRuns(recipe, outcomes, followed, native)
     port.shim = False
@@ -346,7 +346,7 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
     first = trained.port.first
     mapping = trained.port.mapping
     if broken:
-        apart = weights_alone(port, mapping, trained.recipe, trained.original)
+        apart = optimizer_replay(port, mapping, trained.recipe, trained.original)
         further = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=False)
         proof.stages.append(_alone(apart, further, len(seen)))
         proof.stages.append(Stage("training", None, f"behind the {broken}"))
@@ -360,14 +360,14 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
     try:
         rest = "" if first is None or mistakes else _in_wider(proof, trained, original, port)
     except NotWider as error:
-        _not_told(proof, trained, error)
+        _undecided(proof, trained, error)
         return
     if rest:  # both round differently before the first step: a different clip counts if it has an effect
         mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=True)
     _differing(proof, trained, mistakes, rest, original.wider)
 
 
-def _not_told(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
+def _undecided(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
     """A training that differs in bits, and runs in no wider dtype."""
     assert trained.port.first is not None
     step, what, text = trained.port.first

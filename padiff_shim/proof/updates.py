@@ -13,6 +13,7 @@ import torch
 
 from ..errors import ArgumentError, described
 from ..trees import as_array
+from .trace import Model, Optimizer, Tensor
 
 # ---- An optimizer's settings for each parameter, in Torch's words for both frameworks.
 
@@ -47,7 +48,7 @@ USUAL = {
 _WORDS = {"lr", "weight_decay", *USUAL, *(word for kind in _PADDLE.values() for word in kind.settings)}
 
 
-def of_torch(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
+def of_torch(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Settings]:
     """The settings of a Torch optimizer by the parameters' names; ``names`` by their identities."""
     settings = {}
     name = type(optimizer).__name__
@@ -68,7 +69,7 @@ def _number(value: Any) -> Any:
 _TORCHS = {kind.name for kind in _PADDLE.values()}
 
 
-def of_paddle(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
+def of_paddle(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Settings]:
     """The same of a Paddle optimizer."""
     kind = _PADDLE.get(type(optimizer).__name__)
     settings: dict[str, Settings] = {}
@@ -78,7 +79,7 @@ def of_paddle(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
     return settings
 
 
-def _grouped(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+def _grouped(optimizer: Optimizer) -> Iterator[tuple[Mapping[str, Any], Any]]:
     """(options of its group, parameter)."""
     for group in optimizer._param_groups:
         if isinstance(group, dict):
@@ -87,7 +88,7 @@ def _grouped(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
             yield {}, group
 
 
-def _settings_of(optimizer: Any, kind: _OptimizerKind, group: Mapping[str, Any], parameter: Any) -> Settings:
+def _settings_of(optimizer: Optimizer, kind: _OptimizerKind, group: Mapping[str, Any], parameter: Tensor) -> Settings:
     factor = (getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0)
     rate = optimizer.get_lr()
     settings: Settings = {"optimizer": kind.name, "lr": rate if factor == 1.0 else rate * factor}
@@ -99,7 +100,7 @@ def _settings_of(optimizer: Any, kind: _OptimizerKind, group: Mapping[str, Any],
     return settings
 
 
-def _decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Any:
+def _decay(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> Any:
     """The coefficient of L2 decay; another kind in words."""
     if isinstance(optimizer, paddle.optimizer.AdamW):
         chooses = optimizer._apply_decay_param_fun
@@ -134,13 +135,13 @@ def _plain(settings: Settings) -> Settings:
     return plain
 
 
-def paddles_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
+def paddles_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | None:
     """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are no such parameters."""
     halves = any(parameter.dtype in (paddle.float16, paddle.bfloat16) for parameter in parameters)
     return bool(getattr(optimizer, "_multi_precision", False)) if halves else None
 
 
-def torchs_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
+def torchs_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | None:
     """The same for a Torch program, which makes such copies by itself."""
     if not any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in parameters):
         return None
@@ -214,7 +215,7 @@ class Trainer:
         update = StepUpdate(stepped=False if self._optimizers else None)
         names = {id(parameter): name for name, parameter in parameters.items()}
 
-        def look(optimizer: Any) -> None:
+        def look(optimizer: Optimizer) -> None:
             update.stepped = True
             update.masters = (paddles_masters if self._of_paddle else torchs_masters)(optimizer, parameters.values())
             update.settings.update((of_paddle if self._of_paddle else of_torch)(optimizer, names))
@@ -255,7 +256,7 @@ class Trainer:
         """Whether it is an optimizer, or an optimizer with its schedule, not a function."""
         return isinstance(self._made, tuple) or (not inspect.isroutine(self._made) and hasattr(self._made, "step"))
 
-    def _watched(self, optimizer: Any, look: Callable[[Any], None]) -> Callable[[], None]:
+    def _watched(self, optimizer: Optimizer, look: Callable[[Any], None]) -> Callable[[], None]:
         """Call ``look`` before each step of the optimizer, until the returned function is called."""
         if not self._of_paddle:
             remove: Callable[[], None] = optimizer.register_step_pre_hook(lambda *_: look(optimizer)).remove
@@ -342,7 +343,7 @@ class Recipe:
     places: tuple[Any, Any] = (None, None)
 
     @classmethod
-    def of(cls, optimizer: Any) -> Recipe:
+    def of(cls, optimizer: Optimizer) -> Recipe:
         """The recipe for ``optimizer=``.
 
         Raises:
@@ -356,7 +357,7 @@ class Recipe:
             raise ArgumentError(f"{_ACCEPTED}, got {described(optimizer)}")
         return cls(lambda model: optimizer("torch", model), lambda model: optimizer("paddle", model), (optimizer, optimizer))
 
-    def trainer(self, framework: str, model: Any) -> Trainer:
+    def trainer(self, framework: str, model: Model) -> Trainer:
         """The optimizer of one model, made anew."""
         return Trainer(framework, (self.torch if framework == "torch" else self.paddle)(model))
 

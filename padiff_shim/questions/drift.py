@@ -142,11 +142,11 @@ def _of_layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
     pairs = sorted(mapping.layers.items(), key=lambda pair: -order.get(pair[0], len(order)))
     for original, port in pairs:
-        held: dict[str, list[Any]] = {
+        by_run: dict[str, list[Any]] = {
             name: outcome.of_layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
         }
-        for number in reversed(range(min(map(len, held.values())))):
-            arrays = {name: gradients[number] for name, gradients in held.items()}
+        for number in reversed(range(min(map(len, by_run.values())))):
+            arrays = {name: gradients[number] for name, gradients in by_run.items()}
             if all(array is not None for array in arrays.values()):
                 yield row_of("gradient of layer", (port, original), number, "", arrays)
 
@@ -500,9 +500,11 @@ def _layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftR
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
     rows: list[DriftRow | None] = []
     for original, port in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
-        held = {name: outcome.layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()}
-        for number in range(min(map(len, held.values()))):
-            rows.append(row_of("layer", (port, original), number, "", {name: arrays[number] for name, arrays in held.items()}))
+        by_run = {
+            name: outcome.layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
+        }
+        for number in range(min(map(len, by_run.values()))):
+            rows.append(row_of("layer", (port, original), number, "", {name: arrays[number] for name, arrays in by_run.items()}))
     return [row for row in rows if row is not None]
 
 
@@ -512,7 +514,7 @@ def _outputs(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     rows: list[DriftRow | None] = []
     for number in range(min(map(len, columns.values()))):
         names = columns["substituted"][number][0], columns["torch"][number][0]
-        rows.append(row_of("output", names, 0, "", {name: held[number][1] for name, held in columns.items()}))
+        rows.append(row_of("output", names, 0, "", {name: column[number][1] for name, column in columns.items()}))
     return [row for row in rows if row is not None]
 
 
