@@ -318,7 +318,7 @@ def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe:
     """Train the original, the port on Torch's kernels, and the port natively, as far as it goes there."""
     outcomes: list[RunOutcome] = []
     original.train(recipe, steps, outcomes.append)
-    native, followed = PortTraining(mapping, outcomes, judged=False), Followed(mapping, outcomes)
+    native, followed = PortTraining(mapping, outcomes, judged=False), PortTraining(mapping, outcomes)
     port.train(recipe, steps, followed)
     trained = TrainingRuns(recipe, outcomes, followed, native)
     port.shim = False

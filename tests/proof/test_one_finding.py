@@ -90,7 +90,7 @@ def test_an_op_in_another_place_is_one_finding(wrong):
     assert "an op in another place: " in told[0], shown
 
 
-@pytest.mark.parametrize("wrong", MOVED)
+@pytest.mark.parametrize("wrong", [*MOVED[:2], *(pytest.param(wrong, marks=pytest.mark.slow) for wrong in MOVED[2:])])
 def test_beside_it_every_other_mistake_is_found(wrong):
     told, shown = found(wrong, *OTHERS)
     assert len(told) == 3, shown
