@@ -417,7 +417,7 @@ def _side(side: Any, *, double: bool, wanted: bool) -> Any:
     return side.requires_grad_() if wanted else side
 
 
-class CallRecorder(Substituting):
+class RecordingPlan(Substituting):
     """Reference mode's plan, or Paddle's kernels, that records every call which rounds.
 
     Args:
@@ -516,7 +516,7 @@ def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy
 
 
 def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, RecordedCall], Grads]:
-    plan = CallRecorder(native=native, layer=port.layer)
+    plan = RecordingPlan(native=native, layer=port.layer)
     gradients = port.watch_step(opened(plan), training=training, **how)
     return plan.calls, gradients
 

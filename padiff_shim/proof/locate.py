@@ -109,7 +109,7 @@ def _located(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
             return whole
     # With equal weights a mistake in the forward may show elsewhere alone: where norms are taken for one another, the gradients are
     # exchanged, which no call computes differently.
-    differences = [replace(found, part=shown) if found.part == FORWARD else found for found in again.differences]
+    differences = [replace(other, part=shown) if other.part == FORWARD else other for other in again.differences]
     return replace(again, apart=far, differences=differences)
 
 

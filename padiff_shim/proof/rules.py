@@ -52,7 +52,7 @@ class Evidence:
     defined: Mapping[str, Defined] = field(default_factory=dict)
 
 
-class Rule(NamedTuple):
+class DiagnosisRule(NamedTuple):
     """A rule. ``searching``: it looks at each difference at once, while both runs hold their numbers; else at all in the end."""
 
     apply: Callable[[Differences, Evidence], Differences]
@@ -397,16 +397,16 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 
 
 RULES = (
-    Rule(turned_masks, searching=True),
-    Rule(label_smoothing, searching=True),
-    Rule(moved_calls),
-    Rule(gradients_of_tied_weights),
-    Rule(consequences),
-    Rule(exchanged_values),
-    Rule(dropout_scales),
-    Rule(expressions),
-    Rule(gradients_of_mistakes),
-    Rule(definitions),
+    DiagnosisRule(turned_masks, searching=True),
+    DiagnosisRule(label_smoothing, searching=True),
+    DiagnosisRule(moved_calls),
+    DiagnosisRule(gradients_of_tied_weights),
+    DiagnosisRule(consequences),
+    DiagnosisRule(exchanged_values),
+    DiagnosisRule(dropout_scales),
+    DiagnosisRule(expressions),
+    DiagnosisRule(gradients_of_mistakes),
+    DiagnosisRule(definitions),
 )
 
 

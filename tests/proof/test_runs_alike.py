@@ -24,13 +24,13 @@ def test_generators_are_put_back_once_or_in_each_run():
     with generators_restored():
         assert drawn() == wanted
     with seeded(3):
-        one = drawn()
-    assert one != wanted
+        numbers = drawn()
+    assert numbers != wanted
     with generators_restored():
         with seeded(3):
-            assert drawn() == one
+            assert drawn() == numbers
         with seeded(3):
-            assert drawn() == one
+            assert drawn() == numbers
         drawn()
     with pytest.raises(ZeroDivisionError), generators_restored(), seeded(3):
         raise ZeroDivisionError
@@ -49,12 +49,12 @@ def test_a_proof_leaves_generators_where_they_stood():
 def test_inputs_are_kept_as_they_were(dtype):
     array = np.ones((2, 2), dtype)
     tensor = torch.from_numpy(np.ones((2, 2), "float64"))
-    given = Inputs({"array": array, "tensors": [tensor, paddle.to_tensor(array), 7]})
+    inputs = Inputs({"array": array, "tensors": [tensor, paddle.to_tensor(array), 7]})
     array[:] = 0
     tensor[:] = 0
     for framework in ("torch", "paddle"):
         for _ in range(2):
-            _, keywords = given.of(framework, "float32")
+            _, keywords = inputs.of(framework, "float32")
             plain, (theirs, ours, seven) = keywords["array"], keywords["tensors"]
             assert plain.numpy().all()
             assert theirs.numpy().all()
@@ -63,8 +63,8 @@ def test_inputs_are_kept_as_they_were(dtype):
             assert str(theirs.dtype).endswith("float64")
             assert str(plain.dtype).rpartition(".")[2] == ("float32" if "float" in dtype else dtype)
             plain.zero_()
-    assert given.equal_in("float32", "float32")
-    assert not given.equal_in("float32", "float64")
+    assert inputs.equal_in("float32", "float32")
+    assert not inputs.equal_in("float32", "float64")
     assert not Inputs(lambda framework: array).equal_in("float32", "float32")
     assert not Inputs(np.ones(3, "uint16")).equal_in("float32", "float32")
 
@@ -84,10 +84,13 @@ def test_what_a_forward_exchanges_is_seen(kind):
     model.register_buffer("seen", torch.zeros(1) if kind == "torch" else paddle.zeros([1]))
     held = holding(model)
 
+    def identities(named):
+        return {name: id(tensor) for name, tensor in named}
+
     def look():
         held.refresh()
-        assert {name: id(one) for name, one in held.parameters.items()} == {name: id(one) for name, one in model.named_parameters()}
-        assert {name: id(one) for name, one in held.buffers.items()} == {name: id(one) for name, one in model.named_buffers()}
+        assert identities(held.parameters.items()) == identities(model.named_parameters())
+        assert identities(held.buffers.items()) == identities(model.named_buffers())
         assert [name for name, _ in held.layers] == [name for name, _ in layers_of(model)]
 
     look()
@@ -115,7 +118,7 @@ class Told(torch.nn.Module):
         self.up, self.hidden = torch.nn.Linear(2, 2), True
 
     def named_parameters(self, *args, **kwargs):
-        return ((name, one) for name, one in super().named_parameters(*args, **kwargs) if not self.hidden)
+        return ((name, tensor) for name, tensor in super().named_parameters(*args, **kwargs) if not self.hidden)
 
 
 def test_a_layer_that_says_what_it_holds_is_asked_each_time():
