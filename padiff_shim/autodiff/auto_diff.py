@@ -22,8 +22,8 @@ from ..dispatch.call_site import CallSite
 from ..errors import ArgumentError, FileError, TransferError, described, unknown
 from ..proof.proof import Proof
 from ..proof.prove import prove
-from ..proof.values import as_array, leaves
 from ..text import SENTENCE, shown
+from ..trees import as_array, leaves
 from .models import LayerMap, Model, Pairing, assign, create_model, gradients, log, pair, told, values
 from .running import Array, ModelRun, TrainedSide, Visit, VisitRecorder, mean_loss, trained
 

@@ -15,7 +15,7 @@ import torch
 from ..arguments import one_of
 from ..errors import ArgumentError, TransferError, described
 from ..proof.preconditions import WITHOUT_EFFECT, is_neutral
-from ..proof.values import as_array
+from ..trees import as_array
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.mapping import Pair
 from ..weights.pairing import undecided

@@ -16,9 +16,8 @@ from ..dispatch.call_site import CallSite, call_stack
 from ..errors import ArgumentError
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
-from ..proof.programs import ModelSide, seeded
-from ..proof.sides import PaddleSide, TorchSide
-from ..proof.values import Inputs, as_array, leaves, mapped
+from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide, seeded
+from ..trees import as_array, leaves, mapped
 from .models import Model
 
 # ---- What every layer of a model gave, the gradients that came back to it, and the lines that called it.
@@ -173,19 +172,19 @@ class TrainedSide(ModelSide):
         self._clear()
 
     def _clear(self) -> None:
-        self._held(self.model).look()  # the model is the caller's, who may exchange what it holds
+        self._state_of(self.model).refresh()  # the model is the caller's, who may exchange what it holds
         super()._clear()
 
     @contextlib.contextmanager
     def kept(self, *, buffers: bool) -> Iterator[None]:
         """What a forward writes (running statistics) is put back afterwards, if asked for."""
         if buffers:
-            self._held(self.model).restore()
+            self._state_of(self.model).restore()
         try:
             yield
         finally:
             if buffers:
-                self._held(self.model).restore()
+                self._state_of(self.model).restore()
 
     @contextlib.contextmanager
     def _watched(self, recorder: VisitRecorder) -> Iterator[None]:

@@ -52,5 +52,5 @@ def _print(health: Any) -> None:
         screen.say(f"{name:<{width}}  {value}", indent=2, hang=width + 2)
     for check in health.checks:
         mark, colour = _MARKS[check.state]
-        screen.say(f"{mark} {check.name}: {check.said}", colour, hang=2)
+        screen.say(f"{mark} {check.name}: {check.text}", colour, hang=2)
     click.echo(screen.text())

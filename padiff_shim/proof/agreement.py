@@ -1,46 +1,196 @@
-"""Whether two programs give the same: bit by bit, and as far as rounding errors travel."""
+"""What runs of two programs gave, and whether they gave the same: bit for bit, or as far as rounding errors travel."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from types import CodeType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from ..frameworks.torch_state import LooksOn
 from ..text import listed
-from ..weights.mapping import Mapping
+from ..weights.mapping import Mapping as WeightMapping
 from .findings import LayerRow
-from .programs import RunOutcome
-from .tolerances import RoundingBound, floor_of, measured
-from .trace import numbers
-from .values import Array, apart, largest, largests, same_bits, size
+from .trace import Capture, Onlooker, Trace, Value, is_passive, numbers, tensors_in
+from .updates import StepUpdate
 
-# ---- What two runs gave, bit by bit: outputs, gradients and the results of layers.
-
-Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout; None where there are none
+Array = np.ndarray[Any, Any]
 
 
-def paired(original: RunOutcome, port: RunOutcome) -> list[tuple[str, str]]:
-    """The paths of outputs that belong together, Torch's and Paddle's: those of one name, then of what is left those of one place.
+@dataclass
+class RunOutcome:
+    """What one run (or step) gave, as arrays.
 
-    Where more are left on one side than on the other, those of one shape in one order.
+    Attributes:
+        outputs: outputs and loss, by path.
+        dtypes: of the outputs, by path: no array is of bfloat16.
+        layers: the results of each layer's calls, by name.
+        gradients: of parameters, by name.
+        statistics: what the forward wrote, running statistics, by name.
+        unlike: the statistics are missing, for Paddle's kernel wrote them, which defines them differently.
+        capture: what looked on.
+        weights: behind a step of a training, by name.
+        update: what that step showed.
+        of_layers: gradients of the layers' results, where the side follows them; None where a call has none.
+        of_inputs: gradients of inputs, where the side follows them.
+    """
+
+    outputs: dict[str, Array] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
+    layers: dict[str, list[Array]] = field(default_factory=dict)
+    gradients: dict[str, Array] = field(default_factory=dict)
+    statistics: dict[str, Array] = field(default_factory=dict)
+    unlike: bool = False
+    capture: Onlooker | None = None
+    weights: dict[str, Array] = field(default_factory=dict)
+    update: StepUpdate | None = None
+    of_layers: dict[str, list[Array | None]] = field(default_factory=dict)
+    of_inputs: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def trace(self) -> Trace:
+        """The calls of a run with a :class:`.trace.Capture`."""
+        assert isinstance(self.capture, Capture)
+        return self.capture.trace
+
+
+# ---- Two arrays: the same bits, or how far they are apart.
+
+
+def same_bits(array: Array, other: Array) -> bool:
+    """Whether two arrays have one shape, dtype and bytes."""
+    if array.shape != other.shape or array.dtype != other.dtype:
+        return False
+    whole = _WHOLE.get(array.dtype.itemsize) if array.size > _FEW else None
+    if whole is None:
+        return array.tobytes() == other.tobytes()
+    return all(bool((part == another).all()) for part, another in _parts(array.view(whole), other.view(whole)))
+
+
+def _parts(array: Array, other: Array) -> Iterator[tuple[Array, Array]]:
+    """Both arrays piece by piece; each piece stays in a processor's cache, also where matrices are transposed in memory."""
+    if array.ndim == 2 and array.strides != other.strides:
+        for row in range(0, array.shape[0], _SIDE):
+            for column in range(0, array.shape[1], _SIDE):
+                tile = slice(row, row + _SIDE), slice(column, column + _SIDE)
+                yield array[tile], other[tile]
+        return
+    turned = array.ndim == 2 and array.flags.f_contiguous and other.flags.f_contiguous
+    flat, opposite = ((side.T if turned else side).reshape(-1) for side in (array, other))
+    for begin in range(0, flat.size, _PIECE):
+        yield flat[begin : begin + _PIECE], opposite[begin : begin + _PIECE]
+
+
+_FEW = 4096  # elements; copies of so few as bytes are quicker
+
+
+_SIDE = 256  # of a tile
+
+
+_PIECE = 1 << 15  # elements
+
+
+_WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bytes of an element -> whole numbers of the same bits
+
+
+def difference_text(array: Array, other: Array) -> str:
+    """How two arrays differ, in words."""
+    if array.shape != other.shape:
+        return f"shapes {list(array.shape)} and {list(other.shape)}"
+    return f"largest difference {largest(array, other):.3g}"
+
+
+def largest(array: Array, other: Array) -> float:
+    """The largest difference of two arrays of one shape; infinite where one alone is finite."""
+    if not array.size or same_bits(array, other):
+        return 0.0
+    wide = np.complex128 if np.iscomplexobj(array) else np.float64
+    with np.errstate(invalid="ignore", over="ignore"):
+        most = [float(np.abs(np.subtract(*part, dtype=wide)).max()) for part in _parts(array, other)]
+        if math.isfinite(sum(most)):
+            return max(most)
+        between = np.abs(np.subtract(array, other, dtype=wide))
+    between = np.where((array == other) | ((array != array) & (other != other)), 0.0, between)
+    return float(np.where(between == between, between, np.inf).max())
+
+
+def largest_element(array: Array) -> float:
+    """The largest finite element, without its sign."""
+    if array.dtype.kind == "f" and array.size:
+        most = max(float(array.max()), -float(array.min()))
+        if math.isfinite(most):
+            return most
+    return float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))
+
+
+def largests(pairs: Sequence[tuple[Array, Array]]) -> list[float | None]:
+    """:func:`largest` of many pairs, each of one shape; None where the bits are the same.
+
+    Small arrays are laid end to end, for a call of NumPy costs more than their elements.
+    """
+    differences: list[float | None] = [None] * len(pairs)
+    waiting: list[int] = []
+    elements = 0
+    for place, (array, other) in enumerate(pairs):
+        if same_bits(array, other):
+            continue
+        if array.dtype.kind == "f" and other.dtype.kind == "f" and 0 < array.size <= _PIECE:
+            waiting.append(place)
+            elements += array.size
+        else:
+            differences[place] = largest(array, other)
+        if elements > _PIECE:
+            _largest_of_small(pairs, waiting, differences)
+            waiting, elements = [], 0
+    _largest_of_small(pairs, waiting, differences)
+    return differences
+
+
+def _largest_of_small(pairs: Sequence[tuple[Array, Array]], places: list[int], differences: list[float | None]) -> None:
+    """Fill in the largest differences of these pairs."""
+    if not places:
+        return
+    flat, opposite = (
+        np.concatenate([pairs[place][side].reshape(-1) for place in places], dtype=np.float64, casting="same_kind")
+        for side in (0, 1)
+    )
+    begins = np.cumsum([0, *(pairs[place][0].size for place in places[:-1])])
+    with np.errstate(invalid="ignore", over="ignore"):
+        most = np.maximum.reduceat(np.abs(np.subtract(flat, opposite, out=flat), out=flat), begins).tolist()
+    for place, value in zip(places, most):
+        differences[place] = value if math.isfinite(value) else largest(*pairs[place])
+
+
+# ---- Two runs, bit by bit: outputs, gradients, statistics, weights and the results of layers.
+
+
+Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout, or None
+
+
+def output_pairs(original: RunOutcome, port: RunOutcome) -> list[tuple[str, str]]:
+    """The paths of outputs that belong together, Torch's and Paddle's: those of one name, then the others in order.
+
+    If one side has more others than the other, those of one shape in one order.
     """
     common = [path for path in original.outputs if path in port.outputs and (_has_name(path) or _all_alike(original, port))]
-    mine, yours = ([path for path in run.outputs if path not in common] for run in (original, port))
-    if len(mine) == len(yours):
-        left = list(zip(mine, yours))
+    original_paths, port_paths = ([path for path in run.outputs if path not in common] for run in (original, port))
+    if len(original_paths) == len(port_paths):
+        left = list(zip(original_paths, port_paths))
     else:
-        shapes = [[run.outputs[path].shape for path in paths] for run, paths in ((original, mine), (port, yours))]
+        shapes = [[run.outputs[path].shape for path in paths] for run, paths in ((original, original_paths), (port, port_paths))]
         blocks = SequenceMatcher(None, shapes[0], shapes[1], autojunk=False).get_matching_blocks()
-        left = [(mine[block.a + at], yours[block.b + at]) for block in blocks for at in range(block.size)]
+        left = [(original_paths[block.a + at], port_paths[block.b + at]) for block in blocks for at in range(block.size)]
     partners = {**{path: path for path in common}, **dict(left)}
     return [(path, partners[path]) for path in original.outputs if path in partners]
 
 
 def _has_name(path: str) -> bool:
-    """Whether an output is called something, and is not the how-maniest alone."""
+    """Whether an output has a name, and not only a number."""
     return path[:1] not in ("", "[")
 
 
@@ -50,12 +200,12 @@ def _all_alike(original: RunOutcome, port: RunOutcome) -> bool:
 
 def outputs(original: RunOutcome, port: RunOutcome) -> list[tuple[str, Array, Array]]:
     """Outputs that belong together, side by side, under Torch's paths."""
-    return [(path, original.outputs[path], port.outputs[partner]) for path, partner in paired(original, port)]
+    return [(path, original.outputs[path], port.outputs[partner]) for path, partner in output_pairs(original, port)]
 
 
-def one_sided(original: RunOutcome, port: RunOutcome) -> str:
-    """Which outputs one side alone gives, and are not compared; "" if none."""
-    pairs = paired(original, port)
+def unpaired_outputs(original: RunOutcome, port: RunOutcome) -> str:
+    """Which outputs one side alone gives, and nobody compares; "" if none."""
+    pairs = output_pairs(original, port)
     left = [
         f"{side} alone gives {', '.join(path or '0' for path in paths)}"
         for side, run, at in (("the original", original, 0), ("the port", port, 1))
@@ -64,27 +214,27 @@ def one_sided(original: RunOutcome, port: RunOutcome) -> str:
     return f"outputs that were not compared: {'; '.join(left)}" if left else ""
 
 
-def renamed(original: RunOutcome, port: RunOutcome) -> str:
-    """Which outputs are called otherwise by the port; "" if none is."""
-    pairs = [f"{path or '0'} is {partner or '0'}" for path, partner in paired(original, port) if path != partner]
+def renamed_outputs(original: RunOutcome, port: RunOutcome) -> str:
+    """Which outputs the port calls by other names; "" if none."""
+    pairs = [f"{path or '0'} is {partner or '0'}" for path, partner in output_pairs(original, port) if path != partner]
     return f"outputs are called otherwise by the port, and were compared in order: {', '.join(pairs)}" if pairs else ""
 
 
 def shapes_differ(original: RunOutcome, port: RunOutcome) -> str:
     """What differs between the shapes and dtypes of outputs; "" if nothing does."""
-    if original.outputs and not paired(original, port):
+    if original.outputs and not output_pairs(original, port):
         return f"none of {len(port.outputs)} outputs has the shape of one of the original's {len(original.outputs)}"
-    for path, one, other in outputs(original, port):
-        if one.shape != other.shape:
-            return f"output {path or '0'} has shape {list(other.shape)} against {list(one.shape)}"
-        if one.dtype != other.dtype:
-            return f"output {path or '0'} has dtype {other.dtype} against {one.dtype}"
+    for path, expected, other in outputs(original, port):
+        if expected.shape != other.shape:
+            return f"output {path or '0'} has shape {list(other.shape)} against {list(expected.shape)}"
+        if expected.dtype != other.dtype:
+            return f"output {path or '0'} has dtype {other.dtype} against {expected.dtype}"
     return ""
 
 
 def dtypes_differ(original: RunOutcome, port: RunOutcome) -> str:
-    """What differs between the dtypes of output tensors, of which arrays have no bfloat16; "" if nothing does."""
-    for path, partner in paired(original, port):
+    """What differs between the dtypes of output tensors, whose arrays have no bfloat16; "" if nothing does."""
+    for path, partner in output_pairs(original, port):
         expected, actual = original.dtypes.get(path), port.dtypes.get(partner)
         if expected != actual:
             return f"output {path or '0'} has dtype {actual} against {expected}"
@@ -92,109 +242,121 @@ def dtypes_differ(original: RunOutcome, port: RunOutcome) -> str:
 
 
 def without_gradient(rows: Sequence[Row]) -> str:
-    """Of the gradients of all pairs: parameters that get one on one side alone; "" if none."""
-    found = [
-        f"{name} gets {'a gradient' if one is None else 'no gradient'} in the port"
-        for name, one, other in rows
-        if (one is None) is not (other is None)
+    """Parameters that get a gradient on one side alone, in the rows of all pairs; "" if none."""
+    lines = [
+        f"{name} gets {'a gradient' if expected is None else 'no gradient'} in the port"
+        for name, expected, other in rows
+        if (expected is None) is not (other is None)
     ]
-    return listed(found)
+    return listed(lines)
 
 
 def outputs_differ(original: RunOutcome, port: RunOutcome, wanted: Callable[[str], bool]) -> str:
-    """What differs between the bits of the outputs whose paths are wanted; "" if nothing does."""
-    for path, one, other in outputs(original, port):
-        if wanted(path) and not same_bits(one, other):
-            return f"output {path or '0'}: {apart(one, other)}"
+    """What differs between the bits of the wanted outputs; "" if nothing does."""
+    for path, expected, other in outputs(original, port):
+        if wanted(path) and not same_bits(expected, other):
+            return f"output {path or '0'}: {difference_text(expected, other)}"
     return ""
 
 
-def own_rows(mapping: Mapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
-    """Torch's values (or gradients) for each pair of weights, in the layout of :func:`gradients`, :func:`statistics`."""
+def original_rows(mapping: WeightMapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
+    """Torch's values (or gradients) for each pair of weights, in the layout of :func:`gradients` and :func:`statistics`."""
     return _of_side(mapping, "torch", values, gradient=gradient)
 
 
-def ported(mapping: Mapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
+def port_rows(mapping: WeightMapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
     """Paddle's values for each pair of weights, in the same layout."""
     return _of_side(mapping, "paddle", values, gradient=gradient)
 
 
-def _of_side(mapping: Mapping, framework: str, values: dict[str, Array], *, gradient: bool) -> list[Array | None]:
-    held = ((pair, values.get(pair.name(framework))) for pair in mapping)
-    return [None if array is None else pair.in_common(framework, array, gradient=gradient) for pair, array in held]
+def _of_side(mapping: WeightMapping, framework: str, values: dict[str, Array], *, gradient: bool) -> list[Array | None]:
+    arrays = ((pair, values.get(pair.name(framework))) for pair in mapping)
+    return [None if array is None else pair.in_common(framework, array, gradient=gradient) for pair, array in arrays]
 
 
-def _paired(mapping: Mapping, of_torch: dict[str, Array], of_paddle: dict[str, Array], *, gradient: bool = False) -> list[Row]:
+def _rows_of_pairs(
+    mapping: WeightMapping, of_torch: dict[str, Array], of_paddle: dict[str, Array], *, gradient: bool = False
+) -> list[Row]:
     """A row for each pair of weights."""
     names = (pair.paddle or pair.torch for pair in mapping)
-    return list(zip(names, own_rows(mapping, of_torch, gradient=gradient), ported(mapping, of_paddle, gradient=gradient)))
+    return list(zip(names, original_rows(mapping, of_torch, gradient=gradient), port_rows(mapping, of_paddle, gradient=gradient)))
 
 
-def gradients(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> list[Row]:
-    """The gradients of all pairs. Zeros in a part of a weight are none: the layer that the other side has for it was not called."""
-    rows = _paired(mapping, original.gradients, port.gradients, gradient=True)
+def gradients(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> list[Row]:
+    """The gradients of all pairs. Zeros in a part of a weight are none: the other side did not call its layer for that part."""
+    rows = _rows_of_pairs(mapping, original.gradients, port.gradients, gradient=True)
     return [_without_zeros(row) if not pair.is_exact else row for pair, row in zip(mapping, rows)]
 
 
 def _without_zeros(row: Row) -> Row:
-    name, one, other = row
-    alone = one if other is None else other if one is None else None
+    name, expected, other = row
+    alone = expected if other is None else other if expected is None else None
     return row if alone is None or alone.any() else (name, None, None)
 
 
-def statistics(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> list[Row]:
-    """The same of what a forward writes: running statistics."""
-    return _paired(mapping, original.statistics, port.statistics)
+def statistics(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> list[Row]:
+    """The running statistics of all pairs."""
+    return _rows_of_pairs(mapping, original.statistics, port.statistics)
 
 
-def weights(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> list[Row]:
-    """The same of the weights behind a step of a training."""
-    return _paired(mapping, original.weights, port.weights)
+def weights(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> list[Row]:
+    """The weights of all pairs behind a step of a training."""
+    return _rows_of_pairs(mapping, original.weights, port.weights)
 
 
-def constants_apart(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> list[str]:
-    """Which buffers do not hold the same numbers on both sides, whatever their dtypes, each with its difference."""
-    rows = [(name, one, other) for name, one, other in _paired(mapping, mine, yours) if one is not None and other is not None]
+def constants_apart(mapping: WeightMapping, original: dict[str, Array], port: dict[str, Array]) -> list[str]:
+    """Which buffers hold different numbers on both sides, whatever their dtypes, each with its difference."""
+    rows = [
+        (name, expected, actual)
+        for name, expected, actual in _rows_of_pairs(mapping, original, port)
+        if expected is not None and actual is not None
+    ]
     return [
-        f"{name} ({apart(one, other)})"
-        for name, one, other in rows
-        if one.shape != other.shape or not np.allclose(one, other, 1e-6, 0.0, equal_nan=True)
+        f"{name} ({difference_text(expected, actual)})"
+        for name, expected, actual in rows
+        if expected.shape != actual.shape or not np.allclose(expected, actual, 1e-6, 0.0, equal_nan=True)
     ]
 
 
-def differ(what: str, rows: Sequence[Row]) -> str:
-    """The first of the rows whose bits differ, in words; "" if none does. ``what``: said before its name."""
+def first_difference(what: str, rows: Sequence[Row]) -> str:
+    """The first row whose bits differ, in words; "" if none does. ``what``: a word before its name."""
     wrong = [row for row in rows if row[1] is not None and row[2] is not None and not same_bits(row[1], row[2])]
     if not wrong:
         return ""
     name, expected, actual = wrong[0]
     assert expected is not None and actual is not None  # noqa: PT018
-    return f"{what}{name}: {apart(expected, actual)}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+    return f"{what}{name}: {difference_text(expected, actual)}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
 
 
-def layers(mapping: Mapping, original: RunOutcome, port: RunOutcome, native: RunOutcome | None) -> list[LayerRow]:
+def layers(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, native: RunOutcome | None) -> list[LayerRow]:
     """The results of each pair of layers, where they have one shape; ``native``: None where the port does not run natively."""
     rows: list[tuple[str, str, list[Array], list[Array], list[Array]]] = []
-    for theirs, ours in mapping.layers.items():
-        mine, shim = original.layers.get(theirs, []), port.layers.get(ours, [])
-        own = shim if native is None else native.layers.get(ours, [])
-        if mine and len(mine) == len(shim) == len(own) and all(a.shape == b.shape == c.shape for a, b, c in zip(mine, shim, own)):
-            rows.append((theirs, ours, mine, shim, own))
-    apart = iter(largests([pair for _, _, mine, shim, _ in rows for pair in zip(mine, shim)]))
-    natively = iter(largests([] if native is None else [pair for _, _, mine, _, own in rows for pair in zip(mine, own)]))
-    found = []
-    for theirs, ours, mine, _, _ in rows:
-        shimmed = [next(apart) for _ in mine]
-        most = None if native is None else max([next(natively) or 0.0 for _ in mine])
-        identical = all(one is None for one in shimmed)
-        found.append(LayerRow(theirs, ours, len(mine), identical, max([one or 0.0 for one in shimmed]), most))
-    return found
+    for original_name, port_name in mapping.layers.items():
+        expected, shim = original.layers.get(original_name, []), port.layers.get(port_name, [])
+        own = shim if native is None else native.layers.get(port_name, [])
+        if (
+            expected
+            and len(expected) == len(shim) == len(own)
+            and all(a.shape == b.shape == c.shape for a, b, c in zip(expected, shim, own))
+        ):
+            rows.append((original_name, port_name, expected, shim, own))
+    apart = iter(largests([pair for _, _, expected, shim, _ in rows for pair in zip(expected, shim)]))
+    natively = iter(largests([] if native is None else [pair for _, _, expected, _, own in rows for pair in zip(expected, own)]))
+    table = []
+    for original_name, port_name, expected, _, _ in rows:
+        shimmed = [next(apart) for _ in expected]
+        most = None if native is None else max([next(natively) or 0.0 for _ in expected])
+        identical = all(difference is None for difference in shimmed)
+        table.append(
+            LayerRow(original_name, port_name, len(expected), identical, max([difference or 0.0 for difference in shimmed]), most)
+        )
+    return table
 
 
 class Distances:
-    """How far two runs are apart in all that has one shape, measured once."""
+    """How far two runs are apart in all rows of one shape, measured once."""
 
-    def __init__(self, mapping: Mapping, original: RunOutcome, port: RunOutcome) -> None:
+    def __init__(self, mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> None:
         self._all = [_distances([*outputs(original, port), *gradients(mapping, original, port)])]
         self._all.append(_distances(statistics(mapping, original, port)))
 
@@ -209,14 +371,18 @@ class Distances:
 
 
 def _distances(rows: Iterable[Row]) -> list[tuple[Array, float]]:
-    """Of rows whose values have one shape: Torch's, and the largest difference."""
-    pairs = [(one, other) for _, one, other in rows if one is not None and other is not None and one.shape == other.shape]
+    """Torch's values and the largest difference, of rows whose values have one shape."""
+    pairs = [
+        (expected, other)
+        for _, expected, other in rows
+        if expected is not None and other is not None and expected.shape == other.shape
+    ]
     return [(expected, apart or 0.0) for (expected, _), apart in zip(pairs, largests(pairs))]
 
 
-def worst(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> float:
+def worst(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> float:
     """The largest difference of all outputs and gradients that have one shape."""
-    return widest([*outputs(original, port), *gradients(mapping, original, port)])
+    return largest_of_rows([*outputs(original, port), *gradients(mapping, original, port)])
 
 
 def far_apart(rows: Iterable[Row], share: float) -> bool:
@@ -224,100 +390,294 @@ def far_apart(rows: Iterable[Row], share: float) -> bool:
     pairs = [(expected, actual) for _, expected, actual in rows if expected is not None and actual is not None]
     return any(
         _is_far(expected, largest(expected, actual), share)
-        for expected, actual in sorted(pairs, key=lambda pair: pair[0].size)  # the cheapest that is far apart tells
+        for expected, actual in sorted(pairs, key=lambda pair: pair[0].size)  # the cheapest first
         if expected.shape == actual.shape
     )
 
 
 def _is_far(expected: Array, apart: float, share: float) -> bool:
-    return apart > 0.0 and np.issubdtype(expected.dtype, np.inexact) and apart > share * size(expected)
+    return apart > 0.0 and np.issubdtype(expected.dtype, np.inexact) and apart > share * largest_element(expected)
 
 
-def widest(rows: Sequence[Row]) -> float:
+def largest_of_rows(rows: Sequence[Row]) -> float:
     """The largest difference in rows whose values have one shape."""
     return max((apart for _, apart in _distances(rows)), default=0.0)
 
 
-# ---- The first question to two programs: whether they give the same, as far as rounding errors travel. Their calls are the
-# second.
+# ---- How far rounding errors travel in a program: measured, never set.
 
-STEEP = 20 / 52  # of a dtype's digits: no error travels so far but past a tie, a step or a singular point
-OF_GRADIENT = "gradient of "  # how a gradient that differs is named
+
+SLACK = 64.0  # so many times the effect of one rounding error per call counts as rounding
+
+
+FLOOR = 1e-13  # of the largest element: sums whose terms cancel keep no more digits in float64
+
+
+_NARROW_FLOOR = 8.0  # the same in narrower dtypes, in their unit roundoffs
+
+
+EXACT = 2.0**24  # whole numbers below it are exact in float32, too
+
+
+FILLED, _GAP = 1e3, 100.0  # what fills masked places: its least size, and so many times as large as all others it is
+
+
+def floor_of(dtype: Any) -> float:
+    """The share of the largest element that is always allowed, 0 for whole numbers; ``dtype``: Torch's, NumPy's, or its name."""
+    name = str(dtype).rpartition(".")[2]
+    unit = _unit(torch.empty(0, dtype=getattr(torch, name)))
+    return FLOOR if name in ("float64", "complex128") else _NARROW_FLOOR * unit
+
+
+class RoundingBound(NamedTuple):
+    """How far elements may be apart: ``usual`` up to ``limit`` in size, ``filled`` for larger elements, which fill masked places.
+
+    The largest of masked scores says nothing: it is -1e9, or the smallest number of a dtype, and fills masked places.
+    """
+
+    usual: float
+    limit: float = math.inf
+    filled: float = 0.0
+
+    def holds(self, expected: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
+        """Which elements are near enough, equal infinities and NaN included; ``expected``: the original's."""
+        apart = (expected - actual).abs()
+        near = (expected == actual) | (apart <= self.usual) | (expected.isnan() & actual.isnan())
+        return near | ((expected.abs() > self.limit) & (apart <= self.filled))
+
+    def end_alike(self, expected: Value, actual: Value) -> bool:
+        """Whether two values may be near enough, by their least, greatest and mean element (:attr:`.trace.Value.ends`)."""
+        ends, others = expected.ends, actual.ends
+        means = RoundingBound(self.usual + self.filled).least(FLOOR * ends[2])  # a sum rounds differently in another order
+        return all(map(self._near, ends[:2], others[:2])) and means._near(ends[2], others[2])
+
+    def range_alike(self, expected: Value, actual: Value) -> bool:
+        """The same by the least and the greatest number alone."""
+        return all(map(self._near, expected.ends[:2], actual.ends[:2]))
+
+    def _near(self, expected: float, actual: float) -> bool:
+        """:meth:`holds` of single numbers."""
+        apart = abs(expected - actual)
+        near = expected == actual or apart <= self.usual or (math.isnan(expected) and math.isnan(actual))
+        return near or (abs(expected) > self.limit and apart <= self.filled)
+
+    def least(self, usual: float) -> RoundingBound:
+        """A bound of at least that much."""
+        return self._replace(usual=max(self.usual, usual))
+
+
+def bound_from(values: torch.Tensor, moved: torch.Tensor | None, unit: float = FLOOR) -> RoundingBound:
+    """How far numbers may be apart that a run with rounding errors ``moved``; None: no numbers of that shape."""
+    if moved is not None and moved.shape != values.shape:
+        moved = None
+    low, high = (float(end) for end in values.aminmax()) if len(values) else (0.0, 0.0)
+    if max(-low, high) < FILLED:  # nothing fills masked places
+        travelled = 0.0 if moved is None or not len(values) else float((moved - values).abs_().max())
+        if math.isfinite(travelled):
+            return RoundingBound(unit * max(-low, high) + SLACK * travelled)
+    finite = torch.isfinite(values)
+    sizes = values[finite].abs()
+    limit = _limit(sizes)
+    far = sizes > limit
+    apart = torch.zeros_like(sizes)
+    if moved is not None:
+        apart = (moved[finite] - values[finite]).abs().nan_to_num(0.0, 0.0, 0.0)
+    usual, filled = (unit * _most(sizes[part]) + SLACK * _most(apart[part]) for part in (~far, far))
+    return RoundingBound(usual, limit, filled)
+
+
+def _most(sizes: torch.Tensor) -> float:
+    return float(sizes.max()) if sizes.numel() else 0.0
+
+
+def _limit(sizes: torch.Tensor) -> float:
+    """The largest size of an element that fills no masked place; infinite if none does."""
+    if sizes.numel() < 2 or float(sizes.max()) < FILLED:
+        return math.inf
+    ordered = sizes.sort().values
+    gaps = ((ordered[1:] >= FILLED) & (ordered[1:] >= _GAP * ordered[:-1])).nonzero()
+    return float(ordered[gaps[0, 0]]) if len(gaps) else math.inf
+
+
+class Tolerances:
+    """How far a value of the original moves in a wide run if each call's result moves by about one unit roundoff.
+
+    Args:
+        trace: of the original.
+        moved: of a run with these errors.
+    """
+
+    def __init__(self, trace: Trace, moved: Trace) -> None:
+        self._known = {value: _bound_of_value(value, _twin(value, moved)) for value in trace.values()}
+
+    def __call__(self, value: Value) -> RoundingBound:
+        if value not in self._known:  # memory without values
+            self._known[value] = _bound_of_value(value, None)
+        return self._known[value]
+
+
+def _bound_of_value(value: Value, twin: Value | None) -> RoundingBound:
+    moved = None if twin is None or twin.tensor.shape != value.tensor.shape else numbers(twin.tensor)
+    return bound_from(numbers(value.tensor), moved, floor_of(value.tensor.dtype))
+
+
+def _twin(value: Value, moved: Trace) -> Value | None:
+    """The same value in a run with rounding errors; None for what was there before, or if the errors changed a decision."""
+    node = value.node
+    if node is None or node.index >= len(moved.nodes) or moved.nodes[node.index].name != node.name:
+        return None
+    return moved.nodes[node.index].values[node.values.index(value)]
+
+
+def _unit(tensor: torch.Tensor) -> float:
+    return float(torch.finfo(tensor.dtype).eps) if tensor.is_floating_point() else 0.0
+
+
+def rounding_noise(generator: torch.Generator) -> Any:
+    """Moves a tensor's elements by up to one unit roundoff each."""
+
+    return lambda tensor: add_noise(tensor, _unit(tensor), generator)
+
+
+def add_noise(tensor: torch.Tensor, unit: float, generator: torch.Generator) -> None:
+    """Moves a tensor's elements by up to ``unit`` of each, but whole numbers.
+
+    A count of tokens is exact, however it is computed: moved, and cut to an integer again, it would be another position.
+    """
+    large = tensor.numel() > 2 * _PIECE and tensor.is_contiguous()
+    shape = (2 * _PIECE,) if large else tensor.shape
+    noise = torch.rand(shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * unit).add_(1.0).to(tensor.dtype)
+    if not large:
+        _move(tensor, noise)
+        return
+    flat = tensor.view(-1)  # piece by piece, within a processor's cache, each by other numbers of the same noise
+    begins = range(0, len(flat), _PIECE)
+    offsets = torch.randint(_PIECE, (len(begins),), generator=generator).tolist()
+    for begin, offset in zip(begins, offsets):
+        piece = flat[begin : begin + _PIECE]
+        _move(piece, noise[offset : offset + len(piece)])
+
+
+def _move(tensor: torch.Tensor, noise: torch.Tensor) -> None:
+    whole = (tensor == tensor.round()) & (tensor.abs() < EXACT)
+    tensor.mul_(noise.masked_fill(whole, 1.0))
+
+
+class Noise(LooksOn):
+    """Within it each result of ``dtype`` of Torch's kernels moves by up to one unit roundoff; nothing is written down."""
+
+    def __init__(self, generator: torch.Generator, dtype: str) -> None:
+        super().__init__()
+        self._dtype = getattr(torch, dtype)
+        self._touch = rounding_noise(generator)
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if not is_passive(function):
+            for tensor in tensors_in(result if result is not None else args[:1]):
+                if tensor.dtype is self._dtype:  # not the counters of steps
+                    self._touch(tensor)
+        return result
+
+
+class NoiseOnFirst(LooksOn):
+    """Within it the first result of each of Torch's kernels moves by up to one unit roundoff, the same in each run."""
+
+    def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
+        super().__init__()
+        self._nudge = rounding_noise(torch.Generator().manual_seed(0))
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        first = next(iter(tensors_in(result)), None)
+        if first is not None and first.is_floating_point() and not is_passive(function):
+            self._nudge(first)
+        return result
+
+
+# ---- Whether two programs agree in a wider dtype.
+
+
+STEEP = 20 / 52  # of a dtype's digits: an error travels so far only past a tie, a step or a singular point
+
+
+OF_GRADIENT = "gradient of "  # begins the name of a gradient
 
 
 class Agreement:
-    """Runs in a wider dtype held against one of the original.
+    """Compares runs in a wider dtype with one of the original.
 
     Args:
         mapping: which weights belong together.
         original: the original's run.
-        touched: the same with one rounding error more at every call, see :func:`.tolerances.rounded`.
-        dtype: in which they ran.
+        touched: the same with one rounding error more at every call, see :func:`rounding_noise`.
+        dtype: of these runs.
     """
 
-    def __init__(self, mapping: Mapping, original: RunOutcome, touched: RunOutcome, dtype: str = "float64") -> None:
+    def __init__(self, mapping: WeightMapping, original: RunOutcome, touched: RunOutcome, dtype: str = "float64") -> None:
         self._mapping, self._original, self._dtype = mapping, original, dtype
-        self._allowed = {  # of each row, by whether the outputs alone are asked for
-            forward: [_tolerance(expected, moved) for _, expected, moved in self._rows(touched, forward, own=True)]
+        self._allowed = {  # of each row; True: of outputs and statistics alone
+            forward: [_bound_of_array(expected, moved) for _, expected, moved in self._rows(touched, forward, own=True)]
             for forward in (True, False)
         }
 
     def breach(self, port: RunOutcome, *, forward: bool = False, statistics: bool = True) -> str:
-        """What is further apart than rounding errors travel, or not the same where nothing rounds; "" if nothing is.
+        """What is further apart than rounding errors travel, or differs where nothing rounds; "" if nothing is.
 
-        ``forward``: of the outputs and running statistics alone; without ``statistics`` of the outputs.
+        ``forward``: outputs and running statistics alone; without ``statistics`` outputs alone.
         """
         rows = self._rows(port, forward) if statistics else self._outputs(port)
         for (name, expected, actual), allowed in zip(rows, self._allowed[forward]):
             if expected is not None and actual is not None and not _near(expected, actual, allowed):
-                how = f"{apart(expected, actual)}, of which rounding explains {allowed.usual:.2g}"
+                how = f"{difference_text(expected, actual)}, of which rounding explains {allowed.usual:.2g}"
                 return f"{name or 'output'} differs in {self._dtype} ({how})"
         return ""
 
     def alike(self, port: RunOutcome, other: RunOutcome, *, forward: bool = False) -> bool:
-        """Whether two runs of the port are one up to rounding."""
+        """Whether two runs of the port are the same up to rounding."""
         rows = zip(self._rows(port, forward), self._rows(other, forward), self._allowed[forward])
         return all(_near(before, after, allowed) for (_, _, before), (_, _, after), allowed in rows)
 
     def unsettled(self, port: RunOutcome, *, forward: bool = False) -> str:
-        """What is far apart, and moved as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is.
+        """What is far apart, and moves as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is.
 
-        A gradient that is 0 but for rounding (of a key's bias behind a softmax) is small beside the others, and none of these.
+        A gradient that is 0 but for rounding (of a key's bias behind a softmax) is small beside the others, and does not count.
         """
         rows = list(zip(self._rows(port, forward), self._allowed[forward]))
         least = max(
-            (size(expected) for (_, expected, _), _ in rows if expected is not None and expected.dtype.kind in "fc"), default=0.0
+            (largest_element(expected) for (_, expected, _), _ in rows if expected is not None and expected.dtype.kind in "fc"),
+            default=0.0,
         )
         for (name, expected, actual), allowed in rows:
             if expected is None or actual is None or expected.shape != actual.shape or expected.dtype.kind not in "fc":
                 continue
-            far = max(np.finfo(expected.dtype).eps ** STEEP * size(expected), floor_of(expected.dtype) * least)
+            far = max(np.finfo(expected.dtype).eps ** STEEP * largest_element(expected), floor_of(expected.dtype) * least)
             if allowed.usual > far and bool(((_numbers(expected) - _numbers(actual)).abs() > far).any()):
                 return name or "output"
         return ""
 
     def _outputs(self, outcome: RunOutcome) -> Iterator[Row]:
-        """All outputs of the original beside another run's, None where that has none."""
+        """All outputs of the original beside another run's, or None."""
         partners = {path: actual for path, _, actual in outputs(self._original, outcome)}
         yield from ((path, expected, partners.get(path)) for path, expected in self._original.outputs.items())
 
     def _rows(self, outcome: RunOutcome, forward: bool, *, own: bool = False) -> Iterator[Row]:
-        """All that the original gives beside what another run does; ``own``: one of the original's, too."""
+        """All that the original gives beside what another run gives; ``own``: another run of the original."""
         original, mapping = self._original, self._mapping
-        laid = own_rows if own else ported
+        laid = original_rows if own else port_rows
         yield from self._outputs(outcome)
         kinds = [("", original.statistics, outcome.statistics)]
         if not forward:
             kinds += [(OF_GRADIENT, original.gradients, outcome.gradients), ("", original.weights, outcome.weights)]
         for what, expected, actual in kinds:
             gradient = what == OF_GRADIENT
-            arrays = own_rows(mapping, expected, gradient=gradient), laid(mapping, actual, gradient=gradient)
+            arrays = original_rows(mapping, expected, gradient=gradient), laid(mapping, actual, gradient=gradient)
             for pair, *row in zip(mapping, *arrays):
                 yield f"{what}{pair.paddle or pair.torch}", row[0], row[1]
 
 
 def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) -> bool:
-    """Whether two arrays agree; what one side alone has, and shapes, are asked elsewhere."""
+    """Whether two arrays agree. Shapes, and arrays of one side alone, are not judged here."""
     if expected is None or actual is None or expected.shape != actual.shape or not expected.size:
         return True
     if math.isinf(allowed.limit) and largest(expected, actual) <= allowed.usual:
@@ -325,11 +685,11 @@ def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) 
     return bool(allowed.holds(_numbers(expected), _numbers(actual)).all())
 
 
-def _tolerance(expected: Array | None, moved: Array | None) -> RoundingBound:
+def _bound_of_array(expected: Array | None, moved: Array | None) -> RoundingBound:
     if expected is None or not expected.size or not np.issubdtype(expected.dtype, np.inexact):
         return RoundingBound(0.0)
     same = moved is not None and moved.shape == expected.shape
-    return measured(_numbers(expected), _numbers(moved) if moved is not None and same else None, floor_of(expected.dtype))
+    return bound_from(_numbers(expected), _numbers(moved) if moved is not None and same else None, floor_of(expected.dtype))
 
 
 def _numbers(array: Array) -> torch.Tensor:

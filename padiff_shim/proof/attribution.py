@@ -12,40 +12,39 @@ import paddle
 import torch
 
 from ..catalogue.registry import ops
-from ..dispatch.entry_point import EntryPoint
-from ..dispatch.frames import Frame
-from ..dispatch.prepare import prepare
+from ..dispatch.entry_point import EntryPoint, Unlisted
+from ..dispatch.frames import Frame, paused
+from ..dispatch.operands import wanting
+from ..dispatch.prepare import Prepared, prepare
 from ..errors import ArgumentError
 from ..frameworks import autocast
 from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
+from ..trees import as_array, leaves, mapped
+from .agreement import Array
 from .findings import CarriedBy, CarrierRow, GradientRow, JumpRow
-from .plans import TORCHS, Array, Keeping, KeptCall, Key, opened
-from .programs import NotWider
-from .sides import PaddleSide, told
-from .values import as_array, leaves
+from .plans import TORCHS, opened, survivable
+from .programs import NotWider, PaddleSide, error_text
+from .trace import Tensor
 
-# ---- Why a right port differs natively: which calls carry the difference of its outputs, and how far each one's error travels.
+# ---- The difference of outputs.
 #
 # To first order the difference of two runs of one program on two frameworks' kernels is the sum over its calls of J e. Here e is
-# what
-# the call's two results are apart beyond what their operands are: the difference of their two rounding errors, each against the
-# same
-# formula in float64 on that run's own operands. J is how the call's result moves the outputs. One backward that begins with the
-# difference itself gives the inner products of all J e with it (the adjoint of error analysis): shares, which add up to 1 where
-# the
-# first order tells all. A part of e is the kernels' own: what they are apart on equal operands. The rest is an echo: operands
-# that
-# differ already round otherwise, whoever's kernel it is.
+# how far the call's two results are apart beyond their operands: the difference of their two rounding errors, each against the
+# same formula in float64 on that run's own operands. J is how the call's result moves the outputs. One backward that begins with
+# the difference itself gives the inner products of all J e with it (the adjoint of error analysis): shares, which add up to 1 where
+# the first order explains all. A part of e comes from the kernels: their distance on equal operands. The rest is an echo: operands
+# that differ already round differently on any kernel.
 
+Key = tuple[str, str, int]  # layer, op, and the number of its call there
 NOWHERE = "the port fails on Paddle's own kernels"
-STEP = 2.0**-7  # of an element: what a step function moves by less has not jumped
+STEP = 2.0**-7  # of an element: less is no jump of a step function
 
 
 @dataclass
 class ResultRounding:
-    """How far one result lies from the float64 formula's, and its largest element."""
+    """How far one result lies from the float64 formula's (``error``), its largest element, and its dtype's unit roundoff."""
 
     error: Array
     size: float
@@ -58,7 +57,7 @@ class ResultRounding:
 
     @classmethod
     def between(cls, made: Array, exact: Array) -> ResultRounding:
-        """Of a result of floats and its exact counterpart, which has its shape."""
+        """Of a result of floats and the exact result of its shape."""
         with np.errstate(invalid="ignore", over="ignore"):
             error = np.nan_to_num(np.subtract(made, exact, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
         size = float(np.abs(np.nan_to_num(exact, posinf=0.0, neginf=0.0)).max(initial=0))
@@ -73,9 +72,9 @@ class Watching(Substituting):
 
     Args:
         native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
-        layer: tells the path of the layer that is running.
-        seen: called with each call's key, its results, their rounding errors, and Paddle's results of the same operands (none where
-            the call itself is Paddle's, or writes in place).
+        layer: returns the path of the running layer.
+        seen: called with each call's key, its results, their rounding errors, and Paddle's results for the same operands (none
+            where the call itself is Paddle's, or writes in place).
     """
 
     def __init__(self, *, native: bool, layer: Callable[[], str], seen: Seen) -> None:
@@ -91,7 +90,7 @@ class Watching(Substituting):
         if door.op.exact or draws or not door.op.leading:
             result = super().call(door, frame, values, args, kwargs)
             if door.op.steps:
-                frame.quick.clear()  # a shorter way would pass by here
+                frame.quick.clear()  # a shorter way would not pass here
                 self._tell(door, [tensor for _, tensor in leaves(result)], [], [])
             return result
         wanted = _in_float64(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
@@ -100,7 +99,7 @@ class Watching(Substituting):
             result = door.native(*args, **kwargs)
         else:
             result = super().call(door, frame, values, args, kwargs)
-            frame.quick.clear()  # a shorter way would pass by here
+            frame.quick.clear()  # a shorter way would not pass here
             if not (door.entry.inplace or autocast.HERE.on):  # on a CPU Paddle itself makes no casts
                 with paddle.no_grad():
                     others = [as_array(tensor) for _, tensor in leaves(door.native(*args, **kwargs))]
@@ -116,18 +115,18 @@ class Watching(Substituting):
 
 def _in_float64(door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The results of the op's formula on these operands in float64."""
-    with paddle.no_grad():  # all operands as the kernel gets them
+    with paddle.no_grad():  # the operands of the kernel
         inputs, attributes, casts = prepare(door, frame, values, args, kwargs)
     wide = [
-        one.detach().to(torch.float64, copy=True) if isinstance(one, torch.Tensor) and one.is_floating_point() else one
-        for one in casts.apply(inputs.torch)
+        side.detach().to(torch.float64, copy=True) if isinstance(side, torch.Tensor) and side.is_floating_point() else side
+        for side in casts.apply(inputs.torch)
     ]
     try:
         with torch.no_grad():
-            return [one for _, one in leaves(door.torch(wide, attributes))]
+            return [tensor for _, tensor in leaves(door.torch(wide, attributes))]
     except StayNative:
         raise
-    except RuntimeError:  # a dtype that the formula asks for and that float64 does not go with
+    except RuntimeError:  # the formula asks for a dtype that does not go with float64
         return []
 
 
@@ -146,7 +145,7 @@ def _errors(made: Sequence[Any], wanted: Sequence[torch.Tensor]) -> Iterator[Res
 
 @dataclass
 class CarrierSum:
-    """What is known of one op in one layer."""
+    """The sums of one op in one layer."""
 
     calls: int = 0
     paddle: float = 0.0  # largest rounding errors, in units
@@ -154,12 +153,12 @@ class CarrierSum:
     kernels: float = 0.0  # how far both kernels are apart on equal operands, in units
     local: float = 0.0  # sum of squares of e
     along: float = 0.0  # sum of the inner products of J e with the difference, which is scaled to length 1
-    own: float = 0.0  # the same of the kernels' own part of e
+    own: float = 0.0  # the same of the kernels' part of e
 
     def add(self, gradient: Array, native: ResultRounding, substituted: ResultRounding, own: Array | None) -> None:
-        """Add one result: both runs' rounding of it, and ``gradient``, how it moves what differs.
+        """Add one result: both runs' rounding of it, and ``gradient``, how it moves the difference.
 
-        ``own``: what the kernels are apart on equal operands; None where it is not known.
+        ``own``: how far the kernels are apart on equal operands; None where that is not known.
         """
         self.paddle, self.torch = max(self.paddle, native.units), max(self.torch, substituted.units)
         error = native.error - substituted.error
@@ -170,7 +169,7 @@ class CarrierSum:
             self.own += float((gradient * own).sum())
 
     def row(self, place: tuple[str, str], length: float, part: str = "forward") -> CarrierRow:
-        """The same for people; ``length``: of the difference."""
+        """The row of a table; ``length``: of the difference."""
         amplified = abs(self.along) / self.local**0.5 if self.local else 0.0
         own, share = self.own / length, self.along / length
         return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share, part)
@@ -206,8 +205,8 @@ class Jumps:
         return sorted(rows, key=lambda row: -row.jumped)
 
 
-def carriers(ours: PaddleSide) -> CarriedBy:
-    """Run the port natively and on Torch's kernels, and tell which calls carry the difference of its outputs."""
+def carriers(port: PaddleSide) -> CarriedBy:
+    """Run the port natively and on Torch's kernels, and find the calls that carry the difference of its outputs."""
     native: dict[Key, list[ResultRounding | None]] = {}
     sums: dict[tuple[str, str], CarrierSum] = collections.defaultdict(CarrierSum)
     outputs: list[Array] = []
@@ -221,53 +220,58 @@ def carriers(ours: PaddleSide) -> CarriedBy:
 
     try:
         with paddle.no_grad():
-            ours.observed(_mode(ours, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
+            port.watch_forward(_mode(port, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
     except Exception as error:
-        return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({told(error)})")
+        return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({error_text(error)})")
 
     def follow(key: Key, made: Sequence[Any], errors: list[ResultRounding | None], others: list[Array]) -> None:
         known = sums[key[:2]]
         known.calls += 1
         steps.substituted(key, made)
-        for place, (tensor, mine, yours) in enumerate(zip(made, errors, native.get(key, ()))):
-            if mine is None or yours is None or mine.error.shape != yours.error.shape or tensor.stop_gradient:
+        for place, (tensor, substituted, native_rounding) in enumerate(zip(made, errors, native.get(key, ()))):
+            if (
+                substituted is None
+                or native_rounding is None
+                or substituted.error.shape != native_rounding.error.shape
+                or tensor.stop_gradient
+            ):
                 continue
             own = np.subtract(others[place], as_array(tensor), dtype=np.float64) if place < len(others) else None
-            tensor.register_hook(_adding(known, yours, mine, own))
+            tensor.register_hook(_adding(known, native_rounding, substituted, own))
 
-    def go_back(named: list[tuple[str, Any]]) -> None:
+    def go_back(named: list[tuple[str, Tensor]]) -> None:
         tensors, arrays = _floats(named)
-        between = [other.astype(np.float64) - one for one, other in zip(arrays, outputs)]
-        apart[0] = max((float(np.abs(one).max(initial=0)) for one in between), default=0.0)
-        apart[1] = float(np.sqrt(sum((one**2).sum() for one in between)))
+        between = [other.astype(np.float64) - array for array, other in zip(arrays, outputs)]
+        apart[0] = max((float(np.abs(difference).max(initial=0)) for difference in between), default=0.0)
+        apart[1] = float(np.sqrt(sum((difference**2).sum() for difference in between)))
         if apart[1]:
-            starts = [paddle.to_tensor(one / apart[1]).astype(tensor.dtype) for tensor, one in zip(tensors, between)]
+            starts = [paddle.to_tensor(difference / apart[1]).astype(tensor.dtype) for tensor, difference in zip(tensors, between)]
             wanting = [(tensor, start) for tensor, start in zip(tensors, starts) if not tensor.stop_gradient]
-            ours.back_from(*map(list, zip(*wanting)))
+            port.back_from(*map(list, zip(*wanting)))
 
-    ours.observed(_mode(ours, native=False, seen=follow), go_back)
-    rows = [one.row(place, apart[1] or 1.0) for place, one in sums.items() if one.along or one.own]
+    port.watch_forward(_mode(port, native=False, seen=follow), go_back)
+    rows = [carrier.row(place, apart[1] or 1.0) for place, carrier in sums.items() if carrier.along or carrier.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
     return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0], jumps=steps.rows())
 
 
-def _mode(ours: PaddleSide, *, native: bool, seen: Any) -> Mode:
-    return opened(Watching(native=native, layer=ours.layer, seen=seen))
+def _mode(port: PaddleSide, *, native: bool, seen: Any) -> Mode:
+    return opened(Watching(native=native, layer=port.layer, seen=seen))
 
 
-def _floats(named: list[tuple[str, Any]]) -> tuple[list[Any], list[Array]]:
+def _floats(named: list[tuple[str, Tensor]]) -> tuple[list[Any], list[Array]]:
     """The tensors of floats among outputs, and their values."""
     tensors = [tensor for _, tensor in named if paddle.is_floating_point(tensor)]
     return tensors, [as_array(tensor).copy() for tensor in tensors]
 
 
 def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRounding, own: Array | None) -> Callable[[Any], None]:
-    """What is done with the gradient of one result; one without a gradient moves no output, whatever it holds.
+    """What happens with the gradient of one result; a result without gradient moves no output, whatever it holds.
 
-    ``own``: what the kernels are apart on equal operands; None where it is not known.
+    ``own``: how far the kernels are apart on equal operands; None where that is not known.
     """
 
-    def add(gradient: Any) -> None:
+    def add(gradient: Tensor) -> None:
         array = as_array(gradient)
         if not array.any():
             return
@@ -276,30 +280,212 @@ def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRoundi
     return add
 
 
-# ---- Why a right port's gradients differ natively: which calls, in the forward and in the backward, carry the difference.
+# ---- Calls of a port, each of which can be gone back through by itself: natively, by Torch, and in float64.
+
+
+class RecordedCall:
+    """One call: its operands before it, its results, and the gradients that a backward hands them.
+
+    ``wanted`` are the operands, in the order of the op's parameters, whose gradients the call's backward gives.
+    """
+
+    def __init__(self, door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: Any) -> None:
+        self.door = door
+        copies: dict[int, Any] = {}
+
+        def copied(tensor: Tensor) -> Any:
+            if not isinstance(tensor, paddle.Tensor):
+                return tensor
+            if id(tensor) not in copies:
+                copies[id(tensor)] = tensor, _copied(tensor)  # the tensor too: no identity is used twice
+            return copies[id(tensor)][1]
+
+        with paused():
+            self.args, self.kwargs = mapped(args, copied), mapped(kwargs, copied)
+            operands = mapped(values, copied)
+        with paddle.no_grad():
+            self.prepared: Prepared = prepare(door, frame, operands, self.args, self.kwargs)
+        self.wanted = wanting(self.prepared.inputs.paddle, self.prepared.inputs.torch)
+        self.made: list[Array] = []
+        self.handed: list[Array | None] = []
+
+    def follow(self, made: Sequence[Any]) -> None:
+        """Keep the results, and the gradient of each as soon as a backward hands it over."""
+        self.made = [as_array(tensor).copy() for tensor in made]
+        self.handed = [None] * len(made)
+        for place, tensor in enumerate(made):
+            if not tensor.stop_gradient:
+                tensor.register_hook(self._handing(place))
+
+    def _handing(self, place: int) -> Callable[[Any], None]:
+        def keep(gradient: Tensor) -> None:
+            known, array = self.handed[place], as_array(gradient)
+            self.handed[place] = array.copy() if known is None else known + array
+
+        return keep
+
+    @property
+    def answered(self) -> bool:
+        """Whether a backward went through the call."""
+        return bool(self.wanted) and any(gradient is not None and gradient.any() for gradient in self.handed)
+
+    def operand(self, place: int) -> Array:
+        """The values of one operand."""
+        return as_array(self.prepared.inputs.paddle[place])
+
+    def torchs(self, *, double: bool) -> tuple[list[Array], list[Array | None]]:
+        """The results of the op's formula on these operands, and the gradients of the wanted ones; ``double``: in float64."""
+        inputs, attributes, casts = self.prepared
+        sides = [_side(side, double=double, wanted=at in self.wanted) for at, side in enumerate(inputs.torch)]
+        with torch.enable_grad():
+            out = self.door.torch(sides, attributes) if double else casts.run(self.door, sides, attributes)
+        made = [tensor for _, tensor in leaves(out)]
+        results = [as_array(tensor) for tensor in made]
+        pairs = [
+            (tensor, torch.from_numpy(gradient).to(tensor))
+            for tensor, gradient in zip(made, self.handed)
+            if gradient is not None and tensor.requires_grad and gradient.shape == tuple(tensor.shape)
+        ]
+        if not pairs:
+            return results, [None] * len(self.wanted)
+        ends, starts = zip(*pairs)
+        gradients = torch.autograd.grad(ends, [sides[at] for at in self.wanted], starts, allow_unused=True)
+        turned = [
+            gradient.t() if at == self.door.transposed and gradient is not None else gradient
+            for at, gradient in zip(self.wanted, gradients)
+        ]
+        return results, self._summed([None if gradient is None else as_array(gradient) for gradient in turned])
+
+    def paddles(self) -> tuple[list[Array], list[Array | None]]:
+        """The same of Paddle's kernels; an operand in several places has its whole gradient in the first."""
+        fresh: dict[int, Any] = {}
+
+        def leaf(tensor: Tensor) -> Any:
+            if not isinstance(tensor, paddle.Tensor):
+                return tensor
+            if id(tensor) not in fresh:
+                fresh[id(tensor)] = tensor.detach()
+                fresh[id(tensor)].stop_gradient = tensor.stop_gradient
+            copy = fresh[id(tensor)]
+            return copy.clone() if self.door.entry.inplace else copy
+
+        with paused(), paddle.enable_grad():
+            made = [tensor for _, tensor in leaves(self.door.native(*mapped(self.args, leaf), **mapped(self.kwargs, leaf)))]
+            pairs = [
+                (tensor, paddle.to_tensor(gradient).astype(tensor.dtype))
+                for tensor, gradient in zip(made, self.handed)
+                if gradient is not None and not tensor.stop_gradient and list(gradient.shape) == list(tensor.shape)
+            ]
+            if not pairs:
+                return [as_array(tensor) for tensor in made], [None] * len(self.wanted)
+            operands = [self.prepared.inputs.paddle[at] for at in self.wanted]
+            distinct = {id(operand): fresh[id(operand)] for operand in operands if id(operand) in fresh}
+            ends, starts = map(list, zip(*pairs))
+            gradients = paddle.grad(ends, list(distinct.values()), starts, allow_unused=True)
+        by_operand = dict(zip(distinct, gradients))
+        answers = [by_operand.pop(id(operand), None) for operand in operands]
+        return [as_array(tensor) for tensor in made], [None if array is None else as_array(array) for array in answers]
+
+    def _summed(self, gradients: Sequence[Array | None]) -> list[Array | None]:
+        """Gradients of the wanted operands; those of an operand in several places are added up in the first."""
+        first: dict[int, int] = {}
+        sums: list[Array | None] = []
+        for at, gradient in zip(self.wanted, gradients):
+            known = first.setdefault(id(self.prepared.inputs.paddle[at]), len(sums))
+            if known < len(sums):
+                other = sums[known]
+                sums[known] = gradient if other is None else other if gradient is None else other + gradient
+                gradient = None
+            sums.append(gradient)
+        return sums
+
+
+def _copied(tensor: Tensor) -> Any:
+    """Its values as they are now: an optimizer may write a parameter later."""
+    copy = tensor.detach().clone()
+    copy.stop_gradient = tensor.stop_gradient
+    return copy
+
+
+def _side(side: Any, *, double: bool, wanted: bool) -> Any:
+    """An operand of Torch's as a leaf."""
+    if not isinstance(side, torch.Tensor):
+        return side
+    side = side.detach()
+    if double and side.is_floating_point():
+        side = side.to(torch.float64, copy=True)
+    return side.requires_grad_() if wanted else side
+
+
+class RecordingPlan(Substituting):
+    """Reference mode's plan, or Paddle's kernels, that records every call which rounds.
+
+    Args:
+        native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
+        layer: returns the path of the running layer.
+    """
+
+    def __init__(self, *, native: bool, layer: Callable[[], str]) -> None:
+        super().__init__("torch", draws=True, torchs=TORCHS)
+        if native:
+            self.autocasts = ""
+        self.calls: dict[Key, RecordedCall] = {}
+        self._native, self._layer = native, layer
+        self._times: collections.Counter[tuple[str, str]] = collections.Counter()
+
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call, recorded."""
+        if (door.op.random is not None and door.op.random(*values)) or not door.op.leading:
+            return super().call(door, frame, values, args, kwargs)
+        record = RecordedCall(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
+        if self._native:
+            args, kwargs = survivable(door, values, args, kwargs)
+            result = door.native(*args, **kwargs)
+        else:
+            result = super().call(door, frame, values, args, kwargs)
+            frame.quick.clear()  # a shorter way would not pass here
+        record.follow([tensor for _, tensor in leaves(result)])
+        place = self._layer(), door.op.name
+        self.calls[(*place, self._times[place])] = record
+        self._times[place] += 1
+        return result
+
+    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Paddle's kernel, in a native run without a tape."""
+        return door.native(*args, **kwargs) if self._native else super().native(door, frame, why, args, kwargs)
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for an op without reference."""
+        return other.original(*args, **kwargs) if self._native else super().unlisted(other, frame, args, kwargs)
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for what moves values."""
+        return original(*args, **kwargs) if self._native else super().exact(name, original, args, kwargs)
+
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for a function with a backward of its own."""
+        return original(*args, **kwargs) if self._native else super().py_layer(name, original, args, kwargs)
+
+
+# ---- The difference of gradients.
 #
 # A step computes g(theta), the gradients, from the results y of its calls and from the gradients that each call's backward hands
-# on.
-# To first order the difference of two runs is the sum over all calls of two parts: what the call's result is apart beyond its
-# operands, times how y moves the gradients, and what its backward's gradients are apart beyond what it was handed, times how
-# those
-# move the gradients. With v the difference scaled to length 1, both inner products come from one directional derivative, for
-# second
-# derivatives are symmetric (Pearlmutter, Fast exact multiplication by the Hessian, 1994): moved along v, a result's gradient
-# changes
-# as <g, v> does with the result, and an operand's value as <g, v> does with the gradient that is handed to it. So two more runs
-# in
+# on. To first order the difference of two runs is the sum over all calls of two parts: how far the call's result is apart beyond
+# its operands, times how y moves the gradients, and how far its backward's gradients are apart beyond those that it got, times how
+# they move the gradients. With v the difference scaled to length 1, both inner products come from one directional derivative, for
+# second derivatives are symmetric (Pearlmutter, Fast exact multiplication by the Hessian, 1994): moved along v, a result's gradient
+# changes as <g, v> does with the result, and an operand's value as <g, v> does with the gradient that it gets. So two more runs in
 # float64, with weights and inputs moved along v to either side, give all of it, and no op needs a second derivative of its own.
 
-MOVE = 1e-9  # how far, in lengths of all weights: hardly a relu changes sides there, and float64 has digits left
+MOVE = 1e-9  # of the length of all weights: hardly a relu changes sides, and float64 has digits left
 Grads = dict[str, Array]
 
 
-def gradient_carriers(ours: PaddleSide, of: str, *, training: bool) -> CarriedBy:
-    """Run the port's step natively and on Torch's kernels, and tell which calls carry the difference of its gradients.
+def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy:
+    """Run the port's step natively and on Torch's kernels, and find the calls that carry the difference of its gradients.
 
     Args:
-        ours: the port.
+        port: the port.
         of: ``"gradients"``, or the name of one: of a parameter, or ``"input 0"``, ``"input tokens"`` of an input.
         training: as in a step of a training, the model's own output ``"loss"`` is the loss.
 
@@ -307,99 +493,101 @@ def gradient_carriers(ours: PaddleSide, of: str, *, training: bool) -> CarriedBy
         ArgumentError: there is no gradient of that name.
         NotWider: the port does not run in float64.
     """
-    substituted, mine = _run(ours, native=False, training=training)
-    _check(mine, of)
+    substituted, torchs = _run(port, native=False, training=training)
+    _check(torchs, of)
     try:
-        native, yours = _run(ours, native=True, training=training)
+        native, paddles = _run(port, native=True, training=training)
     except Exception as error:
-        return CarriedBy([], 0.0, 0.0, of, failed=f"{NOWHERE} ({told(error)})")
-    between = _between(mine, yours, of)
-    length = float(np.sqrt(sum((one**2).sum() for one in between.values())))
-    largest = max((float(np.abs(one).max(initial=0)) for one in between.values()), default=0.0)
+        return CarriedBy([], 0.0, 0.0, of, failed=f"{NOWHERE} ({error_text(error)})")
+    between = _between(torchs, paddles, of)
+    length = float(np.sqrt(sum((difference**2).sum() for difference in between.values())))
+    largest = max((float(np.abs(difference).max(initial=0)) for difference in between.values()), default=0.0)
     if not length:
         return CarriedBy([], 0.0, largest, of)
-    sides = _to_either_side(ours, {name: one / length for name, one in between.items()}, training=training)
+    sides = _to_either_side(port, {name: difference / length for name, difference in between.items()}, training=training)
     sums: dict[tuple[str, str, str], CarrierSum] = collections.defaultdict(CarrierSum)
-    for key, kept in substituted.items():
+    for key, call in substituted.items():
         other = native.get(key)
         if other is not None and all(key in moved for moved, _ in sides):
-            _add(sums, key, kept, other, _Slope(*((moved[key], step) for moved, step in sides)))
-    rows = [one.row(place[:2], length, place[2]) for place, one in sums.items() if one.along or one.own]
+            _add(sums, key, call, other, _Slope(*((moved[key], step) for moved, step in sides)))
+    rows = [carrier.row(place[:2], length, place[2]) for place, carrier in sums.items() if carrier.along or carrier.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
-    return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_told(between, mine, length)))
+    return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_gradient_rows(between, torchs, length)))
 
 
-def _run(ours: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, KeptCall], Grads]:
-    plan = Keeping(native=native, layer=ours.layer)
-    found = ours.observed_back(opened(plan), training=training, **how)
-    return plan.calls, found
+def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, RecordedCall], Grads]:
+    plan = RecordingPlan(native=native, layer=port.layer)
+    gradients = port.watch_step(opened(plan), training=training, **how)
+    return plan.calls, gradients
 
 
-def _check(mine: Grads, of: str) -> None:
+def _check(gradients: Grads, of: str) -> None:
     """Raise if there is no gradient of that name."""
-    if of != "gradients" and of not in mine:
+    if of != "gradients" and of not in gradients:
         raise ArgumentError(
-            f'of= is "outputs", "gradients" or the name of one of them ({", ".join(list(mine)[:8])}...), got {of!r}'
+            f'of= is "outputs", "gradients" or the name of one of them ({", ".join(list(gradients)[:8])}...), got {of!r}'
         )
 
 
-def _between(mine: Grads, yours: Grads, of: str) -> Grads:
+def _between(torchs: Grads, paddles: Grads, of: str) -> Grads:
     """How far the native gradients are apart from Torch's."""
-    names = [name for name in mine if name in yours and mine[name].shape == yours[name].shape and of in ("gradients", name)]
-    return {name: np.nan_to_num(np.subtract(yours[name], mine[name], dtype=np.float64)) for name in names}
+    names = [name for name in torchs if name in paddles and torchs[name].shape == paddles[name].shape and of in ("gradients", name)]
+    return {name: np.nan_to_num(np.subtract(paddles[name], torchs[name], dtype=np.float64)) for name in names}
 
 
-def _to_either_side(ours: PaddleSide, along: Grads, *, training: bool) -> list[tuple[dict[Key, KeptCall], float]]:
-    """The port's step in float64 with weights and inputs moved, and how far; first onwards, then back."""
-    whole = float(np.sqrt(sum(float((one.numpy().astype(np.float64) ** 2).sum()) for one in ours.model.parameters())))
+def _to_either_side(port: PaddleSide, along: Grads, *, training: bool) -> list[tuple[dict[Key, RecordedCall], float]]:
+    """The port's step in float64 with weights and inputs moved forth and back, and how far."""
+    whole = float(np.sqrt(sum(float((weight.numpy().astype(np.float64) ** 2).sum()) for weight in port.model.parameters())))
     step = MOVE * (whole or 1.0)
-    found = []
+    runs = []
     for signed in (step, -step):
-        moved = {name: signed * one for name, one in along.items()}
+        moved = {name: signed * direction for name, direction in along.items()}
         try:
-            found.append((_run(ours, native=False, training=training, wide=True, moved=moved)[0], step))
+            runs.append((_run(port, native=False, training=training, wide=True, moved=moved)[0], step))
         except Exception as error:
             raise NotWider.of("paddle", error) from error
-    return found
+    return runs
 
 
 class _Slope:
     """How a call's operands, and the gradients of its results, change along the difference."""
 
-    def __init__(self, onwards: tuple[KeptCall, float], back: tuple[KeptCall, float]) -> None:
+    def __init__(self, onwards: tuple[RecordedCall, float], back: tuple[RecordedCall, float]) -> None:
         (self._plus, step), (self._minus, _) = onwards, back
         self._width = 2 * step
 
     def of_operand(self, place: int) -> Array:
-        """Of the values of one operand."""
+        """The slope of one operand's values."""
         return (self._plus.operand(place) - self._minus.operand(place)) / self._width
 
     def of_gradient(self, place: int) -> Array | None:
-        """Of the gradient that one result is handed."""
-        one, other = (kept.handed[place] if place < len(kept.handed) else None for kept in (self._plus, self._minus))
-        return None if one is None or other is None else (one - other) / self._width
+        """The slope of the gradient that one result gets."""
+        ahead, other = (call.handed[place] if place < len(call.handed) else None for call in (self._plus, self._minus))
+        return None if ahead is None or other is None else (ahead - other) / self._width
 
 
-def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, kept: KeptCall, other: KeptCall, slope: _Slope) -> None:
+def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, call: RecordedCall, other: RecordedCall, slope: _Slope) -> None:
     """What one call carries, in the forward and in the backward."""
-    if not (kept.answered and other.answered) or kept.wanted != other.wanted:
+    if not (call.answered and other.answered) or call.wanted != other.wanted:
         return
     try:
-        exact, wide = other.torchs(double=True), kept.torchs(double=True)
-        narrow = kept.torchs(double=False)
-    except (StayNative, RuntimeError):  # a dtype that the formula asks for and that float64 does not go with
+        exact, wide = other.torchs(double=True), call.torchs(double=True)
+        narrow = call.torchs(double=False)
+    except (StayNative, RuntimeError):  # the formula asks for a dtype that does not go with float64
         return
-    theirs = other.paddles()
+    paddles = other.paddles()
     try:
-        apart = kept.paddles() if not kept.door.entry.inplace else ([], [])
+        apart = call.paddles() if not call.door.entry.inplace else ([], [])
     except StayNative:
         apart = ([], [])
     count = dict.fromkeys(("forward", "backward"), 0)
-    results = zip(other.made, exact[0], kept.made, wide[0], _padded(apart[0], len(kept.made)))
-    for place, (yours, rightly, mine, right, native) in enumerate(results):
+    results = zip(other.made, exact[0], call.made, wide[0], _padded(apart[0], len(call.made)))
+    for place, (native_result, rightly, substituted, right, native) in enumerate(results):
         tangent = slope.of_gradient(place)
-        count["forward"] += _entered(sums[(*key[:2], "forward")], (yours, rightly), (mine, right), native, mine, tangent)
-    gradients = zip(kept.wanted, theirs[1], exact[1], narrow[1], wide[1], _padded(apart[1], len(kept.wanted)))
+        count["forward"] += _entered(
+            sums[(*key[:2], "forward")], (native_result, rightly), (substituted, right), native, substituted, tangent
+        )
+    gradients = zip(call.wanted, paddles[1], exact[1], narrow[1], wide[1], _padded(apart[1], len(call.wanted)))
     for at, yours_, rightly_, mine_, right_, native_ in gradients:
         if yours_ is not None and rightly_ is not None and mine_ is not None and right_ is not None:
             along = slope.of_operand(at)
@@ -408,32 +596,32 @@ def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, kept: KeptCa
         sums[(*key[:2], part)].calls += bool(seen)
 
 
-def _padded(found: Sequence[Array | None], length: int) -> Sequence[Array | None]:
-    return found if len(found) == length else [None] * length
+def _padded(arrays: Sequence[Array | None], length: int) -> Sequence[Array | None]:
+    return arrays if len(arrays) == length else [None] * length
 
 
 def _entered(
     known: CarrierSum,
-    ours: tuple[Array, Array],
-    theirs: tuple[Array, Array],
+    natively: tuple[Array, Array],
+    substituted: tuple[Array, Array],
     native: Array | None,
-    mine: Array,
+    made: Array,
     along: Array | None,
 ) -> bool:
-    """Whether two results, each with its exact one, and what carries them on have one shape: then they are added."""
-    if along is None or not along.any() or not all(one.shape == along.shape for one in (*ours, *theirs)):
+    """Whether two results, each with its exact result, and what carries them on have one shape: then they are added."""
+    if along is None or not along.any() or not all(array.shape == along.shape for array in (*natively, *substituted)):
         return False
-    if not np.issubdtype(mine.dtype, np.floating):
+    if not np.issubdtype(made.dtype, np.floating):
         return False
-    own = np.subtract(native, mine, dtype=np.float64) if native is not None and native.shape == mine.shape else None
-    known.add(along, ResultRounding.between(*ours), ResultRounding.between(*theirs), own)
+    own = np.subtract(native, made, dtype=np.float64) if native is not None and native.shape == made.shape else None
+    known.add(along, ResultRounding.between(*natively), ResultRounding.between(*substituted), own)
     return True
 
 
-def _told(between: Grads, mine: Grads, length: float) -> Iterator[GradientRow]:
+def _gradient_rows(between: Grads, torchs: Grads, length: float) -> Iterator[GradientRow]:
     """Each gradient's part of the difference, the largest first."""
-    shares = {name: float((one**2).sum()) / length**2 for name, one in between.items()}
+    shares = {name: float((difference**2).sum()) / length**2 for name, difference in between.items()}
     for name in sorted(between, key=lambda name: -shares[name]):
-        apart, largest = (float(np.abs(one).max(initial=0)) for one in (between[name], mine[name]))
+        apart, largest = (float(np.abs(array).max(initial=0)) for array in (between[name], torchs[name]))
         if apart:
             yield GradientRow(name, apart, apart / largest if largest else float("inf"), shares[name])

@@ -4,67 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import zip_longest
 from typing import Any
 
 import torch
 
 from ..dispatch.call_site import CallSite
+from .findings import Cause
 from .match import (
     BIASED,
     CallPair,
     Matching,
     Mend,
     align,
-    alike,
-    behind,
-    ended,
-    in_its_place,
+    call_in_its_place,
+    depends_on,
     kind,
     leads_to,
-    mended,
+    mend_for,
+    mend_of_end,
     roots,
-    taken_for,
+    same_results,
+    value_taken_for,
     with_bias,
 )
-from .trace import Key, TraceCall, TraceOperand, Value
+from .trace import Key, Model, TraceCall, TraceOperand, Value
 
-# ---- Why two programs part, in words.
-
-
-class Cause(str, Enum):
-    """Why two programs part."""
-
-    ATTRIBUTE = "another attribute"
-    SWAPPED = "operands swapped"
-    CONSTANT = "another constant"
-    WEIGHT = "another weight"
-    OPERAND = "another operand"
-    ORDER = "another arrangement"
-    OTHER_OP = "another op"
-    MISSING = "an op is missing"
-    EXTRA = "an op too many"
-    PLACE = "an op in another place"
-    UNKNOWN = "other calls"
-    TIED = "weights tied otherwise"
-    DTYPE = "another dtype"
-    OVERFLOW = "an overflow"
-    OPTIMIZER = "another optimizer"
-    SETTING = "another setting of the optimizer"
-    RATE = "another learning rate"
-    CLIPPING = "another clipping"
-    SKIPPED = "a step that the other skips"
-    CLEARED = "gradients are not cleared"
-
-    def __str__(self) -> str:
-        return self.value
+WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # causes of calls that are not the same
 
 
-WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # of calls that are not the same
-
-
-# ---- How operands are told: what they are called, where they come from, what they hold.
+# ---- Operands in words: their names, where they come from, what they hold.
 
 _ROLES = {"self": "the first operand", "other": "the second operand", "mat2": "the second operand", "mat1": "the first operand"}
 
@@ -73,31 +42,31 @@ def role(operand: TraceOperand) -> str:
     return _ROLES.get(operand.name, operand.name)
 
 
-def given(value: Value) -> bool:
+def has_name(value: Value) -> bool:
     """Whether it is an input or a weight, which has a name of its own."""
     return value.node is None and bool(value.label) and "(" not in value.label
 
 
-def swapped(mine: Sequence[TraceOperand], another: TraceOperand, yours: Sequence[TraceOperand], other: TraceOperand) -> str:
-    """Which of the port's operands is which of the original's; those of a list have one name, and are counted."""
-    ours, theirs = role(other), role(another)
-    if ours != theirs:
-        return f"{ours} is what the original has as {theirs}"
-    number, place = _place(yours, other), _place(mine, another)
-    return f"number {number} of {ours} is what the original has as number {place}"
+def swap_text(expected: Sequence[TraceOperand], another: TraceOperand, actual: Sequence[TraceOperand], other: TraceOperand) -> str:
+    """Which of the port's operands is which of the original's; operands of a list share a name, and are counted."""
+    port_role, original_role = role(other), role(another)
+    if port_role != original_role:
+        return f"{port_role} is what the original has as {original_role}"
+    number, place = _place(actual, other), _place(expected, another)
+    return f"number {number} of {port_role} is what the original has as number {place}"
 
 
 def _place(operands: Sequence[TraceOperand], wanted: TraceOperand) -> int:
-    return [one for one in operands if one.name == wanted.name].index(wanted) + 1
+    return [operand for operand in operands if operand.name == wanted.name].index(wanted) + 1
 
 
-def from_elsewhere(one: TraceOperand, other: TraceOperand) -> str:
-    """Where an operand comes from on both sides, in so many words that they differ."""
-    for told in (whence, _whence_exactly):
-        ours, theirs = told(other.value), told(one.value)
-        if ours != theirs:
+def different_sources(operand: TraceOperand, other: TraceOperand) -> str:
+    """Where an operand comes from on both sides, in as many words as tell them apart."""
+    for described in (source_of, _exact_source_of):
+        here, there = described(other.value), described(operand.value)
+        if here != there:
             break
-    return f"{role(other)} comes from {ours}, in the original from {theirs}"
+    return f"{role(other)} comes from {here}, in the original from {there}"
 
 
 def extent(value: Value) -> str:
@@ -107,27 +76,27 @@ def extent(value: Value) -> str:
     )
 
 
-def whence(value: Value) -> str:
+def source_of(value: Value) -> str:
     return value.label if value.node is None else f"{value.node.name} (line {value.node.site.line})"
 
 
-def _whence_exactly(value: Value) -> str:
-    """The same with the layer, and which of several results it is."""
+def _exact_source_of(value: Value) -> str:
+    """The same with the layer, and the number of the result where there are several."""
     if value.node is None:
         return value.label
     several = len(value.node.results) > 1 and value in value.node.results
     which = f"result {value.node.results.index(value) + 1} of " if several else ""
-    return which + whence(value).replace(")", f", layer {value.node.layer})" if value.node.layer else ")")
+    return which + source_of(value).replace(")", f", layer {value.node.layer})" if value.node.layer else ")")
 
 
-# ---- Attributes of calls that stand for each other: which differ, and in which further calls the same ones do.
+# ---- Attributes of calls that stand for each other: which differ, and in which further calls the same differ.
 
 
 def unlike_attributes(original: TraceCall, port: TraceCall) -> dict[str, Any]:
-    """The original's attributes that the port's call has not; None for one that the original's has not."""
+    """The original's attributes that the port's call does not have; None for an attribute of the port's call alone."""
     names = sorted({*original.attributes, *port.attributes} - _idle(original, port))
     pairs = ((name, original.attributes.get(name), port.attributes.get(name)) for name in names)
-    apart = {name: (wanted, own) for name, wanted, own in pairs if not equal(wanted, own)}
+    apart = {name: (wanted, own) for name, wanted, own in pairs if not equal_settings(wanted, own)}
     return {name: wanted for name, (wanted, own) in apart.items() if name != "dim" or not _of_one_axis(original, port)}
 
 
@@ -143,7 +112,7 @@ def _of_one_axis(original: TraceCall, port: TraceCall) -> bool:
 
 
 def _first_tensors(call: TraceCall) -> list[torch.Tensor]:
-    """A call's first operand and result, of which the one with more axes has those that it names."""
+    """A call's first operand and result; the axes are those of the one with more axes."""
     return [*(operand.tensor for operand in call.operands[:1]), *(value.tensor for value in call.results[:1])]
 
 
@@ -152,9 +121,9 @@ def calls_alike(
 ) -> list[tuple[TraceCall, TraceCall]]:
     """All pairs of calls whose attributes differ as those of this pair do, this pair first: a setting of the whole model.
 
-    This pair alone where the programs have other numbers of such calls, or in another order: the others may not stand for each
-    other. Empty where the port's call cannot be given the original's: none of its own are unlike, or they are of another kind, or
-    it only moves elements, of which Paddle itself says where they lie.
+    This pair alone where the programs have such calls in different numbers or orders: the others may not stand for each other.
+    Empty where the port's call cannot have the original's attributes: none differ, they are of another type, or the call only moves
+    elements, whose places Paddle itself knows.
     """
     unlike = unlike_attributes(original, port)
     if (
@@ -175,18 +144,18 @@ def calls_alike(
 def _differ_as(unlike: Mapping[str, Any], port: TraceCall, call: TraceCall, counterpart: TraceCall) -> bool:
     other = unlike_attributes(call, counterpart)
     return other.keys() == unlike.keys() and all(
-        equal(other[name], wanted) and equal(counterpart.attributes.get(name), port.attributes.get(name))
+        equal_settings(other[name], wanted) and equal_settings(counterpart.attributes.get(name), port.attributes.get(name))
         for name, wanted in unlike.items()
     )
 
 
 def _idle(original: TraceCall, port: TraceCall) -> set[str]:
-    """Attributes that say nothing: how fast running statistics follow a batch, where neither is given any batch's."""
+    """Attributes without effect: the momentum of running statistics where neither call trains."""
     trains = any(call.attributes.get("training", True) for call in (original, port))
     return set() if trains else {"momentum"}
 
 
-def equal(value: Any, other: Any) -> bool:
+def equal_settings(value: Any, other: Any) -> bool:
     if (value is None) is not (other is None):
         return _bounds_nothing(other if value is None else value)
     if isinstance(value, (int, float)) and isinstance(other, (int, float)):
@@ -195,11 +164,11 @@ def equal(value: Any, other: Any) -> bool:
 
 
 def _bounds_nothing(value: Any) -> bool:
-    """Whether a number is where a float ends: Paddle's limit of a clip that has none."""
+    """Whether a number is where floats end: Paddle's limit of a clip without limit."""
     return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
 
 
-# ---- What to write in a Paddle program: for an attribute of one of Torch's operators, or of one of Paddle's layers.
+# ---- What to write in a Paddle program, for an attribute of an operator of Torch or of a layer of Paddle.
 
 _UPSCALES = 'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
 _REDUCTIONS = ("none", "mean", "sum")
@@ -222,7 +191,7 @@ def _reduction(value: Any) -> str:
 
 
 def in_paddles_words(op: str, name: str, value: Any) -> Any:
-    """The value of an attribute of Torch's operator as a Paddle program says it: shares that stay, and those that go.
+    """The value of an attribute of Torch's operator as a Paddle program writes it: a share that stays is one that goes there.
 
     >>> in_paddles_words("native_batch_norm", "momentum", 0.1)
     0.9
@@ -235,7 +204,7 @@ def in_paddles_words(op: str, name: str, value: Any) -> Any:
 
 def _fft_norm(op: str, value: Any) -> str:
     """Torch's number of a scale: 0 for none, 1 for the root of the length, 2 for the length."""
-    if value == 1 or op == "_fft_c2c":  # whose direction is told by another attribute
+    if value == 1 or op == "_fft_c2c":  # another attribute tells its direction
         return 'write norm="ortho"' if value == 1 else ""
     return f'write norm="{"backward" if (value == 0) is (op == "_fft_r2c") else "forward"}"'
 
@@ -257,7 +226,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
 
 
 def advice(op: str, name: str, value: Any) -> str:
-    """What a Paddle program says for the attribute ``name=value`` of Torch's operator ``op``; "" if nothing is known.
+    """What a Paddle program writes for the attribute ``name=value`` of Torch's operator ``op``; "" if that is not known.
 
     >>> advice("native_layer_norm", "eps", 1e-5)
     'write epsilon=1e-05'
@@ -266,7 +235,7 @@ def advice(op: str, name: str, value: Any) -> str:
         return ""
     if name == "momentum" and op in _BATCH_NORMS:
         return _momentum(value)
-    if name == "p" and op == "bernoulli":  # what is kept
+    if name == "p" and op == "bernoulli":  # the share that stays
         return f"write p={1 - value:g}"
     if name == "dim" and op.startswith("_fft") and len(value) > 1:
         return f"write axes={value}"
@@ -282,7 +251,7 @@ _OTHER_OPS = {
 
 
 def advice_on_other_op(written: str, wanted: str) -> str:
-    """What to write where a port calls one of Torch's operators in place of another, in brackets; "" if nothing is known.
+    """What to write where a port calls one of Torch's operators in place of another, in brackets; "" if that is not known.
 
     >>> advice_on_other_op("smooth_l1_loss", "huber_loss")
     " (Paddle's smooth_l1_loss is Torch's huber_loss)"
@@ -295,9 +264,10 @@ _PADDINGS = {
 }
 
 
-def advice_on_missing(op: str, layer: Any) -> str:
-    """What to write where one of Torch's operators is missing in a layer of Paddle's, in brackets; "" if nothing is known.
+def advice_on_missing(op: str, layer: Model) -> str:
+    """What to write where one of Torch's operators is missing in a layer of Paddle, in brackets; "" if that is not known.
 
+    >>> import paddle
     >>> advice_on_missing("reflection_pad2d", paddle.nn.Conv2D(3, 3, 3, padding=1))
     " (write padding_mode='reflect')"
     """
@@ -311,7 +281,7 @@ _DEFINITIONS = {
 
 
 def advice_on_definition(op: str) -> str:
-    """What a Paddle program says for Torch's definition of an op, in brackets; "" if nothing is known.
+    """What a Paddle program writes for Torch's definition of an op, in brackets; "" if that is not known.
 
     >>> advice_on_definition("embedding")
     ' (leave padding_idx= out, or keep zeros in that row on both sides)'
@@ -319,149 +289,160 @@ def advice_on_definition(op: str) -> str:
     return f" ({_DEFINITIONS[op]})" if op in _DEFINITIONS else ""
 
 
-def advice_on_layer(cause: Cause, layer: Any) -> str:
-    """The attribute of one of Paddle's layers that makes a call missing or too much; "" if there is none.
+def advice_on_layer(cause: Cause, layer: Model) -> str:
+    """The attribute of a layer of Paddle that makes a call missing or too much; "" if there is none.
 
     A dropout that downscales multiplies in evaluation, and does not divide in training.
 
-    >>> advice_on_layer(Cause.EXTRA, paddle.nn.Dropout(0.5, mode="downscale_in_infer"))
-    'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
+    >>> import paddle
+    >>> print(advice_on_layer(Cause.EXTRA, paddle.nn.Dropout(0.5, mode="downscale_in_infer")))
+    mode="downscale_in_infer" scales in evaluation, Torch's dropout in training: write mode="upscale_in_train"
     """
     downscales = cause in (Cause.EXTRA, Cause.MISSING) and getattr(layer, "mode", None) == "downscale_in_infer"
     return _UPSCALES if downscales else ""
 
 
-# ---- What differs between two calls that stand for each other: attributes, operands, how these are arranged.
+# ---- What differs between two calls that stand for each other: attributes, operands, or how these lie.
 
 _WEIGHTS = frozenset({"weight", "pos_weight"})  # of a loss
 _COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
-_TO_THE_END = 2**63 - 1  # where a slice ends that has no end
+_TO_THE_END = 2**63 - 1  # the end of a slice without end
 
 
-def between(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str]:
-    """What differs between two calls that stand for each other: the first rule that finds something."""
+def difference_of(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str]:
+    """What differs between two calls that stand for each other: the first answer of these functions."""
     for rule in (_of_kind, _of_indices, _of_names, _of_operands):
-        if (difference := rule(matching, theirs, ours)) is not None:
+        if (difference := rule(matching, original, port)) is not None:
             return difference
-    return Cause.UNKNOWN, f"{ours} gives other values than {theirs}"
+    return Cause.UNKNOWN, f"{port} gives other values than {original}"
 
 
-def _of_kind(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str] | None:
+def _of_kind(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
     """Two ops of different kinds."""
-    if kind(theirs) == kind(ours):
+    if kind(original) == kind(port):
         return None
-    return Cause.OTHER_OP, f"{ours} in place of {theirs}{advice_on_other_op(ours.name, theirs.name)}"
+    return Cause.OTHER_OP, f"{port} in place of {original}{advice_on_other_op(port.name, original.name)}"
 
 
-def _of_indices(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str] | None:
+def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
     """Different indices or masks."""
-    if theirs.name == ours.name == "scatter" and (broadcast := _broadcast(theirs, ours)):
+    if original.name == port.name == "scatter" and (broadcast := _broadcast(original, port)):
         return Cause.CONSTANT, broadcast
-    if theirs.name == ours.name == "scatter" and len(theirs.operands) != len(ours.operands):
-        return Cause.UNKNOWN, f"{ours} in place of {theirs}"  # of a number, and of rows: they need not stand for each other
-    turned = _turned(theirs, ours)
-    for original, other in zip(filter(_is_index, theirs.operands), filter(_is_index, ours.operands)):
-        meant = original
-        if kind(theirs) == "masked" and (turned or theirs.name != ours.name):
-            meant = _as_meant(original, other, turned)
-        if turned is not None and original.tensor.dtype is torch.bool is other.tensor.dtype:
-            if not _equal_masks(meant, other):
-                return constant(meant, other)
-        elif not matching.same(original.value, other.value) and not _complementary(original, other):
-            return constant(meant, other)
+    if original.name == port.name == "scatter" and len(original.operands) != len(port.operands):
+        return (
+            Cause.UNKNOWN,
+            f"{port} in place of {original}",
+        )  # one writes a number, the other rows: they need not stand for each other
+    turned = _turned(original, port)
+    for expected, actual in zip(filter(_is_index, original.operands), filter(_is_index, port.operands)):
+        meant = expected
+        if kind(original) == "masked" and (turned or original.name != port.name):
+            meant = _as_meant(expected, actual, turned)
+        if turned is not None and expected.tensor.dtype is torch.bool is actual.tensor.dtype:
+            if not _equal_masks(meant, actual):
+                return values_differ(meant, actual)
+        elif not matching.same(expected.value, actual.value) and not _complementary(expected, actual):
+            return values_differ(meant, actual)
     return None
 
 
-def _of_names(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str] | None:
+def _of_names(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
     """Two ops that mask, or one op with different attributes."""
-    if theirs.name != ours.name:
-        return (Cause.OTHER_OP, f"{ours} in place of {theirs}") if kind(theirs) == "masked" else None
-    if number := _number(theirs, ours):
+    if original.name != port.name:
+        return (Cause.OTHER_OP, f"{port} in place of {original}") if kind(original) == "masked" else None
+    if number := _number(original, port):
         return Cause.OPERAND, number
     attributes = [
-        _attribute(theirs.name, name, value, ours.attributes.get(name)) for name, value in unlike_attributes(theirs, ours).items()
+        _attribute(original.name, name, value, port.attributes.get(name))
+        for name, value in unlike_attributes(original, port).items()
     ]
     return (Cause.ATTRIBUTE, ", ".join(attributes)) if attributes else None
 
 
-def _of_operands(matching: Matching, theirs: TraceCall, ours: TraceCall) -> tuple[Cause, str] | None:
+def _of_operands(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
     """Different operands, more or fewer of them, or the same in another arrangement."""
-    mine, yours, biased = _factors(theirs, ours)
-    if ours.name in _COMMUTATIVE and len(mine) == len(yours) == 2 and ours.attributes.get("alpha", 1) == 1:
-        straight, turned = (sum(matching.same(a.value, b.value) for a, b in zip(mine, other)) for other in (yours, yours[::-1]))
-        yours = yours[::-1] if turned > straight else yours
-    for original, other in zip(mine, yours):
-        if (difference := _of_operand(matching, original, other, mine, yours)) is not None:
+    expected, actual, biased = _factors(original, port)
+    if port.name in _COMMUTATIVE and len(expected) == len(actual) == 2 and port.attributes.get("alpha", 1) == 1:
+        straight, turned = (
+            sum(matching.same(a.value, b.value) for a, b in zip(expected, other)) for other in (actual, actual[::-1])
+        )
+        actual = actual[::-1] if turned > straight else actual
+    for operand, other in zip(expected, actual):
+        if (difference := _of_operand(matching, operand, other, expected, actual)) is not None:
             return difference
     if biased:
         return Cause.OPERAND, biased
-    if len(mine) != len(yours):
+    if len(expected) != len(actual):
         left, more = (
             {operand.name for operand in side} - {operand.name for operand in other}
-            for side, other in ((mine, yours), (yours, mine))
+            for side, other in ((expected, actual), (actual, expected))
         )
         if left <= _WEIGHTS >= more:
             wrong, how = (left, "left out") if left else (more, "too much")
             return Cause.OPERAND, f"{' and '.join(f'{name}=' for name in sorted(wrong))} is {how}"
         missing = left | more
-        return Cause.OPERAND, f"{len(yours)} operands against {len(mine)}" + (f" ({', '.join(sorted(missing))})" if missing else "")
-    for original, other in zip(mine, yours):
-        if original.tensor.shape != other.tensor.shape or not matching.in_order(original.value, original.tensor, other.tensor):
-            return arranged(original, other)
+        return Cause.OPERAND, f"{len(actual)} operands against {len(expected)}" + (
+            f" ({', '.join(sorted(missing))})" if missing else ""
+        )
+    for operand, other in zip(expected, actual):
+        if operand.tensor.shape != other.tensor.shape or not matching.in_order(operand.value, operand.tensor, other.tensor):
+            return arrangement_differs(operand, other)
     return None
 
 
 def _of_operand(
-    matching: Matching, original: TraceOperand, other: TraceOperand, mine: list[TraceOperand], yours: list[TraceOperand]
+    matching: Matching, original: TraceOperand, other: TraceOperand, expected: list[TraceOperand], actual: list[TraceOperand]
 ) -> tuple[Cause, str] | None:
-    """Two operands with different values; None also where that is explained by what made them."""
+    """Two operands with different values; None also where the calls that made them explain it."""
     if matching.same(original.value, other.value):
         return None
-    exchanged = next((operand for operand in mine if operand is not original and matching.same(operand.value, other.value)), None)
+    exchanged = next(
+        (operand for operand in expected if operand is not original and matching.same(operand.value, other.value)), None
+    )
     if exchanged is not None:
-        return Cause.SWAPPED, swapped(mine, exchanged, yours, other)
+        return Cause.SWAPPED, swap_text(expected, exchanged, actual, other)
     here, there = original.value.node, other.value.node
-    named = all(value.node is not None or given(value) for value in (original.value, other.value))
-    if named and matching.good(other.value):
+    named = all(value.node is not None or has_name(value) for value in (original.value, other.value))
+    if named and matching.is_matched(other.value):
         if here is not None and there is not None and (_is_same_of_constants(here, there) or takes_others(matching, here, there)):
-            return between(matching, here, there)
-        return Cause.WEIGHT if here is None is there else Cause.OPERAND, from_elsewhere(original, other)
-    return constant(original, other) if there is None or here is None else None
+            return difference_of(matching, here, there)
+        return Cause.WEIGHT if here is None is there else Cause.OPERAND, different_sources(original, other)
+    return values_differ(original, other) if there is None or here is None else None
 
 
-def _factors(theirs: TraceCall, ours: TraceCall) -> tuple[list[TraceOperand], list[TraceOperand], str]:
-    """What two calls are given, without the bias of which a product alone has one, and what is to be said of that."""
-    if kind(theirs) != "product" or (theirs.name in BIASED) is (ours.name in BIASED):
-        return theirs.operands, ours.operands, ""
-    product, other = (ours, theirs) if theirs.name in BIASED else (theirs, ours)
+def _factors(original: TraceCall, port: TraceCall) -> tuple[list[TraceOperand], list[TraceOperand], str]:
+    """The operands of two calls, without the bias of a product where the other has none, and a word on that bias."""
+    if kind(original) != "product" or (original.name in BIASED) is (port.name in BIASED):
+        return original.operands, port.operands, ""
+    product, other = (port, original) if original.name in BIASED else (original, port)
     bias, *factors = other.operands
-    mine, yours = (factors, product.operands) if other is theirs else (product.operands, factors)
-    if with_bias(product, other) is not product or len(mine) != len(yours):
-        return mine, yours, ""
-    told = f"the bias ({whence(bias.value)})"
-    return mine, yours, f"{told} is left out" if other is theirs else f"{told} is too much"
+    expected, actual = (factors, product.operands) if other is original else (product.operands, factors)
+    if with_bias(product, other) is not product or len(expected) != len(actual):
+        return expected, actual, ""
+    term = f"the bias ({source_of(bias.value)})"
+    return expected, actual, f"{term} is left out" if other is original else f"{term} is too much"
 
 
-def _number(theirs: TraceCall, ours: TraceCall) -> str:
-    """Where one of both is given a number, and the other a tensor; "" if neither is."""
-    for one, other in ((theirs, ours), (ours, theirs)):
+def _number(original: TraceCall, port: TraceCall) -> str:
+    """Where one call has a number, and the other a tensor; "" if neither has."""
+    for call, other in ((original, port), (port, original)):
         for operand in other.operands:
-            if operand.name in one.attributes:
-                said = f"is {_shown(one.attributes[operand.name])}", f"comes from {whence(operand.value)}"
-                here, there = said if one is ours else said[::-1]
+            if operand.name in call.attributes:
+                words = f"is {_shown(call.attributes[operand.name])}", f"comes from {source_of(operand.value)}"
+                here, there = words if call is port else words[::-1]
                 return f"{role(operand)} {here}, in the original it {there}"
     return ""
 
 
-def _is_same_of_constants(one: TraceCall, other: TraceCall) -> bool:
-    """Whether two calls are the same of other constants: a mask the other way round, whose complement stands in both programs."""
-    operands = [two.value for node in (one, other) for two in node.operands]
-    same = kind(one) == kind(other) and one.attributes == other.attributes
-    return same and all(value.node is None and not given(value) for value in operands)
+def _is_same_of_constants(call: TraceCall, other: TraceCall) -> bool:
+    """Whether two calls are the same of different constants: a mask the other way round, whose complement is in both programs."""
+    operands = [two.value for node in (call, other) for two in node.operands]
+    same = kind(call) == kind(other) and call.attributes == other.attributes
+    return same and all(value.node is None and not has_name(value) for value in operands)
 
 
 def _broadcast(original: TraceCall, port: TraceCall) -> str:
-    """Where the port's index is of another shape, as put_along_axis makes it; "" if it is of the same."""
+    """Where the port's index has another shape, as put_along_axis makes it; "" if it has the same."""
     wanted, written = (
         next((list(index.tensor.shape) for index in node.operands if index.name == "index"), None) for node in (original, port)
     )
@@ -472,7 +453,7 @@ def _broadcast(original: TraceCall, port: TraceCall) -> str:
 
 
 def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
-    """Whether two calls take other elements out of the same operands: another layer's state, another part."""
+    """Whether two calls take different elements out of the same operands: another layer's state, another part."""
     alike = call.name == other.name and call.moves and len(call.operands) == len(other.operands)
     if not alike or not unlike_attributes(call, other):
         return False
@@ -480,93 +461,97 @@ def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
 
 
 def _is_index(operand: TraceOperand) -> bool:
-    """Indices, lengths, masks: what is wrong in them explains more than an attribute."""
+    """Indices, lengths, masks: a mistake in them explains more than an attribute."""
     return operand.value.node is None and not operand.tensor.is_floating_point()
 
 
-def _complementary(one: TraceOperand, other: TraceOperand) -> bool:
+def _complementary(operand: TraceOperand, other: TraceOperand) -> bool:
     """Whether two masks say the same, the other way round."""
-    masks = one.tensor.dtype is torch.bool is other.tensor.dtype
-    return masks and one.tensor.numel() == other.tensor.numel() and bool((one.tensor.flatten() != other.tensor.flatten()).all())
+    masks = operand.tensor.dtype is torch.bool is other.tensor.dtype
+    return (
+        masks
+        and operand.tensor.numel() == other.tensor.numel()
+        and bool((operand.tensor.flatten() != other.tensor.flatten()).all())
+    )
 
 
-def _turned(theirs: TraceCall, ours: TraceCall) -> bool | None:
-    """Whether what is masked in one call is what is kept in the other; None if that does not show."""
-    kept = [_keeps(node) for node in (theirs, ours)]
-    if None not in kept:
-        return kept[0] is not kept[1]
-    if not theirs.name == ours.name == "where":
+def _turned(original: TraceCall, port: TraceCall) -> bool | None:
+    """Whether one call masks what the other keeps; None if that does not show."""
+    keeps = [_keeps(node) for node in (original, port)]
+    if None not in keeps:
+        return keeps[0] is not keeps[1]
+    if not original.name == port.name == "where":
         return None
-    mine, yours = ([_number_in(node, name) for name in ("self", "other")] for node in (theirs, ours))
-    if None in mine or mine[0] == mine[1]:
+    expected, actual = ([_number_in(node, name) for name in ("self", "other")] for node in (original, port))
+    if None in expected or expected[0] == expected[1]:
         return None
-    return False if mine == yours else True if mine == yours[::-1] else None
+    return False if expected == actual else True if expected == actual[::-1] else None
 
 
 def _number_in(node: TraceCall, name: str) -> float | None:
-    """The one number that a call is given under a name."""
-    given = node.attributes.get(name, next((one.tensor for one in node.operands if one.name == name), None))
-    if isinstance(given, torch.Tensor):
-        return given.flatten()[0].item() if given.numel() and bool((given == given.flatten()[0]).all()) else None
-    return given
+    """The one number that a call reads under a name; None if it reads several."""
+    number = node.attributes.get(name, next((operand.tensor for operand in node.operands if operand.name == name), None))
+    if isinstance(number, torch.Tensor):
+        return number.flatten()[0].item() if number.numel() and bool((number == number.flatten()[0]).all()) else None
+    return number
 
 
 def _keeps(node: TraceCall) -> bool | None:
     """Whether a call keeps what its mask holds, with a constant elsewhere, or the other way round; None: no constant, or two."""
     if node.name != "where":
         return False if node.name == "masked_fill" else None
-    computed = {one.name for one in node.operands if one.value.node is not None or given(one.value)}
+    computed = {operand.name for operand in node.operands if operand.value.node is not None or has_name(operand.value)}
     return None if ("self" in computed) is ("other" in computed) else "self" in computed
 
 
-def _equal_masks(one: TraceOperand, other: TraceOperand) -> bool:
+def _equal_masks(mask: TraceOperand, other: TraceOperand) -> bool:
     try:
-        return bool((one.tensor == other.tensor).all())
+        return bool((mask.tensor == other.tensor).all())
     except RuntimeError:
         return False
 
 
-def _as_meant(one: TraceOperand, other: TraceOperand, turned: bool | None) -> TraceOperand:
-    """A mask, or its complement if another op's is meant, or nearer to that: what is masked, or what is not."""
-    if turned is False or not (one.tensor.dtype is torch.bool is other.tensor.dtype):
-        return one
+def _as_meant(mask: TraceOperand, other: TraceOperand, turned: bool | None) -> TraceOperand:
+    """A mask, or its complement if another op's is meant, or nearer to it: what is masked, or what is not."""
+    if turned is False or not (mask.tensor.dtype is torch.bool is other.tensor.dtype):
+        return mask
     if turned:
-        return TraceOperand(one.name, Value(one.value.tensor.logical_not()), one.tensor.logical_not(), one.way)
+        return TraceOperand(mask.name, Value(mask.value.tensor.logical_not()), mask.tensor.logical_not(), mask.way)
     try:
-        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
+        here, there = torch.broadcast_tensors(mask.tensor, other.tensor)
     except RuntimeError:
-        return one
+        return mask
     if 2 * int((here != there).sum()) <= here.numel():
-        return one
-    return TraceOperand(one.name, Value(one.value.tensor.logical_not()), one.tensor.logical_not(), one.way)
+        return mask
+    return TraceOperand(mask.name, Value(mask.value.tensor.logical_not()), mask.tensor.logical_not(), mask.way)
 
 
-def arranged(one: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
+def arrangement_differs(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
     """The same elements in another order."""
-    if one.value.node is None and other.value.node is None and one.tensor.shape == other.tensor.shape:
-        return constant(one, other)
-    ours, theirs = (", ".join(map(str, operand.way)) or str(list(operand.tensor.shape)) for operand in (other, one))
-    return Cause.ORDER, f"{role(other)} is arranged by {ours}, in the original by {theirs}"
+    if operand.value.node is None and other.value.node is None and operand.tensor.shape == other.tensor.shape:
+        return values_differ(operand, other)
+    here, there = (", ".join(map(str, side.way)) or str(list(side.tensor.shape)) for side in (other, operand))
+    return Cause.ORDER, f"{role(other)} is arranged by {here}, in the original by {there}"
 
 
-def constant(one: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
-    label = other.value.label or one.value.label
-    cause = Cause.WEIGHT if other.value.label and one.value.label and "(" not in label else Cause.CONSTANT
+def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
+    label = other.value.label or operand.value.label
+    cause = Cause.WEIGHT if other.value.label and operand.value.label and "(" not in label else Cause.CONSTANT
     where = f" ({label})" if label else ""
     try:
-        here, there = torch.broadcast_tensors(one.tensor, other.tensor)
+        here, there = torch.broadcast_tensors(operand.tensor, other.tensor)
     except RuntimeError:
-        return cause, f"{role(other)}{where} is {extent(other.value)} against {extent(one.value)}"
+        return cause, f"{role(other)}{where} is {extent(other.value)} against {extent(operand.value)}"
     apart = (here != there).nonzero()
     if not len(apart):
-        return cause, f"{role(other)}{where} has shape {list(other.tensor.shape)} against {list(one.tensor.shape)}"
+        return cause, f"{role(other)}{where} has shape {list(other.tensor.shape)} against {list(operand.tensor.shape)}"
     first = tuple(apart[0].tolist())
-    mine, yours = (f"{tensor[first].item():g}" for tensor in (here, there))
+    expected, actual = (f"{tensor[first].item():g}" for tensor in (here, there))
     place = f"[{', '.join(map(str, first))}]"
-    shuffled = comparable(one, other) and torch.equal(one.value.sorted, other.value.sorted)
+    shuffled = comparable(operand, other) and torch.equal(operand.value.sorted, other.value.sorted)
     order = "; they are the same in another order" if shuffled else ""
     differing = f"{len(apart)} of {here.numel()} elements differ{order}"
-    return cause, f"{role(other)}{where} holds {yours} at {place} against {mine} ({differing})"
+    return cause, f"{role(other)}{where} holds {actual} at {place} against {expected} ({differing})"
 
 
 def _attribute(op: str, name: str, wanted: Any, written: Any) -> str:
@@ -582,210 +567,226 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
-def comparable(one: TraceOperand, other: TraceOperand) -> bool:
-    """Whether two operands may be one: so many numbers of one kind."""
-    return one.tensor.numel() == other.tensor.numel() and one.tensor.is_floating_point() == other.tensor.is_floating_point()
+def comparable(operand: TraceOperand, other: TraceOperand) -> bool:
+    """Whether two operands may be the same: as many numbers of one kind."""
+    return operand.tensor.numel() == other.tensor.numel() and operand.tensor.is_floating_point() == other.tensor.is_floating_point()
 
 
-# ---- Calls of one program that have no counterpart where it is looked for: what is given otherwise, moved otherwise, or
-# elsewhere.
+# ---- Calls of one program without counterpart in its place.
 
 
-def moved_otherwise(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
-    """Where both take elements out of one value by other calls, and it was arranged otherwise before."""
+def arranged_before_moving(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
+    """Where both take elements out of one value by different calls, and it was laid out differently before."""
     for pair in pairs:
-        other = pair.ours if pair.theirs is None else pair.theirs if pair.ours is None else None
-        if other is None or not other.moves or (other is pair.theirs) is (alone is pairs[0].theirs):
+        other = pair.port if pair.original is None else pair.original if pair.port is None else None
+        if other is None or not other.moves or (other is pair.original) is (alone is pairs[0].original):
             continue
-        theirs, ours = (alone, other) if alone is pairs[0].theirs else (other, alone)
-        for one, two in zip(theirs.operands[:1], ours.operands[:1]):
-            same = one.value.node is not None and matching.same(one.value, two.value)
-            if same and (one.tensor.shape != two.tensor.shape or not matching.in_order(one.value, one.tensor, two.tensor)):
-                return (*arranged(one, two), CallPair(theirs, ours))
+        original, port = (alone, other) if alone is pairs[0].original else (other, alone)
+        for operand, two in zip(original.operands[:1], port.operands[:1]):
+            same = operand.value.node is not None and matching.same(operand.value, two.value)
+            if same and (
+                operand.tensor.shape != two.tensor.shape or not matching.in_order(operand.value, operand.tensor, two.tensor)
+            ):
+                return (*arrangement_differs(operand, two), CallPair(original, port))
     return None
 
 
-def given_otherwise(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
-    """Where nothing is missing but what reads the result of a call of the original is given another one.
+def reads_another_result(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
+    """Where no call is missing, but the reader of a call's result reads another result.
 
-    Either it is given what stands in no trace, for Paddle's kernels computed it (whole numbers, tables of no operand), or what
-    another call of that kind made, which is no operand of the missing one.
+    Either the result stands in no trace, for Paddle's kernels computed it (whole numbers, tables of no operand), or another call of
+    that kind made it, and it is no operand of the missing call.
     """
-    following = next((other for other in pairs if other.theirs and other.ours), None)
-    if following is None or following.theirs is None or following.ours is None:
+    following = next((other for other in pairs if other.original and other.port), None)
+    if following is None or following.original is None or following.port is None:
         return None
-    for one, other in zip(following.theirs.operands, following.ours.operands):
-        if one.value.node is None or not comparable(one, other) or matching.same(one.value, other.value):
+    for operand, other in zip(following.original.operands, following.port.operands):
+        if operand.value.node is None or not comparable(operand, other) or matching.same(operand.value, other.value):
             continue
-        if not behind(one.value, alone):
+        if not depends_on(operand.value, alone):
             continue
         if other.value.node is None and not other.value.label:
-            return (*constant(one, other), following)
-        if other.value.node is None or not matching.good(other.value) or one.value.node is not alone:
+            return (*values_differ(operand, other), following)
+        if other.value.node is None or not matching.is_matched(other.value) or operand.value.node is not alone:
             continue
         fed = any(matching.same(two.value, other.value) for two in alone.operands)
         if kind(other.value.node) == kind(alone) and not fed:
             if takes_others(matching, alone, other.value.node):
-                return (*between(matching, alone, other.value.node), following)
-            return Cause.OPERAND, from_elsewhere(one, other), following
+                return (*difference_of(matching, alone, other.value.node), following)
+            return Cause.OPERAND, different_sources(operand, other), following
     return None
 
 
 def is_counterpart(pair: CallPair, other: CallPair) -> bool:
     """Whether ``other`` is the same call that stands alone on the other side: op, attributes, shape and weights."""
-    alone, candidate = (pair.theirs, other.ours) if pair.ours is None else (pair.ours, other.theirs)
-    if alone is None or candidate is None or (other.theirs and other.ours):
+    alone, candidate = (pair.original, other.port) if pair.port is None else (pair.port, other.original)
+    if alone is None or candidate is None or (other.original and other.port):
         return False
-    same = kind(alone) == kind(candidate) and alone.attributes == candidate.attributes and alike(alone, candidate)
+    same = kind(alone) == kind(candidate) and alone.attributes == candidate.attributes and same_results(alone, candidate)
     return same and _weights(alone) == _weights(candidate)
 
 
 def _weights(node: TraceCall) -> list[tuple[int, ...]]:
-    return [tuple(one.tensor.shape) for one in node.operands if one.value.node is None]
+    return [tuple(operand.tensor.shape) for operand in node.operands if operand.value.node is None]
 
 
-def missing(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
+def missing_text(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
     """Which calls are missing: one, with those of its line that go on with its result."""
     calls = [alone]
     for pair in pairs[1:]:
-        node = pair.theirs
-        if node is None or pair.ours is not None or node.moves or (node.site, node.layer) != (alone.site, alone.layer):
+        node = pair.original
+        if node is None or pair.port is not None or node.moves or (node.site, node.layer) != (alone.site, alone.layer):
             continue
-        if any(one.value.node in calls for one in node.operands):
+        if any(operand.value.node in calls for operand in node.operands):
             calls.append(node)
     where = ": no gradient goes back there" if alone.backward else ""
     return f"{', '.join(map(str, calls))} {'is' if len(calls) == 1 else 'are'} missing{where}"
 
 
-def read_by_none(matching: Matching, pair: CallPair, end: tuple[Value | None, Value | None]) -> TraceCall | None:
-    """The port's call at which a missing one is told that its calls do not read: the last; of a backward the one to go through."""
-    theirs = pair.theirs
-    if theirs is None or not theirs.backward:
+def reader_of_missing(matching: Matching, pair: CallPair, end: tuple[Value | None, Value | None]) -> TraceCall | None:
+    """The port's call that stands for a missing call's readers: the last; in a backward the call to go back through."""
+    missing_call = pair.original
+    if missing_call is None or not missing_call.backward:
         return end[1].node if end[1] is not None else None
     same = [
-        ours.node
-        for one, ours in matching.of_first.items()
-        if one.node and ours.node and not one.node.backward and (one.node.site, one.node.layer) == (theirs.site, theirs.layer)
+        partner.node
+        for value, partner in matching.of_first.items()
+        if value.node
+        and partner.node
+        and not value.node.backward
+        and (value.node.site, value.node.layer) == (missing_call.site, missing_call.layer)
     ]
-    return next((node for node in reversed(same) if not node.backward), pair.ours)
+    return next((node for node in reversed(same) if not node.backward), pair.port)
 
 
-# ---- What a port does otherwise: two regions of calls behind wrong values are laid side by side, and the first difference
-# named.
+# ---- The first difference of two regions of calls behind wrong values, laid side by side.
 
-WINDOW = 40  # calls of each side that are laid side by side
+WINDOW = 40  # calls of each side
 
 
 _OTHERWISE_GIVEN = (Cause.OPERAND, Cause.WEIGHT, Cause.SWAPPED, Cause.CONSTANT)
 
 
-@dataclass(frozen=True)
-class CallDifference:
-    """The first place where the second program (the port) does otherwise than the first.
+FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
 
-    ``ours`` is the port's call, ``theirs`` the original's; one of them is None where it has no counterpart. ``mend``: the port's
-    call whose results have to be exchanged, and by what, for both to go on alike; None where there is no such call.
+
+@dataclass(frozen=True, eq=False)
+class CallDifference:
+    """The first place where the port does something else than the original.
+
+    Attributes:
+        cause, text: what differs, in one word and in a sentence.
+        original, port: the two calls; one of them is None where it has no counterpart.
+        mend: the port's call whose results have to be exchanged, and by what, for both to go on alike; None: there is no such call.
+        sites: where both arrange the elements, if the arrangement differs.
+        taken: the value that a call should read, and which of the original's values it reads instead.
+        effect: how far outputs (or gradients) move when it is mended, in float64; None: not measured.
+        setting: of an attribute that many calls have in common: the port's call in which it was seen first.
+        part: where it shows: in the forward, in the backward, or in the running statistics alone.
+        together: further calls stand in another place with it.
     """
 
     cause: Cause
     text: str
-    theirs: TraceCall | None
-    ours: TraceCall | None
+    original: TraceCall | None
+    port: TraceCall | None
     mend: Mend | None
-    sites: tuple[CallSite, CallSite] | None = None  # where the elements are arranged, if that is what differs
-    taken: tuple[Value, Value] | None = None  # the original's value that a call should be given, and which of its it is given
-    effect: float | None = None  # how far outputs (or gradients) move by mending it; None: not measured
-    setting: Key | None = None  # of attributes that many calls have alike: the port's call where that was seen first
+    sites: tuple[CallSite, CallSite] | None = None
+    taken: tuple[Value, Value] | None = None
+    effect: float | None = None
+    setting: Key | None = None
+    part: str = ""
+    together: bool = False
 
     @property
     def backward(self) -> bool:
         """Whether it is in the backward."""
-        return all(node.backward for node in (self.theirs, self.ours) if node is not None)
+        return all(node.backward for node in (self.original, self.port) if node is not None)
 
 
-End = tuple[Value | None, Value | None]  # what the original makes in the end, and what the port makes for it
+End = tuple[Value | None, Value | None]  # a result of the original, and the port's result for it
 
 
 def explain(
-    matching: Matching, theirs: Sequence[TraceCall], ours: Sequence[TraceCall], end: End = (None, None)
+    matching: Matching, original: Sequence[TraceCall], port: Sequence[TraceCall], end: End = (None, None)
 ) -> CallDifference | None:
-    """The first difference of two regions (see :func:`.match.guilty`) that lead to an end; None if both are empty."""
-    if not theirs and not ours:
+    """The first difference of two regions (see :func:`.match.wrong_calls`) that lead to an end; None if both are empty."""
+    if not original and not port:
         return None
-    pairs = _from_the_first(matching, align(matching, theirs[:WINDOW], ours[:WINDOW]), theirs, ours)
+    pairs = _from_the_first(matching, align(matching, original[:WINDOW], port[:WINDOW]), original, port)
     cause, text, pair = _cause(matching, pairs)
-    mend = mended(matching, pairs)
-    if cause is Cause.MISSING and (pair.ours is None or pair.ours.backward):
-        pair, mend = CallPair(pair.theirs, read_by_none(matching, pair, end)), mend or ended(end)
-    elif cause is Cause.EXTRA and mend is None and not (pair.ours and pair.ours.backward):
-        mend = ended(end)
-    taken = taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
-    return CallDifference(cause, text, pair.theirs, pair.ours, mend, _sites(matching, cause, pair), taken)
+    mend = mend_for(matching, pairs)
+    if cause is Cause.MISSING and (pair.port is None or pair.port.backward):
+        pair, mend = CallPair(pair.original, reader_of_missing(matching, pair, end)), mend or mend_of_end(end)
+    elif cause is Cause.EXTRA and mend is None and not (pair.port and pair.port.backward):
+        mend = mend_of_end(end)
+    taken = value_taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
+    return CallDifference(cause, text, pair.original, pair.port, mend, _sites(matching, cause, pair), taken)
 
 
 def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, CallSite] | None:
-    """The first steps on which both arrange an operand otherwise."""
-    if cause is not Cause.ORDER or pair.theirs is None or pair.ours is None:
+    """The first steps in which both lay an operand out differently."""
+    if cause is not Cause.ORDER or pair.original is None or pair.port is None:
         return None
-    for one, other in zip(pair.theirs.operands, pair.ours.operands):
-        if one.tensor.shape != other.tensor.shape or not matching.in_order(one.value, one.tensor, other.tensor):
-            steps = zip_longest(one.way, other.way)
+    for operand, other in zip(pair.original.operands, pair.port.operands):
+        if operand.tensor.shape != other.tensor.shape or not matching.in_order(operand.value, operand.tensor, other.tensor):
+            steps = zip_longest(operand.way, other.way)
             step, our = next(((a, b) for a, b in steps if not (a and b and a[:2] == b[:2])), (None, None))
-            return (step.site if step else pair.theirs.site), (our.site if our else pair.ours.site)
+            return (step.site if step else pair.original.site), (our.site if our else pair.port.site)
     return None
 
 
 def _from_the_first(
-    matching: Matching, pairs: list[CallPair], theirs: Sequence[TraceCall], ours: Sequence[TraceCall]
+    matching: Matching, pairs: list[CallPair], original: Sequence[TraceCall], port: Sequence[TraceCall]
 ) -> list[CallPair]:
-    """The pairs from the first of the regions' roots on; but from another one that is covered when that is mended."""
-    origins = {*roots(theirs, lambda value: value in matching.of_first), *roots(ours, matching.good)}
-    places = [place for place, pair in enumerate(pairs) if pair.theirs in origins or pair.ours in origins] or [0]
+    """The pairs from the regions' first root on; or from another root, if mending the first would cover it."""
+    origins = {*roots(original, lambda value: value in matching.of_first), *roots(port, matching.is_matched)}
+    places = [place for place, pair in enumerate(pairs) if pair.original in origins or pair.port in origins] or [0]
     first = pairs[places[0]]
-    others = [pair for pair in map(pairs.__getitem__, places[1:]) if pair.theirs and pair.ours and not pair.ours.view]
+    others = [pair for pair in map(pairs.__getitem__, places[1:]) if pair.original and pair.port and not pair.port.view]
     others = [pair for pair in others if not leads_to(matching, first, pair)]
-    mend = mended(matching, pairs[places[0] :]) if others else None
-    wrong = [one.value for one in mend[0].operands if not matching.good(one.value)] if mend else []
+    mend = mend_for(matching, pairs[places[0] :]) if others else None
+    wrong = [operand.value for operand in mend[0].operands if not matching.is_matched(operand.value)] if mend else []
     for pair in others:
-        if any(behind(value, pair.ours, lambda one: not matching.good(one)) for value in wrong):  # type: ignore[arg-type]
+        if any(depends_on(value, pair.port, lambda source: not matching.is_matched(source)) for value in wrong):  # type: ignore[arg-type]
             return pairs[next(place for place in places[1:] if leads_to(matching, pairs[place], pair)) :]
     return pairs[places[0] :]
 
 
 def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair]:
     pair = pairs[0]
-    if pair.theirs and pair.ours:
-        return (*between(matching, pair.theirs, pair.ours), pair)
-    alone = pair.theirs or pair.ours
+    if pair.original and pair.port:
+        return (*difference_of(matching, pair.original, pair.port), pair)
+    alone = pair.original or pair.port
     assert alone is not None
-    arranged = moved_otherwise(matching, alone, pairs) if alone.moves else None
+    arranged = arranged_before_moving(matching, alone, pairs) if alone.moves else None
     if arranged is not None:
         return arranged
-    otherwise = given_otherwise(matching, alone, pairs) if pair.ours is None else None
+    otherwise = reads_another_result(matching, alone, pairs) if pair.port is None else None
     if otherwise is not None:
         return otherwise
     elsewhere = next((other for other in pairs[1:] if is_counterpart(pair, other)), None)
-    beside = [other for other in pairs if other.theirs and other.ours]
+    beside = [other for other in pairs if other.original and other.port]
     following = next((other for other in beside if leads_to(matching, pair, other)), beside[0] if beside else pair)
-    both = CallPair(pair.theirs or following.theirs, pair.ours or following.ours)
+    both = CallPair(pair.original or following.original, pair.port or following.port)
     if elsewhere is not None:
         return (
             Cause.PLACE,
             f"{alone.name} stands in another place",
-            CallPair(pair.theirs or elsewhere.theirs, pair.ours or elsewhere.ours),
+            CallPair(pair.original or elsewhere.original, pair.port or elsewhere.port),
         )
-    if pair.ours is None:
-        instead = in_its_place(matching, alone, following, pairs)
+    if pair.port is None:
+        instead = call_in_its_place(matching, alone, following, pairs)
         if instead is not None:
             return Cause.OTHER_OP, f"{instead} in place of {alone}", CallPair(alone, instead)
-        return Cause.MISSING, missing(alone, pairs), both
+        return Cause.MISSING, missing_text(alone, pairs), both
     if (lookup := _same_lookup(matching, alone)) is not None:
-        return (*between(matching, lookup, alone), CallPair(lookup, alone))
+        return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))
     return Cause.EXTRA, f"{alone} is too much", both
 
 
 def _same_lookup(matching: Matching, alone: TraceCall) -> TraceCall | None:
-    """The original's call that looks up the table of a port's, too; of all rows in order it gives the table, and none misses it."""
+    """The original's call that looks up the table of a port's call, too: of all rows in order it gives the table itself."""
     if alone.name != "embedding":
         return None
     tables = [operand.value for operand in alone.operands if operand.tensor.is_floating_point()]

@@ -1,35 +1,41 @@
-"""What a proof is made of: verdicts, stages, mistakes with both source lines, layers."""
+"""What a proof is made of: verdicts, causes, mistakes with both source lines, stages, and the rows of its tables."""
 
 from __future__ import annotations
 
 import csv
 import io
 import linecache
-import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from ..arguments import path as checked
 from ..dispatch.call_site import CallSite
 from ..files import write
-from .causes import CallDifference, Cause, advice_on_layer, advice_on_missing
-from .rules import first_of_exchanges, told_as_one
-from .trace import Key, TraceCall
+from .trace import TraceCall
 
-_ATTRIBUTES = re.compile(r"(\w+)=\S+ against")  # one line may call an op twice, and be wrong about another attribute each time
-MANY = 1e300  # times as much as another effect: the larger one may be infinite
 FAILS = "fails"  # in place of a native difference
 
 
 class ProofVerdict(str, Enum):
-    """What is said of a port; true in a condition if the code is right."""
+    """What a proof says of a port; true in a condition if the code is right.
 
-    CODE_CORRECT = "CODE_CORRECT"  # on the same kernels both programs give the same bits
-    CODE_CORRECT_WITHIN_ROUNDING = "CODE_CORRECT_WITHIN_ROUNDING"  # the same mathematics, rounded in another order
+    Attributes:
+        CODE_CORRECT: on the same kernels both programs give the same bits.
+        CODE_CORRECT_WITHIN_ROUNDING: the same mathematics, rounded in another order.
+        CODE_DIFFERS: the port computes something else; :attr:`.proof.Proof.mistakes` say where.
+        WEIGHTS_DIFFER: with ``weights="as-is"``: weights that belong together are not equal.
+        INPUTS_DIFFER: both models get different inputs.
+        NOT_COMPARABLE: nothing can be said: other modes, weights without partner, or a model that runs in no wider dtype.
+
+    >>> from padiff_shim import ProofVerdict
+    >>> bool(ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING), str(ProofVerdict.CODE_DIFFERS)
+    (True, 'CODE_DIFFERS')
+    """
+
+    CODE_CORRECT = "CODE_CORRECT"
+    CODE_CORRECT_WITHIN_ROUNDING = "CODE_CORRECT_WITHIN_ROUNDING"
     CODE_DIFFERS = "CODE_DIFFERS"
     WEIGHTS_DIFFER = "WEIGHTS_DIFFER"
     INPUTS_DIFFER = "INPUTS_DIFFER"
@@ -42,9 +48,43 @@ class ProofVerdict(str, Enum):
         return self in (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
 
 
+class Cause(str, Enum):
+    """Why two programs part, in a few words."""
+
+    ATTRIBUTE = "another attribute"
+    SWAPPED = "operands swapped"
+    CONSTANT = "another constant"
+    WEIGHT = "another weight"
+    OPERAND = "another operand"
+    ORDER = "another arrangement"
+    OTHER_OP = "another op"
+    MISSING = "an op is missing"
+    EXTRA = "an op too many"
+    PLACE = "an op in another place"
+    UNKNOWN = "other calls"
+    TIED = "weights tied otherwise"
+    DTYPE = "another dtype"
+    OVERFLOW = "an overflow"
+    OPTIMIZER = "another optimizer"
+    SETTING = "another setting of the optimizer"
+    RATE = "another learning rate"
+    CLIPPING = "another clipping"
+    SKIPPED = "a step that the other skips"
+    CLEARED = "gradients are not cleared"
+
+    def __str__(self) -> str:
+        return self.value
+
+
 @dataclass(frozen=True)
 class ProgramPlace:
-    """A call of one of the programs: its layer, file and line, that line's text, and the call with its attributes."""
+    """A call of one of the programs.
+
+    Attributes:
+        layer: the path of its layer; "" for the model itself.
+        file, line: where it stands, and ``source``: that line's text.
+        call: the call with its attributes, in Torch's words.
+    """
 
     layer: str
     file: str
@@ -68,11 +108,16 @@ class ProgramPlace:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A place where the port does otherwise than the original.
+    """A place where the port does something else than the original.
 
-    ``layers``: those of the port in which these lines run so, one per call. ``also``: further files and lines of the port with the
-    same attribute. ``effect``: how far the port's outputs move by mending it, in float64; of a mistake in the backward, its
-    gradients; None where that was not measured.
+    Attributes:
+        cause: in a few words.
+        text: in a sentence, with what to write where that is known.
+        torch, paddle: the places in both programs; None where one has no such call.
+        layers: paths of the port's layers in which these lines run so, one for each call.
+        also: (file, line) of further lines of the port with the same attribute.
+        effect: how far the port's outputs move in float64 when it is mended (its gradients, of a mistake in the backward);
+            None: not measured.
     """
 
     cause: Cause
@@ -83,12 +128,12 @@ class Mistake:
     also: tuple[tuple[str, int], ...] = ()
     effect: float | None = None
 
-    def once_more(self, layer: str, place: ProgramPlace | None, effect: float | None) -> Mistake:
+    def once_more(self, other: Mistake) -> Mistake:
         """The same in a further call of the port."""
-        line, first = ((call.file, call.line) if call else None for call in (place, self.paddle))
+        line, first = ((place.file, place.line) if place else None for place in (other.paddle, self.paddle))
         also = self.also if line is None or line in (first, *self.also) else (*self.also, line)
-        effects = [measured for measured in (self.effect, effect) if measured is not None]
-        return replace(self, layers=(*self.layers, layer), also=also, effect=sum(effects) if effects else None)
+        effects = [effect for effect in (self.effect, other.effect) if effect is not None]
+        return replace(self, layers=(*self.layers, *other.layers), also=also, effect=sum(effects) if effects else None)
 
     def __str__(self) -> str:
         layers, calls = len(set(self.layers)), len(self.layers)
@@ -97,91 +142,15 @@ class Mistake:
         return f"{self.cause}: {self.text}{f' ({often}{lines})' if often else ''}"
 
 
-def merged(differences: Sequence[CallDifference], port: Mapping[str, Any]) -> list[Mistake]:
-    """One mistake for each line, however many layers run it, and for each setting, however many lines have it.
-
-    A gradient of a call that is a mistake itself is none of its own.
-
-    Nor is what only follows from another one, see :func:`_follows`. What has most effect comes first. ``port``: its layers.
-    """
-    found: dict[Any, Mistake] = {}
-    settings: dict[Key, Any] = {}
-    wrong: set[Any] = set()
-    for difference in told_as_one(first_of_exchanges(differences)):
-        if _follows(difference, differences):
-            continue
-        sites = difference.sites or (None, None)
-        theirs, ours = ProgramPlace.of(difference.theirs, sites[0]), ProgramPlace.of(difference.ours, sites[1])
-        lines = [one and (one.file, one.line) for one in (theirs, ours)]
-        names = [node and node.name for node in (difference.theirs, difference.ours)]
-        if difference.backward and (lines[0] in wrong or lines[1] in wrong):
-            continue
-        wrong.update(line for line in lines if line)
-        if difference.cause in (Cause.MISSING, Cause.EXTRA):  # what lacks it, or has it too much, may be several calls
-            beside = 1 if difference.cause is Cause.MISSING else 0
-            lines[beside] = names[beside] = None
-        which = _ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ()
-        key = (difference.cause, *lines, *names, *which)
-        key = settings.setdefault(difference.setting, key) if difference.setting else key
-        layer = (ours or theirs).layer if ours or theirs else ""  # type: ignore[union-attr]
-        known = found.get(key)
-        attribute = advice_on_layer(difference.cause, port.get(layer))
-        cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
-        if difference.cause is Cause.MISSING and difference.theirs is not None:
-            text += advice_on_missing(difference.theirs.name, port.get(layer))
-        if known is None:
-            found[key] = Mistake(cause, text, theirs, ours, (layer,), effect=difference.effect)
-            continue
-        found[key] = known.once_more(layer, ours, difference.effect)
-    return _ranked(list(found.values()))
-
-
-def _ranked(mistakes: list[Mistake]) -> list[Mistake]:
-    """First those of an effect within a tenth of the largest, then within a hundredth: each in the order of the port's calls."""
-    most = max((mistake.effect or 0.0 for mistake in mistakes), default=0.0)
-
-    def rank(mistake: Mistake) -> float:
-        if not mistake.effect:
-            return math.inf
-        return 0.0 if mistake.effect == most else math.floor(math.log10(min(most / mistake.effect, MANY)))
-
-    return sorted(mistakes, key=rank)
-
-
-def _follows(difference: CallDifference, all_: Sequence[CallDifference]) -> bool:
-    """Whether another one says it already.
-
-    A call that has its counterpart with other attributes is neither missing nor too much. One that stands in another place is
-    missing where it was and too much where it is, in each layer that runs these lines; and where it is the last one of a line,
-    what reads that line's result is given another op's.
-    """
-    paired = [(one.cause, one.theirs, one.ours) for one in all_ if one.theirs and one.ours]
-    moved = [(theirs, ours) for cause, theirs, ours in paired if cause is Cause.PLACE]
-    others = [(theirs, ours) for cause, theirs, ours in paired if cause not in (Cause.PLACE, Cause.MISSING, Cause.EXTRA)]
-    if difference.cause in (Cause.MISSING, Cause.EXTRA):
-        side = 0 if difference.cause is Cause.MISSING else 1
-        alone = (difference.theirs, difference.ours)[side]
-        return alone is not None and (
-            any(pair[side].key == alone.key for pair in others) or any(_at(pair[side]) == _at(alone) for pair in moved)
-        )
-    if difference.cause is not Cause.OPERAND or not difference.theirs or not difference.ours:
-        return False
-    sources = [(one.value.node, other.value.node) for one, other in zip(difference.theirs.operands, difference.ours.operands)]
-    return any(
-        mine is not None and yours is not None and mine.site == one.site and _at(yours) == _at(other)
-        for mine, yours in sources
-        for one, other in moved
-    )
-
-
-def _at(node: TraceCall) -> tuple[str, CallSite, str]:
-    """What is equal for the calls that one line makes in all layers."""
-    return node.name, node.site, str(node.attributes)
-
-
 @dataclass(frozen=True)
 class Stage:
-    """A step of the way in which ports are aligned; ``right`` is None where it was not looked at."""
+    """One of the stages in which people align a port.
+
+    Attributes:
+        name: "inputs", "weights", "forward", "loss", "backward", "statistics", "optimizer step", "training", or "mode".
+        right: None where it was not compared.
+        text: what was found.
+    """
 
     name: str
     right: bool | None
@@ -190,9 +159,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class StepRow:
-    """One step of a training: the original's loss, and the largest differences of everything from it behind the step.
+    """One step of a training.
 
-    ``native``: None where the port fails natively.
+    Attributes:
+        step: its number, from 1.
+        loss: the original's; None if it has none.
+        identical: every bit of losses, gradients, statistics and updated weights is the original's.
+        shim: the largest absolute difference from the original's, with the port on Torch's kernels.
+        native: the same on Paddle's own kernels; None where the port fails there.
     """
 
     step: int
@@ -204,13 +178,18 @@ class StepRow:
 
 @dataclass(frozen=True)
 class CarrierRow:
-    """What the calls of one op in one layer carry of a native difference: that of the outputs, or that of gradients.
+    """What the calls of one op in one layer carry of a native difference of outputs or gradients.
 
-    ``kernels``: how far both kernels are apart on equal operands at most, ``paddle`` and ``torch``: the largest rounding error of
-    either on its run's own operands, all in unit roundoffs of the result's largest element. ``amplified``: how many times as long
-    as its local error what it carries is. ``share``: of the difference; all add up to 1. ``own``: the part of it that comes of the
-    kernels being apart; the rest is rounding of operands that differ already. ``part``: ``"forward"``, or ``"backward"``: what is
-    told is that of the gradients which the calls' backward gives, against what it was handed.
+    Attributes:
+        layer, op: the layer's path and the op; ``calls``: how many.
+        kernels: how far both kernels are apart on equal operands, at most.
+        paddle, torch: the largest rounding error of either kernel on its own run's operands. These three count unit roundoffs
+            of the result's largest element.
+        amplified: how many times as long as the calls' own error its effect is.
+        own: the share of the difference that comes from kernels that differ on equal operands; the rest is rounding of operands
+            that differ already.
+        share: of the difference; the shares of all rows add up to 1 where a first order explains it.
+        part: ``"forward"``, or ``"backward"``: then the results are the gradients that the calls' backward gives for those it gets.
     """
 
     layer: str
@@ -227,7 +206,14 @@ class CarrierRow:
 
 @dataclass(frozen=True)
 class GradientRow:
-    """The native difference of one gradient: its largest element, that over the gradient's largest, its share of all squares."""
+    """The native difference of one gradient.
+
+    Attributes:
+        name: of the parameter or input.
+        apart: its largest element.
+        relative: that over the gradient's largest element.
+        share: of the squares of all differences.
+    """
 
     name: str
     apart: float
@@ -237,7 +223,12 @@ class GradientRow:
 
 @dataclass(frozen=True)
 class JumpRow:
-    """The calls of a step function in one layer whose results jump between the two runs: in so many of all elements."""
+    """The calls of a step function in one layer whose results jump between the two runs.
+
+    Attributes:
+        layer, op: the layer's path and the op; ``calls``: how many.
+        jumped: so many elements jump, of ``elements``.
+    """
 
     layer: str
     op: str
@@ -248,12 +239,16 @@ class JumpRow:
 
 @dataclass
 class CarriedBy:
-    """Which calls carry a native difference, those whose own kernels carry most first.
+    """Which calls carry a native difference: :meth:`padiff_shim.Proof.carriers`. Iterating it gives its rows.
 
-    ``explained``: the sum of all shares; far from 1, the difference is too large for a first order. ``apart``: its largest element.
-    ``of``: whose it is: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one. ``gradients``: those that it is
-    made of, those that hold most of it first. ``failed``: why nothing could be measured: natively the port does not run.
-    ``jumps``: step functions whose results differ: what they make of a difference no first order tells.
+    Attributes:
+        rows: those whose own kernels carry most first.
+        explained: the sum of all shares; far from 1, the difference is too large for a first order.
+        apart: the largest element of the difference.
+        of: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one gradient.
+        gradients: the parts of a difference of gradients, those with the largest share first.
+        failed: why nothing could be measured: natively the port does not run. "" otherwise.
+        jumps: step functions whose results differ; a first order does not explain what follows from them.
     """
 
     rows: list[CarrierRow]
@@ -266,7 +261,7 @@ class CarriedBy:
 
     @property
     def own(self) -> float:
-        """The part of the difference that comes of kernels that differ on equal operands."""
+        """The share of the difference that comes from kernels that differ on equal operands."""
         return sum(row.own for row in self.rows)
 
     def __iter__(self) -> Iterator[CarrierRow]:
@@ -276,22 +271,30 @@ class CarriedBy:
         """Write both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``).
 
         Raises:
-            FileError: it cannot be written.
+            FileError: the file cannot be written.
         """
-        heads = ["part", *(one.name for one in fields(CarrierRow) if one.name != "part"), "apart", "relative"]
+        heads = ["part", *(column.name for column in fields(CarrierRow) if column.name != "part"), "apart", "relative"]
         lines = io.StringIO()
         writer = csv.DictWriter(lines, heads, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(row) for row in self.rows)
         for row in self.gradients:
-            told = asdict(row)
-            writer.writerow({"part": "gradient", "layer": told.pop("name"), **told})
+            cells = asdict(row)
+            writer.writerow({"part": "gradient", "layer": cells.pop("name"), **cells})
         return write(checked("path", path), lines.getvalue())
 
 
 @dataclass(frozen=True)
 class LayerRow:
-    """Outputs of one layer: largest differences from the original's, on the same kernels and natively (None: it fails)."""
+    """The results of one layer, compared.
+
+    Attributes:
+        torch, paddle: the layer's paths.
+        calls: how many.
+        identical: every bit is the original's, with the port on Torch's kernels.
+        shim: the largest absolute difference from the original's there.
+        native: the same on Paddle's own kernels; None where the port fails there.
+    """
 
     torch: str
     paddle: str

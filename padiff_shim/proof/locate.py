@@ -1,4 +1,4 @@
-"""Where a port parts from its original, by stage: each mistake is repaired with the original's values before the next is sought."""
+"""Where a port parts from its original: mistake after mistake, each mended with the original's values before the next search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,34 +18,529 @@ from ..weights.mapping import Mapping
 from ..weights.transfer import carry
 from ..weights.tree import OTHER, Slot
 from . import agreement as agreement_module
-from .agreement import OF_GRADIENT, Agreement
-from .causes import WRITTEN_OTHERWISE, CallDifference, Cause, calls_alike, explain, unlike_attributes
-from .findings import Mistake, Stage
-from .match import Matching, guilty
-from .plans import in_wider
-from .programs import ModelSide, NotWider, RunOutcome
-from .rules import first_of_moved_calls, smoothed_otherwise, turned_mask
-from .tolerances import FLOOR, Nudged, RoundingBound, Tolerances, floor_of, nudged, rounded
+from .agreement import (
+    FLOOR,
+    OF_GRADIENT,
+    Agreement,
+    Array,
+    NoiseOnFirst,
+    RoundingBound,
+    RunOutcome,
+    Tolerances,
+    add_noise,
+    floor_of,
+    largest,
+    rounding_noise,
+)
+from .causes import BACKWARD, FORWARD, STATISTICS, CallDifference, calls_alike, explain, unlike_attributes
+from .findings import Cause, Mistake, Stage
+from .match import Matching, wrong_calls
+from .programs import ModelSide, NotWider, in_wider
+from .rules import Evidence, diagnosed
 from .trace import Called, Capture, Key, Trace, TraceCall, Value, numbers
-from .values import Array, largest
+
+ArrayPairs = list[tuple[Array, Array]]
+PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
+MOST = 64  # mistakes that are mended in one search
+
+
+@dataclass
+class Located:
+    """What the search found in a wider dtype.
+
+    Attributes:
+        differences: in the order of the port's calls, before any rule of diagnosis.
+        over: they explain all that is wrong.
+        apart: how far outputs and gradients were apart before any mending, with equal tables.
+        unexplained: what differs though no call does.
+        notes: which of the original's tables both programs got.
+        unsettled: the first output or gradient that is far apart, and that single rounding errors move as far.
+        original, port: the calls of both runs, without numbers.
+    """
+
+    differences: list[CallDifference]
+    over: bool
+    apart: float
+    unexplained: str = ""
+    notes: tuple[str, ...] = ()
+    unsettled: str = ""
+    original: Trace = field(default_factory=Trace)
+    port: Trace = field(default_factory=Trace)
+
+    @property
+    def parts(self) -> set[str]:
+        """The parts of a run in which the differences show."""
+        return {difference.part for difference in self.differences}
+
+
+def locate(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
+    """Run both in a wider dtype, and find what the port does differently.
+
+    Gradients of the weights in ``mapping`` count only where the outputs agree: behind a wrong forward all of them are wrong.
+
+    Raises:
+        NotWider: one of them does not run in a wider dtype.
+    """
+    return in_wider(original, port, lambda: _located(original, port, mapping))
+
+
+def _located(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
+    tied = bool(tied_differently(mapping))  # one tensor cannot hold the distinct values of several
+    if not tied and (mistakes := _at_once(original, port, mapping)) is not None:
+        return mistakes
+    if (right := _agreed(original, port, mapping)) is not None:
+        return right
+    search: _MistakeSearch | None = _MistakeSearch(original, port, mapping)
+    assert search is not None
+    if search.agree():
+        return search.located()
+    if tied:
+        return search.to_its_end()
+    shown, far = search.part, search.apart
+    again = None
+    with equal_weights_perturbed(original, port, mapping) as perturbed:
+        if perturbed:
+            search.forget()
+            search = None
+            again = _MistakeSearch(original, port, mapping).to_its_end()
+    if again is None or not again.differences or not again.over:
+        whole = (search or _MistakeSearch(original, port, mapping)).to_its_end()
+        if again is None or not again.differences or whole.over:
+            return whole
+    # With equal weights a mistake in the forward may show elsewhere alone: where norms are taken for one another, the gradients are
+    # exchanged, which no call computes differently.
+    differences = [replace(other, part=shown) if other.part == FORWARD else other for other in again.differences]
+    return replace(again, apart=far, differences=differences)
+
+
+def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located | None:
+    """No difference, where both give the same, tables and all; None where they do not. Its runs write no call down."""
+    expected, actual = original.run_wide(), port.run_wide()
+    if agreement_module.shapes_differ(expected, actual):
+        return None
+    distances = agreement_module.Distances(mapping, expected, actual)
+    if not distances.beyond(floor_of(original.wider)):  # however far rounding travels
+        return Located([], True, distances.worst)
+    agreement = Agreement(mapping, expected, original.run_wide(NoiseOnFirst), original.wider)
+    if agreement.breach(actual):
+        return None
+    return Located([], True, distances.worst, unsettled=agreement.unsettled(actual))
+
+
+def _at_once(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located | None:
+    """All differences, found with perturbed weights where outputs are too far apart for rounding; None if these are not all.
+
+    It saves the runs that measure rounding with the weights as they are, and all backwards: behind a wrong forward gradients say
+    nothing.
+    """
+    with original.forward_alone(), port.forward_alone():
+        expected, actual = original.run_wide(), port.run_wide(Called)
+        before = _called(actual)
+        digits = torch.finfo(getattr(torch, original.wider)).eps ** PLAIN
+        if not agreement_module.far_apart(agreement_module.outputs(expected, actual), digits):
+            return None
+        with equal_weights_perturbed(original, port, mapping) as perturbed:
+            located = _MistakeSearch(original, port, mapping, before=before).to_its_end() if perturbed else None
+        if located is None:  # no weights are equal, or they cannot be exchanged
+            located = _MistakeSearch(original, port, mapping, before=before).to_its_end()
+    if not located.differences or not located.over:
+        return None
+    return replace(located, apart=agreement_module.worst(mapping, expected, actual))
+
+
+class _MistakeSearch:
+    """Both models in a wider dtype, from one difference to the next; ``before``: the calls of an earlier run of the port."""
+
+    def __init__(self, original: ModelSide, port: ModelSide, mapping: Mapping, before: Sequence[str] | None = None) -> None:
+        self._sides, self._mapping = (original, port), mapping
+        self._original = original.run_wide(Capture)
+        nudge = rounding_noise(torch.Generator().manual_seed(0))
+        touched = original.run_wide(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
+        self._tolerance = Tolerances(self._original.trace, touched.trace)
+        touched.trace.forget()
+        self._agreement = Agreement(mapping, self._original, touched, original.wider)
+        self._port = _repeatable(port, before)
+        self.apart = agreement_module.worst(mapping, self._original, self._port)
+        self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
+        self._attributes: dict[Key, dict[str, Any]] = {}
+        self._exchanged: list[Key] = []  # the last of them
+        self._differences: list[CallDifference] = []
+        self._tables: Exchange | None = None  # None: not looked for yet
+        self._ended = False
+        self._rest: str | None = None
+
+    @property
+    def part(self) -> str:
+        """The part of the run in which it shows that both do not agree."""
+        if self._agreement.breach(self._port, forward=True, statistics=False):
+            return FORWARD
+        return BACKWARD if self._rest and self._rest.startswith(OF_GRADIENT) else STATISTICS if self._rest else FORWARD
+
+    def agree(self, *, forward: bool = False) -> bool:
+        """Whether both give the same with equal tables, whatever calls the programs are made of."""
+        self._rest = self._agreement.breach(self._port, forward=forward)
+        if self._tables is None and not self._end_alike():
+            self._tables = self._exchange()
+            if self._tables:
+                self._mend()
+                self.apart = agreement_module.worst(self._mapping, self._original, self._port)
+                self._rest = self._agreement.breach(self._port, forward=forward)
+        return self._end_alike()
+
+    def _end_alike(self) -> bool:
+        return not self._rest and not agreement_module.shapes_differ(self._original, self._port)
+
+    def to_its_end(self) -> Located:
+        """All differences, until both agree or one cannot be mended."""
+        self._search()
+        return self.located()
+
+    def located(self) -> Located:
+        """What was found so far; the search holds no numbers any longer."""
+        notes = tuple(dict.fromkeys(self._tables.notes)) if self._tables else ()
+        unsettled = "" if self._differences else self._agreement.unsettled(self._port)
+        over, traces = self._rest == "", (self._original.trace, self._port.trace)
+        self.forget()
+        return Located(self._differences, over, self.apart, self._rest or "", notes, unsettled, *traces)
+
+    def forget(self) -> None:
+        """Hold no numbers any longer; calls and values hold each other, and would wait for a collection."""
+        read = {value for difference in self._differences for value in difference.taken or ()}
+        for run in (self._original, self._port):
+            run.trace.forget(read)
+
+    def _search(self) -> None:
+        confirmed = 0  # differences whose mending had an effect
+        for _ in range(MOST):
+            if self._ended:
+                return
+            forward = any(difference.part == FORWARD for difference in self._differences)
+            if self._forced or self._attributes:
+                before = self._port
+                if not self._mended_runs():
+                    return
+                if self._agreement.alike(before, self._port, forward=forward):
+                    del self._differences[confirmed:]  # mended without effect: it is no mistake
+                self._note_effect(confirmed, before)
+                confirmed = len(self._differences)
+            if self.agree(forward=forward):
+                return
+            difference = self._next(forward=forward)
+            if difference is None:
+                self._ended = True
+                return
+            self._differences.append(difference)
+            self._exchanged = []
+            self._ended = not (self._exchange_attributes(difference) or self._force(difference))
+            if self._ended:
+                self._note_effect(confirmed, self._original)
+
+    def _next(self, *, forward: bool) -> CallDifference | None:
+        """The first difference that remains, after the rules; ``forward``: one was mended there."""
+        matching = Matching(self._original.trace, self._port.trace, self._tolerance)
+        difference = _first_remaining(matching, self._mapping, self._original, self._port, forward=forward)
+        if difference is None:
+            return None
+        evidence = Evidence(self._original.trace, self._port.trace, matching, self._forced.keys())
+        return diagnosed([difference], evidence)[0]
+
+    def _note_effect(self, since: int, other: RunOutcome) -> None:
+        """Note how far the port's outputs are from another run's, one before the differences ``since`` a place were mended."""
+        last = self._differences[since:]
+        rows: list[agreement_module.Row] = list(agreement_module.outputs(other, self._port))
+        if not any(difference.part == FORWARD for difference in self._differences):
+            rows += (
+                agreement_module.gradients(self._mapping, other, self._port)
+                if other is self._original
+                else [(name, gradient, self._port.gradients.get(name)) for name, gradient in other.gradients.items()]
+            )
+        effect = agreement_module.largest_of_rows(rows) / max(len(last), 1)
+        self._differences[since:] = [replace(difference, effect=effect) for difference in last]
+
+    def _mended_runs(self) -> bool:
+        """Run the port as it is mended; if it does not run with the original's attributes, without the last of them, to the end."""
+        try:
+            self._mend()
+        except NotWider:
+            if not self._exchanged:
+                raise
+            for key in self._exchanged:
+                del self._attributes[key]
+            self._mend()
+            self._ended = True
+            self._rest = self._agreement.breach(self._port, forward=True)
+        return not self._ended
+
+    def _mend(self) -> None:
+        """Run the port with the original's values where it was mended, and with its tables."""
+        tables = self._tables or Exchange()
+        self._port.trace.forget()
+        forced = {**tables.calls, **self._forced}
+        capturing = functools.partial(Capture, forced=forced, constants=tables.constants, attributes=self._attributes)
+        self._port = self._sides[1].run_wide(capturing)
+
+    def _exchange(self) -> Exchange:
+        """The original's tables that the port gets, see :func:`exchange`."""
+        # What has a partner holds equal values, running statistics among them; what is neither trained nor paired is a table.
+        weights = [side.trained_names() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
+        original_tables, port_tables = (
+            tables_of(run.trace, names.__contains__) for run, names in zip((self._original, self._port), weights)
+        )
+
+        def moved() -> list[Value]:
+            touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
+            return tables_of(self._sides[0].run_wide(functools.partial(Capture, touch=touch)).trace, weights[0].__contains__)
+
+        return exchange(original_tables, port_tables, self._port.trace.constants, moved)
+
+    def _exchange_attributes(self, difference: CallDifference) -> bool:
+        """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
+        if difference.cause is not Cause.ATTRIBUTE or not difference.original or not difference.port:
+            return False
+        if difference.original.name != difference.port.name:
+            return False
+        pairs = calls_alike(difference.original, difference.port, self._original.trace.nodes, self._port.trace.nodes)
+        if not pairs or any(port.key in self._attributes for _, port in pairs):
+            return False
+        self._exchanged = [port.key for _, port in pairs]
+        self._attributes.update({port.key: unlike_attributes(original, port) for original, port in pairs})
+        setting = difference.port.key
+        self._differences[-1:] = [replace(difference, original=call, port=port, setting=setting) for call, port in pairs]
+        return True
+
+    def _force(self, difference: CallDifference) -> bool:
+        """Whether the port can go on with the original's values."""
+        if difference.mend is None:
+            return False
+        node, wanted = difference.mend
+        values = [None if tensor is None else tensor.detach().clone() for tensor in wanted]
+        before = self._forced.get(node.key)
+        if before is not None and (node.result.readers or _alike(before, values)):
+            return False  # it was mended, and did not help
+        self._forced[node.key] = values
+        return True
+
+
+def _alike(before: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
+    pairs = list(zip(before, other))
+    return all(
+        tensor is partner is None or (tensor is not None and partner is not None and torch.equal(tensor, partner))
+        for tensor, partner in pairs
+    )
+
+
+def _first_remaining(
+    matching: Matching, mapping: Mapping, original: RunOutcome, port: RunOutcome, *, forward: bool
+) -> CallDifference | None:
+    """The first difference that remains; ``forward``: one was mended there, and gradients say nothing."""
+    ends = {FORWARD: _outputs(original, port)}
+    if not forward:
+        ends[BACKWARD] = _wholes(mapping, original.gradients, port.gradients)
+    ends[STATISTICS] = _wholes(mapping, original.statistics, port.statistics)
+    for part, arrays in ends.items():
+        difference = _first_difference(matching, original, port, arrays)
+        if difference is not None:
+            return replace(difference, part=BACKWARD if part == FORWARD and difference.backward else part)
+    return None
+
+
+def _repeatable(side: ModelSide, before: Sequence[str] | None) -> RunOutcome:
+    """A run that makes the same calls as the run before it, with all that is made once: copies of weights, reads of a backward."""
+    outcome = side.run_wide(Capture)
+    for _ in range(3):
+        if before == _called(outcome):
+            break
+        outcome.trace.forget()
+        before, outcome = _called(outcome), side.run_wide(Capture)
+    return outcome
+
+
+def _called(outcome: RunOutcome) -> list[str]:
+    assert isinstance(outcome.capture, (Called, Capture))
+    return outcome.capture.called
+
+
+def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome, arrays: ArrayPairs) -> CallDifference | None:
+    """The first difference of the calls that lead to unequal arrays."""
+    wrong: list[tuple[Value | None, Value | None]] = []
+    for expected, actual in arrays:
+        original_end, port_end = _end(original.trace, expected), _end(port.trace, actual)
+        if not _same(matching, original_end, port_end, expected, actual):
+            wrong.append((original_end, port_end))
+    if not wrong:
+        return None
+    # Values that agree, though not in their places.
+    turned = {
+        value
+        for original_end, port_end in wrong
+        if original_end and port_end and matching.same(original_end, port_end)
+        for value in (original_end, port_end)
+    }
+    original_calls = wrong_calls(
+        [original_end for original_end, _ in wrong if original_end],
+        lambda value: value in matching.of_first and value not in turned,
+    )
+    port_calls = wrong_calls(
+        [port_end for _, port_end in wrong if port_end], lambda value: matching.is_matched(value) and value not in turned
+    )
+    return explain(matching, original_calls, port_calls, wrong[0])
+
+
+def _outputs(original: RunOutcome, port: RunOutcome) -> ArrayPairs:
+    return [
+        (expected, other)
+        for _, expected, other in agreement_module.outputs(original, port)
+        if np.issubdtype(expected.dtype, np.inexact)
+    ]
+
+
+def _wholes(mapping: Mapping, original: dict[str, Array], port: dict[str, Array]) -> ArrayPairs:
+    """Of weights that are one whole on both sides, in one layout: a part of a gradient is no call's result."""
+    pairs = zip(mapping, agreement_module.original_rows(mapping, original), agreement_module.port_rows(mapping, port))
+    return [(expected, actual) for pair, expected, actual in pairs if pair.is_exact and expected is not None and actual is not None]
+
+
+def _end(trace: Trace, array: Array) -> Value | None:
+    """The last value of a trace that holds an output's numbers."""
+    wanted = Value(torch.from_numpy(np.ascontiguousarray(array)))
+    for node in reversed(trace.nodes):
+        for value in (*node.updated, *node.results):
+            if value.count != wanted.count:
+                continue
+            if _equal(numbers(value.tensor), numbers(wanted.tensor)):
+                return value
+            if RoundingBound(0.0).range_alike(wanted, value) and _equal(value.sorted, wanted.sorted):
+                return value
+    return None
+
+
+def _equal(numbers_: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(((numbers_ == other) | (numbers_.isnan() & other.isnan())).all())
+
+
+def _same(matching: Matching, original_end: Value | None, port_end: Value | None, expected: Array, actual: Array) -> bool:
+    """Whether two arrays agree, by their values in the traces; an array that no call of Torch made is compared itself."""
+    if original_end is not None and port_end is not None:
+        placed = expected.shape != actual.shape or not matching.may_lie_turned(original_end, port_end)
+        return matching.same(original_end, port_end) and (
+            placed or matching.in_order(original_end, torch.from_numpy(expected.copy()), torch.from_numpy(actual.copy()))
+        )
+    if expected.shape != actual.shape:
+        return False
+    if original_end is not None:
+        return matching.in_order(original_end, torch.from_numpy(expected), torch.from_numpy(actual))
+    return largest(expected, actual) <= floor_of(expected.dtype) * float(
+        np.nan_to_num(np.abs(expected), posinf=0.0).max(initial=0.0)
+    )
+
+
+# ---- The stages in which people align a port: forward, loss, backward, running statistics.
+
+IDENTICAL = "identical bit for bit"
+ROUNDED = "equal up to rounding"
+LOSS = "loss"  # the path of the loss among the outputs
+
+
+@dataclass(frozen=True)
+class Differing:
+    """What differs between the bits of two runs, in words; "" where nothing does.
+
+    Attributes:
+        forward, loss, backward, statistics: the first difference of each part.
+        missing: gradients of one side alone.
+        shapes: outputs whose number, shapes or dtypes differ.
+        gradients: how many the original has.
+        dtypes: output tensors of different dtypes, which may hold the same numbers.
+    """
+
+    forward: str
+    loss: str
+    backward: str
+    statistics: str
+    missing: str
+    shapes: str
+    gradients: int
+    dtypes: str = ""
+
+    @classmethod
+    def between(cls, mapping: Mapping, original: RunOutcome, port: RunOutcome) -> Differing:
+        """Compare everything."""
+        gradients = agreement_module.gradients(mapping, original, port)
+        return cls(
+            forward=agreement_module.outputs_differ(original, port, lambda path: path != LOSS),
+            loss=agreement_module.outputs_differ(original, port, lambda path: path == LOSS),
+            backward=agreement_module.first_difference("gradient of ", gradients),
+            statistics=agreement_module.first_difference("", agreement_module.statistics(mapping, original, port)),
+            missing=agreement_module.without_gradient(gradients),
+            shapes=agreement_module.shapes_differ(original, port),
+            gradients=len(original.gradients),
+            dtypes=agreement_module.dtypes_differ(original, port),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.first or self.missing or self.shapes or self.dtypes)
+
+    @property
+    def first(self) -> str:
+        """The first bits that differ, in the order of a program."""
+        return self.forward or self.loss or self.backward or self.statistics
+
+
+def stages_of(
+    differing: Differing, original: RunOutcome, port: RunOutcome, parts: Collection[str] = (), plain: str = ""
+) -> list[Stage]:
+    """A stage for each part that was compared.
+
+    Args:
+        differing: what differs in bits.
+        original, port: the runs.
+        parts: of a run, in which mistakes show.
+        plain: what is wrong though no call differs.
+    """
+    forward = (FORWARD in parts and bool(differing.forward)) or bool(plain and differing.forward)
+    stages = [_stage("forward", forward, differing.forward)]
+    broken = "forward" if forward else ""
+    if LOSS in original.outputs:
+        wrong = not broken and bool(differing.loss) and (FORWARD in parts or bool(plain))
+        stages.append(_stage(LOSS, wrong, differing.loss, behind=broken))
+        broken = broken or (LOSS if wrong else "")
+    if differing.gradients or differing.missing:
+        wrong = not broken and (BACKWARD in parts or bool(differing.missing) or bool(plain and differing.backward))
+        same = f"{differing.gradients} gradients {IDENTICAL}"
+        text = differing.missing or (plain if wrong and plain else differing.backward)
+        stages.append(_stage("backward", wrong, text, behind=broken, same=same))
+    if original.statistics and port.unlike:
+        stages.append(
+            Stage("statistics", None, "not compared: the batch norm ran on Paddle's kernel, which defines them otherwise")
+        )
+    elif original.statistics and port.statistics:
+        wrong = STATISTICS in parts or (bool(plain and differing.first == differing.statistics != ""))
+        same = f"{len(port.statistics)} running statistics {IDENTICAL}"
+        stages.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))
+    return stages
+
+
+def _stage(name: str, wrong: bool, text: str, *, behind: str = "", same: str = IDENTICAL) -> Stage:
+    if behind:
+        return Stage(name, None, f"behind the {behind}")
+    return Stage(name, not wrong, text if wrong else ROUNDED if text else same)
+
 
 # ---- Tables that programs make of numbers alone: positions, frequencies, cosines, masks.
 #
-# A table that a model makes when it is built has the rounding errors of the dtype in which it was born, float32, also in the copy
-# of
-# the model in float64; one that is made in the forward has none there. Both are right. So where two tables lie no further apart
-# than
-# rounding in float32 explains, both programs are given the original's.
+# A table that a model makes when it is built has the rounding errors of float32, also in the model's copy in float64; a table that
+# the forward makes has none there. Both are right. So where rounding in float32 explains how far two tables are apart, both
+# programs get the original's.
 
 UNIT = float(torch.finfo(torch.float32).eps)
 _SLACK = 8.0  # times the effect of one rounding error of float32 at each call that a table is made of
-_ENTRY = 4.0  # units roundoff of an entry, and of the position of which it is a sine
+_ENTRY = 4.0  # unit roundoffs of an entry, and of the position whose sine it is
 _WAVE = 2.0  # no sine or cosine is larger, scaled ones included
 
 
 @dataclass
 class Exchange:
-    """The tables that a run of the port is given: by the number of a constant in the trace, or by the call that makes them."""
+    """The tables that a run of the port gets: by the number of a constant in the trace, or by the call that makes them."""
 
     constants: dict[int, torch.Tensor] = field(default_factory=dict)
     calls: dict[Key, list[torch.Tensor | None]] = field(default_factory=dict)
@@ -55,52 +550,15 @@ class Exchange:
         return bool(self.constants or self.calls)
 
 
-class _OfNumbers:
-    """Which values neither an input nor a weight has a part in. ``is_weight``: asked for the label of a constant."""
-
-    def __init__(self, is_weight: Callable[[str], bool]) -> None:
-        self._is_weight = is_weight
-        self._known: dict[TraceCall, bool] = {}
-
-    def __contains__(self, value: Value) -> bool:
-        if value.node is None:
-            return not value.label.startswith("input ") and not self._is_weight(value.label)
-        return self.makes(value.node)
-
-    def makes(self, node: TraceCall) -> bool:
-        """Whether a call is given nothing else; asked in the order of the calls."""
-        if node not in self._known:
-            self._known[node] = not node.backward and all(operand.value in self for operand in node.operands)
-        return self._known[node]
-
-
-def tables_of(trace: Trace, is_weight: Callable[[str], bool]) -> list[Value]:
-    """All values of floats that are made of numbers alone."""
-    of_numbers = _OfNumbers(is_weight)
-    tables = [value for value in trace.values() if value in of_numbers]
-    return [value for value in tables if value.tensor.is_floating_point() and value.tensor.numel() > 1]
-
-
-def rounded_in_single(generator: torch.Generator, is_weight: Callable[[str], bool]) -> Callable[[TraceCall, torch.Tensor], None]:
-    """Changes what calls make of numbers alone by up to one unit roundoff of float32."""
-    of_numbers = _OfNumbers(is_weight)
-
-    def touch(node: TraceCall, tensor: torch.Tensor) -> None:
-        if of_numbers.makes(node):
-            nudged(tensor, UNIT, generator)
-
-    return touch
-
-
 def exchange(original: list[Value], port: list[Value], constants: list[Value], moved: Callable[[], Iterable[Value]]) -> Exchange:
-    """What the port has to be given for its tables to be the original's, where float32's rounding explains how far they are apart.
+    """The tables with which the port has the original's, where float32's rounding explains how far they are apart.
 
     Args:
         original, port: the tables of both.
         constants: of the port's trace, in its order.
         moved: makes the original's tables again, in a run with rounding errors of float32.
     """
-    # Nothing is rounded in a table of zeros.
+    # Zeros do not round.
     others = [value for value in port if any(value.ends[:2]) and not any(_equal_numbers(table, value) for table in original)]
     if not others or not original:
         return Exchange()
@@ -125,6 +583,43 @@ def exchange(original: list[Value], port: list[Value], constants: list[Value], m
     return exchanged
 
 
+class _OfNumbers:
+    """The values in which no input and no weight has a part. ``is_weight``: of a constant's label."""
+
+    def __init__(self, is_weight: Callable[[str], bool]) -> None:
+        self._is_weight = is_weight
+        self._known: dict[TraceCall, bool] = {}
+
+    def __contains__(self, value: Value) -> bool:
+        if value.node is None:
+            return not value.label.startswith("input ") and not self._is_weight(value.label)
+        return self.makes(value.node)
+
+    def makes(self, node: TraceCall) -> bool:
+        """Whether a call reads nothing else; calls must come in their order."""
+        if node not in self._known:
+            self._known[node] = not node.backward and all(operand.value in self for operand in node.operands)
+        return self._known[node]
+
+
+def tables_of(trace: Trace, is_weight: Callable[[str], bool]) -> list[Value]:
+    """All values of floats that are made of numbers alone."""
+    of_numbers = _OfNumbers(is_weight)
+    tables = [value for value in trace.values() if value in of_numbers]
+    return [value for value in tables if value.tensor.is_floating_point() and value.tensor.numel() > 1]
+
+
+def rounded_in_single(generator: torch.Generator, is_weight: Callable[[str], bool]) -> Callable[[TraceCall, torch.Tensor], None]:
+    """Moves results that are made of numbers alone by up to one unit roundoff of float32."""
+    of_numbers = _OfNumbers(is_weight)
+
+    def touch(node: TraceCall, tensor: torch.Tensor) -> None:
+        if of_numbers.makes(node):
+            add_noise(tensor, UNIT, generator)
+
+    return touch
+
+
 def _equal_numbers(table: Value, value: Value) -> bool:
     """Whether two tables hold the same numbers in float64, in whatever order."""
     largest = max(map(abs, table.ends[:2]))
@@ -137,7 +632,7 @@ def _equal_numbers(table: Value, value: Value) -> bool:
 
 
 def _is_single(value: Value) -> bool:
-    """Whether a table is made of what was born in float32: of numbers that it holds, but that fewer digits do not."""
+    """Whether a table is made of numbers that were born in float32: float32 holds them, and fewer digits do not."""
     return any(
         bool((source.sorted == source.sorted.float()).all()) and not bool((source.sorted == source.sorted.bfloat16()).all())
         for source in _sources(value)
@@ -145,7 +640,7 @@ def _is_single(value: Value) -> bool:
 
 
 def _sources(value: Value) -> Iterator[Value]:
-    """The constants of which a table is made."""
+    """The constants of a table."""
     waiting, seen = [value], set()
     while waiting:
         source = waiting.pop()
@@ -181,12 +676,12 @@ def _within(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor)
 
 
 def _positions(tensor: torch.Tensor) -> torch.Tensor:
-    """For each element its largest place along an axis, counted from 1: the angle of a wave is no larger."""
+    """For each element its largest place along an axis, counted from 1: no angle of a wave is larger."""
     return torch.from_numpy(np.indices(tensor.shape).max(0).reshape(-1) + 1.0)
 
 
 def _note(value: Value, wanted: torch.Tensor) -> str:
-    """Which table the port was given."""
+    """A note on a table that the port got."""
     reader = value.node or next(iter(value.readers), None)
     where = f" at {reader.site.file}:{reader.site.line}" if reader else ""
     apart = float((numbers(wanted) - numbers(value.tensor)).abs().max())
@@ -197,19 +692,18 @@ def _note(value: Value, wanted: torch.Tensor) -> str:
     )
 
 
-# ---- Weights as they are made, all ones or zeros: taken for one another, or left out, they make no difference but in
-# gradients.
+# ---- Equal weights, as models are made with all ones or zeros: taken for one another they change gradients alone.
 
 _SPREAD = 0.1
-_FIRST = 16  # elements, of which most weights are told apart
+_FIRST = 16  # elements that tell most weights apart
 
 
 @contextlib.contextmanager
-def told_apart(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Iterator[bool]:
-    """Within it such weights, and equal ones, hold distinct values in the float64 models of both; False if there are none."""
-    original, port = theirs.wide_model(), ours.wide_model()
+def equal_weights_perturbed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Iterator[bool]:
+    """Within it plain and equal weights hold distinct values in the float64 models of both; False if there are none."""
+    original_model, port_model = original.wide_model(), port.wide_model()
     names = {pair.torch for pair in mapping if pair.torch and pair.paddle}
-    named = {name: weight for name, weight in original.named_parameters() if name in names and weight.is_floating_point()}
+    named = {name: weight for name, weight in original_model.named_parameters() if name in names and weight.is_floating_point()}
     groups = [
         group
         for alike in _grouped(list(named.values()), _begins)
@@ -220,24 +714,24 @@ def told_apart(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Iterator
         yield False
         return
     changed = {name for name, weight in named.items() if any(weight is other for other in equal)}
-    generator, held = torch.Generator().manual_seed(0), [weight.detach().clone() for weight in equal]
+    generator, before = torch.Generator().manual_seed(0), [weight.detach().clone() for weight in equal]
     try:
         with torch.no_grad():
             for weight in equal:
                 noise = torch.randn(weight.shape, dtype=torch.float64, generator=generator) * _SPREAD
                 weight.add_(noise.to(weight.device, weight.dtype))
         try:
-            carry(replace(mapping, pairs=[pair for pair in mapping if pair.torch in changed]), original, port)
-            held.clear()
-        except TransferError:  # a rule that goes the other way alone
-            with torch.no_grad():  # what ran before reads these
-                for weight, value in zip(equal, held):
+            carry(replace(mapping, pairs=[pair for pair in mapping if pair.torch in changed]), original_model, port_model)
+            before.clear()
+        except TransferError:  # a rule of the other direction alone
+            with torch.no_grad():  # earlier runs read these
+                for weight, value in zip(equal, before):
                     weight.copy_(value)
             equal = []
         yield bool(equal)
     finally:
-        theirs.forget_wide()
-        ours.forget_wide()
+        original.forget_wide()
+        port.forget_wide()
 
 
 def _grouped(weights: Sequence[torch.Tensor], key: Callable[[torch.Tensor], Hashable]) -> list[list[torch.Tensor]]:
@@ -264,8 +758,8 @@ def _is_plain(weight: torch.Tensor) -> bool:
 # ---- Weights that are one tensor in one program and several in the other: equal at first, they part in a training.
 
 
-def tied_otherwise(mapping: Mapping) -> list[Mistake]:
-    """A mistake for each group of parameters that are tied in one of both programs alone, with what to write."""
+def tied_differently(mapping: Mapping) -> list[Mistake]:
+    """A mistake for each group of parameters that are tied in one program alone, with what to write."""
     mistakes = []
     for framework in OTHER:
         for pairs in mapping.tied_apart(framework):
@@ -287,491 +781,3 @@ def _text(framework: str, names: list[str]) -> str:
     if framework == "torch":
         return f"{listed} are one weight in the original, and several in the port: write {target}.{own} = self.{names[0]}"
     return f"{listed} are one weight in the port, and several in the original: give {target} a weight of its own"
-
-
-def beside(differences: Sequence[CallDifference]) -> list[CallDifference]:
-    """Those that do not follow from it: the gradients of a weight that is read in two places are added up in one program alone."""
-    return [difference for difference in differences if not _adds_gradients(difference)]
-
-
-def _adds_gradients(difference: CallDifference) -> bool:
-    alone = {Cause.MISSING: difference.theirs, Cause.EXTRA: difference.ours}.get(difference.cause)
-    return alone is not None and alone.backward and alone.name == "add"
-
-
-# ---- Where a port parts from its original: each mistake is mended by the original's values before the next one is sought.
-
-FORWARD, BACKWARD, STATISTICS = "forward", "backward", "statistics"  # parts of a run
-Pairs = list[tuple[Array, Array]]
-PLAIN = 0.5  # of a dtype's digits: so far no rounding travels, nor in tables that were born in float32
-MOST = 64  # mistakes that are mended one by one
-
-
-@dataclass
-class Located:
-    """What was found in a wider dtype: the differences in the order of the port's calls.
-
-    ``over``: they explain all that is wrong. ``apart``: how far outputs and gradients were apart before any mending,
-    with equal tables. ``unexplained``: what differs though no call does. ``parts``: where each of the differences was seen: in the
-    forward, the backward, or in the running statistics alone. ``moved``: several calls stand in another place together, and what
-    differs within them cannot be told. ``notes``: which tables both were given.
-    ``unsettled``: the first that is far apart, as single rounding errors make it, too.
-    """
-
-    differences: list[CallDifference]
-    over: bool
-    apart: float
-    unexplained: str = ""
-    parts: tuple[str, ...] = ()
-    moved: bool = False
-    notes: tuple[str, ...] = ()
-    unsettled: str = ""
-
-
-def locate(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Located:
-    """Run both in a wider dtype and find what the port does otherwise. See the module's docstring.
-
-    Gradients (of the weights in ``mapping``) are looked at only if the outputs agree: behind a wrong forward all of them are wrong.
-
-    Raises:
-        NotWider: one of them does not run in a wider dtype.
-    """
-    return in_wider(theirs, ours, lambda: _located(theirs, ours, mapping))
-
-
-def _located(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Located:
-    tied = bool(tied_otherwise(mapping))  # no distinct values can be given to what is one tensor in one of both
-    if not tied and (mistakes := _at_once(theirs, ours, mapping)) is not None:
-        return mistakes
-    if (right := _agreed(theirs, ours, mapping)) is not None:
-        return right
-    search: _MistakeSearch | None = _MistakeSearch(theirs, ours, mapping)
-    assert search is not None
-    if search.agree():
-        return search.ended()
-    if tied:
-        return search.to_its_end()
-    shown, far = search.part, search.apart
-    again = None
-    with told_apart(theirs, ours, mapping) as apart:
-        if apart:
-            search.forget()
-            search = None
-            again = _MistakeSearch(theirs, ours, mapping).to_its_end()
-    if again is None or not again.differences or not again.over:
-        whole = (search or _MistakeSearch(theirs, ours, mapping)).to_its_end()
-        if again is None or not again.differences or whole.over:
-            return whole
-    # What it does otherwise in the forward shows elsewhere alone, as long as some weights hold equal values: norms that are taken
-    # for one another, in gradients that are exchanged, which no call computes otherwise.
-    return replace(again, apart=far, parts=tuple(shown if part == FORWARD else part for part in again.parts))
-
-
-def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located | None:
-    """Nothing is found where both give the same, tables and all, which runs tell of which nothing is written down; else None."""
-    expected, actual = original.run_wide(), port.run_wide()
-    if agreement_module.shapes_differ(expected, actual):
-        return None
-    distances = agreement_module.Distances(mapping, expected, actual)
-    if not distances.beyond(floor_of(original.wider)):  # how far rounding travels need not be asked
-        return Located([], True, distances.worst)
-    agreement = Agreement(mapping, expected, original.run_wide(Nudged), original.wider)
-    if agreement.breach(actual):
-        return None
-    return Located([], True, distances.worst, unsettled=agreement.unsettled(actual))
-
-
-def _at_once(theirs: ModelSide, ours: ModelSide, mapping: Mapping) -> Located | None:
-    """What is found with distinct weights, where outputs are so far apart that this cannot be rounding; None if that is not all.
-
-    It saves the runs that ask how far rounding travels with the weights as they are, and all backwards: behind a wrong forward
-    gradients say nothing.
-    """
-    with theirs.forward_alone(), ours.forward_alone():
-        expected, actual = theirs.run_wide(), ours.run_wide(Called)
-        before = _called(actual)
-        if not agreement_module.far_apart(
-            agreement_module.outputs(expected, actual), torch.finfo(getattr(torch, theirs.wider)).eps ** PLAIN
-        ):
-            return None
-        with told_apart(theirs, ours, mapping) as apart:
-            located = _MistakeSearch(theirs, ours, mapping, before=before).to_its_end() if apart else None
-        if located is None:  # none are equal, or they cannot be exchanged
-            located = _MistakeSearch(theirs, ours, mapping, before=before).to_its_end()
-    if not located.differences or not located.over:
-        return None
-    return replace(located, apart=agreement_module.worst(mapping, expected, actual))
-
-
-class _MistakeSearch:
-    """Both models in a wider dtype, from one difference to the next; ``before``: what an earlier run of the port called."""
-
-    def __init__(self, original: ModelSide, port: ModelSide, mapping: Mapping, before: Sequence[str] | None = None) -> None:
-        self._sides, self._mapping = (original, port), mapping
-        self._original = original.run_wide(Capture)
-        nudge = rounded(torch.Generator().manual_seed(0))
-        touched = original.run_wide(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
-        self._tolerance = Tolerances(trace_of(self._original), trace_of(touched))
-        trace_of(touched).forget()
-        self._agreement = Agreement(mapping, self._original, touched, original.wider)
-        self._port = _settled(port, before)
-        self.apart = agreement_module.worst(mapping, self._original, self._port)
-        self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
-        self._attributes: dict[Key, dict[str, Any]] = {}
-        self._exchanged: list[Key] = []  # of them the last
-        self._found: list[tuple[str, CallDifference]] = []
-        self._tables: Exchange | None = None  # None: not asked yet
-        self._ended = False
-        self._rest: str | None = None
-
-    @property
-    def part(self) -> str:
-        """In which part of the run it shows that both do not agree."""
-        if self._agreement.breach(self._port, forward=True, statistics=False):
-            return FORWARD
-        return BACKWARD if self._rest and self._rest.startswith(OF_GRADIENT) else STATISTICS if self._rest else FORWARD
-
-    def agree(self, *, forward: bool = False) -> bool:
-        """Whether both give the same, with equal tables; whatever calls the programs are made of."""
-        self._rest = self._agreement.breach(self._port, forward=forward)
-        if self._tables is None and not self._ended_alike():
-            self._tables = self._exchange()
-            if self._tables:
-                self._mend()
-                self.apart = agreement_module.worst(self._mapping, self._original, self._port)
-                self._rest = self._agreement.breach(self._port, forward=forward)
-        return self._ended_alike()
-
-    def _ended_alike(self) -> bool:
-        return not self._rest and not agreement_module.shapes_differ(self._original, self._port)
-
-    def to_its_end(self) -> Located:
-        """All that is found, until both agree or a difference cannot be mended."""
-        self._go_on()
-        return self.ended()
-
-    def ended(self) -> Located:
-        """What was found; no numbers are held any longer."""
-        located = self.located()
-        self.forget()
-        return located
-
-    def _go_on(self) -> None:
-        settled = 0  # as many of those that are found
-        for _ in range(MOST):
-            if self._ended:
-                return
-            forward = any(part == FORWARD for part, _ in self._found)
-            if self._forced or self._attributes:
-                before = self._port
-                if not self._mended_runs():
-                    return
-                if self._agreement.alike(before, self._port, forward=forward):
-                    del self._found[settled:]  # mended without effect: it is no mistake
-                self._note_effect(settled, before)
-                settled = len(self._found)
-            if self.agree(forward=forward):
-                return
-            matching = Matching(trace_of(self._original), trace_of(self._port), self._tolerance)
-            seen = _next(matching, self._mapping, self._original, self._port, forward=forward)
-            if seen is not None and seen[1].cause in WRITTEN_OTHERWISE:
-                turned = turned_mask(matching, trace_of(self._original), trace_of(self._port))
-                if turned is not None and turned.mend is not None and turned.mend[0].key not in self._forced:
-                    seen = FORWARD, turned
-            if seen is not None:
-                smoothed = smoothed_otherwise(seen[1], trace_of(self._original), trace_of(self._port))
-                seen = (seen[0], smoothed) if smoothed else seen
-            if seen is None:
-                self._ended = True
-            else:
-                self._found.append(seen)
-                self._exchanged = []
-                self._ended = not (self._exchange_attributes(*seen) or self._mended(seen[1]))
-                if self._ended:
-                    self._note_effect(settled, self._original)
-
-    def _note_effect(self, since: int, other: RunOutcome) -> None:
-        """How far outputs of another run are from the port's: of one before mending what was found last, from so many on."""
-        last = self._found[since:]
-        rows: list[agreement_module.Row] = list(agreement_module.outputs(other, self._port))
-        if not any(part == FORWARD for part, _ in self._found):
-            rows += (
-                agreement_module.gradients(self._mapping, other, self._port)
-                if other is self._original
-                else [(name, gradient, self._port.gradients.get(name)) for name, gradient in other.gradients.items()]
-            )
-        effect = agreement_module.widest(rows) / max(len(last), 1)
-        self._found[since:] = [(part, replace(difference, effect=effect)) for part, difference in last]
-
-    def _mended_runs(self) -> bool:
-        """Run the port as it is mended; if it does not run with the original's attributes, without the last of them, to the end."""
-        try:
-            self._mend()
-        except NotWider:
-            if not self._exchanged:
-                raise
-            for key in self._exchanged:
-                del self._attributes[key]
-            self._mend()
-            self._ended = True
-            self._rest = self._agreement.breach(self._port, forward=True)
-        return not self._ended
-
-    def _mend(self) -> None:
-        """Run the port with the original's values where it was mended, and its tables."""
-        tables = self._tables or Exchange()
-        trace_of(self._port).forget()
-        forced = {**tables.calls, **self._forced}
-        capturing = functools.partial(Capture, forced=forced, constants=tables.constants, attributes=self._attributes)
-        self._port = self._sides[1].run_wide(capturing)
-
-    def _exchange(self) -> Exchange:
-        """The tables of the original that the port is to be given, see :func:`exchange`."""
-        # What has a partner holds equal values, running statistics among them; what is neither trained nor paired is a table.
-        weights = [side.trained() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
-        mine, yours = (tables_of(trace_of(run), names.__contains__) for run, names in zip((self._original, self._port), weights))
-
-        def moved() -> list[Value]:
-            touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
-            return tables_of(trace_of(self._sides[0].run_wide(functools.partial(Capture, touch=touch))), weights[0].__contains__)
-
-        return exchange(mine, yours, trace_of(self._port).constants, moved)
-
-    def _exchange_attributes(self, part: str, difference: CallDifference) -> bool:
-        """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
-        if difference.cause is not Cause.ATTRIBUTE or not difference.theirs or not difference.ours:
-            return False
-        if difference.theirs.name != difference.ours.name:
-            return False
-        calls = (trace_of(run).nodes for run in (self._original, self._port))
-        pairs = calls_alike(difference.theirs, difference.ours, *calls)
-        if not pairs or any(port.key in self._attributes for _, port in pairs):
-            return False
-        self._exchanged = [port.key for _, port in pairs]
-        self._attributes.update({port.key: unlike_attributes(original, port) for original, port in pairs})
-        setting = difference.ours.key
-        self._found[-1:] = [(part, replace(difference, theirs=call, ours=port, setting=setting)) for call, port in pairs]
-        return True
-
-    def _mended(self, difference: CallDifference) -> bool:
-        """Whether the port can go on with the original's values."""
-        if difference.mend is None:
-            return False
-        node, wanted = difference.mend
-        held = [None if tensor is None else tensor.detach().clone() for tensor in wanted]
-        before = self._forced.get(node.key)
-        if before is not None and (node.result.readers or _alike(before, held)):
-            return False  # it was mended, and did not help
-        self._forced[node.key] = held
-        return True
-
-    def forget(self) -> None:
-        """Hold no numbers any longer; nodes and values hold each other, and would wait for a collection."""
-        read = {value for _, difference in self._found for value in difference.taken or ()}
-        for run in (self._original, self._port):
-            trace_of(run).forget(read)
-
-    def located(self) -> Located:
-        """What was found so far."""
-        found, moved = first_of_moved_calls(self._found, trace_of(self._original), trace_of(self._port))
-        parts, differences = tuple(part for part, _ in found), [one for _, one in found]
-        notes = tuple(dict.fromkeys(self._tables.notes)) if self._tables else ()
-        unsettled = "" if differences else self._agreement.unsettled(self._port)
-        return Located(differences, self._rest == "", self.apart, self._rest or "", parts, moved, notes, unsettled)
-
-
-def _alike(one: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
-    pairs = list(zip(one, other))
-    return all(
-        mine is yours is None or (mine is not None and yours is not None and torch.equal(mine, yours)) for mine, yours in pairs
-    )
-
-
-def _next(
-    matching: Matching, mapping: Mapping, original: RunOutcome, port: RunOutcome, *, forward: bool
-) -> tuple[str, CallDifference] | None:
-    """The first difference that is left, and in which part of the run it shows; ``forward``: one was mended there."""
-    ends = {FORWARD: _outputs(original, port)}
-    if not forward:
-        ends[BACKWARD] = _gradients(mapping, original, port)
-    ends[STATISTICS] = _statistics(mapping, original, port)
-    for part, arrays in ends.items():
-        difference = _first_difference(matching, original, port, arrays)
-        if difference is not None:
-            return BACKWARD if part == FORWARD and difference.backward else part, difference
-    return None
-
-
-def trace_of(outcome: RunOutcome) -> Trace:
-    """What a run with a capture wrote down."""
-    assert isinstance(outcome.capture, Capture)
-    return outcome.capture.trace
-
-
-def _settled(side: ModelSide, before: Sequence[str] | None) -> RunOutcome:
-    """A run that makes the same calls as the one before: what is made once (copies of weights, what a backward reads) is made."""
-    outcome = side.run_wide(Capture)
-    for _ in range(3):
-        if before == _called(outcome):
-            break
-        trace_of(outcome).forget()
-        before, outcome = _called(outcome), side.run_wide(Capture)
-    return outcome
-
-
-def _called(outcome: RunOutcome) -> list[str]:
-    assert isinstance(outcome.capture, (Called, Capture))
-    return outcome.capture.called
-
-
-def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome, arrays: Pairs) -> CallDifference | None:
-    """The first difference of the calls that lead to unequal arrays."""
-    wrong: list[tuple[Value | None, Value | None]] = []
-    for theirs_, ours_ in arrays:
-        mine, yours = _end(trace_of(original), theirs_), _end(trace_of(port), ours_)
-        if not _same(matching, mine, yours, theirs_, ours_):
-            wrong.append((mine, yours))
-    if not wrong:
-        return None
-    # What agrees, though not in its places as it should.
-    turned = {value for mine, yours in wrong if mine and yours and matching.same(mine, yours) for value in (mine, yours)}
-    theirs = guilty([mine for mine, _ in wrong if mine], lambda value: value in matching.of_first and value not in turned)
-    ours = guilty([yours for _, yours in wrong if yours], lambda value: matching.good(value) and value not in turned)
-    return explain(matching, theirs, ours, wrong[0])
-
-
-def _outputs(original: RunOutcome, port: RunOutcome) -> Pairs:
-    return [(one, other) for _, one, other in agreement_module.outputs(original, port) if np.issubdtype(one.dtype, np.inexact)]
-
-
-def _gradients(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> Pairs:
-    return _wholes(mapping, original.gradients, port.gradients)
-
-
-def _statistics(mapping: Mapping, original: RunOutcome, port: RunOutcome) -> Pairs:
-    return _wholes(mapping, original.statistics, port.statistics)
-
-
-def _wholes(mapping: Mapping, mine: dict[str, Array], yours: dict[str, Array]) -> Pairs:
-    """Of weights that are one whole on both sides, in one layout: a part of a gradient is no call's result."""
-    pairs = zip(mapping, agreement_module.own_rows(mapping, mine), agreement_module.ported(mapping, yours))
-    return [(one, other) for pair, one, other in pairs if pair.is_exact and one is not None and other is not None]
-
-
-def _end(trace: Trace, array: Array) -> Value | None:
-    """The last value of a trace that holds an output's numbers."""
-    wanted = Value(torch.from_numpy(np.ascontiguousarray(array)))
-    for node in reversed(trace.nodes):
-        for value in (*node.updated, *node.results):
-            if value.count != wanted.count:
-                continue
-            if _equal(numbers(value.tensor), numbers(wanted.tensor)):
-                return value
-            if RoundingBound(0.0).range_alike(wanted, value) and _equal(value.sorted, wanted.sorted):
-                return value
-    return None
-
-
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())
-
-
-def _same(matching: Matching, mine: Value | None, yours: Value | None, theirs: Array, ours: Array) -> bool:
-    """Whether two arrays agree, by the values that they are; one that no call of Torch's made is compared as it is."""
-    if mine is not None and yours is not None:
-        placed = theirs.shape != ours.shape or not matching.may_lie_turned(mine, yours)
-        return matching.same(mine, yours) and (
-            placed or matching.in_order(mine, torch.from_numpy(theirs.copy()), torch.from_numpy(ours.copy()))
-        )
-    if theirs.shape != ours.shape:
-        return False
-    if mine is not None:
-        return matching.in_order(mine, torch.from_numpy(theirs), torch.from_numpy(ours))
-    return largest(theirs, ours) <= floor_of(theirs.dtype) * float(np.nan_to_num(np.abs(theirs), posinf=0.0).max(initial=0.0))
-
-
-# ---- The stages in which people align a port (forward, loss, backward, running statistics), each with what breaks it.
-
-IDENTICAL = "identical bit for bit"
-ROUNDED = "equal up to rounding"
-LOSS = "loss"  # the path of the loss among the outputs
-
-
-@dataclass(frozen=True)
-class Differing:
-    """What differs between the bits of two runs, in words; "" where nothing does.
-
-    ``missing``: gradients that one side alone has. ``shapes``: outputs whose number, shapes or dtypes differ.
-    ``gradients``: how many the original has. ``dtypes``: output tensors of another dtype, which may hold the same numbers.
-    """
-
-    forward: str
-    loss: str
-    backward: str
-    statistics: str
-    missing: str
-    shapes: str
-    gradients: int
-    dtypes: str = ""
-
-    @classmethod
-    def between(cls, mapping: Mapping, original: RunOutcome, port: RunOutcome) -> Differing:
-        """Compare everything."""
-        gradients = agreement_module.gradients(mapping, original, port)
-        return cls(
-            forward=agreement_module.outputs_differ(original, port, lambda path: path != LOSS),
-            loss=agreement_module.outputs_differ(original, port, lambda path: path == LOSS),
-            backward=agreement_module.differ("gradient of ", gradients),
-            statistics=agreement_module.differ("", agreement_module.statistics(mapping, original, port)),
-            missing=agreement_module.without_gradient(gradients),
-            shapes=agreement_module.shapes_differ(original, port),
-            gradients=len(original.gradients),
-            dtypes=agreement_module.dtypes_differ(original, port),
-        )
-
-    def __bool__(self) -> bool:
-        return bool(self.first or self.missing or self.shapes or self.dtypes)
-
-    @property
-    def first(self) -> str:
-        """The first bits that differ, in the order of a program."""
-        return self.forward or self.loss or self.backward or self.statistics
-
-
-def stages_of(
-    differing: Differing, original: RunOutcome, port: RunOutcome, located: Located | None = None, plain: str = ""
-) -> list[Stage]:
-    """A stage for everything that was compared.
-
-    Args:
-        differing: what differs in bits.
-        original, port: the runs.
-        located: what the search for mistakes found; None if none was needed.
-        plain: what is wrong without any call being found.
-    """
-    parts = located.parts if located else ()
-    forward = (FORWARD in parts and bool(differing.forward)) or bool(plain and differing.forward)
-    found = [_stage("forward", forward, differing.forward)]
-    broken = "forward" if forward else ""
-    if LOSS in original.outputs:
-        wrong = not broken and bool(differing.loss) and (FORWARD in parts or bool(plain))
-        found.append(_stage(LOSS, wrong, differing.loss, behind=broken))
-        broken = broken or (LOSS if wrong else "")
-    if differing.gradients or differing.missing:
-        wrong = not broken and (BACKWARD in parts or bool(differing.missing) or bool(plain and differing.backward))
-        same = f"{differing.gradients} gradients {IDENTICAL}"
-        text = differing.missing or (plain if wrong and plain else differing.backward)
-        found.append(_stage("backward", wrong, text, behind=broken, same=same))
-    if original.statistics and port.unlike:
-        found.append(Stage("statistics", None, "not compared: the batch norm ran on Paddle's kernel, which defines them otherwise"))
-    elif original.statistics and port.statistics:
-        wrong = STATISTICS in parts or (bool(plain and differing.first == differing.statistics != ""))
-        same = f"{len(port.statistics)} running statistics {IDENTICAL}"
-        found.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))
-    return found
-
-
-def _stage(name: str, wrong: bool, text: str, *, behind: str = "", same: str = IDENTICAL) -> Stage:
-    if behind:
-        return Stage(name, None, f"behind the {behind}")
-    return Stage(name, not wrong, text if wrong else ROUNDED if text else same)

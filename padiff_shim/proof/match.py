@@ -1,4 +1,4 @@
-"""Which values and calls of two traces belong together, and values repaired behind a mistake."""
+"""Which values and calls of two traces belong together, and which results of the port a mistake's mending exchanges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .tolerances import FILLED, RoundingBound, floor_of
+from .agreement import FILLED, RoundingBound, floor_of
 from .trace import Trace, TraceCall, TraceOperand, Value, numbers
 
 # ---- Which values of two traces are the same, up to rounding, whatever their layout.
@@ -19,13 +19,13 @@ _SOFTMAXES = ("_softmax", "_log_softmax")
 
 
 class Matching:
-    """The values of two traces that agree; ``tolerance`` is asked for values of the first."""
+    """The values of two traces that agree; ``tolerance`` returns the bound of a value of the first."""
 
     def __init__(self, first: Trace, second: Trace, tolerance: Callable[[Value], RoundingBound]) -> None:
         self._tolerance = tolerance
         self._same: dict[tuple[Value, Value], bool] = {}
-        self._shuffled: set[Value] = set()  # values of the second trace with the elements of one of the first in another order
-        self._weighed: set[Value] = set()  # scores of the first that are the same as a softmax weighs them
+        self._shuffled: set[Value] = set()  # of the second: the elements of a value of the first in another order
+        self._weighed: set[Value] = set()  # of the first: scores that are the same as a softmax weighs them
         self._of_weights = _of_weights(first), _of_weights(second)
         self.of_first: dict[Value, Value] = {}
         self.of_second: dict[Value, Value] = {}
@@ -34,8 +34,12 @@ class Matching:
             groups[value.count].append(value)
         sizes = {size: _Group(values, tolerance) for size, values in groups.items()}
         for value in second.values():
-            if value.node is not None and value.node.moves and any(one.value in self._shuffled for one in value.node.operands):
-                self._shuffled.add(value)  # a part of what lies in another order is not right, though it is found elsewhere
+            if (
+                value.node is not None
+                and value.node.moves
+                and any(operand.value in self._shuffled for operand in value.node.operands)
+            ):
+                self._shuffled.add(value)  # a part of what lies in another order is wrong, though it has a partner
                 continue
             group = sizes.get(value.count)
             partner = self._partner(value, group.near(value)) if group else None
@@ -50,7 +54,7 @@ class Matching:
         self._weighed_alike(first, second)
 
     def _unchanged(self, first: Trace) -> None:
-        """What a call of the first trace gives back as it was (a pooling to the size that it is given) is where its operand is."""
+        """A result that equals its operand (a pooling to the same size) has the operand's partner."""
         for node in first.nodes:
             if node.backward or len(node.results) != 1 or node.result in self.of_first:
                 continue
@@ -66,30 +70,30 @@ class Matching:
         sizes: dict[int, list[Value]] = defaultdict(list)
         for value in filter(_of_several, first.values()):
             sizes[value.count].append(value)
-        for yours in [value for value in second.values() if _of_several(value) and value not in self.of_second]:
-            row = _sample(yours)
-            for mine in [] if row is None else sizes[row.numel()]:
-                if self._same_row(mine, row, numbers(mine.tensor)):
-                    self._same[mine, yours], self.of_second[yours] = True, mine
-                    self.of_first.setdefault(mine, yours)
+        for actual in [value for value in second.values() if _of_several(value) and value not in self.of_second]:
+            row = _sample(actual)
+            for expected in [] if row is None else sizes[row.numel()]:
+                if self._same_row(expected, row, numbers(expected.tensor)):
+                    self._same[expected, actual], self.of_second[actual] = True, expected
+                    self.of_first.setdefault(expected, actual)
                     break
         left: dict[int, list[Value]] = defaultdict(list)
         for value in second.values():
             if _of_several(value) and value not in self.of_second:
                 left[value.count].append(value)
-        for mine in [value for value in first.values() if _of_several(value) and value not in self.of_first]:
-            row = _sample(mine) if left else None
-            for yours in [] if row is None else left[row.numel()]:
-                if self._same_row(mine, row, numbers(yours.tensor)):
-                    self._same[mine, yours], self.of_first[mine] = True, yours
-                    self.of_second.setdefault(yours, mine)
+        for expected in [value for value in first.values() if _of_several(value) and value not in self.of_first]:
+            row = _sample(expected) if left else None
+            for actual in [] if row is None else left[row.numel()]:
+                if self._same_row(expected, row, numbers(actual.tensor)):
+                    self._same[expected, actual], self.of_first[expected] = True, actual
+                    self.of_second.setdefault(actual, expected)
                     break
 
     def _same_row(self, value: Value, row: torch.Tensor, others: torch.Tensor) -> bool:
         return _close(numbers(row), others, self._tolerance(value))
 
     def _masked_alike(self, first: Trace, second: Trace) -> None:
-        """Masks that leave the same places are the same, whatever they are filled with, and for each sample or once for all."""
+        """Masks that leave the same places are the same, whatever fills the others, and whether for each sample or once for all."""
         masks: dict[tuple[int, bytes], list[Value]] = defaultdict(list)
         for value in first.values():
             for places in _kept(value):
@@ -101,120 +105,136 @@ class Matching:
                 self.of_first.setdefault(mask, value)
 
     def _weighed_alike(self, first: Trace, second: Trace) -> None:
-        """Scores of which a softmax of the first trace makes the same are the same: masked by -1e9, by -inf, or added to either."""
+        """Scores with one softmax in the first trace are the same: masked by -1e9, by -inf, or added to either."""
         left = [value for value in second.values() if value.readers and value not in self.of_second]
         for node in first.nodes:
             if node.name not in _SOFTMAXES or node.backward or node.operands[0].value in self.of_first:
                 continue
-            given, tolerance = node.operands[0], self._tolerance(node.result).least(floor_of(node.result.tensor.dtype))
-            dim = _from_the_end(node.attributes["dim"], given.tensor)
-            wanted = torch.softmax(given.tensor.detach(), dim)
+            scores, tolerance = node.operands[0], self._tolerance(node.result).least(floor_of(node.result.tensor.dtype))
+            dim = _from_the_end(node.attributes["dim"], scores.tensor)
+            wanted = torch.softmax(scores.tensor.detach(), dim)
             if _close(wanted.amin(dim), wanted.amax(dim), tolerance):
-                continue  # of what is all one number nothing is told
+                continue  # equal numbers show nothing
             ordered = numbers(wanted).sort().values
             for other in left:
-                if not _of_one_kind(other.tensor, given.tensor, dim):
+                if not _of_one_kind(other.tensor, scores.tensor, dim):
                     continue
                 weights = torch.softmax(other.tensor.detach(), dim)
-                in_place = other.tensor.shape != given.tensor.shape or _close(numbers(wanted), numbers(weights), tolerance)
+                in_place = other.tensor.shape != scores.tensor.shape or _close(numbers(wanted), numbers(weights), tolerance)
                 if in_place and _close(ordered, numbers(weights).sort().values, tolerance):
-                    self._same[given.value, other] = True
-                    self._weighed.add(given.value)
-                    self.of_second.setdefault(other, given.value)
-                    self.of_first.setdefault(given.value, other)
+                    self._same[scores.value, other] = True
+                    self._weighed.add(scores.value)
+                    self.of_second.setdefault(other, scores.value)
+                    self.of_first.setdefault(scores.value, other)
 
     def _partner(self, value: Value, candidates: Iterable[Value]) -> Value | None:
-        """The candidate with the same elements; among several one of the same op, then the nearest in order."""
-        found = [candidate for candidate in candidates if self.same(candidate, value)]
-        if not found:
+        """The candidate with the same elements; of several the one of the same op, then the nearest in order."""
+        partners = [candidate for candidate in candidates if self.same(candidate, value)]
+        if not partners:
             return None
         place, name = _place(value)
-        return min(found, key=lambda one: (_place(one)[1] != name, one in self.of_first, abs(_place(one)[0] - place)))
+        return min(
+            partners, key=lambda partner: (_place(partner)[1] != name, partner in self.of_first, abs(_place(partner)[0] - place))
+        )
 
-    def same(self, one: Value, other: Value) -> bool:
-        """Whether a value of the first trace has the elements of one of the second."""
-        known = self._same.get((one, other))
+    def same(self, value: Value, other: Value) -> bool:
+        """Whether a value of the first trace has the elements of a value of the second."""
+        known = self._same.get((value, other))
         if known is None:
-            known = self._same[one, other] = self._compare(one, other)
+            known = self._same[value, other] = self._compare(value, other)
         return known
 
-    def _compare(self, one: Value, other: Value) -> bool:
-        tolerance = self._tolerance(one)
-        if one.count != other.count or not tolerance.end_alike(one, other):
+    def _compare(self, value: Value, other: Value) -> bool:
+        if value.count != other.count:
             return False
-        if _close(numbers(one.tensor), numbers(other.tensor), tolerance):
+        tolerance = self._tolerance(value)
+        if not tolerance.end_alike(value, other):
+            return False
+        if _close(numbers(value.tensor), numbers(other.tensor), tolerance):
             return True
-        # Of one shape they must agree in their places, too: else a flipped or shifted sequence would pass. What was there before
+        # Values of one shape must agree in their places, too: else a flipped or shifted sequence would pass. What was there before
         # may lie transposed, as a Linear's square weight does.
-        apart = one.node is other.node is None or one.tensor.shape != other.tensor.shape
-        turned = one.tensor.dim() == 2 and one.tensor.mT.shape == other.tensor.shape and (apart or self.may_lie_turned(one, other))
-        if turned and _close(numbers(one.tensor.mT), numbers(other.tensor), tolerance):
+        apart = value.node is other.node is None or value.tensor.shape != other.tensor.shape
+        turned = (
+            value.tensor.dim() == 2 and value.tensor.mT.shape == other.tensor.shape and (apart or self.may_lie_turned(value, other))
+        )
+        if turned and _close(numbers(value.tensor.mT), numbers(other.tensor), tolerance):
             return True
-        if not _close(one.sorted, other.sorted, tolerance):
+        if not _close(value.sorted, other.sorted, tolerance):
             return False
         if not apart:
             self._shuffled.add(other)
         return apart
 
-    def may_lie_turned(self, one: Value, other: Value) -> bool:
-        """Whether these are square and made of weights alone (scaled, normed), or on the way back to such: in either's layout."""
-        if one.node is None or other.node is None or one.tensor.dim() != 2 or one.tensor.shape[0] != one.tensor.shape[1]:
+    def may_lie_turned(self, value: Value, other: Value) -> bool:
+        """Whether these are square, and made of weights alone (scaled, normed) or their gradients: they may be transposed."""
+        if value.node is None or other.node is None or value.tensor.dim() != 2 or value.tensor.shape[0] != value.tensor.shape[1]:
             return False
-        return one.node.backward is other.node.backward is True or (
-            one.node in self._of_weights[0] and other.node in self._of_weights[1]
+        return value.node.backward is other.node.backward is True or (
+            value.node in self._of_weights[0] and other.node in self._of_weights[1]
         )
 
-    def are_turned(self, theirs: TraceCall, ours: TraceCall) -> bool:
-        """Whether two calls compute of weights alone, and are given a square one that lies transposed in the second program."""
-        if theirs not in self._of_weights[0] or ours not in self._of_weights[1]:
+    def are_turned(self, original: TraceCall, port: TraceCall) -> bool:
+        """Whether two calls compute of weights alone, and a square weight lies transposed in the second program."""
+        if original not in self._of_weights[0] or port not in self._of_weights[1]:
             return False
-        for one, other in zip(theirs.operands, ours.operands):
-            if one.tensor.dim() != 2 or one.tensor.shape != other.tensor.shape or one.tensor.shape[0] != one.tensor.shape[1]:
+        for operand, other in zip(original.operands, port.operands):
+            if (
+                operand.tensor.dim() != 2
+                or operand.tensor.shape != other.tensor.shape
+                or operand.tensor.shape[0] != operand.tensor.shape[1]
+            ):
                 continue
-            if not self.in_order(one.value, one.tensor, other.tensor) and self.in_order(one.value, one.tensor.mT, other.tensor):
+            if not self.in_order(operand.value, operand.tensor, other.tensor) and self.in_order(
+                operand.value, operand.tensor.mT, other.tensor
+            ):
                 return True
         return False
 
-    def in_order(self, value: Value, mine: torch.Tensor, yours: torch.Tensor) -> bool:
+    def in_order(self, value: Value, expected: torch.Tensor, actual: torch.Tensor) -> bool:
         """Whether two tensors of one shape, the first with a value's elements, agree in every place."""
-        return _close(numbers(mine), numbers(yours), self._tolerance(value))
+        return _close(numbers(expected), numbers(actual), self._tolerance(value))
 
-    def in_one_order(self, mine: TraceOperand, yours: TraceOperand) -> bool:
+    def in_one_order(self, expected: TraceOperand, actual: TraceOperand) -> bool:
         """Whether two operands, of whatever shapes, hold one value's elements row by row; scores as a softmax weighs them."""
-        if not self.same(mine.value, yours.value) or mine.tensor.numel() != yours.tensor.numel():
+        if not self.same(expected.value, actual.value) or expected.tensor.numel() != actual.tensor.numel():
             return False
-        if self.in_order(mine.value, mine.tensor, yours.tensor):
+        if self.in_order(expected.value, expected.tensor, actual.tensor):
             return True
-        if mine.value not in self._weighed:
+        if expected.value not in self._weighed:
             return False
-        one, other = (torch.softmax(numbers(given.tensor).reshape(-1, mine.tensor.shape[-1]), 1) for given in (mine, yours))
-        return _close(one.reshape(-1), other.reshape(-1), RoundingBound(floor_of(mine.tensor.dtype)))
+        weights, other = (
+            torch.softmax(numbers(operand.tensor).reshape(-1, expected.tensor.shape[-1]), 1) for operand in (expected, actual)
+        )
+        return _close(weights.reshape(-1), other.reshape(-1), RoundingBound(floor_of(expected.tensor.dtype)))
 
-    def good(self, value: Value) -> bool:
-        """Whether a value of the second trace is one of the first."""
+    def is_matched(self, value: Value) -> bool:
+        """Whether a value of the second trace has a partner in the first."""
         return value in self.of_second
 
 
-_READ = frozenset({"index", "index_select", "embedding", "gather", "take"})  # what is read out lies as the indices say
+_READ = frozenset({"index", "index_select", "embedding", "gather", "take"})  # their elements lie as the indices say
 
 
 def _of_weights(trace: Trace) -> set[TraceCall]:
-    """The calls that compute from what was there before, inputs aside."""
-    found: set[TraceCall] = set()
+    """The calls that compute from what was there before, without inputs."""
+    calls: set[TraceCall] = set()
     for node in trace.nodes:
-        sources = [one.value for one in node.operands]
-        if node.name not in _READ and all(_is_weight(one) if one.node is None else one.node in found for one in sources):
-            found.add(node)
-    return found
+        sources = [operand.value for operand in node.operands]
+        if node.name not in _READ and all(
+            _is_weight(source) if source.node is None else source.node in calls for source in sources
+        ):
+            calls.add(node)
+    return calls
 
 
 def _is_weight(value: Value) -> bool:
-    """Whether what was there before may be a weight, or one's copy, which has no name: no input, and no constant that was made."""
+    """Whether what was there before may be a weight, or its nameless copy: no input, and no constant that a call made."""
     return value.tensor.is_floating_point() and not value.label.startswith("input ") and "(" not in value.label
 
 
 def _of_several(value: Value) -> bool:
-    """Whether a value is of several numbers, and none of the backward's."""
+    """Whether a value of the forward holds several numbers."""
     return value.count > 1 and (value.node is None or not value.node.backward)
 
 
@@ -229,7 +249,7 @@ def _sample(value: Value) -> torch.Tensor | None:
 def _kept(value: Value) -> list[tuple[int, bytes]]:
     """The places that a mask leaves, of all samples and, where these are alike, of one, with the length of a row; else nothing.
 
-    A mask holds zeros, in every row, and in other places numbers so far below that no softmax sees them.
+    A mask holds zeros, in every row, and elsewhere numbers so far below that no softmax sees them.
     """
     least, greatest = value.ends[:2]
     if greatest != 0.0 or not least <= -FILLED or value.tensor.dim() < 2:
@@ -242,19 +262,19 @@ def _kept(value: Value) -> list[tuple[int, bytes]]:
 
 
 def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:
-    """An axis, or the only one of a list, as a negative number."""
-    one = int(dim[0] if isinstance(dim, (list, tuple)) else dim)
-    return one - tensor.dim() if one >= 0 else one
+    """An axis, or the only axis of a list, as a negative number."""
+    axis = int(dim[0] if isinstance(dim, (list, tuple)) else dim)
+    return axis - tensor.dim() if axis >= 0 else axis
 
 
-def _of_one_kind(one: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
+def _of_one_kind(tensor: torch.Tensor, other: torch.Tensor, dim: int) -> bool:
     """Whether two tensors have as many elements of one dtype, in rows of one length."""
-    alike = one.dtype == other.dtype and one.numel() == other.numel() and one.dim() >= -dim
-    return alike and one.shape[dim] == other.shape[dim]
+    alike = tensor.dtype == other.dtype and tensor.numel() == other.numel() and tensor.dim() >= -dim
+    return alike and tensor.shape[dim] == other.shape[dim]
 
 
 class _Group:
-    """Values of one size; which of them end like another is asked of all at once."""
+    """Values of one size, whose least and greatest elements are compared at once."""
 
     def __init__(self, values: list[Value], tolerance: Callable[[Value], RoundingBound]) -> None:
         self._values = values
@@ -279,8 +299,8 @@ def _close(expected: torch.Tensor, actual: torch.Tensor, tolerance: RoundingBoun
     return bool(tolerance.holds(expected, actual).all())
 
 
-def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[TraceCall]:
-    """The calls between good values and wrong ones ``ends``, in order."""
+def wrong_calls(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[TraceCall]:
+    """The calls between good values and the wrong values ``ends``, in order."""
     region: dict[int, TraceCall] = {}
     waiting = [value.node for value in ends if value.node is not None and not good(value)]
     while waiting:
@@ -288,75 +308,75 @@ def guilty(ends: Iterable[Value], good: Callable[[Value], bool]) -> list[TraceCa
         if node is None or node.index in region:
             continue
         region[node.index] = node
-        waiting += [one.value.node for one in node.operands if one.value.node is not None and not good(one.value)]
+        waiting += [operand.value.node for operand in node.operands if operand.value.node is not None and not good(operand.value)]
     return [region[index] for index in sorted(region)]
 
 
 def roots(region: Iterable[TraceCall], good: Callable[[Value], bool]) -> list[TraceCall]:
-    """The nodes of a region whose operands are good, or no call's results."""
-    return [node for node in region if all(good(one.value) or one.value.node is None for one in node.operands)]
+    """The calls of a region whose operands are good, or no call's results."""
+    return [node for node in region if all(good(operand.value) or operand.value.node is None for operand in node.operands)]
 
 
 # ---- Two sequences of calls laid side by side.
 
 
 class CallPair(NamedTuple):
-    theirs: TraceCall | None
-    ours: TraceCall | None
+    original: TraceCall | None
+    port: TraceCall | None
 
 
-def fits(one: Value, other: Value) -> bool:
-    return one.tensor.shape == other.tensor.shape and one.tensor.dtype == other.tensor.dtype
+def same_shape(value: Value, other: Value) -> bool:
+    return value.tensor.shape == other.tensor.shape and value.tensor.dtype == other.tensor.dtype
 
 
 def _in_rows(value: Value, other: Value) -> bool:
-    """The same, of rows of one length, however many axes they are laid out in."""
+    """The same of rows of one length, however many axes they have."""
     alike = value.count == other.count and value.tensor.dtype == other.tensor.dtype
     return alike and value.tensor.shape[-1:] == other.tensor.shape[-1:]
 
 
-def align(matching: Matching, theirs: Sequence[TraceCall], ours: Sequence[TraceCall]) -> list[CallPair]:
+def align(matching: Matching, original: Sequence[TraceCall], port: Sequence[TraceCall]) -> list[CallPair]:
     """Both sequences in order, partners side by side: global alignment (Needleman and Wunsch, 1970) by names and operands."""
-    rows, columns = len(theirs), len(ours)
+    rows, columns = len(original), len(port)
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for row in range(rows - 1, -1, -1):
         for column in range(columns - 1, -1, -1):
-            together = best[row + 1][column + 1] + _likeness(matching, theirs[row], ours[column])
+            together = best[row + 1][column + 1] + _likeness(matching, original[row], port[column])
             best[row][column] = max(together, best[row + 1][column], best[row][column + 1])
     pairs, row, column = [], 0, 0
     while row < rows and column < columns:
         if best[row][column] == best[row + 1][column]:
-            pairs.append(CallPair(theirs[row], None))
+            pairs.append(CallPair(original[row], None))
             row += 1
         elif best[row][column] == best[row][column + 1]:
-            pairs.append(CallPair(None, ours[column]))
+            pairs.append(CallPair(None, port[column]))
             column += 1
         else:
-            pairs.append(CallPair(theirs[row], ours[column]))
+            pairs.append(CallPair(original[row], port[column]))
             row, column = row + 1, column + 1
-    pairs += [*(CallPair(node, None) for node in theirs[row:]), *(CallPair(None, node) for node in ours[column:])]
+    pairs += [*(CallPair(node, None) for node in original[row:]), *(CallPair(None, node) for node in port[column:])]
     _uncross(matching, pairs)
     return _of_one_table(matching, pairs)
 
 
 def _of_one_table(matching: Matching, pairs: list[CallPair]) -> list[CallPair]:
-    """Calls that are left over, and look up one table, stand for each other wherever they stand.
+    """Pairs calls that are left over and look up one table, wherever they stand.
 
-    They go first where the first call is alone: of what stands before them only the indices count.
+    Such pairs come first where the first call is alone: of the calls in front of them only the indices count.
     """
-    left = {place: pair.theirs for place, pair in enumerate(pairs) if pair.ours is None and _looks_up(pair.theirs)}
+    left = {place: pair.original for place, pair in enumerate(pairs) if pair.port is None and _looks_up(pair.original)}
     gone: set[int] = set()
-    for place, (mine, yours) in enumerate(pairs):
-        if mine is not None or yours is None or not _looks_up(yours):
+    for place, (original, port) in enumerate(pairs):
+        if original is not None or port is None or not _looks_up(port):
             continue
-        other = next((at for at, node in left.items() if node and _shared(matching, node, yours)), None)
+        other = next((at for at, node in left.items() if node and _shared(matching, node, port)), None)
         if other is not None:
-            pairs[min(place, other)] = CallPair(left.pop(other), yours)
+            pairs[min(place, other)] = CallPair(left.pop(other), port)
             gone.add(max(place, other))
     rest = [pair for place, pair in enumerate(pairs) if place not in gone]
     if not rest or None not in rest[0]:
         return rest
-    return sorted(rest, key=lambda pair: not (_looks_up(pair.theirs) and _looks_up(pair.ours)))
+    return sorted(rest, key=lambda pair: not (_looks_up(pair.original) and _looks_up(pair.port)))
 
 
 def _looks_up(node: TraceCall | None) -> bool:
@@ -364,21 +384,23 @@ def _looks_up(node: TraceCall | None) -> bool:
 
 
 def _uncross(matching: Matching, pairs: list[CallPair]) -> None:
-    """Exchange partners of two pairs where that fits what was computed for them: branches in the other order, not weights."""
+    """Exchange the partners of two pairs where that fits computed operands better: branches in the other order, not weights."""
     for place, later in itertools.combinations(range(len(pairs)), 2):
-        (mine, yours), (further, beside) = pairs[place], pairs[later]
-        if mine is None or yours is None or further is None or beside is None:
+        (original, port), (further, beside) = pairs[place], pairs[later]
+        if original is None or port is None or further is None or beside is None:
             continue
-        if len({*map(kind, (mine, yours, further, beside))}) > 1 or not (alike(mine, beside) and alike(further, yours)):
+        if len({*map(kind, (original, port, further, beside))}) > 1 or not (
+            same_results(original, beside) and same_results(further, port)
+        ):
             continue
-        straight, crossed = ((mine, yours), (further, beside)), ((mine, beside), (further, yours))
+        straight, crossed = ((original, port), (further, beside)), ((original, beside), (further, port))
         fit, better = (sum(_shared(matching, *pair, computed=True) for pair in way) for way in (straight, crossed))
         if better > fit:
-            pairs[place], pairs[later] = CallPair(mine, beside), CallPair(further, yours)
+            pairs[place], pairs[later] = CallPair(original, beside), CallPair(further, port)
 
 
 def _shared(matching: Matching, call: TraceCall, other: TraceCall, *, computed: bool = False) -> int:
-    """How many of a call's operands another one is given, too; ``computed``: without what was there before."""
+    """How many of a call's operands another call reads, too; ``computed``: without what was there before."""
     operands = [operand for operand in other.operands if not computed or operand.value.node is not None]
     return sum(any(matching.same(own.value, operand.value) for own in call.operands) for operand in operands)
 
@@ -393,7 +415,7 @@ def kind(node: TraceCall) -> str:
 
 
 def kind_of(name: str) -> str:
-    """What ops of several names are alike."""
+    """One word for ops that may stand for each other."""
     if name in _MASKED:
         return "masked"
     if name in _LOOKUPS:
@@ -401,147 +423,169 @@ def kind_of(name: str) -> str:
     return "product" if name in _PRODUCTS else name
 
 
-def alike(one: TraceCall, other: TraceCall) -> bool:
-    return len(one.results) == len(other.results) and all(map(fits, one.results, other.results))
+def same_results(call: TraceCall, other: TraceCall) -> bool:
+    return len(call.results) == len(other.results) and all(map(same_shape, call.results, other.results))
 
 
-def behind(value: Value, node: TraceCall, among: Callable[[Value], bool] = lambda _: True) -> bool:
+def depends_on(value: Value, node: TraceCall, among: Callable[[Value], bool] = lambda _: True) -> bool:
     """Whether a value is computed from a call's result; ``among``: by way of which values."""
     waiting, known = [value], set()
     while waiting:
-        one = waiting.pop()
-        if one.node is None or not among(one):
+        source = waiting.pop()
+        if source.node is None or not among(source):
             continue
-        if one.node is node:
+        if source.node is node:
             return True
-        if one.node.index > node.index and one.node.index not in known:
-            known.add(one.node.index)
-            waiting += [operand.value for operand in one.node.operands]
+        if source.node.index > node.index and source.node.index not in known:
+            known.add(source.node.index)
+            waiting += [operand.value for operand in source.node.operands]
     return False
 
 
-def _likeness(matching: Matching, one: TraceCall, other: TraceCall) -> float:
+def _likeness(matching: Matching, call: TraceCall, other: TraceCall) -> float:
     """How well two calls may stand for each other; at most 0 if they may not."""
-    shared = _shared(matching, one, other)
-    if kind(one) != kind(other):
-        # Another op in the same place: what it is given and what follows must fit.
-        fit = fits(one.result, other.result) or (_in_rows(one.result, other.result) and "product" not in (kind(one), kind(other)))
-        return 1.0 + shared if fit and shared and not one.moves and not other.moves else -1.0
-    return 4.0 + 2.0 * alike(one, other) + shared + (one.attributes == other.attributes)
+    shared = _shared(matching, call, other)
+    if kind(call) != kind(other):
+        # Another op in the same place: its operands and its result must fit.
+        fit = same_shape(call.result, other.result) or (
+            _in_rows(call.result, other.result) and "product" not in (kind(call), kind(other))
+        )
+        return 1.0 + shared if fit and shared and not call.moves and not other.moves else -1.0
+    return 4.0 + 2.0 * same_results(call, other) + shared + (call.attributes == other.attributes)
 
 
-def taken_for(matching: Matching, pair: CallPair) -> tuple[Value, Value] | None:
-    """The one value of the original's that the port's call is not given, and which of the original's it is given for it."""
-    if pair.theirs is None or pair.ours is None:
+def value_taken_for(matching: Matching, pair: CallPair) -> tuple[Value, Value] | None:
+    """The one value of the original that the port's call does not read, and the value of the original that it reads instead."""
+    if pair.original is None or pair.port is None:
         return None
-    mine, yours = ([one.value for one in node.operands] for node in (pair.theirs, pair.ours))
-    for value in list(mine):
-        equal = next((other for other in yours if matching.same(value, other)), None)
+    expected, actual = ([operand.value for operand in node.operands] for node in (pair.original, pair.port))
+    for value in list(expected):
+        equal = next((other for other in actual if matching.same(value, other)), None)
         if equal is not None:
-            mine.remove(value)
-            yours.remove(equal)
-    if not mine or len(mine) != len(yours):
+            expected.remove(value)
+            actual.remove(equal)
+    if not expected or len(expected) != len(actual):
         return None
     place = 0
-    if len(mine) > 1:  # a layer that is taken for another one: its weight tells
-        if any(one.node is not None for one in (*mine, *yours)):
+    if len(expected) > 1:  # a layer that is taken for another: its weight tells
+        if any(value_.node is not None for value_ in (*expected, *actual)):
             return None
-        place = max(range(len(mine)), key=lambda at: mine[at].tensor.numel())
-    partner = matching.of_second.get(yours[place])
-    return None if partner is None else (mine[place], partner)
+        place = max(range(len(expected)), key=lambda at: expected[at].tensor.numel())
+    partner = matching.of_second.get(actual[place])
+    return None if partner is None else (expected[place], partner)
 
 
-# ---- Whose results of the port are exchanged for the original's, so that both go on alike behind a mistake.
+# ---- The results of the port that are exchanged for the original's, so that both go on alike behind a mistake.
 
-Mend = tuple[TraceCall, Sequence[torch.Tensor | None]]  # a call, and what its results shall hold; None: they stay
+Mend = tuple[TraceCall, Sequence[torch.Tensor | None]]  # a call, and new elements for its results; None: they stay
 
 
-def mended(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
-    """Whose results to exchange: of the call that feeds a missing one, of one too many, or of the first pair."""
+def mend_for(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
+    """Whose results to exchange: of the call that feeds a missing call, of a call too many, or of the first pair."""
     first = pairs[0]
-    both = [pair for pair in pairs if pair.theirs and pair.ours and _exchangeable(matching, pair)]
-    # What only stands beside the difference may hold a mistake of its own, which the original's values would cover.
+    both = [pair for pair in pairs if pair.original and pair.port and _exchangeable(matching, pair)]
+    # A call beside the difference may be a mistake of its own, which the original's values would cover.
     following = next((pair for pair in both if leads_to(matching, first, pair)), both[0] if both else None)
-    if first.ours is None and first.theirs is not None and following is not None:
-        # What only the missing call is given, may be given its result; what others are given as well stays.
-        skipped = [one.value for one in first.theirs.operands if one.value in matching.of_first and len(one.value.readers) == 1]
-        for one in following.ours.operands if following.ours else ():
-            node, partner = one.value.node, matching.of_second.get(one.value)
+    if first.port is None and first.original is not None and following is not None:
+        # An operand that the missing call alone reads may hold its result; an operand of others stays.
+        skipped = [
+            operand.value
+            for operand in first.original.operands
+            if operand.value in matching.of_first and len(operand.value.readers) == 1
+        ]
+        for operand in following.port.operands if following.port else ():
+            node, partner = operand.value.node, matching.of_second.get(operand.value)
             if node is None or node.view or partner is None or partner not in skipped:
                 continue
-            wanted = _in_shape(first.theirs, one.value, partner)
+            wanted = _in_shape(first.original, operand.value, partner)
             if wanted is not None:
                 return node, [wanted]
-        instead = in_its_place(matching, first.theirs, following, pairs)
+        instead = call_in_its_place(matching, first.original, following, pairs)
         if instead is not None:
-            return instead, [first.theirs.result.tensor]
-    if first.theirs is None and first.ours is not None:
-        for one in first.ours.operands:
-            if not first.ours.view and matching.good(one.value) and one.tensor.shape == first.ours.result.tensor.shape:
-                return _joined(matching, first.ours, pairs), [one.tensor]
-    if following is None or following.ours is None or following.theirs is None:
+            return instead, [first.original.result.tensor]
+    if first.original is None and first.port is not None:
+        for operand in first.port.operands:
+            if (
+                not first.port.view
+                and matching.is_matched(operand.value)
+                and operand.tensor.shape == first.port.result.tensor.shape
+            ):
+                return _joined(matching, first.port, pairs), [operand.tensor]
+    if following is None or following.port is None or following.original is None:
         return None
-    whole = with_bias(following.theirs, following.ours), with_bias(following.ours, following.theirs)
-    if whole != (following.theirs, following.ours):
+    whole = with_bias(following.original, following.port), with_bias(following.port, following.original)
+    if whole != (following.original, following.port):
         return whole[1], [whole[0].result.tensor.reshape(whole[1].result.tensor.shape)]
-    updated = following.theirs.updated if len(following.theirs.updated) == len(following.ours.updated) else []
-    exchange = [exchanged(following, value.tensor) for value in (*following.theirs.results, *updated)]
-    if matching.are_turned(following.theirs, following.ours) and not matching.same(following.theirs.result, following.ours.result):
-        exchange = [one.mT if one is not None and one.dim() == 2 and one.shape[0] == one.shape[1] else one for one in exchange]
+    updated = following.original.updated if len(following.original.updated) == len(following.port.updated) else []
+    exchange = [exchangeable_result(following, value.tensor) for value in (*following.original.results, *updated)]
+    if matching.are_turned(following.original, following.port) and not matching.same(
+        following.original.result, following.port.result
+    ):
+        exchange = [
+            tensor.mT if tensor is not None and tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1] else tensor
+            for tensor in exchange
+        ]
     if len(exchange) == 1 and exchange[0] is not None:
-        exchange = [exchange[0].reshape(following.ours.result.tensor.shape)]
-    return following.ours, exchange
+        exchange = [exchange[0].reshape(following.port.result.tensor.shape)]
+    return following.port, exchange
 
 
-def ended(end: tuple[Value | None, Value | None]) -> Mend | None:
-    """Where nothing follows a difference: what the program gives, unless a call of its own reads that, too."""
-    mine, yours = end
-    if mine is None or yours is None or yours.node is None or yours.readers or yours.node.view or not fits(mine, yours):
+def mend_of_end(end: tuple[Value | None, Value | None]) -> Mend | None:
+    """Where no call follows a difference: the program's result, unless a call of its own reads that, too."""
+    expected, actual = end
+    if (
+        expected is None
+        or actual is None
+        or actual.node is None
+        or actual.readers
+        or actual.node.view
+        or not same_shape(expected, actual)
+    ):
         return None
-    return yours.node, [mine.tensor if value is yours else None for value in yours.node.values]
+    return actual.node, [expected.tensor if value is actual else None for value in actual.node.values]
 
 
 def _in_shape(missing: TraceCall, value: Value, partner: Value) -> torch.Tensor | None:
-    """What a missing call makes of a value, as the port's same value is shaped; None if it makes something of another extent.
+    """A missing call's result in the shape of the port's same operand; None if it has another extent.
 
-    Scores are a product's result by heads in one stack on both sides, and only what reads them has a batch.
+    Scores are a product's result by heads in one stack on both sides, and only their reader has a batch.
     """
     made = missing.result
-    if fits(value, made):
+    if same_shape(value, made):
         return made.tensor
-    given = next((one for one in missing.operands if one.value is partner), None)
-    if given is None or given.tensor.shape != made.tensor.shape or value.tensor.shape != partner.tensor.shape:
+    operand = next((operand_ for operand_ in missing.operands if operand_.value is partner), None)
+    if operand is None or operand.tensor.shape != made.tensor.shape or value.tensor.shape != partner.tensor.shape:
         return None
-    if value.tensor.dtype != made.tensor.dtype or not torch.equal(given.tensor.reshape(-1), partner.tensor.reshape(-1)):
+    if value.tensor.dtype != made.tensor.dtype or not torch.equal(operand.tensor.reshape(-1), partner.tensor.reshape(-1)):
         return None
     return made.tensor.reshape(value.tensor.shape)
 
 
-def in_its_place(matching: Matching, missing: TraceCall, following: CallPair, pairs: Sequence[CallPair]) -> TraceCall | None:
-    """The last of the port's calls that compute in another way what a missing one gives to the next call of the original."""
+def call_in_its_place(matching: Matching, missing: TraceCall, following: CallPair, pairs: Sequence[CallPair]) -> TraceCall | None:
+    """The last of the port's calls that compute in another way what a missing call gives to the next call of the original."""
     if (
-        following.theirs is None
-        or following.ours is None
-        or all(one.value is not missing.result for one in following.theirs.operands)
+        following.original is None
+        or following.port is None
+        or all(operand.value is not missing.result for operand in following.original.operands)
     ):
         return None
-    alone = {pair.ours.index: pair.ours for pair in pairs if pair.theirs is None and pair.ours is not None}
-    waiting = [one.value for one in following.ours.operands]
+    alone = {pair.port.index: pair.port for pair in pairs if pair.original is None and pair.port is not None}
+    waiting = [operand.value for operand in following.port.operands]
     while waiting:
         value = waiting.pop(0)
-        if value.node is None or value.node.index not in alone or matching.good(value):
+        if value.node is None or value.node.index not in alone or matching.is_matched(value):
             continue
-        if not value.node.view and not value.node.moves and value is value.node.result and fits(value, missing.result):
+        if not value.node.view and not value.node.moves and value is value.node.result and same_shape(value, missing.result):
             return value.node
-        waiting += [one.value for one in value.node.operands]
+        waiting += [operand.value for operand in value.node.operands]
     return None
 
 
 def leads_to(matching: Matching, first: CallPair, pair: CallPair) -> bool:
-    """Whether a pair is the first one, or is given what was computed from it, in either program; by way of wrong values alone."""
-    wrong = (lambda value: value not in matching.of_first), (lambda value: not matching.good(value))
+    """Whether a pair is the first pair, or computed from it in either program, by way of wrong values alone."""
+    wrong = (lambda value: value not in matching.of_first), (lambda value: not matching.is_matched(value))
     return first == pair or any(
-        node is not None and source is not None and any(behind(one.value, source, among) for one in node.operands)
+        node is not None and source is not None and any(depends_on(operand.value, source, among) for operand in node.operands)
         for source, node, among in zip(first, pair, wrong)
     )
 
@@ -550,59 +594,68 @@ _BARE, BIASED = frozenset({"mm", "bmm"}), frozenset({"addmm", "baddbmm"})
 
 
 def with_bias(product: TraceCall, other: TraceCall) -> TraceCall:
-    """Of a product whose bias is added by a call of its own, and not in the other program: that call.
+    """The call that adds the bias of a product, if it is a call of its own, and not in the other program; else the product.
 
     Which of the two a linear layer makes, depends on how its operand lies in memory.
     """
     if product.name not in _BARE or other.name not in BIASED:
         return product
     for reader in product.result.readers:
-        biases = [one for one in reader.operands if one.value.node is None and one.tensor.dim() == 1]
+        biases = [operand for operand in reader.operands if operand.value.node is None and operand.tensor.dim() == 1]
         if reader.name == "add" and biases and reader.layer == product.layer and _of_one_size(reader.result, other.result):
             return reader
     return product
 
 
-def _of_one_size(one: Value, other: Value) -> bool:
-    return one.tensor.numel() == other.tensor.numel() and one.tensor.dtype == other.tensor.dtype
+def _of_one_size(value: Value, other: Value) -> bool:
+    return value.tensor.numel() == other.tensor.numel() and value.tensor.dtype == other.tensor.dtype
 
 
 def _joined(matching: Matching, first: TraceCall, pairs: Sequence[CallPair]) -> TraceCall:
-    """Where what is computed from the result of a call too many meets what else is too many: both are one expression."""
+    """Where a call too many and calls that are too many beside it meet: both are one expression."""
     alone = []
     for pair in pairs:
-        if pair.ours is None or pair.theirs is not None:
+        if pair.port is None or pair.original is not None:
             break
-        alone.append(pair.ours)
+        alone.append(pair.port)
     inside, last = {first}, first
     for node in alone:
-        made = [one.value.node for one in node.operands if one.value.node in alone and not matching.good(one.value)]
-        if any(one in inside for one in made):
+        made = [
+            operand.value.node
+            for operand in node.operands
+            if operand.value.node in alone and not matching.is_matched(operand.value)
+        ]
+        if any(source in inside for source in made):
             inside.add(node)
-            if any(one not in inside for one in made) and not node.view and alike(node, first):
+            if any(source not in inside for source in made) and not node.view and same_results(node, first):
                 inside, last = {*alone[: alone.index(node) + 1]}, node
     return last
 
 
-def exchanged(pair: CallPair, wanted: torch.Tensor) -> torch.Tensor | None:
-    """Whole numbers of the original are places in what it was given: in another shape they may lie outside."""
+def exchangeable_result(pair: CallPair, wanted: torch.Tensor) -> torch.Tensor | None:
+    """The original's result for the port's call. Whole numbers are places in an operand: in another shape they may lie outside."""
     if wanted.is_floating_point():
         return wanted
-    theirs, ours = (node.operands[:1] if node is not None else [] for node in pair)
-    same = pair.theirs and pair.ours and pair.theirs.name == pair.ours.name and theirs and ours
-    return wanted if same and theirs[0].tensor.shape == ours[0].tensor.shape else None
+    original, port = (node.operands[:1] if node is not None else [] for node in pair)
+    same = pair.original and pair.port and pair.original.name == pair.port.name and original and port
+    return wanted if same and original[0].tensor.shape == port[0].tensor.shape else None
 
 
 def _exchangeable(matching: Matching, pair: CallPair) -> bool:
-    one, other = pair
-    return one is not None and other is not None and not other.view and (alike(one, other) or _reshaped(matching, one, other))
+    call, other = pair
+    return (
+        call is not None
+        and other is not None
+        and not other.view
+        and (same_results(call, other) or _reshaped(matching, call, other))
+    )
 
 
-def _reshaped(matching: Matching, one: TraceCall, other: TraceCall) -> bool:
-    """Whether two calls of an op that gives as many elements as it takes are given one operand, in other shapes in one order."""
-    if one.name != other.name or len(one.results) != 1 or len(other.results) != 1 or not _of_one_size(one.result, other.result):
+def _reshaped(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
+    """Whether two calls of an elementwise op read one operand, in different shapes and one order."""
+    if call.name != other.name or len(call.results) != 1 or len(other.results) != 1 or not _of_one_size(call.result, other.result):
         return False
-    mine, yours = one.operands[0], other.operands[0]
-    if mine.tensor.shape != one.result.tensor.shape or yours.tensor.shape != other.result.tensor.shape:
+    expected, actual = call.operands[0], other.operands[0]
+    if expected.tensor.shape != call.result.tensor.shape or actual.tensor.shape != other.result.tensor.shape:
         return False
-    return matching.in_one_order(mine, yours)
+    return matching.in_one_order(expected, actual)

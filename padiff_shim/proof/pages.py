@@ -23,14 +23,14 @@ CARRIERS = ("layer", "op", "calls", "kernels apart", "rounding: Paddle", "Torch"
 GRADIENTS = ("gradient of", "native difference", "of its largest element", "share")
 
 
-def carried(found: CarriedBy) -> str:
+def carried(carriers: CarriedBy) -> str:
     """What a table of carriers shows; or why there is none."""
-    if found.failed:
-        return f"what carries the native difference of {_whose(found)} is not known: {found.failed}"
+    if carriers.failed:
+        return f"what carries the native difference of {_whose(carriers)} is not known: {carriers.failed}"
     return (
-        f"{_jumps(found.jumps)}what carries the native difference of {_whose(found)} ({found.apart:.3g}); "
-        f"explained: {found.explained:.1%}, "
-        f"{found.own:.1%} by kernels that are apart on equal operands, the rest by rounding of what differs already. "
+        f"{_jumps(carriers.jumps)}what carries the native difference of {_whose(carriers)} ({carriers.apart:.3g}); "
+        f"explained: {carriers.explained:.1%}, "
+        f"{carriers.own:.1%} by kernels that are apart on equal operands, the rest by rounding of what differs already. "
         "In unit roundoffs of the largest element"
     )
 
@@ -49,14 +49,14 @@ def _jumps(rows: Sequence[JumpRow]) -> str:
     return f"{', '.join(steps)}: {kind}, and no first order explains what comes of it; "
 
 
-def _whose(found: CarriedBy) -> str:
-    return f"the {found.of}" if found.of in ("outputs", "gradients") else f"the gradient of {shown(found.of)}"
+def _whose(carriers: CarriedBy) -> str:
+    return f"the {carriers.of}" if carriers.of in ("outputs", "gradients") else f"the gradient of {shown(carriers.of)}"
 
 
-def largest(found: CarriedBy, most: int = ROWS_SHOWN) -> list[tuple[str, ...]]:
+def largest(carriers: CarriedBy, most: int = ROWS_SHOWN) -> list[tuple[str, ...]]:
     """The rows that carry most, and the sum of the others."""
-    rows = [_carrier(row) for row in found.rows[:most]]
-    others = found.rows[most:]
+    rows = [_carrier(row) for row in carriers.rows[:most]]
+    others = carriers.rows[most:]
     if others:
         own, share = sum(row.own for row in others), sum(row.share for row in others)
         rows.append((f"{len(others)} others", "", str(sum(row.calls for row in others)), *[""] * 4, f"{own:.1%}", f"{share:.1%}"))
@@ -70,14 +70,14 @@ def _carrier(row: CarrierRow) -> tuple[str, ...]:
     return shown(row.layer or "(the model)"), op, str(row.calls), *numbers
 
 
-def holding(found: CarriedBy, most: int = ROWS_SHOWN) -> list[tuple[str, ...]]:
+def holding(carriers: CarriedBy, most: int = ROWS_SHOWN) -> list[tuple[str, ...]]:
     """The gradients that hold most of the difference, where there are several."""
-    if len(found.gradients) < 2:
+    if len(carriers.gradients) < 2:
         return []
     rows: list[tuple[str, ...]] = [
-        (shown(row.name), f"{row.apart:.2g}", f"{row.relative:.2g}", f"{row.share:.1%}") for row in found.gradients[:most]
+        (shown(row.name), f"{row.apart:.2g}", f"{row.relative:.2g}", f"{row.share:.1%}") for row in carriers.gradients[:most]
     ]
-    others = found.gradients[most:]
+    others = carriers.gradients[most:]
     if others:
         apart, relative = max(row.apart for row in others), max(row.relative for row in others)
         rows.append((f"{len(others)} others", f"{apart:.2g}", f"{relative:.2g}", f"{sum(row.share for row in others):.1%}"))
@@ -92,9 +92,9 @@ _ALIKE = {"paddle": "torch", "pf": "f", "tf": "f", "pnn": "nn", "tnn": "nn", "ax
 _ALIKE |= {"concat": "cat", "input": "x", "transpose": "permute"}
 
 
-def marked(one: str, other: str) -> tuple[str, str]:
+def marked(line: str, other: str) -> tuple[str, str]:
     """Both as HTML, with the words that the other has not marked; nothing is marked where there is no other."""
-    lines = [_WORD.findall(shown(line, 2000)) for line in (one, other)]
+    lines = [_WORD.findall(shown(text, 2000)) for text in (line, other)]
     if not all(lines):
         return _written(lines[0], []), _written(lines[1], [])
     keys = [[_key(word) for word in words] for words in lines]
@@ -106,12 +106,12 @@ def marked(one: str, other: str) -> tuple[str, str]:
     return _written(lines[0], changed[0]), _written(lines[1], changed[1])
 
 
-def marked_calls(one: str, other: str) -> tuple[str, str]:
+def marked_calls(first: str, other: str) -> tuple[str, str]:
     """The same of two calls; of two ops the names alone."""
-    names = [call.partition("(")[0] for call in (one, other)]
+    names = [call.partition("(")[0] for call in (first, other)]
     if not all(names) or names[0] == names[1]:
-        return marked(one, other)
-    first, second = (_written([name, call[len(name) :]], [0]) for name, call in zip(names, (one, other)))
+        return marked(first, other)
+    first, second = (_written([name, call[len(name) :]], [0]) for name, call in zip(names, (first, other)))
     return first, second
 
 
@@ -177,8 +177,8 @@ def text(proof: Proven, width: int | None = None, *, colour: bool = False) -> st
         _layers(proof, screen)
     if proof.training:
         _training(proof, screen)
-    for found in measured(proof):
-        _carriers(found, screen)
+    for carriers in measured(proof):
+        _carriers(carriers, screen)
     for note in proof.notes:
         screen.say(f"note: {shown(note, 1000)}")
     return screen.text()
@@ -206,16 +206,16 @@ def step(row: StepRow) -> tuple[str, ...]:
     return str(row.step), loss, *_apart(row)
 
 
-def _carriers(found: CarriedBy, screen: Screen) -> None:
-    if found.failed:
-        screen.say(shown(carried(found), 1000))
+def _carriers(carriers: CarriedBy, screen: Screen) -> None:
+    if carriers.failed:
+        screen.say(shown(carried(carriers), 1000))
         return
     leave = (0, 0, 3, 1, 4, 5, 2, 6, 0)
     heads = [Column(heading, leave, right=heading not in ("layer", "op")) for heading, leave in zip(CARRIERS, leave)]
-    screen.table(heads, largest(found), carried(found))
-    held = holding(found)
-    if held:
-        screen.table([Column(heading, leave, right=leave > 0) for heading, leave in zip(GRADIENTS, (0, 3, 1, 2))], held)
+    screen.table(heads, largest(carriers), carried(carriers))
+    rows = holding(carriers)
+    if rows:
+        screen.table([Column(heading, leave, right=leave > 0) for heading, leave in zip(GRADIENTS, (0, 3, 1, 2))], rows)
 
 
 def measured(proof: Proven) -> list[CarriedBy]:
@@ -305,25 +305,25 @@ def markdown(proof: Proven) -> str:
     if proof.training:
         lines += ["", f"| {' | '.join(STEP)} |", "| ---: | ---: | ---: | ---: |"]
         lines += [f"| {' | '.join(step(row))} |" for row in proof.training]
-    for found in measured(proof):
-        lines += _told(found)
+    for carriers in measured(proof):
+        lines += _told(carriers)
     lines += [f"\n{in_markdown(note)}" for note in proof.notes]
     return "\n".join(lines) + "\n"
 
 
-def _told(found: CarriedBy) -> list[str]:
+def _told(carriers: CarriedBy) -> list[str]:
     """Markdown's lines of what carries a difference."""
-    if found.failed:
-        return ["", in_markdown(carried(found))]
+    if carriers.failed:
+        return ["", in_markdown(carried(carriers))]
     heads = (*CARRIERS[:3], "kernels apart (rounding: Paddle, Torch)", "amplified", "share (own)")
-    lines = ["", in_markdown(carried(found)), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
-    for *named, apart, ours, theirs, amplified, own, share in largest(found):
-        told = f"{apart} ({ours}, {theirs})" if apart else ""
-        lines.append(f"| {' | '.join(map(in_markdown, (*named, told, amplified, f'{share} ({own})')))} |")
-    held = holding(found)
-    if held:
+    lines = ["", in_markdown(carried(carriers)), "", f"| {' | '.join(heads)} |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    for *named, apart, paddle, torch, amplified, own, share in largest(carriers):
+        units = f"{apart} ({paddle}, {torch})" if apart else ""
+        lines.append(f"| {' | '.join(map(in_markdown, (*named, units, amplified, f'{share} ({own})')))} |")
+    gradients = holding(carriers)
+    if gradients:
         lines += ["", f"| {' | '.join(GRADIENTS)} |", "| --- | ---: | ---: | ---: |"]
-        lines += [f"| {' | '.join(map(in_markdown, cells))} |" for cells in held]
+        lines += [f"| {' | '.join(map(in_markdown, cells))} |" for cells in gradients]
     return lines
 
 
@@ -365,7 +365,7 @@ def _stages(stages: Iterable[Stage]) -> str:
     kinds = {True: "good", False: "bad", None: "open"}
     return (
         '<ul class="stages">'
-        + "".join(f'<li class="{kinds[one.right]}"><b>{_text(one.name)}</b> {_text(one.text)}</li>' for one in stages)
+        + "".join(f'<li class="{kinds[stage.right]}"><b>{_text(stage.name)}</b> {_text(stage.text)}</li>' for stage in stages)
         + "</ul>"
     )
 
@@ -398,16 +398,16 @@ def _source(place: ProgramPlace | None, guilty: str) -> str:
 
 
 def _around(place: ProgramPlace) -> tuple[list[str], list[str]]:
-    found = linecache.getlines(place.file)
+    lines = linecache.getlines(place.file)
     at = place.line - 1
-    if not 0 <= at < len(found) or found[at].strip() != place.source:
+    if not 0 <= at < len(lines) or lines[at].strip() != place.source:
         return [], []
-    indent = len(found[at]) - len(found[at].lstrip())
+    indent = len(lines[at]) - len(lines[at].lstrip())
 
-    def shifted(lines: list[str]) -> list[str]:
-        return [one.rstrip()[min(indent, len(one) - len(one.lstrip())) :] for one in lines if one.strip()]
+    def shifted(block: list[str]) -> list[str]:
+        return [text.rstrip()[min(indent, len(text) - len(text.lstrip())) :] for text in block if text.strip()]
 
-    return shifted(found[max(at - AROUND, 0) : at]), shifted(found[at + 1 : at + 1 + AROUND])
+    return shifted(lines[max(at - AROUND, 0) : at]), shifted(lines[at + 1 : at + 1 + AROUND])
 
 
 def _beside(lines: Sequence[str]) -> str:
@@ -457,31 +457,31 @@ def _training_html(rows: Sequence[StepRow]) -> str:
     return f'{title}<table class="training"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>'
 
 
-def _carriers_html(found: CarriedBy) -> str:
-    if found.failed:
-        return f'<p class="note">{_text(carried(found))}</p>'
+def _carriers_html(carriers: CarriedBy) -> str:
+    if carriers.failed:
+        return f'<p class="note">{_text(carried(carriers))}</p>'
     heads = "".join(f'<th class="{"number" if at > 1 else ""}">{heading}' for at, heading in enumerate(CARRIERS))
-    shares = [*(row.share for row in found.rows[:MOST]), 0.0]
+    shares = [*(row.share for row in carriers.rows[:MOST]), 0.0]
     body = "".join(
         "<tr>"
         + "".join(f'<td class="{"number" if at > 1 else ""}">{_text(cell)}</td>' for at, cell in enumerate(cells[:-1]))
         + f'<td class="number native" style="--far:{round(0.7 * min(max(share, 0.0), 1.0), 3)}">{cells[-1]}</td></tr>'
-        for cells, share in zip(largest(found, MOST), shares)
+        for cells, share in zip(largest(carriers, MOST), shares)
     )
-    said = _text(carried(found))
-    title = f'<h2>What differs natively</h2><p class="legend">{said[0].upper()}{said[1:]}.</p>'
-    return f'{title}<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>{_gradients(found)}'
+    legend = _text(carried(carriers))
+    title = f'<h2>What differs natively</h2><p class="legend">{legend[0].upper()}{legend[1:]}.</p>'
+    return f'{title}<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>{_gradients(carriers)}'
 
 
-def _gradients(found: CarriedBy) -> str:
+def _gradients(carriers: CarriedBy) -> str:
     """Which gradients hold the difference, where there are several."""
-    held = holding(found, MOST)
-    if not held:
+    rows = holding(carriers, MOST)
+    if not rows:
         return ""
     heads = "".join(f'<th class="{"number" if at else ""}">{heading}' for at, heading in enumerate(GRADIENTS))
     body = "".join(
         "<tr>" + "".join(f'<td class="{"number" if at else ""}">{_text(cell)}</td>' for at, cell in enumerate(cells)) + "</tr>"
-        for cells in held
+        for cells in rows
     )
     return f'<table class="carriers"><thead><tr>{heads}</thead><tbody>{body}</tbody></table>'
 

@@ -1,7 +1,7 @@
-"""In which dtype both programs compute, and where infinities are born: asked where float64 says that the mathematics is the same.
+"""In which dtype both programs compute, and where infinities are born, where float64 says that the mathematics is the same.
 
-A port without its original's autocast, or without an upcast, rounds otherwise by many orders of magnitude; one that takes the
-logarithm of a softmax overflows where a ``log_softmax`` does not. In float64 nothing of this shows.
+A port without its original's autocast, or without an upcast, rounds differently by many orders of magnitude; the logarithm of a
+softmax overflows where a ``log_softmax`` does not. In float64 none of this shows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import torch
 
 from ..dispatch.call_site import CallSite, call_site
 from ..frameworks.memory import HALVES, dtype_of
-from .causes import Cause
-from .findings import Mistake, ProgramPlace
+from .findings import Cause, Mistake, ProgramPlace
 from .match import kind_of
 from .programs import ModelSide
 from .trace import Onlooker, is_passive, shape_of, tensors_in
@@ -27,7 +26,7 @@ from .trace import Onlooker, is_passive, shape_of, tensors_in
 
 @dataclass(frozen=True)
 class Computed:
-    """A call, and the dtype of its result; ``finite``: its result is, or something that it is given is not."""
+    """A call, and the dtype of its result; ``finite``: its result is finite, or one of its operands is not."""
 
     name: str
     dtype: torch.dtype
@@ -36,12 +35,12 @@ class Computed:
     layer: str
 
     def place(self) -> ProgramPlace:
-        """As it is shown in a proof."""
+        """Its place, for a proof."""
         return ProgramPlace.at(self.site, self.layer, f"{self.name} in {dtype_of(self.dtype)}")
 
 
 class Precisions(Onlooker):
-    """Within it the dtype of every float result of Torch's kernels is noted; no values are held."""
+    """Within it the dtype of every float result of Torch's kernels is noted, and no values."""
 
     def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
         super().__init__()
@@ -63,17 +62,17 @@ def _finite(tensor: torch.Tensor) -> bool:
 
 
 def _is_infinite(argument: Any) -> bool:
-    """Whether it is a number that is none, as a mask is filled with."""
+    """Whether an argument is an infinity or NaN, as a mask is filled with."""
     return isinstance(argument, float) and not math.isfinite(argument)
 
 
-def otherwise(original: ModelSide, port: ModelSide, layers: Mapping[str, str], *, overflows: bool) -> Mistake | None:
-    """The first call that one program computes in 16 bits and the other does not, or in which only one makes an infinity or NaN.
+def dtype_or_overflow(original: ModelSide, port: ModelSide, layers: Mapping[str, str], *, overflows: bool) -> Mistake | None:
+    """The first call that one program alone computes in 16 bits, or in which one alone makes an infinity or NaN.
 
     Args:
         original, port: both programs.
         layers: paths of the original's layers -> the port's.
-        overflows: whether results are so far apart that an infinity may be why; else it has no effect.
+        overflows: whether results are so far apart that an infinity may be the cause; else it has no effect.
     """
     there, here = map(_calls, (original, port))
     return _in_halves(there, here, layers, port.dtype()) or (_not_finite(there, here) if overflows else None)
@@ -86,7 +85,7 @@ def _calls(side: ModelSide) -> list[Computed]:
 
 
 def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[str, str], port_dtype: str) -> Mistake | None:
-    """Of the ops that both call equally often, or that stand in one order in a layer of both and are narrower in the port."""
+    """Of ops that both call equally often, or that stand in one order in a layer of both and are narrower in the port."""
     pairs = _of_equal_number(original, port)
     apart = [pair for pair in pairs if pair[0].dtype is not pair[1].dtype and {pair[0].dtype, pair[1].dtype} & HALVES]
     if not apart:
@@ -130,7 +129,7 @@ def _grouped(calls: list[Computed], key: Callable[[Computed], str]) -> dict[str,
 
 
 def _advice(wanted: torch.dtype, port_dtype: str) -> str:
-    """``port_dtype``: of its parameters."""
+    """What to write; ``port_dtype``: of the port's parameters."""
     if wanted in HALVES and getattr(torch, port_dtype) not in HALVES:
         return f'call the model under paddle.amp.auto_cast(dtype="{dtype_of(wanted)}"), or cast there'
     return f'cast the operand before: .astype("{dtype_of(wanted)}")'

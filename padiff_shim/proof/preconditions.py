@@ -1,11 +1,12 @@
-"""What must hold before outputs say anything: equal modes, inputs, weights, random numbers and settings."""
+"""What must hold before outputs say anything: equal modes, inputs, weights, random draws, and settings that no call shows."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from types import CodeType
@@ -17,41 +18,43 @@ import torch
 
 from ..dispatch.call_site import CallSite, call_site
 from ..text import listed
+from ..trees import as_array, leaves
 from ..weights import explain, pairing
+from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.mapping import Pair
 from ..weights.transfer import carry
 from ..weights.tree import Weight
 from ..weights.tree import WeightSide as Tree
 from . import agreement
-from .causes import WRITTEN_OTHERWISE, Cause, advice_on_definition
-from .findings import Mistake, ProgramPlace, ProofVerdict, Stage
+from .agreement import Array, RunOutcome, difference_text, same_bits
+from .causes import advice_on_definition
+from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
+from .match import kind
 from .plans import Defined
-from .programs import ModelSide, RunOutcome, out_of_memory
+from .programs import Inputs, ModelSide, PaddleSide, TorchSide, in_place, out_of_memory
 from .proof import Proof
-from .sides import PaddleSide, TorchSide
-from .trace import Onlooker, shape_of, tensors_in
-from .values import Array, Inputs, apart, as_array, in_place, leaves, same_bits
+from .trace import Capture, Model, Onlooker, Tensor, TraceOperand, shape_of, tensors_in
 
-# ---- Weights that have no partner: which of them a proof can do without.
+# ---- Weights without partner: which a proof can do without.
 
 
-def unmatched(theirs: ModelSide, ours: ModelSide, mapping: WeightMapping, *, trains: bool) -> tuple[list[str], list[Weight]]:
-    """What is to be said of the weights without partner that a proof can do without, and those that it cannot.
+def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, trains: bool) -> tuple[list[str], list[Weight]]:
+    """Notes on the weights without partner that a proof can do without, and the weights that it cannot do without.
 
-    It can do without what nobody trains (buffers, masks, tables: each side keeps its own, and if they have an effect the outputs
-    tell), and without what no output depends on that is compared: layers that are not called, a pooler that the other side lacks.
-    Where nothing is trained (``trains``), also without what the port has too much, and what has no effect as it is: a norm's
-    scale of ones, a layer's bias of zeros.
+    A proof does without weights that nobody trains (buffers, masks, tables: each side keeps its own, and outputs show an effect),
+    and without weights that no compared output depends on: of layers that are not called, of a pooler that the other side lacks.
+    If nothing is trained (``trains``), also without the port's surplus weights that have no effect: a norm's scale of ones, a
+    bias of zeros.
     """
     notes, needed = [], []
-    sides = {side.framework: side for side in (theirs, ours)}
+    sides = {side.framework: side for side in (original, port)}
     for framework, weights in zip((mapping.src, mapping.dst), mapping.left):
         constants = [weight for weight in weights if weight.buffer or not weight.trainable]
         trained = [weight for weight in weights if weight not in constants]
-        used = _used(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
+        used = _reaching_outputs(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
         unused = [weight for weight in trained if weight not in used]
-        surplus = used if framework == "paddle" and not trains else []  # what the port lacks, or trains, is a mistake
+        surplus = used if framework == "paddle" and not trains else []  # a weight that the port lacks, or trains, is a mistake
         neutral = [weight for weight in surplus if _has_no_effect(weight, sides[framework])]
         needed += [weight for weight in used if weight not in neutral]
         if constants:
@@ -70,12 +73,12 @@ def _has_no_effect(weight: Weight, side: ModelSide) -> bool:
     return is_neutral(weight.name, side.layers.get(weight.name.rpartition(".")[0]), as_array(side.parameters()[weight.name]))
 
 
-def is_neutral(name: str, layer: Any, values: Array) -> bool:
-    """Whether a weight of a layer of Paddle's own is a bias of zeros, or a norm's scale of ones: what it computes without it.
+def is_neutral(name: str, layer: Model, values: Array) -> bool:
+    """Whether a weight of a layer of Paddle's own is a bias of zeros, or a norm's scale of ones: without effect.
 
     Args:
         name: the weight's, with or without the path of its layer.
-        layer: that holds it.
+        layer: its layer.
         values: its own.
     """
     if not type(layer).__module__.startswith("paddle.nn."):
@@ -90,8 +93,8 @@ def _listed(framework: str, weights: Sequence[Weight]) -> str:
     return f"{framework} {listed([f'{weight.name} {list(weight.shape)}' for weight in weights])}"
 
 
-def _used(side: ModelSide, other: ModelSide, weights: Sequence[Weight]) -> list[Weight]:
-    """Those on which an output depends that both sides have."""
+def _reaching_outputs(side: ModelSide, other: ModelSide, weights: Sequence[Weight]) -> list[Weight]:
+    """The weights on which an output of both sides depends."""
     if not weights:
         return []
     before, beside = side.run_forward(), other.run_forward()
@@ -104,43 +107,42 @@ def _used(side: ModelSide, other: ModelSide, weights: Sequence[Weight]) -> list[
 
 
 def _changes(side: ModelSide, weights: Sequence[Weight], before: RunOutcome, compared: Sequence[str]) -> bool:
-    """Whether outputs are other ones when these weights are."""
+    """Whether other weights change an output."""
     parameters = side.parameters()
     generator = np.random.default_rng(0)
-    held: list[tuple[object, Array]] = []
+    changed: list[tuple[object, Array]] = []
     try:
         for weight in weights:
             parameter = parameters.get(weight.name)
             if parameter is None:
-                return True  # nothing is known of it
+                return True  # its effect is not known
             values = as_array(parameter).copy()
             if values.dtype.kind != "f":
                 return True
-            held.append((parameter, values))
+            changed.append((parameter, values))
             noise = generator.standard_normal(values.shape).astype(values.dtype)
             side.fill(parameter, values + noise)
         after = side.run_forward()
     except Exception:  # a model that does not run with other weights needs these
         return True
     finally:
-        for parameter, values in held:
+        for parameter, values in changed:
             side.fill(parameter, values)
     return any(path not in after.outputs or not same_bits(before.outputs[path], after.outputs[path]) for path in compared)
 
 
-# ---- Whether both models begin with weights of one distribution: a training from scratch depends on it, and a proof copies
-# them.
+# ---- Initial weights: a training from scratch depends on their distribution, which a proof does not see, for it copies them.
 
-_FEWEST, _MOST = 32, 1 << 14  # numbers whose spread says something, and how many are looked at
+_FEWEST, _MOST = 32, 1 << 14  # of numbers: fewer have no spread that says something, and more are not looked at
 _SURE = 6.0  # standard errors
 _LAYERS = frozenset({"Linear", "Conv1d", "Conv2d", "Conv3d"})
 _WRITE = "paddle.nn.initializer.KaimingUniform(negative_slope=math.sqrt(5), nonlinearity='leaky_relu')"
 
 
-def drawn_otherwise(original: ModelSide, port: ModelSide, mapping: WeightMapping) -> list[str]:
-    """A note on weights that Torch has drawn as it does by default, and the port from another distribution; none if there are none.
+def drawn_differently(original: ModelSide, port: ModelSide, mapping: WeightMapping) -> list[str]:
+    """A note on weights that have Torch's default distribution in the original, and another in the port; none without such.
 
-    Torch draws those of linear layers and convolutions evenly between ``-1 / sqrt(n)`` and ``1 / sqrt(n)``, of n inputs.
+    Torch draws weights of linear layers and convolutions evenly between ``-1 / sqrt(n)`` and ``1 / sqrt(n)``, of n inputs.
     """
     weights, others, layers = original.parameters(), port.parameters(), original.layers
     rows = []
@@ -158,13 +160,13 @@ def drawn_otherwise(original: ModelSide, port: ModelSide, mapping: WeightMapping
     return [f"initial weights are drawn otherwise, which matters to a training from scratch: {listed(rows)} (Torch's are {_WRITE})"]
 
 
-def _some(weight: Any) -> Array:
+def _some(weight: Tensor) -> Array:
     """The first numbers of a weight."""
     return in_place(weight).reshape(-1)[:_MOST].astype(np.float64)
 
 
 def _is_torchs(values: Array, inputs: int) -> bool:
-    """Whether these are numbers as Torch draws them for a layer with so many inputs."""
+    """Whether numbers spread as Torch draws them for a layer with so many inputs."""
     bound = 1.0 / math.sqrt(inputs)
     even = abs(float(values.std()) * math.sqrt(3) / bound - 1) <= _SURE * _error(values)
     return even and bool(np.abs(values).max() <= bound * (1 + 1e-6))
@@ -180,11 +182,10 @@ def _error(values: Array) -> float:
     return 1.0 / math.sqrt(2 * values.size)
 
 
-# ---- Random numbers that one program draws and the other does not: from there on both streams are shifted.
+# ---- Random numbers that one program alone draws: from there on both streams are shifted.
 #
-# A draw for a layerdrop of 0 has no effect. So where the draws of both programs are not the same calls, each draw of the port
-# begins
-# where its partner in the original began.
+# A draw for a layerdrop of 0 has no effect. So where both programs draw by different calls, each draw of the port begins where its
+# partner in the original began.
 
 
 class Draw(NamedTuple):
@@ -203,7 +204,7 @@ class Draw(NamedTuple):
 class Draws(Onlooker):
     """Within it the draws from Torch's generator are noted; ``begin`` is called before each with its number.
 
-    A draw that begins where the one before it began is that one again: what a backward reads is learnt by a run without effect.
+    A draw that begins where the draw before it began is the same draw: a run without effect learns what a backward reads.
     """
 
     def __init__(self, begin: Callable[[int], None], until: CodeType | None = None) -> None:
@@ -214,7 +215,7 @@ class Draws(Onlooker):
 
     @classmethod
     def noting(cls, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> Draws:
-        """As a run's capture."""
+        """The draws of a run, as its capture."""
         return cls(lambda number: None, until)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -233,7 +234,7 @@ class Draws(Onlooker):
 
 
 class Streams:
-    """Both random streams of two programs that do not draw alike.
+    """The random streams of two programs that draw different numbers.
 
     Args:
         original, port: the draws of one run of each.
@@ -260,7 +261,7 @@ class Streams:
         return Draws(self._noted)
 
     def of_port(self) -> contextlib.AbstractContextManager[Any]:
-        """Around a run of the port behind one of the original's."""
+        """Around a run of the port after one of the original."""
         return Draws(self._aligned)
 
     def _noted(self, number: int) -> None:
@@ -280,9 +281,9 @@ def _draws(outcome: RunOutcome) -> list[Draw]:
     return outcome.capture.draws
 
 
-def align(original: ModelSide, port: ModelSide) -> list[str]:
-    """Align the streams of both from now on, if they draw otherwise; what is to be said of that."""
-    for side in (original, port):  # what a forward draws none of, its backward cannot draw again
+def align_draws(original: ModelSide, port: ModelSide) -> list[str]:
+    """Align the streams of both from now on, if they draw differently; notes on that."""
+    for side in (original, port):  # without a draw in the forward there is none in the backward
         if not _draws(side.run_forward(Draws.noting)):
             return []
     draws = [_draws(side.run(Draws.noting)) for side in (original, port)]
@@ -293,21 +294,21 @@ def align(original: ModelSide, port: ModelSide) -> list[str]:
     return streams.notes
 
 
-# ---- What makes a port differ though no call shows it: a setting that rearranges a layer's calls, an op that Paddle defines
-# otherwise.
+# ---- Mistakes that no call shows: a setting that rearranges a layer's calls, an op that Paddle defines differently.
 #
-# Each is tried: the port runs with what the original says, and it is a mistake if that brings the outputs nearer.
+# Each is tried: the port runs with the original's, and it is a mistake if that brings the outputs nearer.
 
 Undo = Callable[[], None]
-_MUCH, _NEAR = 0.1, 1e-3  # shares: of a distance that is much nearer, of the largest element for rounding
+_MUCH, _NEAR = 0.1, 1e-3  # shares: much nearer, of a distance; rounding, of the largest element
 _FEW = 4  # layers that are tried one by one
 
 
 class _Adjustment(NamedTuple):
-    """What gives the port the original's, by the name of the setting or op, and what to say of it.
+    """One setting or definition of the original for the port.
 
-    ``layers``: paths of the layers that shall answer as their partners do then, the original's and the port's.
-    ``places``: finds the calls of both programs that show it.
+    ``name``: of the setting or op. ``text``: what to say. ``layers``: paths of layers, the original's and the port's, that must
+    answer alike then. ``apply``: gives it to the port, and returns what takes it back. ``places``: finds the calls of both
+    programs that show it.
     """
 
     name: str
@@ -318,9 +319,9 @@ class _Adjustment(NamedTuple):
 
 
 class _Setting(NamedTuple):
-    """A setting of a layer of Paddle's that the calls of the layer do not show.
+    """A setting of a layer of Paddle that the layer's calls do not show.
 
-    ``kinds``: of layers, Torch's -> Paddle's. ``unlike``: what to say where two have it otherwise; "" where they have not.
+    ``kinds``: of layers, Torch's -> Paddle's. ``unlike``: a text where two layers differ in it; "" where they do not.
     """
 
     kinds: dict[type, type]
@@ -329,15 +330,15 @@ class _Setting(NamedTuple):
 
 
 @contextlib.contextmanager
-def adjusted(
+def mending_settings(
     original: TorchSide, port: PaddleSide, mapping: WeightMapping, runs: tuple[RunOutcome, RunOutcome]
 ) -> Iterator[list[Mistake]]:
-    """Within it the port has the original's settings and definitions, as far as they bring its outputs nearer: these mistakes.
+    """Within it the port has the original's settings and definitions that bring its outputs nearer: these are mistakes.
 
     Args:
         original, port: the models.
         mapping: how their weights belong together.
-        runs: what both gave.
+        runs: the outcomes of both.
     """
     mistakes: list[Mistake] = []
     settled: set[tuple[str, tuple[str, str]]] = set()
@@ -363,9 +364,9 @@ def adjusted(
 
 
 def _mends(adjustment: _Adjustment, expected: RunOutcome, before: RunOutcome, after: RunOutcome) -> bool:
-    """Whether layers answer as the original's with it, which they have not before; or outputs come much nearer.
+    """Whether layers answer as the original's with it, and did not without; or outputs come much nearer.
 
-    That they come nearer at all may be chance, where something else is wrong, too.
+    That outputs come somewhat nearer may be chance, where something else is wrong, too.
     """
     apart, nearer = (_distance(expected, run) for run in (before, after))
     if nearer < apart and (nearer[0] < apart[0] or nearer[1] <= _MUCH * apart[1]) and not nearer[0]:
@@ -375,7 +376,7 @@ def _mends(adjustment: _Adjustment, expected: RunOutcome, before: RunOutcome, af
 
 
 def _answers(expected: RunOutcome, run: RunOutcome, original: str, port: str) -> bool:
-    """Whether a layer of the port returns what its partner does, up to rounding."""
+    """Whether a layer of the port returns what its partner returns, up to rounding."""
     pairs = list(zip(expected.layers.get(original, ()), run.layers.get(port, ())))
     if not pairs or any(wanted.shape != value.shape for wanted, value in pairs):
         return False
@@ -383,7 +384,7 @@ def _answers(expected: RunOutcome, run: RunOutcome, original: str, port: str) ->
 
 
 def of_recurrences(original: TorchSide, port: PaddleSide) -> list[str]:
-    """What recurrences of one name have otherwise, so that they have not the same weights."""
+    """Settings in which recurrences of one name differ, so that they do not have the same weights."""
     modules = {path: module for path, module in original.layers.items() if type(module) in _RECURRENT}
     layers: dict[str, Any] = {path: layer for path, layer in port.layers.items() if path in modules}
     lines = []
@@ -405,26 +406,26 @@ def _run(port: PaddleSide) -> RunOutcome | None:
     """A forward of the port; None if it does not run so."""
     try:
         return port.run_forward()
-    except Exception as error:  # whatever a layer makes of a setting that is not its own
+    except Exception as error:  # a layer may refuse another layer's setting
         if out_of_memory(error):
             raise
         return None
 
 
 def _distance(original: RunOutcome, port: RunOutcome) -> tuple[bool, float]:
-    """How far outputs are apart; what has another shape is farther than all others."""
-    return bool(agreement.shapes_differ(original, port)), agreement.widest(agreement.outputs(original, port))
+    """How far outputs are apart; another shape is farther than all others."""
+    return bool(agreement.shapes_differ(original, port)), agreement.largest_of_rows(agreement.outputs(original, port))
 
 
 def _of_layers(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> Iterator[_Adjustment]:
-    """The settings that layers have otherwise than their partners: of all such layers at once, and of each where they are few."""
+    """The settings in which layers differ from their partners: of all such layers at once, and of each where they are few."""
     layers = port.layers
     for setting in _SETTINGS:
         unlike: list[tuple[str, str, str]] = []  # paths, and what to say
         for path, module in original.layers.items():
             within = any(f"{path}.".startswith(f"{above}." if above else "") for above, _, _ in unlike)
             partner = _partner(path, setting.kinds[type(module)], layers, mapping) if type(module) in setting.kinds else None
-            if within or partner is None:  # of a layer within such a one it is not its own
+            if within or partner is None:  # a layer within such a layer has it from there
                 continue
             if text := setting.unlike(module, layers[partner]):
                 unlike.append((path, partner, text))
@@ -453,7 +454,7 @@ def _of_group(setting: _Setting, group: Sequence[tuple[str, str, str]], original
 
 
 def _partner(path: str, kind: type, layers: Mapping[str, Any], mapping: WeightMapping) -> str | None:
-    """The path of the port's layer of a kind for one of the original's: that of its weights, else the one of its name."""
+    """The path of the port's layer of a kind for one of the original's: by its weights, else by its name."""
     for pair in mapping:
         name, partner = pair.name("torch"), pair.name("paddle")
         if not path or name.startswith(f"{path}."):
@@ -463,8 +464,8 @@ def _partner(path: str, kind: type, layers: Mapping[str, Any], mapping: WeightMa
     return path if type(layers.get(path)) is kind else None
 
 
-def _place(side: ModelSide, layer: Any, path: str) -> ProgramPlace | None:
-    """The line where a layer is called first, or of a model itself that of its forward; None if it never is."""
+def _place(side: ModelSide, layer: Model, path: str) -> ProgramPlace | None:
+    """The line where a layer is called first, or the model's own forward; None if it is never called."""
     sites: list[CallSite] = []
     hook = layer.register_forward_pre_hook(lambda *_: sites.append(call_site(ModelSide._pass.__code__)))
     try:
@@ -479,7 +480,7 @@ def _place(side: ModelSide, layer: Any, path: str) -> ProgramPlace | None:
 
 
 def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> Iterator[_Adjustment]:
-    """The ops of the port of which its run has said that Paddle defines them otherwise for what they are given."""
+    """The ops of the port that its run has noted: Paddle defines them differently for their operands."""
     for op, defined in port.defined.items():
 
         def apply(op: str = op) -> Undo:
@@ -492,7 +493,9 @@ def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMappin
         def places(
             path: str | None = path, op: str = op, defined: Defined = defined
         ) -> tuple[ProgramPlace | None, ProgramPlace | None]:
-            module = original.layers.get(path) if path is not None else None  # of several names of one layer the last is unknown
+            module = (
+                original.layers.get(path) if path is not None else None
+            )  # a layer may have several names, and the last be unknown
             place = None if module is None or path is None else _place(original, module, path)
             return place, ProgramPlace.at(defined.site, defined.layer, op)
 
@@ -505,20 +508,7 @@ def _holds(layer: str, name: str) -> bool:
     return bool(layer) and name.rpartition(".")[0] == layer
 
 
-def defined_otherwise(mistakes: list[Mistake], defined: Mapping[str, Defined]) -> list[Mistake]:
-    """The mistakes, in which calls that differ within an op that Paddle defines otherwise are one: that definition."""
-    for op, definition in defined.items():
-        within = [wrong for wrong in mistakes if wrong.paddle and (wrong.paddle.file, wrong.paddle.line) == definition.site[:2]]
-        lines = {(wrong.torch.file, wrong.torch.line) for wrong in within if wrong.torch and wrong.cause in WRITTEN_OTHERWISE}
-        others = [wrong for wrong in mistakes if wrong.torch and wrong.cause in WRITTEN_OTHERWISE]
-        parts = [wrong for wrong in others if wrong.torch and (wrong.torch.file, wrong.torch.line) in lines]
-        if parts:
-            whole = replace(within[0], cause=Cause.ATTRIBUTE, text=f"{op}: {definition.how}{advice_on_definition(op)}")
-            mistakes = [whole if wrong is parts[0] else wrong for wrong in mistakes if wrong is parts[0] or wrong not in parts]
-    return mistakes
-
-
-def _time_major(module: Any, layer: Any) -> str:
+def _time_major(module: Model, layer: Model) -> str:
     wanted = not module.batch_first
     if layer.time_major is wanted:
         return ""
@@ -532,13 +522,13 @@ def _time_major(module: Any, layer: Any) -> str:
 def _set_everywhere(name: str, wanted: Callable[[Any], Any]) -> Callable[[Any, Any], Undo]:
     """Give a layer, and those in it, an attribute."""
 
-    def apply(module: Any, layer: Any) -> Undo:
-        held = [(part, getattr(part, name)) for part in layer.sublayers(include_self=True) if hasattr(part, name)]
-        for part, _ in held:
+    def apply(module: Model, layer: Model) -> Undo:
+        parts = [(part, getattr(part, name)) for part in layer.sublayers(include_self=True) if hasattr(part, name)]
+        for part, _ in parts:
             setattr(part, name, wanted(module))
 
         def undo() -> None:
-            for part, value in held:
+            for part, value in parts:
                 setattr(part, name, value)
 
         return undo
@@ -546,7 +536,7 @@ def _set_everywhere(name: str, wanted: Callable[[Any], Any]) -> Callable[[Any, A
     return apply
 
 
-def _normalize_before(module: Any, layer: Any) -> str:
+def _normalize_before(module: Model, layer: Model) -> str:
     if layer.normalize_before is module.norm_first:
         return ""
     return (
@@ -555,7 +545,7 @@ def _normalize_before(module: Any, layer: Any) -> str:
     )
 
 
-def _batch_first(module: Any, layer: Any) -> str:
+def _batch_first(module: Model, layer: Model) -> str:
     attention = module if isinstance(module, torch.nn.MultiheadAttention) else module.self_attn
     if attention.batch_first:
         return ""
@@ -566,8 +556,8 @@ def _batch_first(module: Any, layer: Any) -> str:
     )
 
 
-def _transposing(_: Any, layer: Any) -> Undo:
-    """A layer is given each sequence with its first axes exchanged, and what it returns is exchanged back."""
+def _transposing(_: Any, layer: Model) -> Undo:
+    """A layer gets each sequence with its first axes exchanged, and what it returns is exchanged back."""
 
     def turned(value: Any) -> Any:
         if isinstance(value, (tuple, list)):
@@ -614,9 +604,16 @@ def preconditions(
     *,
     trains: bool = False,
 ) -> tuple[Proof | None, list[str]]:
-    """What must hold before outputs say anything: a proof if it does not, and notes.
+    """What must hold before outputs say anything: a proof if it does not hold, and notes.
 
-    ``trees``: Torch's and Paddle's. ``trains``: whether both are going to be trained.
+    Args:
+        original, port: the models.
+        inputs: of both.
+        mapping: how their weights belong together.
+        trees: the weights of Torch and Paddle.
+        weights: as for :func:`.prove.prove`.
+        stages: gets the stages that were compared.
+        trains: whether both are going to be trained.
     """
     if original.model.training != port.model.training:
         words = {True: "training", False: "evaluation"}
@@ -635,8 +632,8 @@ def preconditions(
     return _weights(original, port, mapping, trees, weights, stages, trains=trains)
 
 
-def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightMapping) -> list[str]:
-    """A note on buffers that begin otherwise in the port: what it computes wrongly is covered by values that it is given.
+def note_of_constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightMapping) -> list[str]:
+    """A note on buffers that begin differently in the port: the original's values cover what the port computes wrongly.
 
     Masks, indices, frequencies; not the running statistics of norms, which nobody computes before a training.
     """
@@ -646,9 +643,9 @@ def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightM
         if isinstance(layer, torch.nn.modules.batchnorm._NormBase)
         for name, _ in layer.named_buffers(recurse=False)
     }
-    mine = {name: as_array(one) for name, one in original.named_buffers() if name not in written}
-    yours = {name: as_array(one) for name, one in port.named_buffers() if one._is_initialized()} if mine else {}
-    apart = agreement.constants_apart(mapping, mine, yours)
+    expected = {name: as_array(buffer) for name, buffer in original.named_buffers() if name not in written}
+    actual = {name: as_array(buffer) for name, buffer in port.named_buffers() if buffer._is_initialized()} if expected else {}
+    apart = agreement.constants_apart(mapping, expected, actual)
     if not apart:
         return []
     return [
@@ -657,23 +654,23 @@ def constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightM
 
 
 def _inputs_differ(original: TorchSide, port: PaddleSide, inputs: Inputs) -> str:
-    """What is not equal between both sides' inputs; "" if all is."""
+    """What differs between both sides' inputs; "" if nothing does."""
     if inputs.equal_in(original.dtype(), port.dtype()):
         return ""
     tensors = [leaves(inputs.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (original, port)]
     if len(tensors[0]) != len(tensors[1]):
         return f"{len(tensors[0])} tensors for Torch, {len(tensors[1])} for Paddle"
-    for (path, mine), (_, yours) in zip(*tensors):
-        one, other = as_array(mine), as_array(yours)
-        if one.shape != other.shape or not np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
-            return f"input {path or '0'}: {apart(one, other)}"
+    for (path, original_input), (_, port_input) in zip(*tensors):
+        expected, actual = as_array(original_input), as_array(port_input)
+        if expected.shape != actual.shape or not np.array_equal(expected, actual, equal_nan=expected.dtype.kind in "fc"):
+            return f"input {path or '0'}: {difference_text(expected, actual)}"
     return ""
 
 
 def _weights(
     original: TorchSide, port: PaddleSide, mapping: WeightMapping, trees: Trees, weights: str, stages: list[Stage], *, trains: bool
 ) -> tuple[Proof | None, list[str]]:
-    """Equal weights on both sides: a proof if there are none, and what is to be said of them."""
+    """Make weights equal on both sides: a proof if that is not possible, and notes."""
     sides = trees if mapping.src == "torch" else trees[::-1]
     if weights == "as-is":
         notes, refused = _as_they_are(mapping, sides), ""
@@ -699,7 +696,7 @@ def _weights(
 
 
 def _carry_wide(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> None:
-    """In float64 a rule that computes is to be followed in float64, too: its rounding is neither model's."""
+    """In float64 a rule that computes has to compute in float64, too: its rounding is neither model's."""
     ruled = replace(mapping, pairs=[pair for pair in mapping if pair.rule is not None and not pair.is_exact])
     if ruled.pairs:
         source, target = (original, port) if mapping.src == "torch" else (port, original)
@@ -709,7 +706,7 @@ def _carry_wide(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -
 def _incomplete(
     original: TorchSide, port: PaddleSide, mapping: WeightMapping, sides: Trees, *, trains: bool
 ) -> tuple[list[str], str]:
-    """What is to be said of weights without partner, and why nothing can be compared; "" if it can."""
+    """Notes on weights without partner, and why nothing can be compared; "" if it can."""
     notes, needed = unmatched(original, port, mapping, trains=trains) if not mapping else ([], [])
     if needed:
         lines = explain.without_partner(mapping, *sides, [weight.name for weight in needed])
@@ -718,12 +715,106 @@ def _incomplete(
 
 
 def _as_they_are(mapping: WeightMapping, sides: Trees) -> list[str]:
-    """What is to be said of weights that are not held against each other."""
+    """Notes on weights that are not compared."""
     lines = [explain.in_one_line(explain.without_partner(mapping, *sides))] if not mapping else []
     return [f"not compared, for they have no partner: {line}" for line in lines]
 
 
 def _is_constant(pair: Pair) -> bool:
-    """Whether a pair holds what the code makes, not a training: masks, tables, frequencies."""
+    """Whether the code makes a pair's values, not a training: masks, tables, frequencies."""
     slots = [slot for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight is not None]
     return all(slot.weight.buffer and not slot.role.startswith("running_") for slot in slots if slot.weight)
+
+
+# ---- Which weights belong together by their use, where names do not tell.
+#
+# Order alone tells apart weights that lie flat on a layer, ``w1`` and ``w2`` of one shape, and nothing tells how a square weight
+# lies. What a program does with them tells both. So both models run once, with random numbers in copies of these weights, and
+# weights that are used first for the same belong together. Whether that is right, the proof shows.
+
+
+class _Use(NamedTuple):
+    """The first use of a weight: by which call, as which operand, and whether transposed (None if that does not show)."""
+
+    name: str
+    shape: tuple[int, ...]  # whichever way it lies
+    call: str
+    operand: str
+    turned: bool | None
+
+
+def is_doubted(mapping: WeightMapping) -> bool:
+    """Whether a match leaves open which weights belong together, or how they lie."""
+    return any(mapping.left) or any(pair.doubted or pair.turnable for pair in mapping)
+
+
+def by_use(original: ModelSide, port: ModelSide, mapping: WeightMapping) -> list[Used]:
+    """Pairs of the weights that a match leaves open; none if both models do not use as many of one shape.
+
+    Args:
+        original, port: sides whose models may be changed: all weights will hold random numbers.
+        mapping: the match.
+    """
+    known = [pair for pair in mapping if not pair.doubted and pair.torch and pair.paddle]
+    settled = {pair.torch for pair in known}, {pair.paddle for pair in known}
+    try:
+        uses = [_uses(side) for side in (original, port)]
+    except Exception:  # a model that does not run with other weights shows nothing
+        return []
+    pairs = _paired_by_use(*([use for use in side_uses if use.name not in names] for side_uses, names in zip(uses, settled)))
+    of_torch, of_paddle = ({use.name: use for use in side_uses} for side_uses in uses)
+    turnable = [pair for pair in known if pair.turnable and pair.torch in of_torch and pair.paddle in of_paddle]
+    return pairs + [_pair_of_uses(of_torch[pair.torch], of_paddle[pair.paddle]) for pair in turnable]
+
+
+def _paired_by_use(original: list[_Use], port: list[_Use]) -> list[Used]:
+    """Pairs of weights that are used for the same, in order of use; then of the others those of one shape."""
+    pairs: list[Used] = []
+    order = {use.name: place for place, use in enumerate(original)}
+    for key in (lambda use: use[1:4], lambda use: use.shape):  # type: Callable[[_Use], Any]
+        counts = Counter(map(key, original)), Counter(map(key, port))
+        same = {use_key for use_key, count in counts[0].items() if counts[1][use_key] == count}
+        for use_key in same:
+            pairs += map(
+                _pair_of_uses, (use for use in original if key(use) == use_key), (use for use in port if key(use) == use_key)
+            )
+        original, port = ([use for use in uses if key(use) not in same] for uses in (original, port))
+    return sorted(pairs, key=lambda pair: order[pair.torch])
+
+
+def _pair_of_uses(original: _Use, port: _Use) -> Used:
+    turned = None if original.turned is None or port.turned is None else original.turned is not port.turned
+    return Used(original.name, port.name, turned)
+
+
+def _uses(side: ModelSide) -> list[_Use]:
+    """The first use of each weight, in order."""
+    generator, stored = np.random.default_rng(0), {}
+    for name, parameter in side.parameters().items():
+        if np.issubdtype(as_array(parameter).dtype, np.floating):
+            stored[name] = generator.standard_normal(tuple(parameter.shape)).astype(as_array(parameter).dtype)
+            side.fill(parameter, stored[name])
+    uses: dict[str, _Use] = {}
+    for node in side.run_forward(Capture).trace.nodes:
+        for operand in sorted(node.operands, key=lambda operand_: -operand_.tensor.dim()):
+            name = operand.value.label
+            if operand.value.node is None and name in stored and name not in uses:
+                shape = tuple(sorted(size for size in stored[name].shape if size != 1))
+                uses[name] = _Use(name, shape, kind(node), operand.name, _is_turned(operand, stored[name]))
+    return list(uses.values())
+
+
+def _is_turned(operand: TraceOperand, stored: Array) -> bool | None:
+    if stored.ndim != 2 or operand.tensor.dim() != 2:
+        return None
+    values = as_array(operand.tensor)
+    return next((turned for turned, weight in ((False, stored), (True, stored.T)) if np.array_equal(values, weight)), None)
+
+
+def note_of_use(used: Iterable[Used]) -> str:
+    """A note on weights that were paired by their use."""
+    pairs = [f"{pair.torch} and {pair.paddle}" for pair in used]
+    return (
+        f"names do not tell which of these weights belong together, or how they lie; they were paired by their use in the forward: "
+        f"{listed(pairs)}. If that is not how you take weights across, say so: layer_map="
+    )

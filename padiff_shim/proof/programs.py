@@ -1,31 +1,194 @@
-"""The two models as programs that run again and again: seeds, inputs, what a run gave, what layers return."""
+"""The original and the port as programs that run again and again, with equal inputs and seeds."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import random
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import paddle
 import torch
 
-from ..errors import PadiffShimError
+from ..dispatch.call_site import raised_at, short
+from ..dispatch.dtypes import HALF_NAMES, dtype_without_kernel
+from ..errors import ArgumentError, PadiffShimError, described
 from ..frameworks.copies import duplicate
-from ..trees import changed, copied, is_tensor
-from .trace import Onlooker
-from .updates import Recipe, StepUpdate, Trainer
-from .values import Array, Inputs, as_array, in_place, leaves
+from ..frameworks.memory import FLOATS, hand_over, to_torch
+from ..frameworks.weight_copies import forget, lend, transposed_of
+from ..runs.run import Run
+from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
+from ..weights.mapping import Mapping as WeightMapping
+from .agreement import Array, RunOutcome, same_bits
+from .plans import TORCHS, Defined, InWider, Natively, OnTorch, WiderDtype, opened
+from .trace import Model, Onlooker, Tensor
+from .updates import Recipe, Trainer
+
+# ---- What a model is called with.
+
+
+def in_place(tensor: Tensor) -> Array:
+    """A dense tensor's values without a copy, if an array can show them, for as long as nobody writes them."""
+    lies = isinstance(tensor, paddle.Tensor) and tensor.place.is_cpu_place() and tensor.is_dense() and tensor.dtype in FLOATS
+    if not lies or tensor.dtype is paddle.bfloat16:
+        return as_array(tensor)
+    return as_array(to_torch(tensor.detach()))
+
+
+class Inputs:
+    """What a model is called with: positional and keyword arguments, made anew for each run.
+
+    Args:
+        source: an array or tensor; a tuple or list of arguments; a dict of keyword arguments; or a function of ``"paddle"`` or
+            ``"torch"``, and of the number of the step if it takes two, that returns one of these. Plain arrays of floats get the
+            models' dtype, tensors keep their own.
+        dtype: of all floats, also of tensors; "" as above.
+    """
+
+    def __init__(self, source: Any, dtype: str = "") -> None:
+        if not callable(source) and not leaves(source):
+            raise ArgumentError(
+                "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that returns one; "
+                f"got {described(source)}"
+            )
+        self._given, self._dtype = source, dtype
+        self._dtypes: dict[int, str] = {}  # by the identity of an array: the dtype of the tensor it was
+        self._alike = not callable(source)
+        if self._alike:  # a copy, for the caller may write it
+            self._given = mapped(source, self._kept)
+        self.changing = callable(source) and _takes_two(source)  # another batch for each step of a training
+
+    def _kept(self, value: Any) -> Array:
+        array = copied(value)
+        self._dtypes[id(array)] = _dtype_of(value)
+        self._alike = self._alike and array.dtype.name in _IN_BOTH
+        return array
+
+    def equal_in(self, dtype: str, other: str) -> bool:
+        """Whether models of these dtypes get the same without a look: both inputs are made of the same arrays."""
+        return dtype == other and self._alike
+
+    def of(self, framework: str, dtype: str, *, wide: str = "", step: int = 0, device: str = "cpu") -> Arguments:
+        """Arguments for one call.
+
+        Args:
+            framework: ``"paddle"`` or ``"torch"``.
+            dtype: of the model.
+            wide: of all floats; "" as they are.
+            step: the number of the step.
+            device: of Torch's tensors; Paddle's lie on the device of ``paddle.set_device``.
+        """
+
+        def change(value: Any) -> Any:
+            array = as_array(value)
+            if array.dtype.kind != "f":
+                return _tensor(framework, array, "", device)
+            name = self._dtype or (self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value))
+            return _tensor(framework, array, wide or name or dtype, device)
+
+        arguments = (framework, step) if self.changing else (framework,)
+        values = self._given(*arguments) if callable(self._given) else self._given
+        changed = mapped(values, change)
+        if isinstance(changed, Mapping):
+            return (), dict(changed)
+        return (tuple(changed) if isinstance(changed, (list, tuple)) else (changed,)), {}
+
+
+# Arrays that mean the same in both frameworks; uint16 is Paddle's bfloat16.
+_IN_BOTH = frozenset({
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
+})  # fmt: skip
+
+
+def _dtype_of(value: Any) -> str:
+    """The dtype that a tensor keeps; "" for an array, which gets the model's."""
+    return "" if isinstance(value, (np.ndarray, np.generic)) else str(value.dtype).rpartition(".")[2]
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function may be called with two arguments."""
+    try:
+        inspect.signature(function).bind("torch", 0)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in function without signature
+        return False
+    return True
+
+
+def _tensor(framework: str, array: Array, dtype: str, device: str) -> Tensor:
+    """A tensor with an array's values; ``dtype``: rounded to it, "" as they are."""
+    rounded = array.astype("float32" if dtype == "bfloat16" else dtype) if dtype else array
+    made = torch.from_numpy(np.array(rounded)).to(device) if framework == "torch" else paddle.to_tensor(rounded)
+    if dtype != "bfloat16":
+        return made
+    return made.to(torch.bfloat16) if framework == "torch" else made.astype("bfloat16")
+
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def _named_arguments(arguments: Arguments) -> list[tuple[str, Tensor]]:
+    """(name, value) of all arguments."""
+    positional, keywords = arguments
+    return [(f"input {key}", argument) for key, argument in (*enumerate(positional), *keywords.items())]
+
+
+def named_tensors(arguments: Arguments) -> list[tuple[str, Tensor]]:
+    """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``, ``"input batch.tokens"``."""
+    return [pair for name, argument in _named_arguments(arguments) for pair in leaves(argument, name)]
+
+
+def followed_arguments(arguments: Arguments, leaf: Callable[[str, Tensor], Tensor | None]) -> tuple[Arguments, dict[str, Tensor]]:
+    """Arguments whose gradients can be read, and their leaves by name, as :func:`named_tensors` gives them.
+
+    The model gets a copy of each leaf, for it may write its inputs in place.
+
+    Args:
+        arguments: positional and keyword arguments.
+        leaf: makes a leaf of (name, tensor); None: the argument has no gradient.
+    """
+    begun: dict[str, Tensor] = {}
+
+    def wanting(name: str, argument: Any) -> Any:
+        made = leaf(name, argument) if is_tensor(argument) else None
+        if made is None:
+            return argument
+        begun[name] = made
+        return made.clone()
+
+    values = [changed(argument, wanting, name) for name, argument in _named_arguments(arguments)]
+    count = len(arguments[0])
+    return (tuple(values[:count]), dict(zip(arguments[1], values[count:]))), begun
+
+
+def leaf_gradients(begun: dict[str, Tensor]) -> dict[str, Array]:
+    """The gradients of the leaves that a backward reached, by name."""
+    return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
+
+
+def keep_gradient(tensor: Tensor, gradients: list[Array | None]) -> None:
+    """Make a place for the gradient of a tensor, which a backward fills if it gets there."""
+    place = len(gradients)
+    gradients.append(None)
+
+    def keep(gradient: Tensor) -> None:
+        gradients[place] = copied(gradient)
+
+    wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else tensor.requires_grad
+    if wanted:
+        tensor.register_hook(keep)
+
 
 # ---- What a run begins with: random generators of both frameworks, NumPy and Python, and the default dtype.
 
 
 class _Keeping(threading.local):
-    """Whether this thread puts all generators back later on."""
+    """Whether this thread puts all generators back later."""
 
     active = False
 
@@ -34,8 +197,8 @@ _KEEPING = _Keeping()
 
 
 @contextlib.contextmanager
-def kept() -> Iterator[None]:
-    """All random generators are put back where they stood, whatever happens to them: for several runs once."""
+def generators_restored() -> Iterator[None]:
+    """All random generators stand in the end where they stood before; several runs within it save and restore them once."""
     if _KEEPING.active:
         yield
         return
@@ -53,8 +216,8 @@ def kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """All random generators begin with ``seed``, and are put back where they stood."""
-    with kept():
+    """All random generators begin with ``seed``, and stand in the end where they stood before."""
+    with generators_restored():
         paddle.seed(seed)
         _seed_torch(seed)
         np.random.seed(seed)
@@ -63,7 +226,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def _seed_torch(seed: int) -> None:
-    """As ``torch.manual_seed``, which without any device writes down the whole stack for each kind of them, every time."""
+    """As ``torch.manual_seed``, which writes down the whole stack for each kind of device, every time, even without any."""
     devices = getattr(torch, "accelerator", None)
     if devices is not None and devices.current_accelerator() is None:
         torch.default_generator.manual_seed(seed)
@@ -73,178 +236,96 @@ def _seed_torch(seed: int) -> None:
 
 @contextlib.contextmanager
 def default_dtype(name: str) -> Iterator[None]:
-    """What a model makes without saying a dtype (a state of zeros) has this one: that of its copy in float64."""
-    held = paddle.get_default_dtype(), torch.get_default_dtype()
+    """Tensors that a model makes without a dtype (a state of zeros) have this one, that of the copy in float64."""
+    before = paddle.get_default_dtype(), torch.get_default_dtype()
     paddle.set_default_dtype(name)
     torch.set_default_dtype(getattr(torch, name))
     try:
         yield
     finally:
-        paddle.set_default_dtype(held[0])
-        torch.set_default_dtype(held[1])
+        paddle.set_default_dtype(before[0])
+        torch.set_default_dtype(before[1])
 
 
-# ---- Gradients of what is no parameter: of inputs, and of what layers return.
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-def _given(arguments: Arguments) -> list[tuple[str, Any]]:
-    """(name, value) of all arguments."""
-    positional, keywords = arguments
-    return [(f"input {key}", one) for key, one in (*enumerate(positional), *keywords.items())]
-
-
-def named(arguments: Arguments) -> list[tuple[str, Any]]:
-    """(name, tensor) of all arguments: ``"input 0"``, ``"input 0[1]"``, ``"input tokens"``, ``"input batch.tokens"``."""
-    return [found for name, one in _given(arguments) for found in leaves(one, name)]
-
-
-def inputs(arguments: Arguments, leaf: Callable[[str, Any], Any]) -> tuple[Arguments, dict[str, Any]]:
-    """Arguments with gradients behind them, and their leaves by name, as :func:`named` gives them.
-
-    The model is given a copy of each leaf, for it may write its inputs in place.
-
-    Args:
-        arguments: positional and keyword arguments.
-        leaf: makes a leaf of (name, tensor), or None of one that has no gradient.
-    """
-    begun: dict[str, Any] = {}
-
-    def wanting(name: str, one: Any) -> Any:
-        made = leaf(name, one) if is_tensor(one) else None
-        if made is None:
-            return one
-        begun[name] = made
-        return made.clone()
-
-    held = [changed(one, wanting, name) for name, one in _given(arguments)]
-    count = len(arguments[0])
-    return (tuple(held[:count]), dict(zip(arguments[1], held[count:]))), begun
-
-
-def gradients(begun: dict[str, Any]) -> dict[str, Array]:
-    """The gradients of leaves, by name; those that a backward reached."""
-    return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
-
-
-def follow(tensor: Any, found: list[Array | None]) -> None:
-    """Keep a place for the gradient of a tensor, which a backward fills if it gets there."""
-    place = len(found)
-    found.append(None)
-
-    def keep(gradient: Any) -> None:
-        found[place] = copied(gradient)
-
-    wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else tensor.requires_grad
-    if wanted:
-        tensor.register_hook(keep)
-
-
-# ---- What one run of a model gave.
-
-
-@dataclass
-class RunOutcome:
-    """What one run (or step) gave, as arrays: outputs and loss by path; outputs of layers, gradients and statistics by name.
-
-    ``dtypes``: of the outputs, by path, for no array is of bfloat16. ``unlike``: statistics that were not kept, for Paddle's kernel
-    wrote them, which defines them otherwise. Of a step of a training also the ``weights`` behind it, and what is told of its
-    ``update``; of a side that follows gradients also those of layers' outputs (None where a call's has none) and of inputs.
-    """
-
-    outputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    dtypes: dict[str, str] = field(default_factory=dict)
-    layers: dict[str, list[np.ndarray[Any, Any]]] = field(default_factory=dict)
-    gradients: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    statistics: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    unlike: bool = False
-    capture: Onlooker | None = None
-    weights: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    update: StepUpdate | None = None
-    of_layers: dict[str, list[np.ndarray[Any, Any] | None]] = field(default_factory=dict)
-    of_inputs: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-
-
-# ---- Looking on at the layers of a model: which one is running, and what each returns.
+# ---- A model: its layers, parameters and buffers.
 
 
 @contextlib.contextmanager
-def listening(
-    layers: list[tuple[str, Any]],
+def layer_hooks(
+    layers: list[tuple[str, Model]],
     places: tuple[str, str],
     stack: list[str],
     keeping: Callable[[], bool],
     outcome: RunOutcome,
     follows: bool,
 ) -> Iterator[None]:
-    """Within it the path of the running layer is the last in ``stack``, and what layers return is kept.
+    """Within it the path of the running layer is the last in ``stack``, and the outcome gets what layers return.
 
     Args:
-        layers: (path, layer) of a model of ours: hooks are put there without a handle for each.
-        places: where a layer holds what is called before and after its forward.
-        stack: paths of the layers that are running.
+        layers: (path, layer) of a model's own copy: hooks are put there without a handle for each.
+        places: the layer's dictionaries of hooks before and behind its forward.
+        stack: paths of the running layers.
         keeping: whether results are wanted now.
-        outcome: which gets them.
+        outcome: gets them.
         follows: whether it gets their gradients, too.
     """
     names, hook = {id(layer): name for name, layer in layers}, object()
 
-    def enter(layer: Any, _: Any) -> None:
-        stack.append(names.get(id(layer), stack[-1] if stack else ""))  # a copy that a forward made runs in what made it
+    def enter(layer: Model, _: object) -> None:
+        stack.append(
+            names.get(id(layer), stack[-1] if stack else "")
+        )  # a copy that a forward made has the path of the layer that made it
 
-    def leave(layer: Any, _: Any, output: Any) -> None:
+    def leave(layer: Model, _: Any, output: Any) -> None:
         if stack:
             stack.pop()
         name = names.get(id(layer))
         if name is None or not keeping():
             return
-        first = output if is_tensor(output) else next((one for _, one in leaves(output)), None)
+        first = output if is_tensor(output) else next((tensor for _, tensor in leaves(output)), None)
         if first is not None:
             outcome.layers.setdefault(name, []).append(copied(first))  # it may be written to later
             if follows:
-                follow(first, outcome.of_layers.setdefault(name, []))
+                keep_gradient(first, outcome.of_layers.setdefault(name, []))
 
-    held = [(getattr(layer, places[0]), getattr(layer, places[1])) for _, layer in layers]
-    for before, after in held:
+    hooks = [(getattr(layer, places[0]), getattr(layer, places[1])) for _, layer in layers]
+    for before, after in hooks:
         before[hook], after[hook] = enter, leave
     try:
         yield
     finally:
-        for before, after in held:
+        for before, after in hooks:
             before.pop(hook, None)
             after.pop(hook, None)
 
 
-# ---- What a model holds: looked for once a run, for to go through all layers takes as long as some calls; and as it was.
-
-Named = dict[str, Any]
+Named = dict[str, Tensor]
 
 
-class Holding:
-    """The parameters and buffers of a model, by name.
+class ModelState:
+    """The layers, parameters and buffers of a model, by name: read once a run, for that takes as long as some calls; and put back.
 
     Args:
-        model: whose.
-        layers: all layers of the model, by their paths.
-        written: which of all that is held a forward may write.
+        model: the model.
+        layers: returns all layers of the model, with their paths.
+        written: returns what a forward may write.
         write: gives a tensor values.
     """
 
     def __init__(
         self,
-        model: Any,
-        layers: Callable[[Any], list[tuple[str, Any]]],
-        written: Callable[[Holding], Named],
-        write: Callable[[Any, Any], None],
+        model: Model,
+        layers: Callable[[Model], list[tuple[str, Model]]],
+        written: Callable[[ModelState], Named],
+        write: Callable[[Tensor, Tensor], None],
     ) -> None:
         self._model, self._layers, self._written, self._write = model, layers, written, write
         self._begun: list[tuple[str, Any, Any]] | None = None  # what a forward may write, and its values before the first run
         self._seen: list[Any] | None = None
-        self.look()
+        self.refresh()
 
-    def look(self) -> None:
-        """A forward may have exchanged what the model holds."""
+    def refresh(self) -> None:
+        """Read them again if a forward has exchanged what the model holds."""
         if self._seen is not None and self._content() == self._seen:
             return
         self.layers = self._layers(self._model)
@@ -253,23 +334,23 @@ class Holding:
         self._seen = self._content() if all(map(_usual, self.layers)) else None
 
     def _content(self) -> list[Any]:
-        """Names and identities of all that is in the layers. What was seen is held, so that no identity is given out twice."""
-        found: list[Any] = []
+        """Names and identities of all that the layers hold. What was seen is held, so that no identity is used twice."""
+        content: list[Any] = []
         for _, layer in self.layers:
-            held = layer.__dict__
-            for place in _PLACES["_modules" in held]:
-                inside = held[place]
-                found += inside
-                found += map(id, inside.values())
-        return found
+            attributes = layer.__dict__
+            for place in _PLACES["_modules" in attributes]:
+                inside = attributes[place]
+                content += inside
+                content += map(id, inside.values())
+        return content
 
     def written(self) -> Named:
         """What a forward may write, by name."""
         return self._written(self)
 
     def restore(self) -> None:
-        """Running statistics and the like are what they were: each run begins alike."""
-        self.look()
+        """Each run begins alike: put running statistics and the like back."""
+        self.refresh()
         if self._begun is None:
             self._begun = [(name, tensor, tensor.detach().clone()) for name, tensor in self.written().items()]
             return
@@ -280,27 +361,28 @@ class Holding:
         for _, tensor, value in self._begun:
             self._write(tensor, value)
         if exchanged:
-            self.look()
+            self.refresh()
 
 
 _PLACES = {True: ("_parameters", "_buffers", "_modules"), False: ("_parameters", "_buffers", "_sub_layers")}
+
+
 _QUESTIONS = ("named_parameters", "named_buffers", "named_modules", "named_sublayers")
 
 
-def _usual(named: tuple[str, Any]) -> bool:
-    """Whether a layer holds things where its framework's layers do, and says so as they do."""
+def _usual(named: tuple[str, Model]) -> bool:
+    """Whether a layer holds its parts where its framework's layers do, and names them as they do."""
     layer = named[1]
     base = torch.nn.Module if isinstance(layer, torch.nn.Module) else paddle.nn.Layer
-    held = layer.__dict__
-    return all(isinstance(held.get(place), dict) for place in _PLACES[base is torch.nn.Module]) and all(
+    attributes = layer.__dict__
+    return all(isinstance(attributes.get(place), dict) for place in _PLACES[base is torch.nn.Module]) and all(
         getattr(type(layer), question, None) is getattr(base, question, None) for question in _QUESTIONS
     )
 
 
-# ---- The two models as programs that run again and again: with equal seeds, in a wider dtype, natively or on Torch's
-# kernels.
+# ---- A program.
 
-# Makes a capture from labels, what tells the running layer's path, and the code that calls the model.
+
 Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Onlooker]
 
 
@@ -309,7 +391,7 @@ class NotWider(PadiffShimError):
 
     @classmethod
     def of(cls, framework: str, error: Exception, dtype: str = "float64") -> NotWider:
-        """With the model's own error, or what to do where memory ran out."""
+        """With the model's own error, or the remedy where memory ran out."""
         text = f"{type(error).__name__}: {str(error)[:300]}"
         if not out_of_memory(error):
             return cls(f"{framework} in {dtype}: {text}")
@@ -318,41 +400,41 @@ class NotWider(PadiffShimError):
 
 
 class OutOfMemory(NotWider):
-    """A model for which there is not enough memory in a wider dtype."""
+    """There is not enough memory for a model in a wider dtype."""
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error of Python, NumPy, Paddle or Torch says that no memory is left."""
+    """Whether an error of Python, NumPy, Paddle or Torch says that memory ran out."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
 class ModelSide:
-    """A model of one framework and what it is called with."""
+    """A model of one framework, and what it is called with."""
 
     framework: str
-    hooks: tuple[str, str]  # where a layer holds what is called before and after its forward
-    follows = False  # the gradients of what layers return, and of inputs
+    hooks: tuple[str, str]  # the layer's dictionaries of hooks
+    follows = False  # it keeps the gradients of layers' results and of inputs
 
-    def __init__(self, model: Any, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
+    def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
-        self.starts: dict[Any, np.ndarray[Any, Any]] = {}  # what backwards begin with
-        self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at what has one name
+        self.starts: dict[Any, Array] = {}  # the first gradients of backwards
+        self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at outputs of one name
         self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
         self._stack: list[str] = []
         self._keeping = True  # what layers return
-        self._wide: Any = None
-        self.wider = "float64"  # of the runs that tell rounding from mistakes, see :mod:`.plans`
-        self.widening = False  # whether what says a narrower dtype says that one in them
-        self.simple = False  # whether the original goes without kernels that have no float64, see :meth:`simplify`
-        self.not_wider: NotWider | None = None  # why it is not float64 without further ado
-        self.when_widened: Callable[[Any], None] | None = None  # what else has to be done to a new copy in the wider dtype
-        self._holdings: dict[int, Holding] = {}  # by model
-        self.capture: Onlooker | None = None  # of the run that goes on
-        # Around each run, see :mod:`.preconditions`.
+        self._wide: Model = None
+        self.wider = "float64"  # of the runs that tell rounding from mistakes, see :func:`in_wider`
+        self.widening = False  # whether a narrower dtype in the program means that one in them
+        self.simple = False  # whether the original avoids kernels without float64, see :meth:`simplify`
+        self.not_wider: NotWider | None = None  # why it is not plain float64
+        self.when_widened: Callable[[Model], None] | None = None  # called with each new copy in the wider dtype
+        self._holdings: dict[int, ModelState] = {}  # by model
+        self.capture: Onlooker | None = None  # of the run at hand
+        # Around each run, see :class:`.preconditions.Streams`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
     def run(self, capturing: Capturing | None = None) -> RunOutcome:
-        """One forward and, if asked for, backward."""
+        """One forward and, if the side goes back, a backward."""
         return self._run(self.model, capturing, wide=False)
 
     def run_forward(self, capturing: Capturing | None = None) -> RunOutcome:
@@ -363,11 +445,11 @@ class ModelSide:
     @contextlib.contextmanager
     def forward_alone(self) -> Iterator[None]:
         """Within it no run has a backward."""
-        held, self._backward = self._backward, False
+        before, self._backward = self._backward, False
         try:
             yield
         finally:
-            self._backward = held
+            self._backward = before
 
     def run_wide(self, capturing: Capturing | None = None) -> RunOutcome:
         """The same of a copy of the model in the wider dtype.
@@ -380,16 +462,16 @@ class ModelSide:
         except Exception as error:
             raise NotWider.of(self.framework, error, self.wider) from error
 
-    def _run(self, model: Any, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
-        self._held(model).restore()
-        if self._forms(wide, capturing):
+    def _run(self, model: Model, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
+        self._state_of(model).restore()
+        if self._wants_one_form(wide, capturing):
             self._borrow(model, wide=wide)
         arguments = self._arguments(wide=wide)
-        arguments, begun = inputs(arguments, lambda _, one: self._leaf(one)) if self.follows else (arguments, {})
+        arguments, begun = followed_arguments(arguments, lambda _, tensor: self._leaf(tensor)) if self.follows else (arguments, {})
         capture = None
         if capturing:
             capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self.layer, ModelSide._pass.__code__)
-            capture.still = self._still(model)
+            capture.unwritten = self._unwritten(model)
         self.capture = capture
         outcome, self._keeping = RunOutcome(capture=capture), capture is None or not wide
         self._stack.clear()
@@ -397,28 +479,28 @@ class ModelSide:
         with self._running(model, outcome, wide=wide, within=capture):
             named = self._pass(model, arguments)
         self.capture = None
-        self._held(model).look()  # a forward may exchange what the model holds
+        self._state_of(model).refresh()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.gradients = self._gradients(model, in_place) if self._backward else {}  # nobody writes them before they are dropped
-        outcome.of_inputs = gradients(begun)
+        outcome.of_inputs = leaf_gradients(begun)
         self._clear()
         return outcome
 
-    def _arguments(self, *, wide: bool = False, step: int = 0) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the model is called with."""
+    def _arguments(self, *, wide: bool = False, step: int = 0) -> Arguments:
+        """The arguments of a call of the model."""
         return self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "", step=step, device=self._device())
 
     @contextlib.contextmanager
     def _running(
-        self, model: Any, outcome: RunOutcome, *, wide: bool, within: contextlib.AbstractContextManager[Any] | None
+        self, model: Model, outcome: RunOutcome, *, wide: bool, within: contextlib.AbstractContextManager[Any] | None
     ) -> Iterator[None]:
-        """What a run happens in: layers that are listened to, equal seeds, the dtype of the copy, kernels, aligned draws."""
+        """What a run happens in: hooks on layers, equal seeds, the copy's dtype, kernels, aligned draws."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self._listening(model, outcome))
+            stack.enter_context(self._layer_hooks(model, outcome))
             stack.enter_context(seeded(self._seed))
             if wide:
                 stack.enter_context(default_dtype(self.wider))
-            stack.enter_context(self._mode(wide, formed=self._forms(wide, within)))
+            stack.enter_context(self._mode(wide, formed=self._wants_one_form(wide, within)))
             stack.enter_context(self.drawing())
             if within is not None:
                 stack.enter_context(within)
@@ -428,8 +510,8 @@ class ModelSide:
         """The path of the layer that is running."""
         return self._stack[-1] if self._stack else ""
 
-    def _pass(self, model: Any, arguments: Any, *, training: bool = False) -> list[tuple[str, Any]]:
-        """A forward and, if asked for, a backward; (path, tensor) of all that it returns."""
+    def _pass(self, model: Model, arguments: Arguments, *, training: bool = False) -> list[tuple[str, Tensor]]:
+        """A forward and, if the side goes back, a backward; (path, tensor) of all that the forward returns."""
         positional, keywords = arguments
         result = model(*positional, **keywords)
         if self._loss is not None:
@@ -442,18 +524,18 @@ class ModelSide:
             self._go_back(losses or began, ones=bool(losses))
         return named
 
-    def _ordered(self, named: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    def _ordered(self, named: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
         """Outputs in the other side's order, if they have its names."""
         if {path for path, _ in named} != set(self.order):
             return named
-        return sorted(named, key=lambda one: self.order.index(one[0]))
+        return sorted(named, key=lambda pair: self.order.index(pair[0]))
 
-    def _note(self, model: Any, named: list[tuple[str, Any]], outcome: RunOutcome) -> None:
+    def _note(self, model: Model, named: list[tuple[str, Tensor]], outcome: RunOutcome) -> None:
         outcome.outputs = {path: copied(tensor) for path, tensor in named}
         outcome.dtypes = {path: str(tensor.dtype).rpartition(".")[2] for path, tensor in named}
         outcome.unlike = self._unlike()
         if not outcome.unlike:
-            outcome.statistics = {name: copied(tensor) for name, tensor in self._held(model).written().items()}
+            outcome.statistics = {name: copied(tensor) for name, tensor in self._state_of(model).written().items()}
 
     def train(
         self,
@@ -464,21 +546,21 @@ class ModelSide:
         wide: bool = False,
         within: contextlib.AbstractContextManager[Any] | None = None,
     ) -> None:
-        """Train for some steps, telling what each gave; then the model is what it was.
+        """Train for some steps; then the model is what it was.
 
         Args:
             recipe: makes the optimizer.
             steps: how many.
             seen: called with the outcome of each step.
-            wide: of a copy of the model in the wider dtype.
+            wide: train a copy of the model in the wider dtype.
             within: entered around the training.
 
         Raises:
             NotWider: ``wide``, and it does not run so; with the model's own error.
         """
         model = self.wide_model() if wide else self.model
-        self._held(model).restore()
-        held = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
+        self._state_of(model).restore()
+        before = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
         sink, self._keeping = RunOutcome(), True
         self._clear()
         try:
@@ -489,7 +571,7 @@ class ModelSide:
                     self._stack.clear()
                     outcome = RunOutcome()
                     named = self._pass(model, arguments, training=True)
-                    self._held(model).look()
+                    self._state_of(model).refresh()
                     self._note(model, named, outcome)
                     outcome.gradients = self._gradients(model, copied) if self._backward else {}
                     outcome.layers, sink.layers = sink.layers, {}
@@ -502,43 +584,43 @@ class ModelSide:
             raise
         finally:
             self._clear()
-            for parameter, value in held:
+            for parameter, value in before:
                 self._write(parameter, value)
 
-    def _update(self, model: Any, trainer: Trainer, outcome: RunOutcome) -> None:
-        """The optimizer's step, and what is there behind it."""
+    def _update(self, model: Model, trainer: Trainer, outcome: RunOutcome) -> None:
+        """The optimizer's step, and the weights behind it."""
         parameters = self._parameters(model)
         outcome.update = trainer.step(parameters, outcome.gradients)
         outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
         outcome.update.left = [name for name, gradient in self._gradients(model, in_place).items() if gradient.any()]
 
-    def step_alone(self, recipe: Recipe, given: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[dict[str, Any]]:
+    def step_alone(self, recipe: Recipe, steps: list[tuple[dict[str, Array], dict[str, Array]]]) -> list[dict[str, Array]]:
         """The weights behind each step of the optimizer alone.
 
         Args:
             recipe: makes the optimizer.
-            given: for each step the weights before it and the gradients that it gets, by name.
+            steps: for each step the weights before it and its gradients, by name.
         """
-        parameters, found = self._parameters(self.model), []
-        held = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
+        parameters, weights_after = self._parameters(self.model), []
+        before = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
         try:
             with seeded(self._seed), self._mode():
                 trainer = recipe.trainer(self.framework, self.model)
-                for weights, gradients in given:
+                for weights, gradients in steps:
                     for name, parameter in parameters.items():
                         self._begin(parameter, weights.get(name), gradients.get(name))
                     trainer.step(parameters, gradients)
-                    found.append({name: copied(parameter) for name, parameter in parameters.items()})
+                    weights_after.append({name: copied(parameter) for name, parameter in parameters.items()})
         finally:
             self._clear()
-            for parameter, value in held:
+            for parameter, value in before:
                 self._write(parameter, value)
-        return found
+        return weights_after
 
-    def wide_model(self) -> Any:
+    def wide_model(self) -> Model:
         """The copy of the model in the wider dtype."""
         if self._wide is None:
-            self._held(self.model).restore()
+            self._state_of(self.model).restore()
             self._wide = self.converted(self._shallow(), self.wider)
             if self.simple:
                 self.simplify(self._wide)
@@ -546,15 +628,15 @@ class ModelSide:
                 self.when_widened(self._wide)
         return self._wide
 
-    def _shallow(self) -> Any:
-        """A copy of the model that is about to be converted: what conversion makes anew need not be copied before."""
+    def _shallow(self) -> Model:
+        """A copy of the model for conversion: what conversion makes anew need not be copied."""
         return duplicate(self.model)
 
     def can_be_simple(self) -> bool:
-        """Whether the model has a switch that does without kernels which have no float64."""
+        """Whether the model has a switch that avoids kernels without float64."""
         return False
 
-    def simplify(self, model: Any) -> None:
+    def simplify(self, model: Model) -> None:
         """Turn that switch in a copy."""
 
     def forget_wide(self) -> None:
@@ -563,53 +645,53 @@ class ModelSide:
         self._wide = None
 
     def rewind(self) -> None:
-        """The model is what it was before its runs, and may be given other values, with which each further run begins."""
-        self._held(self.model).restore()
+        """The model is what it was before its runs; it may get other values, with which each further run begins."""
+        self._state_of(self.model).restore()
         self._holdings.clear()
 
-    def _held(self, model: Any) -> Holding:
-        """What a model held when it was last gone through."""
+    def _state_of(self, model: Model) -> ModelState:
+        """What a model held when it was last read."""
         if id(model) not in self._holdings:
-            self._holdings[id(model)] = Holding(model, self._named_layers, self._state, self._write)
+            self._holdings[id(model)] = ModelState(model, self._named_layers, self._written_state, self._write)
         return self._holdings[id(model)]
 
-    def _forms(self, wide: bool, within: Any) -> bool:
-        """Whether a run's calls and backward shall be of the other side's form: a wide one's only if they are written down."""
+    def _wants_one_form(self, wide: bool, within: Any) -> bool:
+        """Whether a run's calls and backward must have the other side's form: a wide run's only if they are written down."""
         return not wide or (self._backward and within is not None)
 
-    def _borrow(self, model: Any, *, wide: bool) -> None:
-        """Take what the other model's memory has already, in place of a copy."""
+    def _borrow(self, model: Model, *, wide: bool) -> None:
+        """Use what the other model's memory holds already, in place of a copy."""
 
-    def _still(self, model: Any) -> set[int]:
+    def _unwritten(self, model: Model) -> set[int]:
         """Addresses of memory that nobody writes within a run."""
         return {parameter.data_ptr() for parameter in self._parameters(model).values()}
 
-    def parameters(self, *, wide: bool = False) -> dict[str, Any]:
+    def parameters(self, *, wide: bool = False) -> dict[str, Tensor]:
         """Those of the model, or of its copy in the wider dtype, by name."""
-        return self._held(self.wide_model() if wide else self.model).parameters
+        return self._state_of(self.wide_model() if wide else self.model).parameters
 
     @property
-    def layers(self) -> dict[str, Any]:
+    def layers(self) -> dict[str, Model]:
         """The model's layers by their paths."""
         return dict(self._named_layers(self.model))
 
-    def trained(self) -> set[str]:
+    def trained_names(self) -> set[str]:
         """The names of the parameters that an optimizer may write."""
         return set(self._parameters(self.model))
 
-    def _parameters(self, model: Any) -> dict[str, Any]:
+    def _parameters(self, model: Model) -> dict[str, Tensor]:
         """What an optimizer may write, by name."""
-        return {name: parameter for name, parameter in self._held(model).parameters.items() if self._trainable(parameter)}
+        return {name: parameter for name, parameter in self._state_of(model).parameters.items() if self._trainable(parameter)}
 
-    def _leaf(self, tensor: Any) -> Any:
+    def _leaf(self, tensor: Tensor) -> Tensor | None:
         """A leaf that wants a gradient, for an input of floats; None for others."""
         raise NotImplementedError
 
-    def _trainable(self, parameter: Any) -> bool:
+    def _trainable(self, parameter: Tensor) -> bool:
         raise NotImplementedError
 
-    def _begin(self, parameter: Any, weights: Any, gradient: Any) -> None:
-        """Give a parameter values (None: it keeps its own) and a gradient (None: none)."""
+    def _begin(self, parameter: Tensor, weights: Array | None, gradient: Array | None) -> None:
+        """Give a parameter values (None: it keeps its own) and a gradient (None: it has none)."""
         raise NotImplementedError
 
     def _clear(self) -> None:
@@ -617,22 +699,22 @@ class ModelSide:
         raise NotImplementedError
 
     def _unlike(self) -> bool:
-        """Whether running statistics were written by a kernel that defines them otherwise."""
+        """Whether a kernel wrote running statistics that defines them differently."""
         return False
 
-    def _listening(self, model: Any, outcome: RunOutcome) -> contextlib.AbstractContextManager[None]:
+    def _layer_hooks(self, model: Model, outcome: RunOutcome) -> contextlib.AbstractContextManager[None]:
         """Keep the path of the running layer, and what each layer returns."""
-        return listening(self._held(model).layers, self.hooks, self._stack, lambda: self._keeping, outcome, self.follows)
+        return layer_hooks(self._state_of(model).layers, self.hooks, self._stack, lambda: self._keeping, outcome, self.follows)
 
     def _mode(self, wide: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
-        """What a run happens in. ``formed``: calls and backwards of both sides shall be of one form."""
+        """What a run happens in. ``formed``: calls and backwards of both sides must have one form."""
         return contextlib.nullcontext()
 
     def _widens(self, wide: bool) -> bool:
-        """Whether what says a narrower dtype says the wider one now; in a model of that dtype it means what it says."""
+        """Whether a narrower dtype in the program means the wider one now; in a model of that dtype it means itself."""
         return wide and self.widening and self.dtype() != self.wider
 
-    def _cotangent(self, place: int, tensor: Any) -> np.ndarray[Any, Any]:
+    def _cotangent(self, place: int, tensor: Tensor) -> Array:
         """What a backward without a loss begins with: the same numbers on both sides."""
         shape, dtype = tuple(tensor.shape), as_array(tensor).dtype
         key = place, shape, dtype.name
@@ -640,46 +722,496 @@ class ModelSide:
             self.starts[key] = np.random.default_rng([self._seed, place]).standard_normal(shape).astype(dtype)
         return self.starts[key].copy()
 
-    def fill(self, parameter: Any, values: np.ndarray[Any, Any]) -> None:
+    def fill(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter of the model the values of an array."""
         raise NotImplementedError
 
-    def _write(self, buffer: Any, value: Any) -> None:
+    def _write(self, buffer: Tensor, value: Any) -> None:
         raise NotImplementedError
 
-    def _state(self, held: Holding) -> dict[str, Any]:
+    def _written_state(self, state: ModelState) -> dict[str, Tensor]:
         """What a forward may write, by name."""
-        return dict(held.buffers)
+        return dict(state.buffers)
 
     def dtype(self) -> str:
-        """That of the parameters, the first of which tells."""
+        """The dtype of the first parameter of floats."""
         raise NotImplementedError
 
     def _device(self) -> str:
-        """Where inputs of the Torch model lie; Paddle's lie where ``paddle.set_device`` says."""
+        """The device of the Torch model's inputs; Paddle's lie on the device of ``paddle.set_device``."""
         return "cpu"
 
-    def _labels(self, model: Any) -> dict[int, str]:
+    def _labels(self, model: Model) -> dict[int, str]:
         raise NotImplementedError
 
-    def _input_labels(self, arguments: Any) -> dict[int, str]:
-        return {tensor.data_ptr(): name for name, tensor in named(arguments)}
+    def _input_labels(self, arguments: Arguments) -> dict[int, str]:
+        return {tensor.data_ptr(): name for name, tensor in named_tensors(arguments)}
 
-    def _go_back(self, tensors: list[Any], *, ones: bool) -> None:
+    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
         """A backward from tensors, which begins with ones or with the same random numbers on both sides."""
         raise NotImplementedError
 
-    def _gradients(self, model: Any, array: Callable[[Any], Array]) -> dict[str, Array]:
-        """Those of the parameters that have one; ``array`` makes an array of each."""
+    def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
+        """The gradients of the parameters; ``array`` makes an array of each."""
         raise NotImplementedError
 
     @staticmethod
-    def converted(model: Any, dtype: str) -> Any:
+    def converted(model: Model, dtype: str) -> Model:
         """The model itself, with parameters and buffers of floats in another dtype."""
         raise NotImplementedError
 
-    def _named_layers(self, model: Any) -> list[tuple[str, Any]]:
+    def _named_layers(self, model: Model) -> list[tuple[str, Tensor]]:
         raise NotImplementedError
 
-    def _hooks(self, layer: Any, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
         raise NotImplementedError
+
+
+class TorchSide(ModelSide):
+    """The original."""
+
+    framework = "torch"
+    hooks = ("_forward_pre_hooks", "_forward_hooks")
+
+    def _write(self, buffer: Tensor, value: Any) -> None:
+        with torch.no_grad():
+            buffer.copy_(value)
+
+    def fill(self, parameter: Tensor, values: Array) -> None:
+        self._write(parameter, torch.from_numpy(values))
+
+    def _mode(self, wide: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
+        return WiderDtype(self.wider) if self._widens(wide) else contextlib.nullcontext()
+
+    def dtype(self) -> str:
+        first = next(
+            (parameter for parameter in self._state_of(self.model).parameters.values() if parameter.is_floating_point()), None
+        )
+        return "float32" if first is None else str(first.dtype).rpartition(".")[2]
+
+    @property
+    def epsilon(self) -> float:
+        """The distance of 1 from the next number, in the dtype of the parameters."""
+        return float(torch.finfo(getattr(torch, self.dtype())).eps)
+
+    def _device(self) -> str:
+        return next((str(parameter.device) for parameter in self._state_of(self.model).parameters.values()), "cpu")
+
+    def _labels(self, model: Model) -> dict[int, str]:
+        content = self._state_of(model)
+        return {tensor.data_ptr(): name for name, tensor in [*content.buffers.items(), *content.parameters.items()]}
+
+    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
+        wanted = [tensor for tensor in tensors if tensor.requires_grad]
+        if not wanted:
+            return
+        starts = None if ones else [torch.from_numpy(self._cotangent(i, t)).to(t) for i, t in enumerate(wanted)]
+        torch.autograd.backward(wanted, starts)
+
+    def _leaf(self, tensor: Tensor) -> Tensor | None:
+        return tensor.detach().requires_grad_() if tensor.is_floating_point() else None
+
+    def _trainable(self, parameter: Tensor) -> bool:
+        return bool(parameter.requires_grad)
+
+    def _clear(self) -> None:
+        for model in (self.model, self._wide):
+            if model is not None:
+                for parameter in self._state_of(model).parameters.values():
+                    parameter.grad = None
+
+    def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
+        return {name: array(p.grad) for name, p in self._state_of(model).parameters.items() if p.grad is not None}
+
+    def _shallow(self) -> Model:
+        weights = [weight for weight in self.model.parameters() if type(weight) is torch.nn.Parameter and not vars(weight)]
+        narrow = [weight for weight in weights if weight.dtype in _NARROW]
+        return duplicate(self.model, {id(weight): torch.nn.Parameter(weight.data, weight.requires_grad) for weight in narrow})
+
+    @staticmethod
+    def converted(model: Model, dtype: str) -> Model:
+        wanted = getattr(torch, dtype)
+        return model._apply(lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
+
+    def can_be_simple(self) -> bool:
+        """Experts of transformers 5 multiply by groups; Torch has no float64 kernel for that, and they have a switch."""
+        return any(config._experts_implementation != "eager" for _, config in _with_experts(self.model))
+
+    def simplify(self, model: Model) -> None:
+        for layer, _ in _with_experts(model):
+            layer.set_experts_implementation("eager")
+
+    def _named_layers(self, model: Model) -> list[tuple[str, Model]]:
+        return list(model.named_modules())
+
+    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+        return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
+
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def _with_experts(model: torch.nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """Models of transformers that say how experts are computed, each with its configuration."""
+    models = ((layer, getattr(layer, "config", None)) for layer in model.modules() if hasattr(layer, "set_experts_implementation"))
+    return [(layer, config) for layer, config in models if hasattr(config, "_experts_implementation")]
+
+
+Moved = Mapping[str, Array]
+
+
+class PaddleSide(ModelSide):
+    """The port; natively or, with ``shim``, on Torch's kernels."""
+
+    framework = "paddle"
+    hooks = ("_forward_pre_hooks", "_forward_post_hooks")
+    shim = True
+    counted: Run | None = None  # of the last run under the shim
+    torchs: frozenset[str] = TORCHS  # ops by Torch's definition
+    defined: Mapping[str, Defined] = {}  # of the last run: ops that Paddle defines differently; replaced, never written
+    _drawn: Set[str] = frozenset()  # ops that drew random numbers in it
+
+    def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
+        super().__init__(model, inputs, loss, seed, backward=backward)
+        self._of_complex: dict[str, bool] = {}  # see :class:`.plans.OnTorch`
+        self.lender: tuple[ModelSide, WeightMapping] | None = None  # the side with equal weights, and which belong together
+        self._lent: dict[
+            int, list[tuple[Tensor, Tensor]]
+        ] = {}  # by model: the lender's weights that serve as copies, and the parameters
+
+    def _write(self, buffer: Tensor, value: Any) -> None:
+        forget(buffer)
+        buffer.set_value(value)
+
+    def _run(self, model: Model, capturing: Capturing | None, *, wide: bool) -> RunOutcome:
+        """One run; if its forward has written a weight, which the lender cannot know, once more with copies of its own."""
+        outcome = super()._run(model, capturing, wide=wide)
+        written = [(weight, parameter) for weight, parameter in self._lent.get(id(model), ()) if not _are_equal(weight, parameter)]
+        if not written:
+            return outcome
+        self.lender = None
+        self.forget_copies()
+        for weight, parameter in written:  # back to what they were: they were equal
+            self._write(parameter, np.ascontiguousarray(in_place(weight).T))
+        return super()._run(model, capturing, wide=wide)
+
+    def _borrow(self, model: Model, *, wide: bool) -> None:
+        """Use the lender's weights in place of [out, in] copies, which would take memory and time."""
+        if self.lender is None or not self.shim or id(model) in self._lent:
+            return
+        side, mapping = self.lender
+        weights, parameters = side.parameters(wide=wide), self._state_of(model).parameters
+        pairs: list[tuple[Tensor, Tensor]] = [
+            (weights.get(pair.name("torch")), parameters.get(pair.name("paddle"))) for pair in mapping
+        ]
+        lent = [pair for pair in pairs if _is_matrix(*pair) and _are_equal(*pair)]
+        for weight, parameter in lent:
+            lend(parameter, weight.detach())
+        self._lent[id(model)] = lent
+
+    def _unwritten(self, model: Model) -> set[int]:
+        return {*super()._unwritten(model), *(weight.data_ptr() for weight, _ in self._lent.get(id(model), ()))}
+
+    def forget_wide(self) -> None:
+        """The same; its borrowed weights go with it."""
+        for _, parameter in self._lent.pop(id(self._wide), ()):
+            forget(parameter)
+        super().forget_wide()
+
+    def train(
+        self,
+        recipe: Recipe,
+        steps: int,
+        seen: Callable[[RunOutcome], None],
+        *,
+        wide: bool = False,
+        within: contextlib.AbstractContextManager[Any] | None = None,
+    ) -> None:
+        """The same; trained weights have copies of their own."""
+        lender, self.lender = self.lender, None
+        self.forget_copies()
+        try:
+            super().train(recipe, steps, seen, wide=wide, within=within)
+        finally:
+            self.lender = lender
+
+    def fill(self, parameter: Tensor, values: Array) -> None:
+        self._write(parameter, paddle.to_tensor(values).astype(parameter.dtype))
+
+    def _written_state(self, state: ModelState) -> dict[str, Tensor]:
+        """Running statistics are parameters that want no gradient."""
+        stopped = {name: parameter for name, parameter in state.parameters.items() if parameter.stop_gradient}
+        return {name: tensor for name, tensor in {**super()._written_state(state), **stopped}.items() if tensor._is_initialized()}
+
+    @contextlib.contextmanager
+    def _mode(self, wide: bool = False, *, formed: bool = True) -> Iterator[None]:
+        if not self.shim:
+            with opened(Natively(), ops=self._drawn) if self._drawn else contextlib.nullcontext():
+                yield
+            return
+        # With copies of weights both sides' calls and their backwards have one form. A run in a wider dtype whose backward is not
+        # written down needs no such copies, which would be large: nobody looks at its last bits.
+        layout = "copy" if formed else "view"
+        plan = InWider(self.wider, self.torchs) if self._widens(wide) else OnTorch(self.torchs)
+        plan.capture, plan.layer, plan.until, plan.of_complex = self.capture, self.layer, ModelSide._pass.__code__, self._of_complex
+        with opened(plan, layout=layout) as self.counted:
+            yield
+        self._drawn, self.defined = plan.drawn, plan.defined
+
+    def forget_copies(self) -> None:
+        """Give back the memory of the copies of weights; a run that needs one makes it anew."""
+        self._lent.clear()
+        for model in (self.model, self._wide):
+            for parameter in () if model is None else self._state_of(model).parameters.values():
+                forget(parameter)
+
+    @property
+    def remarks(self) -> list[str]:
+        """The warnings of the last run under the shim."""
+        return list(self.counted.warnings) if self.counted else []
+
+    def _trainable(self, parameter: Tensor) -> bool:
+        return not parameter.stop_gradient
+
+    def _begin(self, parameter: Tensor, weights: Array | None, gradient: Array | None) -> None:
+        if weights is not None:
+            self._write(parameter, paddle.to_tensor(weights).astype(parameter.dtype))
+        parameter.clear_gradient(False)
+        if gradient is not None:
+            parameter.grad = paddle.to_tensor(gradient).astype(parameter.dtype)
+
+    def _unlike(self) -> bool:
+        """Paddle's kernel does: its running variance is defined differently."""
+        return self.counted is not None and any("batch_norm" in op for op in self.counted.native)
+
+    def dtype(self) -> str:
+        names = (str(parameter.dtype).rpartition(".")[2] for parameter in self._state_of(self.model).parameters.values())
+        return next((name for name in names if "float" in name), "float32")
+
+    def _labels(self, model: Model) -> dict[int, str]:
+        content = self._state_of(model)
+        named = [
+            (name, tensor) for name, tensor in [*content.buffers.items(), *content.parameters.items()] if tensor._is_initialized()
+        ]
+        copies = ((name, transposed_of(tensor)) for name, tensor in named)  # made in an earlier run
+        return {tensor.data_ptr(): name for name, tensor in [*named, *copies] if tensor is not None}
+
+    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
+        wanted = [tensor for tensor in tensors if not tensor.stop_gradient]
+        if not wanted:
+            return
+        starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
+        self.back_from(wanted, starts)
+
+    def watch_forward(
+        self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Tensor]]], None]
+    ) -> None:
+        """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
+        self._state_of(self.model).restore()
+        positional, keywords = self._arguments()
+        self._keeping = False
+        self._stack.clear()
+        self._clear()
+        with self._layer_hooks(self.model, RunOutcome()), seeded(self._seed), mode:
+            behind(leaves(self.model(*positional, **keywords)))
+        self._clear()
+
+    def watch_step(
+        self, mode: contextlib.AbstractContextManager[Any], *, training: bool, wide: bool = False, moved: Moved | None = None
+    ) -> dict[str, Array]:
+        """A forward and a backward within a mode; the gradients of all parameters and of inputs of floats, by name.
+
+        Args:
+            mode: entered around them.
+            training: the model's own output ``"loss"`` is the loss, if there is no other.
+            wide: of a copy of the model in the wider dtype.
+            moved: added to parameters and inputs, by those names.
+        """
+        model, moved = self.wide_model() if wide else self.model, moved or {}
+        self._state_of(model).restore()
+        positional, keywords = self._arguments(wide=wide)
+        changed = [
+            (parameter, parameter.detach().clone(), name) for name, parameter in self._parameters(model).items() if name in moved
+        ]
+        self._keeping = False
+        self._stack.clear()
+        self._clear()
+        arguments, begun = followed_arguments((positional, keywords), lambda name, tensor: self._leaf(tensor, moved.get(name)))
+        widened = default_dtype(self.wider) if wide else contextlib.nullcontext()
+        try:
+            for parameter, value, name in changed:
+                self._write(parameter, as_array(value) + moved[name])
+            with self._layer_hooks(model, RunOutcome()), seeded(self._seed), widened, mode:
+                self._pass(model, arguments, training=training)
+            return {**self._gradients(model, copied), **leaf_gradients(begun)}
+        finally:
+            for parameter, value, _ in changed:
+                self._write(parameter, value)
+            self._clear()
+
+    def _leaf(self, tensor: Tensor, moved: Array | None = None) -> Tensor | None:
+        """A leaf that wants a gradient, for an input of floats; None for others. ``moved`` is added to its values."""
+        if not paddle.is_floating_point(tensor):
+            return None
+        leaf = tensor.detach() if moved is None else paddle.to_tensor(as_array(tensor) + moved).astype(tensor.dtype)
+        leaf.stop_gradient = False
+        return leaf
+
+    def back_from(self, tensors: list[Tensor], starts: list[Tensor]) -> None:
+        """A backward from tensors with their first gradients."""
+        paddle.autograd.backward(*_once(tensors, starts))
+
+    def _clear(self) -> None:
+        for model in (self.model, self._wide):
+            if model is not None:
+                for parameter in self._state_of(model).parameters.values():
+                    parameter.clear_gradient(False)
+
+    def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
+        gradients = ((name, parameter.grad) for name, parameter in self._state_of(model).parameters.items())
+        return {name: array(gradient) for name, gradient in gradients if gradient is not None}
+
+    @staticmethod
+    def converted(model: Model, dtype: str) -> Model:
+        layers = [model, *model.sublayers()]
+        empty = [  # buffers without memory, as a recurrence's state of dropout: 2.6 looks for their place
+            (layer._buffers, name, buffer)
+            for layer in layers
+            for name, buffer in layer._buffers.items()
+            if buffer is not None and not buffer._is_initialized()
+        ]
+        for buffers, name, _ in empty:
+            del buffers[name]
+        for parameter in model.parameters():
+            if parameter.dtype in _FLOATS and parameter.dtype != getattr(paddle, dtype) and parameter._is_initialized():
+                _convert(parameter, dtype)
+        model._to_impl(dtype=dtype, floating_only=True)  # ``to`` makes floats of indices and masks, too
+        for buffers, name, buffer in empty:
+            buffers[name] = buffer
+        return model
+
+    def _named_layers(self, model: Model) -> list[tuple[str, Model]]:
+        return [("", model), *model.named_sublayers()]
+
+    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
+        return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
+
+
+_FLOATS = (paddle.float64, paddle.float32, paddle.float16, paddle.bfloat16)
+
+
+def _convert(parameter: Tensor, dtype: str) -> None:
+    """Give a parameter another dtype by Torch, and take over its memory: Paddle's own allocator takes several times as long."""
+    values = hand_over(to_torch(parameter.detach()).to(getattr(torch, dtype)))
+    parameter.get_tensor()._share_data_with(values.get_tensor())
+
+
+def _is_matrix(weight: Tensor, parameter: Tensor) -> bool:
+    """Whether these may be a Linear's weight, [out, in] and [in, out], in a processor's memory."""
+    if weight is None or parameter is None or not weight.ndim == parameter.ndim == 2:
+        return False
+    return bool(weight.is_cpu and weight.is_contiguous() and parameter.place.is_cpu_place())
+
+
+def _are_equal(weight: Tensor, parameter: Tensor) -> bool:
+    """Whether [out, in] and [in, out] hold the same, bit for bit."""
+    return same_bits(in_place(weight).T, in_place(parameter))
+
+
+def _once(tensors: list[Tensor], starts: list[Tensor]) -> tuple[list[Any], list[Any]]:
+    """Each tensor once, with the sum of its first gradients: Paddle refuses one twice, Torch adds up in this order."""
+    sums: dict[int, tuple[Any, Any]] = {}
+    for tensor, start in zip(tensors, starts):
+        known = sums.get(id(tensor))
+        sums[id(tensor)] = (tensor, start if known is None else known[1] + start)
+    return [tensor for tensor, _ in sums.values()], [start for _, start in sums.values()]
+
+
+# ---- The port on Paddle's own kernels, and both in a wider dtype.
+
+
+Runner = Callable[[ModelSide], RunOutcome]
+
+
+def error_text(error: BaseException) -> str:
+    """An error, with the line of the user's program that raised it, if one did."""
+    site, lacks = raised_at(error), dtype_without_kernel(error) if isinstance(error, Exception) else ""
+    where = f", at {short(site.file)}:{site.line}" if site else ""
+    what = f"of which this Paddle has none in {lacks}" if lacks else f"{type(error).__name__}: {str(error).strip()[:300]}"
+    return f"{what}{where}"
+
+
+def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
+    """A native run; where its backward fails the forward alone, and None where that fails, too.
+
+    Args:
+        port: it ran on Torch's kernels before.
+        within: calls the run that it gets.
+
+    Returns:
+        The outcome, and a note on a failure ("" without one).
+    """
+    run = within or (lambda runner: runner(port))
+    port.forget_copies()
+    port.shim = False
+    try:
+        return run(ModelSide.run), ""
+    except Exception as error:
+        if out_of_memory(error):  # no kernel is the cause
+            raise
+        reason = error_text(error)
+    finally:
+        port.shim = True
+    outcome, why = forward_alone(port, run)
+    if outcome is None:
+        return None, why
+    return outcome, (
+        f"the port's backward fails on Paddle's own kernels, not on Torch's ({reason}): natively outputs alone are compared"
+    )
+
+
+def forward_alone(port: PaddleSide, run: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
+    """The same of a forward without a backward."""
+    port.shim = False
+    try:
+        return (run or (lambda runner: runner(port)))(ModelSide.run_forward), ""
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return None, f"the port fails on Paddle's own kernels, not on Torch's ({error_text(error)}): natively nothing is compared"
+    finally:
+        port.shim = True
+
+
+_Answer = TypeVar("_Answer")
+
+
+def in_wider(original: ModelSide, port: ModelSide, question: Callable[[], _Answer]) -> _Answer:
+    """The answer to a question about runs of both in a wider dtype; :attr:`ModelSide.wider` then names it.
+
+    Both run in float64, widened; where one does not run so, as the models are; then without kernels that have no float64, where the
+    original has a switch for that (:meth:`ModelSide.simplify`). Models of 16 bits that run in none of these ways run in float32.
+
+    Raises:
+        NotWider: one runs in none of these ways; or memory ran out.
+    """
+    ways = [("float64", True, False), ("float64", False, False), ("float64", True, True)]
+    ways += [("float32", True, False)] if original.dtype() in HALF_NAMES else []
+    error: NotWider | None = None
+    for dtype, widening, simple in ways:
+        if simple and not original.can_be_simple():
+            continue
+        for side in (original, port):
+            side.wider, side.widening, side.simple, side.not_wider = dtype, widening, simple, error
+        try:
+            return question()
+        except OutOfMemory:
+            raise
+        except NotWider as why:
+            error = error or why
+        finally:
+            for side in (original, port):
+                side.widening = False
+                side.forget_wide()
+    assert error is not None
+    raise error

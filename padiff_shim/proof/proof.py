@@ -16,9 +16,27 @@ from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
 class Proof:
     """Whether a port is right, and if not, where. True in a condition if the code is right.
 
-    ``complete``: the mistakes explain all that differs. ``differences``: the largest absolute difference of outputs (and gradients)
-    from the original's: ``native``, ``shim`` (the port on Torch's kernels) and ``float64`` (both in float64, the port on Torch's
-    kernels; None where it was not needed).
+    Attributes:
+        verdict: the answer.
+        reason: the answer in a sentence.
+        stages: what was compared, in the order in which people align a port.
+        mistakes: what the port does differently, the largest effect first.
+        layers: a row for each pair of layers.
+        training: a row for each step, with ``phase="train"``.
+        carried: what carries the native difference of the outputs, once :meth:`carriers` was called.
+        carried_gradients: the same of gradients, by the name that was passed.
+        notes: what else a reader has to know.
+        differences: the largest absolute difference of outputs (and gradients) from the original's: ``"native"`` (None where
+            the port fails natively), ``"shim"`` (the port on Torch's kernels), and ``"float64"`` (both models in float64; None
+            where that was not needed).
+        complete: the mistakes explain all that differs.
+        seconds: what the proof took.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> port, original = paddle.nn.LayerNorm(8, epsilon=1e-6), torch.nn.LayerNorm(8)
+    >>> proof = padiff_shim.prove(port, original, numpy.ones((2, 8)) * numpy.arange(8))
+    >>> bool(proof), proof.mistakes[0].text
+    (False, 'eps=1e-06 against 1e-05 (write epsilon=1e-05)')
     """
 
     verdict: ProofVerdict
@@ -39,7 +57,7 @@ class Proof:
         self._measure_gradients: Callable[[str], CarriedBy] | None = None
 
     def measure_by(self, measure: Callable[[], CarriedBy], of_gradients: Callable[[str], CarriedBy] | None = None) -> None:
-        """What :meth:`carriers` asks, once for each ``of``; ``of_gradients`` is None if the port was not gone back through."""
+        """The measurements of :meth:`carriers`; ``of_gradients`` is None if the port had no backward."""
         self._measure, self._measure_gradients = measure, of_gradients
 
     def carriers(self, of: str = "outputs") -> CarriedBy:
@@ -47,16 +65,17 @@ class Proof:
 
         Args:
             of: ``"outputs"``: runs the port's forward twice more, with each op's formula in float64 beside it. ``"gradients"``, all
-                of them together, or the name of one, of a parameter or of an input (``"input 0"``, ``"input tokens"``): which
-                calls' forward, and which calls' backward against what it was handed. Runs the port's step four times more, twice
-                in float64, and each call's backward by itself.
+                of them together, or the name of one, of a parameter or of an input (``"input 0"``, ``"input tokens"``): the calls'
+                forward, and their backward, each for the gradients that it gets. Runs the port's step four times more, twice in
+                float64, and each call's backward by itself.
 
-        The answer is kept in :attr:`carried`, or by its name in :attr:`carried_gradients`, and printed with the proof. The proof
-        holds copies of both models.
+        Returns:
+            A :class:`CarriedBy`; also kept in :attr:`carried` or :attr:`carried_gradients`, and printed with the proof. A proof
+            holds copies of both models for it.
 
         Raises:
-            PadiffShimError: nothing was run, as for inputs that differ, or for gradients no backward (``phase="forward"``), or the
-                port does not run in float64.
+            PadiffShimError: nothing was run, as for inputs that differ, or no backward (``phase="forward"``), or the port does
+                not run in float64.
             ArgumentError: there is no gradient of that name.
         """
         if not isinstance(of, str):
@@ -72,7 +91,7 @@ class Proof:
     def _of_gradients(self, of: str) -> CarriedBy:
         if of not in self.carried_gradients:
             if self._measure_gradients is None:
-                why = "phase='forward' goes not back" if self.differences else self.headline
+                why = "phase='forward' has no backward" if self.differences else self.headline
                 raise PadiffShimError(f"no backward of the port to measure: {why}")
             self.carried_gradients[of] = self._measure_gradients(of)
         return self.carried_gradients[of]
@@ -82,7 +101,7 @@ class Proof:
 
     @property
     def headline(self) -> str:
-        """The answer in one line."""
+        """The answer in one line, with the first mistake's line."""
         if not self.mistakes:
             return f"{self.verdict}: {self.reason}"
         first = self.mistakes[0]
@@ -92,23 +111,23 @@ class Proof:
         return f"{self.verdict}: {first}{where}{more}"
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in plain types (JSON)."""
+        """All of it in plain types, ready for JSON."""
         data = asdict(self)
         data["verdict"] = str(self.verdict)
-        for mistake, told in zip(self.mistakes, data["mistakes"]):
-            told["cause"] = str(mistake.cause)
+        for mistake, fields in zip(self.mistakes, data["mistakes"]):
+            fields["cause"] = str(mistake.cause)
         return {**data, "headline": self.headline, "right": bool(self)}
 
     def to_markdown(self) -> str:
-        """For a pull request."""
+        """The proof as Markdown, for a pull request."""
         return pages.markdown(self)
 
     def to_html(self) -> str:
-        """One page that needs nothing beside it."""
+        """The proof as one page of HTML that needs no other file."""
         return pages.page(self)
 
     def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        """The proof for a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
         return pages.text(self, width, colour=colour)
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import paddle
@@ -21,21 +21,26 @@ from ..weights.reading import read_both
 from ..weights.transfer import match
 from ..weights.tree import WeightSide as Tree
 from . import agreement, precision
+from .agreement import RunOutcome
 from .attribution import carriers, gradient_carriers
-from .causes import Cause
-from .findings import ProofVerdict, Stage, merged
-from .locate import FORWARD, Differing, Located, beside, locate, tied_otherwise
-from .locate import stages_of as staged
-from .preconditions import adjusted, align, constants, defined_otherwise, drawn_otherwise, preconditions
-from .programs import NotWider, RunOutcome, kept
+from .causes import FORWARD
+from .findings import Cause, ProofVerdict, Stage
+from .locate import Differing, Located, locate, stages_of, tied_differently
+from .preconditions import (
+    align_draws,
+    by_use,
+    drawn_differently,
+    is_doubted,
+    mending_settings,
+    note_of_constants,
+    note_of_use,
+    preconditions,
+)
+from .programs import Inputs, NotWider, PaddleSide, TorchSide, generators_restored, natively
 from .proof import Proof
-from .sides import PaddleSide, TorchSide, natively
+from .rules import Evidence, diagnosed, mistakes
 from .training import judge, train
 from .updates import Recipe
-from .use import by_use, is_doubted, told
-from .values import Inputs
-
-# ---- Arguments that several questions about two models take.
 
 Losses = tuple[Any, Any]  # Paddle's, Torch's
 
@@ -74,53 +79,62 @@ def prove(
 ) -> Proof:
     """Say whether a Paddle layer computes what a Torch module computes, and if not, where and why.
 
-    Both run with equal weights, the Paddle layer on Torch's own kernels (:func:`padiff_shim.reference`). What is left of a
-    difference then cannot come from a kernel: equal bits prove the code, without a tolerance. Where the bits differ, both run once
-    more in float64: what is rounding shrinks with the unit roundoff, what is a mistake stays. Mistakes are found one after the
-    other: behind each the port goes on with the original's values. The caller's models are not changed.
+    Both run with equal weights, the Paddle layer on Torch's own kernels (:func:`padiff_shim.reference`). A remaining difference
+    then cannot come from a kernel: equal bits prove the code, without a tolerance. Where the bits differ, both run once more in
+    float64: rounding shrinks with the unit roundoff, a mistake stays. The proof finds mistake after mistake: behind each the port
+    goes on with the original's values. The caller's models are not changed.
 
     Args:
         paddle_layer: the port, a :class:`paddle.nn.Layer`.
         torch_module: the original, a :class:`torch.nn.Module`.
-        inputs: an array or tensor of either framework, a tuple or list of positional or a dict of keyword arguments, or a function
-            of ``"paddle"`` or ``"torch"`` that returns one of these. Arrays of floats get the model's dtype, tensors keep theirs.
-            A function of two parameters is given the number of the training step, too.
-        weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes filled
-            with seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own. Then weights that belong
-            together must be equal; constants (tables, masks) and weights without partner may be what they are.
+        inputs: an array or tensor of either framework, a tuple or list of positional or a dict of keyword arguments, or a
+            function of ``"paddle"`` or ``"torch"`` that returns one of these. Arrays of floats get the model's dtype, tensors
+            keep their own. A function of two parameters also gets the number of the training step, from 0.
+        weights: whose weights both use: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes with
+            seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own. Then weights that belong
+            together must be equal; constants (tables, masks) and weights without partner may differ.
         phase: ``"forward"``; ``"both"``: outputs and the gradients of all parameters; ``"train"``: whole steps of a training, also
-            its losses, weights and running statistics.
+            their losses, weights and running statistics.
         loss: a function of the model's output that returns a scalar, or two of them (Paddle's, Torch's). Without it a backward
-            begins with the same fixed random numbers on both sides; a training with the model's own output ``"loss"``, if it has
-            one.
+            begins with the same fixed random numbers on both sides; a training with the model's own output ``"loss"``, if it
+            has one.
         optimizer: with ``phase="train"``: a function of ``"paddle"`` or ``"torch"`` and the model, or two functions of the model
             (Paddle's, Torch's), or the name of an optimizer, which then has Torch's default numbers on both sides. A function
             returns an optimizer, ``(optimizer, schedule)``, or a function that does what the training loop does after each
             backward (clipping, step, schedule, clearing gradients). ``model`` is a copy: take parameters from it.
-        steps: how many steps are trained.
-        layer_map: names of Torch layers -> names of Paddle layers, where :func:`padiff_shim.transfer_weights` should be overruled.
-        rules: how weights are laid out on both sides, as in :func:`padiff_shim.transfer_weights`: pairs ``(pattern, transform)``,
-            functions, AOA statements, or a model that describes its own weights (a PaddleFormers model is asked without being
-            told). A function takes values from the side that ``weights`` names first. Gradients and updated weights are
-            compared through the same rules. If a function f makes w' = f(w), updated weights are compared as f(w) and w', and
-            gradients as g and J^T g', with f's Jacobian J: the g that belongs to the same loss. Where f only moves elements that
-            is exact; where f is no affine map, its weight's gradient is not compared, and a note says so.
+        steps: how many steps are trained, with ``phase="train"``.
+        layer_map: names of Torch layers -> names of Paddle layers, where they overrule :func:`padiff_shim.transfer_weights`.
+        rules: how weights lie on both sides, as in :func:`padiff_shim.transfer_weights`: pairs ``(pattern, transform)``, functions,
+            AOA statements, or a model that describes its own weights (a PaddleFormers model does so by itself). A function takes
+            values from the side that ``weights`` names first. Gradients and updated weights are compared through the same
+            rules: if a function f makes w' = f(w), updated weights are compared as f(w) and w', and gradients as g and J^T g',
+            with f's Jacobian J: the g that belongs to the same loss. Where f only moves elements that is exact; where f is no
+            affine map, its weight's gradient is not compared, and a note says so.
         dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``, or a framework's dtype: both models are proven with
-            parameters and buffers of floats in it (``model.to(dtype)``), and inputs; None: as they are. What Paddle has no kernels
-            of on this device is proven on Torch's kernels all the same.
-        seed: all random generators begin with it in each run, and are put back.
+            parameters, buffers and inputs of floats in it (``model.to(dtype)``); None: as they are. Where Paddle has no kernel
+            of it on this device, Torch's kernels prove the port all the same.
+        seed: all random generators begin with it in each run, and stand in the end where they stood before.
 
     Returns:
         A :class:`Proof`, true if the code is right.
 
     Raises:
-        ArgumentError: an argument of a kind that is not accepted.
+        ArgumentError: an argument that is not accepted; the message says what is.
         TransferError: the weights cannot be transferred, or a rule cannot be applied.
 
-    Weights without partner do not end a proof where nothing that is compared depends on them, nor constants: notes name them.
-    Where bits differ both run in float64, which takes twice the memory: if that runs out, the proof says so, and what to prove
-    instead. Models of 16 bits that do not run in float64 run in float32; a note says so. Errors of the models themselves are raised
-    unchanged; those of Paddle's own kernels alone are told in a note.
+    Weights without partner do not end a proof where no compared output depends on them, nor do constants: notes name them. Where
+    bits differ both run in float64, which takes twice the memory: if that runs out, the proof says so, and what to prove instead.
+    Models of 16 bits that do not run in float64 run in float32; a note says so. Errors of the models themselves are raised
+    unchanged; a note tells errors of Paddle's own kernels alone.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> port, original = paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    >>> padiff_shim.prove(port, original, numpy.eye(4)).verdict
+    <ProofVerdict.CODE_CORRECT: 'CODE_CORRECT'>
+    >>> wrong = paddle.nn.Sequential(port, paddle.nn.ReLU())
+    >>> proof = padiff_shim.prove(wrong, torch.nn.Sequential(original, torch.nn.GELU()), numpy.eye(4))
+    >>> print(proof.mistakes[0])
+    another op: relu in place of gelu(approximate='none')
     """
     start = time.perf_counter()
     _check(paddle_layer, torch_module)
@@ -132,22 +146,22 @@ def prove(
     losses = both_losses(loss)
     arguments = Inputs(inputs, dtype or "")
     recipe = _recipe(phase, optimizer, steps)
-    with kept():
-        asked = _Question(
+    with generators_restored():
+        question = _Question(
             paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed
         )
-        proof = asked.proof()
+        proof = question.proof()
     proof.seconds = time.perf_counter() - start
     return proof
 
 
 @dataclass
 class _Question:
-    """What is asked for, checked."""
+    """The checked arguments."""
 
     layer: paddle.nn.Layer
     module: torch.nn.Module
-    given: Inputs
+    inputs: Inputs
     losses: Losses
     weights: str
     phase: str
@@ -159,7 +173,7 @@ class _Question:
     seed: int
 
     def proof(self) -> Proof:
-        """The proof; weights that may be told apart by their use are, if nothing else makes the port a right one."""
+        """The proof; where weights may belong together by their use, they do so if nothing else makes the port right."""
         proof, mapping = self._attempt()
         if proof or proof.verdict is ProofVerdict.INPUTS_DIFFER or not is_doubted(mapping):
             return proof
@@ -167,44 +181,44 @@ class _Question:
         other = self._attempt(used)[0] if used else proof
         if other is proof or not (other or _says_more(other, proof)):
             return proof
-        other.notes.append(told(used))
+        other.notes.append(note_of_use(used))
         return other
 
     def _sides(self) -> tuple[TorchSide, PaddleSide]:
-        """Copies of both models, as they are run."""
+        """Copies of both models, ready to run."""
         backward = self.phase != "forward"
         port, original = duplicate(self.layer), duplicate(self.module)
         if self.dtype is not None:
             port, original = PaddleSide.converted(port, self.dtype), TorchSide.converted(original, self.dtype)
-        theirs = TorchSide(original, self.given, self.losses[1], self.seed, backward=backward)
-        ours = PaddleSide(port, self.given, self.losses[0], self.seed, backward=backward)
+        theirs = TorchSide(original, self.inputs, self.losses[1], self.seed, backward=backward)
+        ours = PaddleSide(port, self.inputs, self.losses[0], self.seed, backward=backward)
         ours.starts = theirs.starts
         return theirs, ours
 
     def _attempt(self, used: Sequence[Used] = ()) -> tuple[Proof, WeightMapping]:
-        """A proof, and how weights were matched; ``used``: those that belong together by their use."""
-        theirs, ours = self._sides()
+        """A proof, and how weights were matched; ``used``: pairs by their use."""
+        original, port = self._sides()
         if self.weights == "random":
-            _fill(theirs.model, self.seed)
-        trees = read_both(theirs.model, ours.model)
-        mapping = self._mapping(theirs, ours, trees, used)
-        began = [] if self.weights == "as-is" else constants(theirs.model, ours.model, mapping)
-        began += drawn_otherwise(theirs, ours, mapping) if self.phase != "forward" else []
+            _fill(original.model, self.seed)
+        trees = read_both(original.model, port.model)
+        mapping = self._mapping(original, port, trees, used)
+        began = [] if self.weights == "as-is" else note_of_constants(original.model, port.model, mapping)
+        began += drawn_differently(original, port, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
         trains = self.recipe is not None
-        proof, notes = preconditions(theirs, ours, self.given, mapping, trees, self.weights, stages, trains=trains)
-        ours.lender = theirs, mapping
-        proof = _judged(theirs, ours, mapping, stages, self.recipe, self.steps) if proof is None else proof
+        proof, notes = preconditions(original, port, self.inputs, mapping, trees, self.weights, stages, trains=trains)
+        port.lender = original, mapping
+        proof = _judged(original, port, mapping, stages, self.recipe, self.steps) if proof is None else proof
         proof.notes += [*notes, *mapping.told(updates=self.recipe is not None), *began]
         if proof.differences:
             training = self.recipe is not None
-            back = functools.partial(gradient_carriers, ours, training=training) if self.phase != "forward" else None
-            proof.measure_by(functools.partial(carriers, ours), back)
+            back = functools.partial(gradient_carriers, port, training=training) if self.phase != "forward" else None
+            proof.measure_by(functools.partial(carriers, port), back)
         return proof, mapping
 
-    def _mapping(self, theirs: TorchSide, ours: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> WeightMapping:
-        """Which weights belong together. The models run with the caller's inputs where only their use tells how one lies."""
-        sides = {"torch": theirs, "paddle": ours}
+    def _mapping(self, original: TorchSide, port: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> WeightMapping:
+        """Which weights belong together. The models run with the caller's inputs where only its use tells how a weight lies."""
+        sides = {"torch": original, "paddle": port}
         return match(
             *(trees[::-1] if self.weights == "paddle->torch" else trees),
             layer_map=self.layer_map,
@@ -216,39 +230,39 @@ class _Question:
 
 
 def _says_more(other: Proof, proof: Proof) -> bool:
-    """Whether of two proofs that differ in how weights were matched the first finds mistakes beyond those of the match."""
+    """Whether the first of two proofs with different matches finds mistakes beyond those of the match."""
     if other.verdict is not ProofVerdict.CODE_DIFFERS:
         return False
     if proof.verdict is not ProofVerdict.CODE_DIFFERS:
         return True
-    exchanged = [sum(one.cause is Cause.WEIGHT for one in found.mistakes) for found in (other, proof)]
+    exchanged = [sum(mistake.cause is Cause.WEIGHT for mistake in result.mistakes) for result in (other, proof)]
     return exchanged[0] < exchanged[1] and len(other.mistakes) <= len(proof.mistakes)
 
 
 def _judged(
-    theirs: TorchSide, ours: PaddleSide, mapping: WeightMapping, stages: list[Stage], recipe: Recipe | None, steps: int
+    original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], recipe: Recipe | None, steps: int
 ) -> Proof:
-    """Run both, and compare what they give; ``stages`` are told on."""
+    """Run both, and compare the outcomes; ``stages`` go on."""
     if recipe is None:
         notes: list[str] = []
-        runs = _runs(theirs, ours, notes)
-        apart = theirs.model.training and (
+        runs = _runs(original, port, notes)
+        apart = original.model.training and (
             agreement.shapes_differ(*runs[:2]) or agreement.outputs_differ(*runs[:2], lambda _: True)
         )
-        if apart and (drawn := align(theirs, ours)):
+        if apart and (drawn := align_draws(original, port)):
             notes = drawn
-            runs = _runs(theirs, ours, notes)
-        proof = _compared(theirs, ours, mapping, stages, runs)
+            runs = _runs(original, port, notes)
+        proof = _compared(original, port, mapping, stages, runs)
         proof.notes += notes
         return proof
-    trained, drawn = train(theirs, ours, mapping, recipe, steps), list[str]()
-    if trained.port.first is not None and (drawn := align(theirs, ours)):
-        trained = train(theirs, ours, mapping, recipe, steps)
-    remarks = ours.remarks
-    proof = _compared(theirs, ours, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
+    trained, drawn = train(original, port, mapping, recipe, steps), list[str]()
+    if trained.port.first is not None and (drawn := align_draws(original, port)):
+        trained = train(original, port, mapping, recipe, steps)
+    remarks = port.remarks
+    proof = _compared(original, port, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
     proof.notes += [*drawn, *trained.notes]
-    judge(proof, trained, theirs, ours)
-    proof.notes += [one for one in remarks if one not in proof.notes]
+    judge(proof, trained, original, port)
+    proof.notes += [remark for remark in remarks if remark not in proof.notes]
     return proof
 
 
@@ -262,7 +276,7 @@ def _check(paddle_layer: Any, torch_module: Any) -> None:
 
 
 def _recipe(phase: str, optimizer: Any, steps: int) -> Recipe | None:
-    """How both are trained; None if they are not."""
+    """How both are trained; None: they are not."""
     whole("steps", steps, least=1)
     if phase == "train":
         return Recipe.of(optimizer)
@@ -282,76 +296,77 @@ def _fill(module: torch.nn.Module, seed: int) -> None:
                 parameter.copy_(parameter.mean() + noise * (spread or 0.02))
         for layer in module.modules():
             if isinstance(layer, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and layer.padding_idx is not None:
-                layer.weight[layer.padding_idx] = 0.0  # as it begins and stays: Paddle's gives zeros there, whatever it holds
+                layer.weight[layer.padding_idx] = 0.0  # Paddle's gives zeros there, whatever the row holds
 
 
-Runs = tuple[RunOutcome, RunOutcome, RunOutcome | None]  # the original, the port on Torch's kernels, and natively if it runs so
+Runs = tuple[RunOutcome, RunOutcome, RunOutcome | None]  # of the original, the port on Torch's kernels, and natively if it runs so
 
 
-def _runs(theirs: TorchSide, ours: PaddleSide, notes: list[str]) -> Runs:
-    original = theirs.run()
-    ours.order = list(original.outputs)
-    port = ours.run()
-    pairs = agreement.paired(original, port)
-    if pairs and not len(pairs) == len(original.outputs) == len(port.outputs):  # a backward begins alike at what both give
-        theirs.begins, ours.begins = ([path for path, _ in pairs], [path for _, path in pairs])
-        original, port = theirs.run(), ours.run()
-    native, failure = natively(ours)
+def _runs(original: TorchSide, port: PaddleSide, notes: list[str]) -> Runs:
+    expected = original.run()
+    port.order = list(expected.outputs)
+    actual = port.run()
+    pairs = agreement.output_pairs(expected, actual)
+    if pairs and not len(pairs) == len(expected.outputs) == len(actual.outputs):  # a backward begins alike at the common outputs
+        original.begins, port.begins = ([path for path, _ in pairs], [path for _, path in pairs])
+        expected, actual = original.run(), port.run()
+    native, failure = natively(port)
     notes += [failure] if failure else []
-    return original, port, native
+    return expected, actual, native
 
 
-def _compared(theirs: TorchSide, ours: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
-    """Compare all bits; if they differ, find out why. ``stages`` are told on."""
-    proof = _of_runs(theirs, ours, mapping, stages, runs)
-    proof.notes += [note for note in (agreement.renamed(*runs[:2]), agreement.one_sided(*runs[:2])) if note]
+def _compared(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
+    """Compare all bits; if they differ, find out why. ``stages`` go on."""
+    proof = _of_runs(original, port, mapping, stages, runs)
+    proof.notes += [note for note in (agreement.renamed_outputs(*runs[:2]), agreement.unpaired_outputs(*runs[:2])) if note]
     return proof
 
 
-def _of_runs(theirs: TorchSide, ours: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
-    original, port, native = runs
-    layers = agreement.layers(mapping, original, port, native)
-    differing = Differing.between(mapping, original, port)
+def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
+    expected, actual, native = runs
+    layers = agreement.layers(mapping, expected, actual, native)
+    differing = Differing.between(mapping, expected, actual)
     differences: dict[str, float | None] = {
-        "native": None if native is None else agreement.worst(mapping, original, native),
+        "native": None if native is None else agreement.worst(mapping, expected, native),
         "shim": 0.0,
         "float64": None,
     }
     if not differing:
-        stages += staged(differing, original, port)
+        stages += stages_of(differing, expected, actual)
         reason = _bit_for_bit(differences["native"])
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
-    differences["shim"], far = _how_far(mapping, original, port, theirs.epsilon**0.5)  # half of the digits
-    if not original.weights:  # no step of a training, which is judged later: gradients are not looked at again
+    differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
+    if not expected.weights:  # no step of a training: nobody looks at the gradients again
         for outcome in filter(None, runs):
             outcome.gradients = {}
-    remarks, defined = ours.remarks, ours.defined
+    remarks, defined = port.remarks, port.defined
     try:
-        with adjusted(theirs, ours, mapping, (original, port)) as otherwise:
-            located = locate(theirs, ours, mapping) if differing.first else Located([], True, 0.0)
+        with mending_settings(original, port, mapping, (expected, actual)) as otherwise:
+            located = locate(original, port, mapping) if differing.first else Located([], True, 0.0)
     except NotWider as error:
         reason = f"{differing.first}; whether that is rounding cannot be told, for the models run in no wider dtype ({error})"
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
-    differences[theirs.wider] = located.apart
+    differences[original.wider] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
-    proof.complete = located.over and not located.moved
-    proof.notes += [*remarks, *located.notes, *_how_wide(theirs)]
-    located = replace(located, parts=(*[FORWARD for _ in otherwise], *located.parts))
-    ties = tied_otherwise(mapping)
-    searched = merged(beside(located.differences) if ties else located.differences, ours.layers)
-    proof.mistakes = [*ties, *otherwise, *defined_otherwise(searched, defined)]
+    proof.notes += [*remarks, *located.notes, *_how_wide(original)]
+    ties = tied_differently(mapping)
+    evidence = Evidence(located.original, located.port, tied=bool(ties), defined=defined)
+    differences_left = diagnosed(located.differences, evidence)
+    moved = any(difference.together for difference in differences_left)
+    proof.complete = located.over and not moved
+    proof.mistakes = [*ties, *otherwise, *mistakes(differences_left, port.layers)]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain
-    if agreed and (at_work := precision.otherwise(theirs, ours, mapping.layers, overflows=far)) is not None:
+    if agreed and (at_work := precision.dtype_or_overflow(original, port, mapping.layers, overflows=far)) is not None:
         proof.mistakes = [at_work]
-        plain = f"both agree in {theirs.wider}, but not at the models' dtype ({differing.first})"
+        plain = f"both agree in {original.wider}, but not at the models' dtype ({differing.first})"
     plain = plain or differing.dtypes
-    stages += staged(differing, original, port, located, plain)
+    stages += stages_of(differing, expected, actual, {*located.parts, *(FORWARD for _ in otherwise)}, plain)
     if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
-        proof.reason = _within_rounding(located, differing.first, theirs.wider)
+        proof.reason = _within_rounding(located, differing.first, original.wider)
         return proof
-    _explained(proof, located, plain, differing.first)
+    _explained(proof, over=located.over, moved=moved, plain=plain, differing=differing.first)
     return proof
 
 
@@ -362,13 +377,13 @@ def _how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, sha
 
 
 def _bit_for_bit(apart: float | None) -> str:
-    """The reason of a port whose numbers are the original's; ``apart``: natively, None if it does not run so."""
+    """The reason of a port with the original's numbers; ``apart``: natively, None if it does not run so."""
     how = "the port does not run" if apart is None else f"{apart:.3g} apart, which is the kernels' doing"
     return f"bit for bit on Torch's kernels; natively {how}"
 
 
 def _how_wide(original: TorchSide) -> list[str]:
-    """A note where the runs that tell rounding from mistakes were not those of float64 without further ado."""
+    """A note where the runs that tell rounding from mistakes were not plain float64 runs."""
     if not original.not_wider:
         return []
     how = "with experts_implementation='eager' in the original" if original.simple else f"in {original.wider}"
@@ -376,7 +391,7 @@ def _how_wide(original: TorchSide) -> list[str]:
 
 
 def _within_rounding(located: Located, differing: str, wider: str) -> str:
-    """The reason of a port that is right though its numbers are others; ``wider``: the dtype of the runs that tell."""
+    """The reason of a port that is right though its numbers differ; ``wider``: the dtype of the runs that tell."""
     if located.unsettled:
         return (
             f"both agree in {wider} but for what single rounding errors change as much: {located.unsettled}, {located.apart:.2g} "
@@ -389,14 +404,14 @@ def _within_rounding(located: Located, differing: str, wider: str) -> str:
     )
 
 
-def _explained(proof: Proof, located: Located, plain: str, differing: str) -> None:
-    """The reason of a port that is not right; ``plain``: what is wrong without any call being found."""
+def _explained(proof: Proof, *, over: bool, moved: bool, plain: str, differing: str) -> None:
+    """The reason of a port that is not right; ``plain``: what is wrong though no call differs."""
     proof.reason = plain or differing
     if plain and proof.mistakes:
         proof.notes.append(plain)
-    if not located.over:
+    if not over:
         proof.notes.append("what differs behind the last mistake could not be told apart: mend these, and prove again")
-    elif located.moved:
+    elif moved:
         proof.notes.append(
             "whether calls that stand in another place together differ otherwise cannot be told: mend it, and prove again"
         )

@@ -1,35 +1,105 @@
-"""Differences that form one mistake: masks, label smoothing, expressions, exchanged values, moved calls."""
+"""The rules of diagnosis: which differences of calls are one mistake, and which are no mistake of their own.
+
+The search (:mod:`.locate`) sees one difference of calls after the other. :data:`RULES` names every rule that replaces, fuses or
+drops some of them, in the order of application, and :func:`diagnosed` is the one place that applies them. :func:`mistakes` then
+makes one mistake of all differences of a line, and of a setting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 
 from ..dispatch.call_site import CallSite
-from .causes import CallDifference, Cause
+from .causes import (
+    FORWARD,
+    WRITTEN_OTHERWISE,
+    CallDifference,
+    advice_on_definition,
+    advice_on_layer,
+    advice_on_missing,
+)
+from .findings import Cause, Mistake, ProgramPlace
 from .match import Matching, kind
-from .trace import Key, Trace, TraceCall, Value
+from .plans import Defined
+from .trace import Key, Model, Trace, TraceCall, Value
 
-# ---- Masks of truth values that mean the opposite: True keeps in Paddle's attention, and drops in Torch's.
+Differences = list[CallDifference]
 
 
-def turned_mask(matching: Matching, original: Trace, port: Trace) -> CallDifference | None:
-    """The first softmax of the port that keeps exactly what a mask of both programs holds, where the original drops that."""
+@dataclass(frozen=True)
+class Evidence:
+    """What rules look at beside the differences.
+
+    Attributes:
+        original, port: the calls of both runs.
+        matching: which values of both runs agree, while the search goes on; None when it is over, and the numbers are gone.
+        mended: the calls of the port that go on with the original's values.
+        tied: whether a weight is one tensor in one program and several in the other.
+        defined: ops that Paddle defines differently from Torch for their operands, by name.
+    """
+
+    original: Trace = field(default_factory=Trace)
+    port: Trace = field(default_factory=Trace)
+    matching: Matching | None = None
+    mended: Collection[Key] = ()
+    tied: bool = False
+    defined: Mapping[str, Defined] = field(default_factory=dict)
+
+
+class DiagnosisRule(NamedTuple):
+    """A rule. ``searching``: it looks at each difference at once, while both runs hold their numbers; else at all in the end."""
+
+    apply: Callable[[Differences, Evidence], Differences]
+    searching: bool = False
+
+
+def diagnosed(differences: Sequence[CallDifference], evidence: Evidence) -> Differences:
+    """The differences that remain when all rules were applied that the evidence is there for."""
+    remaining = list(differences)
+    for rule in RULES:
+        if rule.searching is (evidence.matching is not None):
+            remaining = rule.apply(remaining, evidence)
+    return remaining
+
+
+# ---- While the search goes on: the cause behind a difference.
+
+
+def turned_masks(differences: Differences, evidence: Evidence) -> Differences:
+    """Replaces calls that are written differently by their cause: a mask whose True keeps in the port, and drops in the original.
+
+    True keeps in Paddle's attention, and drops in Torch's.
+    """
+    if evidence.matching is None or differences[-1].cause not in WRITTEN_OTHERWISE:
+        return differences
+    turned = _turned_mask(evidence.matching, evidence.original, evidence.port)
+    if turned is None or turned.mend is None or turned.mend[0].key in evidence.mended:
+        return differences
+    return [*differences[:-1], turned]
+
+
+def _turned_mask(matching: Matching, original: Trace, port: Trace) -> CallDifference | None:
+    """The first softmax of the port that keeps exactly where a mask of either program is True, and the original drops there."""
     for original_node, port_node in zip(_softmaxes(original), _softmaxes(port)):
         expected, actual = original_node.result, port_node.result
         if matching.same(expected, actual) or expected.tensor.numel() != actual.tensor.numel():
             continue
         wanted = expected.tensor.reshape(actual.tensor.shape)
         mask = next(
-            (value for trace in (port, original) for value in _masks(trace) if _says(value, wanted == 0, actual.tensor == 0)), None
+            (value for trace in (port, original) for value in _masks(trace) if _is_turned(value, wanted == 0, actual.tensor == 0)),
+            None,
         )
         if mask is None:
             return None
         name = mask.label or f"a mask of {list(mask.tensor.shape)}"
         text = f"{name}: True keeps a place in the port, and drops it in the original: hand over paddle.logical_not of it"
-        return CallDifference(Cause.CONSTANT, text, original_node, port_node, (port_node, [wanted]))
+        return CallDifference(Cause.CONSTANT, text, original_node, port_node, (port_node, [wanted]), part=FORWARD)
     return None
 
 
@@ -41,49 +111,49 @@ def _masks(trace: Trace) -> list[Value]:
     return [value for value in trace.values() if value.tensor.dtype is torch.bool and value.tensor.dim() > 0]
 
 
-def _says(mask: Value, original_drops: torch.Tensor, port_drops: torch.Tensor) -> bool:
+def _is_turned(mask: Value, original_drops: torch.Tensor, port_drops: torch.Tensor) -> bool:
     """Whether the original drops where a mask is true, and the port where it is false."""
     try:
-        held = mask.tensor.expand(port_drops.shape)
+        shown = mask.tensor.expand(port_drops.shape)
     except RuntimeError:
         return False
-    mixed = held.any(-1) & ~held.all(-1)  # a row of which nothing is kept is weighed evenly
-    return bool(mixed.any()) and bool((original_drops == held)[mixed].all()) and bool((port_drops == ~held)[mixed].all())
+    mixed = shown.any(-1) & ~shown.all(-1)  # softmax weighs a row evenly in which nothing is kept
+    return bool(mixed.any()) and bool((original_drops == shown)[mixed].all()) and bool((port_drops == ~shown)[mixed].all())
 
 
-# ---- Label smoothing of a cross entropy, which Torch writes out: how much of it a program has, read off the factors in its
-# line.
-
-_PARTS = frozenset({"mul", "sum", "neg", "mean", "add", "div"})  # of what smoothing adds to a loss
+_SMOOTHING = frozenset({"mul", "sum", "neg", "mean", "add", "div"})  # the calls that smoothing adds to a loss
+_LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
 
 
-def smoothed_otherwise(difference: CallDifference, original: Trace, port: Trace) -> CallDifference | None:
-    """A difference within two cross entropies of which one smooths its labels otherwise, as that; None if it is none of its.
+def label_smoothing(differences: Differences, evidence: Evidence) -> Differences:
+    """Replaces differences within two cross entropies of different label smoothing by that setting: one, however many calls differ.
 
-    However many of its calls differ, that is one setting.
+    Torch writes the smoothing out, and its factors stand in the line of the loss.
     """
-    alone = difference.theirs if difference.cause is Cause.MISSING else difference.ours
-    if difference.backward or alone is None or alone.name not in _PARTS:
-        return None
-    lines = [_calls_of_line(*side) for side in ((difference.theirs, original), (difference.ours, port))]
+    return [_smoothed(difference, evidence.original, evidence.port) for difference in differences]
+
+
+def _smoothed(difference: CallDifference, original: Trace, port: Trace) -> CallDifference:
+    """The difference, or the setting that makes it."""
+    alone = difference.original if difference.cause is Cause.MISSING else difference.port
+    if difference.backward or alone is None or alone.name not in _SMOOTHING:
+        return difference
+    lines = [_calls_of_line(*side) for side in ((difference.original, original), (difference.port, port))]
     wanted, written = (_smoothing(line) for line in lines)
     if wanted is None or written is None or abs(wanted - written) < 1e-6:
-        return None
+        return difference
     text = f"label_smoothing={written:g} against {wanted:g} (write label_smoothing={wanted:g})"
     loss = next(call.key for call in lines[1] if call.name in _LOSSES)
     return replace(difference, cause=Cause.ATTRIBUTE, text=text, setting=loss)
 
 
 def _calls_of_line(node: TraceCall | None, trace: Trace) -> list[TraceCall]:
-    """The calls of a call's line; of none those of the only loss that there is."""
+    """The calls of a call's line; without a call those of the line of the only loss."""
     losses = [node] if node else [call for call in trace.nodes if call.name in _LOSSES and not call.backward]
     places = {(loss.site, loss.layer) for loss in losses}
     if len(places) != 1:
         return []
     return [call for call in trace.nodes if not call.backward and (call.site, call.layer) in places]
-
-
-_LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
 
 
 def _smoothing(line: Sequence[TraceCall]) -> float | None:
@@ -94,162 +164,317 @@ def _smoothing(line: Sequence[TraceCall]) -> float | None:
     logs = next((call for call in line if call.name == "_log_softmax"), None)
     if logs is None or all(call.name not in _LOSSES for call in line):
         return None
-    classes, factors = _classes(logs), _factors(line)
+    classes = int(logs.result.tensor.shape[logs.attributes["dim"]])
+    numbers = [call.attributes.get("other") for call in line if call.name == "mul"]
+    factors = [number for number in numbers if isinstance(number, float)]
     for share in factors:
         if any(abs(share + rest * classes - 1) < 1e-6 for rest in factors if rest != share):
             return 1 - share
     return 0.0
 
 
-def _classes(logs: TraceCall) -> int:
-    return int(logs.result.tensor.shape[logs.attributes["dim"]])
+# ---- When the search is over: differences that are one mistake, and differences that follow from a mistake.
 
 
-def _factors(line: Sequence[TraceCall]) -> list[float]:
-    """The numbers that a line multiplies with."""
-    numbers = [call.attributes.get("other") for call in line if call.name == "mul"]
-    return [number for number in numbers if isinstance(number, float)]
+def moved_calls(differences: Differences, evidence: Evidence) -> Differences:
+    """Fuses calls that stand in another place as one run into the outermost: layers that are called in another order.
+
+    The difference says so (``together``): what else differs within the run does not show.
+    """
+    left: Differences = []
+    for difference in differences:
+        at = next((at for at, earlier in enumerate(left) if _are_one_run(earlier, difference, evidence)), None)
+        if at is None:
+            left.append(difference)
+            continue
+        earlier = left[at]
+        outer = difference if _depth(difference) < _depth(earlier) else earlier
+        left[at] = replace(outer, together=earlier.together or _site(difference) != _site(earlier))
+    return left
 
 
-# ---- What one program writes as one call, and the other as several in one line: that is one mistake.
+def _site(difference: CallDifference) -> CallSite | None:
+    return difference.port.site if difference.port else None
+
+
+def _are_one_run(earlier: CallDifference, other: CallDifference, evidence: Evidence) -> bool:
+    """Whether the port makes the same calls from the earlier difference to the other as the original makes from there on."""
+    if earlier.cause is not Cause.PLACE or other.cause is not Cause.PLACE:
+        return False
+    if earlier.original is None or earlier.port is None or other.port is None:
+        return False
+    moved = _kinds(evidence.port.nodes[earlier.port.index : other.port.index + 1])
+    return bool(moved) and moved == _kinds(evidence.original.nodes[earlier.original.index :])[: len(moved)]
+
+
+def _kinds(nodes: Sequence[TraceCall]) -> list[str]:
+    return [kind(node) for node in nodes if not node.moves]
+
+
+def _depth(difference: CallDifference) -> int:
+    return difference.port.layer.count(".") if difference.port and difference.port.layer else -1
+
+
+def gradients_of_tied_weights(differences: Differences, evidence: Evidence) -> Differences:
+    """Drops sums of gradients where weights are tied in one program alone: the tie is the mistake."""
+    return [difference for difference in differences if not (evidence.tied and _adds_gradients(difference))]
+
+
+def _adds_gradients(difference: CallDifference) -> bool:
+    alone = {Cause.MISSING: difference.original, Cause.EXTRA: difference.port}.get(difference.cause)
+    return alone is not None and alone.backward and alone.name == "add"
+
+
+def consequences(differences: Differences, evidence: Evidence) -> Differences:
+    """Drops what another difference says already.
+
+    A call whose counterpart has other attributes is neither missing nor too much. A call in another place is missing where it was,
+    and too much where it is, in each layer that runs these lines; and the reader of its line's result gets another op's.
+    """
+    paired = [(other.cause, other.original, other.port) for other in differences if other.original and other.port]
+    moved = [(original, port) for cause, original, port in paired if cause is Cause.PLACE]
+    others = [pair[1:] for pair in paired if pair[0] not in (Cause.PLACE, Cause.MISSING, Cause.EXTRA)]
+    return [difference for difference in differences if not _follows(difference, moved, others)]
+
+
+Pairs = Sequence[tuple[TraceCall, TraceCall]]  # the original's call and the port's
+
+
+def _follows(difference: CallDifference, moved: Pairs, others: Pairs) -> bool:
+    if difference.cause in (Cause.MISSING, Cause.EXTRA):
+        side = 0 if difference.cause is Cause.MISSING else 1
+        alone = (difference.original, difference.port)[side]
+        return alone is not None and (
+            any(pair[side].key == alone.key for pair in others) or any(_line_of(pair[side]) == _line_of(alone) for pair in moved)
+        )
+    if difference.cause is not Cause.OPERAND or not difference.original or not difference.port:
+        return False
+    operands = zip(difference.original.operands, difference.port.operands)
+    sources = [(operand.value.node, other.value.node) for operand, other in operands]
+    return any(
+        expected is not None and actual is not None and expected.site == original.site and _line_of(actual) == _line_of(port)
+        for expected, actual in sources
+        for original, port in moved
+    )
+
+
+def _line_of(node: TraceCall) -> tuple[str, CallSite, str]:
+    """What is equal for the calls of one line in all layers."""
+    return node.name, node.site, str(node.attributes)
+
+
+_LINES_SHOWN = 3  # beside the first
+
+
+def exchanged_values(differences: Differences, evidence: Evidence) -> Differences:
+    """Fuses differences that take one value for the same other value, or the other way round, into the first.
+
+    Two calls read two exchanged results (keys and values, a gate and its operand), and all its readers a wrong one. The first
+    difference names the lines of the others.
+    """
+    left: Differences = []
+    for difference in differences:
+        at, turned = next(
+            ((at, how) for at, earlier in enumerate(left) if (how := _again(earlier, difference)) is not None), (-1, False)
+        )
+        if at < 0:
+            left.append(difference)
+        else:
+            left[at] = _with_line(left[at], difference, turned=turned)
+    return left
+
+
+def _again(earlier: CallDifference, other: CallDifference) -> bool | None:
+    """Whether both take one value for another: the same way (False), the other way round (True), or not (None)."""
+    if earlier.taken is None or other.taken is None or earlier.backward is not other.backward:
+        return None
+    if all(map(_equal, earlier.taken, other.taken[::-1])):
+        return True
+    elsewhere = earlier.port is not None and other.port is not None and earlier.port.site != other.port.site
+    return False if elsewhere and all(map(_equal, earlier.taken, other.taken)) else None  # one line's calls are counted
+
+
+def _equal(value: Value, other: Value) -> bool:
+    """Whether two values of one run hold the same elements in the same order: who reads them tells the order."""
+    return value is other or (value.tensor.shape == other.tensor.shape and torch.equal(value.tensor, other.tensor))
+
+
+def _with_line(earlier: CallDifference, other: CallDifference, *, turned: bool) -> CallDifference:
+    here, there = earlier.port, other.port
+    if here is None or there is None:
+        return earlier
+    line = f" at line {there.site.line}" if there.site != here.site else ""
+    words = (", and the other way round" if turned else ", also") + line
+    known = words in earlier.text or earlier.text.count(" at line ") >= _LINES_SHOWN
+    return earlier if known else replace(earlier, text=earlier.text + words)
+
+
+def dropout_scales(differences: Differences, evidence: Evidence) -> Differences:
+    """Drops the difference of a dropout's divisor where its mask differs by the same share."""
+    masks = [difference.port for difference in differences if difference.port and difference.port.name == "bernoulli"]
+    return [difference for difference in differences if not any(_scales(mask, difference.port) for mask in masks)]
+
+
+def _scales(mask: TraceCall, call: TraceCall | None) -> bool:
+    """Whether a call divides by the share that a mask keeps."""
+    if call is None or call.name != "div" or (call.site, call.layer) != (mask.site, mask.layer):
+        return False
+    return bool(mask.attributes.get("p") == call.attributes.get("other"))
+
 
 _BETWEEN = " in place of "
 
 
-def told_as_one(differences: Sequence[CallDifference]) -> list[CallDifference]:
-    """Those of which none is a call too many, or a missing one, that goes on with another op's result in its line."""
-    kept: list[CallDifference] = []
-    parts: list[dict[Cause, set[Key]]] = []  # of each kept one: the calls of its expression, the port's and the original's
+def expressions(differences: Differences, evidence: Evidence) -> Differences:
+    """Fuses a call too many, or a missing one, into the difference with whose result it goes on in its line: one expression."""
+    left: Differences = []
+    parts: list[dict[Cause, set[Key]]] = []  # for each: the calls of its expression, the port's and the original's
     for difference in differences:
-        alone = {Cause.EXTRA: difference.ours, Cause.MISSING: difference.theirs}.get(difference.cause)
-        place = next((at for at, keys in enumerate(parts) if alone and _goes_on(alone, keys[difference.cause])), None)
-        if place is not None and alone is not None:
-            parts[place][difference.cause].add(alone.key)
-            kept[place] = replace(kept[place], text=_with(kept[place], difference, alone))
-        elif not any(_scales_what_stays(known, difference) for known in kept):
-            kept.append(difference)
-            parts.append(_expression(difference))
-    return kept
+        alone = {Cause.EXTRA: difference.port, Cause.MISSING: difference.original}.get(difference.cause)
+        at = next((at for at, keys in enumerate(parts) if alone and _goes_on(alone, keys[difference.cause])), None)
+        if at is not None and alone is not None:
+            parts[at][difference.cause].add(alone.key)
+            left[at] = replace(left[at], text=_with_call(left[at], difference, alone))
+        else:
+            left.append(difference)
+            parts.append(_beginning(difference))
+    return left
 
 
-def _scales_what_stays(known: CallDifference, difference: CallDifference) -> bool:
-    """Whether a difference is that of a dropout's divisor, where its mask differs by the same share already."""
-    if known.ours is None or difference.ours is None or (known.ours.name, difference.ours.name) != ("bernoulli", "div"):
-        return False
-    place = known.ours.site, known.ours.layer
-    share = known.ours.attributes.get("p")
-    return place == (difference.ours.site, difference.ours.layer) and share == difference.ours.attributes.get("other")
-
-
-def _with(known: CallDifference, difference: CallDifference, alone: TraceCall) -> str:
-    """The text of a difference, and that of a call that goes on with it."""
+def _with_call(known: CallDifference, difference: CallDifference, alone: TraceCall) -> str:
+    """The text of a difference, with a call that goes on with its result."""
     if known.cause is Cause.ATTRIBUTE:
         return f"{known.text}, and {difference.text}"
     before, _, behind = known.text.partition(_BETWEEN)
     return f"{before}, {alone}{_BETWEEN}{behind}" if difference.cause is Cause.EXTRA else f"{before}{_BETWEEN}{behind}, {alone}"
 
 
-def _expression(difference: CallDifference) -> dict[Cause, set[Key]]:
-    """The calls with which an expression begins that is written otherwise; none if the difference is of another kind."""
-    both = difference.cause in (Cause.OTHER_OP, Cause.ATTRIBUTE) and difference.ours and difference.theirs
+def _beginning(difference: CallDifference) -> dict[Cause, set[Key]]:
+    """The calls with which a different expression begins, by the cause of the calls that go on with it."""
+    both = difference.cause in (Cause.OTHER_OP, Cause.ATTRIBUTE) and difference.port and difference.original
     return {
-        Cause.EXTRA: {difference.ours.key} if both and difference.ours else set(),
-        Cause.MISSING: {difference.theirs.key} if both and difference.theirs else set(),
+        Cause.EXTRA: {difference.port.key} if both and difference.port else set(),
+        Cause.MISSING: {difference.original.key} if both and difference.original else set(),
     }
 
 
 def _goes_on(node: TraceCall, known: set[Key]) -> bool:
-    """Whether a call is given the result of one of these, in its own line and layer."""
-    made = [one.value.node.key for one in node.operands if one.value.node is not None]
+    """Whether a call reads the result of one of these, in its own line and layer."""
+    made = [operand.value.node.key for operand in node.operands if operand.value.node is not None]
     return any(key in known and (key.site, key.layer) == (node.site, node.layer) for key in made)
 
 
-# ---- Values that a port takes for one another: however many calls read them, that is one mistake.
-
-_SHOWN = 3  # lines beside the first
-
-
-def first_of_exchanges(differences: Sequence[CallDifference]) -> list[CallDifference]:
-    """Those of which none takes the same value for the same one as an earlier one does, or the other way round.
-
-    Two results that are exchanged (keys and values, a gate and what it gates) are read by two calls, and a wrong one by all its
-    readers. The first of them says in which lines the others are.
-    """
-    kept: list[CallDifference] = []
+def gradients_of_mistakes(differences: Differences, evidence: Evidence) -> Differences:
+    """Drops differences of gradients in lines that hold a mistake already."""
+    left: Differences = []
+    wrong: set[Line] = set()
     for difference in differences:
-        place, turned = next(
-            ((at, how) for at, one in enumerate(kept) if (how := _again(one, difference)) is not None), (-1, False)
-        )
-        if place < 0:
-            kept.append(difference)
-        else:
-            kept[place] = _with_line(kept[place], difference, turned=turned)
-    return kept
+        lines = {line for line in _lines(difference) if line}
+        if not (difference.backward and lines & wrong):
+            wrong |= lines
+            left.append(difference)
+    return left
 
 
-def _again(one: CallDifference, other: CallDifference) -> bool | None:
-    """Whether both take one value for another: the same way (False), the other way round (True), or not (None)."""
-    if one.taken is None or other.taken is None or one.backward is not other.backward:
-        return None
-    if all(map(_equal, one.taken, other.taken[::-1])):
-        return True
-    elsewhere = one.ours is not None and other.ours is not None and one.ours.site != other.ours.site
-    return False if elsewhere and all(map(_equal, one.taken, other.taken)) else None  # one line's calls are counted
-
-
-def _equal(one: Value, other: Value) -> bool:
-    """Whether two values of one run hold the same elements; in which order, tells who reads them."""
-    return one is other or (one.tensor.shape == other.tensor.shape and torch.equal(one.tensor, other.tensor))
-
-
-def _with_line(kept: CallDifference, other: CallDifference, *, turned: bool) -> CallDifference:
-    here, there = kept.ours, other.ours
-    if here is None or there is None:
-        return kept
-    line = f" at line {there.site.line}" if there.site != here.site else ""
-    said = (", and the other way round" if turned else ", also") + line
-    known = said in kept.text or kept.text.count(" at line ") >= _SHOWN
-    return kept if known else replace(kept, text=kept.text + said)
-
-
-# ---- Calls that stand in another place together: layers that are called in another order are one mistake, not one of each
-# call.
-
-Found = Sequence[tuple[str, CallDifference]]  # each with the part of the run in which it shows
-
-
-def first_of_moved_calls(found: Found, theirs: Trace, ours: Trace) -> tuple[list[tuple[str, CallDifference]], bool]:
-    """Of calls that stand elsewhere as one run, the outermost: in the layer that calls the others; and whether there are such."""
-    kept: list[tuple[str, CallDifference]] = []
-    runs = False
-    for part, difference in found:
-        place = next((at for at, (_, one) in enumerate(kept) if _one_run(one, difference, theirs, ours)), None)
-        if place is None:
-            kept.append((part, difference))
+def definitions(differences: Differences, evidence: Evidence) -> Differences:
+    """Fuses the calls that differ within an op, which Paddle defines differently from Torch, into that definition."""
+    for op, definition in evidence.defined.items():
+        within = [difference for difference in differences if _lines(difference)[1] == definition.site[:2]]
+        lines = {_lines(difference)[0] for difference in within if difference.cause in WRITTEN_OTHERWISE} - {None}
+        parts = [other for other in differences if other.cause in WRITTEN_OTHERWISE and _lines(other)[0] in lines]
+        if not parts:
             continue
-        runs = runs or _line(difference) != _line(kept[place][1])
-        if _depth(difference) < _depth(kept[place][1]):
-            kept[place] = kept[place][0], difference
-    return kept, runs
+        text = f"{op}: {definition.how}{advice_on_definition(op)}"
+        first = within[0]
+        wholes = [other for other in within if _key(other) == _key(first)]  # the same in every layer
+        setting = first.port.key if first.port else None
+        differences = [
+            replace(other, cause=Cause.ATTRIBUTE, text=text, setting=setting) if other in wholes else other
+            for other in differences
+            if other in wholes or other not in parts
+        ]
+    return differences
 
 
-def _line(difference: CallDifference) -> CallSite | None:
-    return difference.ours.site if difference.ours else None
+RULES = (
+    DiagnosisRule(turned_masks, searching=True),
+    DiagnosisRule(label_smoothing, searching=True),
+    DiagnosisRule(moved_calls),
+    DiagnosisRule(gradients_of_tied_weights),
+    DiagnosisRule(consequences),
+    DiagnosisRule(exchanged_values),
+    DiagnosisRule(dropout_scales),
+    DiagnosisRule(expressions),
+    DiagnosisRule(gradients_of_mistakes),
+    DiagnosisRule(definitions),
+)
 
 
-def _one_run(one: CallDifference, other: CallDifference, theirs: Trace, ours: Trace) -> bool:
-    """Whether from the one to the other the port makes the calls that the original makes from there on, so that all were moved."""
-    if one.cause is not Cause.PLACE or other.cause is not Cause.PLACE:
-        return False
-    if one.theirs is None or one.ours is None or other.ours is None:
-        return False
-    mine = _calls(ours.nodes[one.ours.index : other.ours.index + 1])
-    return bool(mine) and mine == _calls(theirs.nodes[one.theirs.index :])[: len(mine)]
+# ---- From differences to mistakes.
+
+Line = tuple[str, int]  # file and number
+_ATTRIBUTES = re.compile(r"(\w+)=\S+ against")  # one line may call an op twice, and be wrong about another attribute each time
+_MANY = 1e300  # times as much as another effect: the larger one may be infinite
 
 
-def _calls(nodes: Sequence[TraceCall]) -> list[str]:
-    return [kind(node) for node in nodes if not node.moves]
+def _lines(difference: CallDifference) -> list[Line | None]:
+    """The lines of the original and of the port; None where there is no call."""
+    sites = difference.sites or (None, None)
+    calls = (difference.original, difference.port)
+    return [None if call is None else (site or call.site)[:2] for call, site in zip(calls, sites)]
 
 
-def _depth(difference: CallDifference) -> int:
-    return difference.ours.layer.count(".") if difference.ours and difference.ours.layer else -1
+def _key(difference: CallDifference) -> tuple[Any, ...]:
+    """What is equal for differences that are one mistake: cause, lines and ops, and of attributes which."""
+    lines = _lines(difference)
+    names = [call and call.name for call in (difference.original, difference.port)]
+    if difference.cause in (Cause.MISSING, Cause.EXTRA):  # the other program's call beside it may be any of several
+        beside = 1 if difference.cause is Cause.MISSING else 0
+        lines[beside] = names[beside] = None
+    attributes = _ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ()
+    return (difference.cause, *lines, *names, *attributes)
+
+
+def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Model]) -> list[Mistake]:
+    """One mistake for each line, however many layers run it, and for each setting, however many lines have it.
+
+    Args:
+        differences: as the rules leave them.
+        layers: the port's, by their paths.
+
+    Returns:
+        Those with the largest effect first.
+    """
+    known: dict[Any, Mistake] = {}
+    settings: dict[Key, Any] = {}
+    for difference in differences:
+        key = _key(difference)
+        key = settings.setdefault(difference.setting, key) if difference.setting else key
+        mistake = _mistake(difference, layers)
+        known[key] = known[key].once_more(mistake) if key in known else mistake
+    return _ranked(list(known.values()))
+
+
+def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake:
+    """The mistake of one difference, with what to write."""
+    sites = difference.sites or (None, None)
+    original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
+    place = port or original
+    path = place.layer if place else ""
+    attribute = advice_on_layer(difference.cause, layers.get(path))
+    cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
+    if difference.cause is Cause.MISSING and difference.original is not None:
+        text += advice_on_missing(difference.original.name, layers.get(path))
+    return Mistake(cause, text, original, port, (path,), effect=difference.effect)
+
+
+def _ranked(unordered: list[Mistake]) -> list[Mistake]:
+    """First those of an effect within a tenth of the largest, then within a hundredth: each in the order of the port's calls."""
+    most = max((mistake.effect or 0.0 for mistake in unordered), default=0.0)
+
+    def rank(mistake: Mistake) -> float:
+        if not mistake.effect:
+            return math.inf
+        return 0.0 if mistake.effect == most else math.floor(math.log10(min(most / mistake.effect, _MANY)))
+
+    return sorted(unordered, key=rank)

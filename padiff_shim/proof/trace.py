@@ -14,9 +14,14 @@ import torch
 from ..dispatch.call_site import CallSite, call_site
 from ..frameworks.torch_state import LooksOn
 
-# ---- What is known of Torch's operators by their names: which compute, which only move, create or ask.
+# Objects of either framework; neither ships usable types.
+Tensor = Any  # a paddle.Tensor or a torch.Tensor
+Model = Any  # a paddle.nn.Layer or a torch.nn.Module
+Optimizer = Any  # of paddle.optimizer or torch.optim
 
-# The same elements in another shape, memory or object: no call of its own, whatever a framework needs of these.
+# ---- Torch's operators by name: which compute, which move or create elements, and which ask about them.
+
+# The same elements in another shape, memory or object: no calls of a trace, for frameworks need different numbers of them.
 SAME = frozenset({
     "view", "_unsafe_view", "_reshape_alias", "reshape", "permute", "t", "transpose", "unsqueeze", "squeeze", "expand", "detach",
     "alias", "clone", "contiguous", "lift_fresh", "lift_fresh_copy", "view_as_real", "view_as_complex", "_conj", "resolve_conj",
@@ -52,7 +57,7 @@ _RUNNING = ("running_mean", "running_var")  # written in training, though no sch
 
 
 class Shape:
-    """The words of one overload of an operator."""
+    """The signature of one overload of an operator."""
 
     def __init__(self, function: Any) -> None:
         schema = function._schema
@@ -69,35 +74,33 @@ shape_of = functools.cache(Shape)
 
 
 def is_passive(function: Any) -> bool:
-    """Whether an overload of an operator computes nothing: it moves, creates, or asks."""
+    """Whether an overload of an operator computes nothing: it moves elements, creates them, or asks about them."""
     name = shape_of(function).base
     return any(name in kind for kind in (SAME, MOVES, NOTHING, CREATES))
 
 
-# ---- What a program computed in Torch: its calls, the values between them, and where each came from.
-#
-# A Paddle program under ``reference("torch")`` and a Torch program leave traces of one kind, for both call the same kernels.
+# ---- A trace: Paddle programs under ``reference("torch")`` and Torch programs leave one kind, for both call Torch's kernels.
 
 
 class Value:
-    """A tensor that a program made or was given.
+    """A tensor that a program made or read.
 
-    ``node`` is the call that made it (None for what was there before: a parameter, an input, a constant), ``label`` says what it is
-    then. ``tensor`` keeps the values it had; its shape may differ between two programs that lay out the same values otherwise.
+    Attributes:
+        node: the call that made it; None for what was there before: a parameter, an input, a constant.
+        label: then its name.
+        tensor: the elements that it had; two programs may lay them out in different shapes.
+        count: how many numbers it holds; a complex element is two.
+        readers: the calls that read it.
     """
 
-    __slots__ = ("_ends", "_sorted", "label", "node", "readers", "tensor")
+    __slots__ = ("_ends", "_sorted", "count", "label", "node", "readers", "tensor")
 
     def __init__(self, tensor: torch.Tensor, node: TraceCall | None = None, label: str = "") -> None:
         self.tensor, self.node, self.label = tensor, node, label
-        self.readers: list[TraceCall] = []  # the calls that are given it
+        self.count = tensor.numel() * (2 if tensor.is_complex() else 1)  # of numbers: a complex one is two
+        self.readers: list[TraceCall] = []  # the calls that read it
         self._ends: tuple[float, float, float] | None = None
         self._sorted: torch.Tensor | None = None
-
-    @property
-    def count(self) -> int:
-        """How many numbers it holds: two for a complex one."""
-        return self.tensor.numel() * (2 if self.tensor.is_complex() else 1)
 
     @property
     def ends(self) -> tuple[float, float, float]:
@@ -131,7 +134,7 @@ def _without_numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Step(NamedTuple):
-    """A call that arranges a value's elements otherwise: a view, a transpose, a copy."""
+    """A call that lays a value's elements out differently: a view, a transpose, a copy."""
 
     name: str
     shape: tuple[int, ...]
@@ -142,7 +145,7 @@ class Step(NamedTuple):
 
 
 class TraceOperand(NamedTuple):
-    """What a call is given under one of its parameters' names: a value, the tensor in which its elements are arranged, and how."""
+    """An operand of a call: its parameter's name, the value, the tensor with its elements, and the steps that laid them out."""
 
     name: str
     value: Value
@@ -157,7 +160,7 @@ def described(name: str, attributes: dict[str, Any]) -> str:
 
 
 class Key(NamedTuple):
-    """Tells a call from all others of its run, and finds it in the next: the how-maniest of its name in its line and layer."""
+    """Tells a call from all others of its run, and names it in the next run: the n-th of its name in its line and layer."""
 
     name: str
     site: CallSite
@@ -204,7 +207,7 @@ class Trace:
     constants: list[Value] = field(default_factory=list)
 
     def forget(self, but: Collection[Value] = ()) -> None:
-        """Hold the numbers of no value any longer, ``but`` of some; which calls there were, and on what, stays."""
+        """Hold the numbers of no value any longer, ``but`` of some; calls and operands stay."""
         for value in self.values():
             if value not in but:
                 value.forget()
@@ -212,23 +215,23 @@ class Trace:
             node.operands = [operand._replace(tensor=_without_numbers(operand.tensor)) for operand in node.operands]
 
     def values(self) -> list[Value]:
-        """Everything that was there or was made, in order."""
+        """All values, those before the first call first."""
         return [*self.constants, *(value for node in self.nodes for value in node.values)]
 
 
-# ---- Writing down which of Torch's kernels a program calls, on what, and where: one level below both frameworks' functions.
+# ---- Writing a trace, one level below both frameworks' functions.
 
-Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # what the results of a call shall hold; None: they stay
-Attributes = Mapping[Key, Mapping[str, Any]]  # of calls, what is to take the place of their own
+Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # new elements for the results of a call; None: they stay
+Attributes = Mapping[Key, Mapping[str, Any]]  # of a call, in place of its own
 
 
 class Onlooker(LooksOn):
-    """Looks on at Torch's kernels in a run, and is told of what Paddle's do: which is nothing to most.
+    """Looks on at Torch's kernels in a run; :class:`Capture` also hears of Paddle's kernels.
 
-    ``still``: addresses of memory that nobody writes in the run.
+    ``unwritten``: addresses of memory that nobody writes in the run.
     """
 
-    still: Set[int] = frozenset()
+    unwritten: Set[int] = frozenset()
 
     def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
         """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
@@ -238,7 +241,7 @@ class Onlooker(LooksOn):
 
 
 class Called(Onlooker):
-    """Within it the names of all calls are noted, and nothing else is held; arguments as for :class:`Capture`."""
+    """Within it the names of all calls are noted, and nothing else; arguments as for :class:`Capture`."""
 
     def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
         super().__init__()
@@ -254,12 +257,12 @@ class Capture(Onlooker):
 
     Args:
         names: labels of tensors that are there before, by the address of their memory.
-        layer: tells the path of the layer that is running.
-        until: code of the function that calls the model; lines are looked for within that call.
-        forced: results to exchange, so that what follows goes on with another program's values.
-        attributes: attributes to exchange, so that a call computes what another program's computes.
-        touch: called with each call and its first result; may change it (to measure how far rounding errors travel).
-        constants: values for what is there before, by its number in the trace; each gets its own again when all is over.
+        layer: returns the path of the running layer.
+        until: code of the function that calls the model; a line is one within that call.
+        forced: results to exchange, so that the run goes on with another program's values.
+        attributes: attributes to exchange, so that a call computes what another program's call computes.
+        touch: called with each call and its first result; may change it, to measure how far rounding errors travel.
+        constants: values for what is there before, by its number in the trace; each gets its own again in the end.
     """
 
     def __init__(
@@ -281,12 +284,12 @@ class Capture(Onlooker):
         self._count: collections.Counter[Any] = collections.Counter()
         self._places: dict[int, tuple[CallSite, str]] = {}  # by the number that Torch gives the node of a call in its graph
         self._known: dict[int, Value] = {}  # by the tensor's identity
-        self._ways: dict[int, tuple[Step, ...]] = {}  # by the tensor's identity: how it came from its value's own tensor
+        self._ways: dict[int, tuple[Step, ...]] = {}  # by the tensor's identity: the steps from its value's own tensor
         self._memory: dict[int, list[Value]] = {}  # by the address of the storage: what lies there
-        self._moved: dict[tuple[Any, ...], torch.Tensor] = {}  # by the place of what was copied: a view of what it was copied from
-        self._copies: dict[tuple[Any, ...], Value] = {}  # by the place of a copy: of what, which has memory of its own
-        self._before_calls: dict[tuple[Any, ...], torch.Tensor] = {}  # by its place, what was there before, as it was last
-        self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is given out twice
+        self._moved: dict[tuple[Any, ...], torch.Tensor] = {}  # by the place of a copy: a view of its source
+        self._copies: dict[tuple[Any, ...], Value] = {}  # by the place of a copy: the value in its source
+        self._before_calls: dict[tuple[Any, ...], torch.Tensor] = {}  # by its place: what was there before, as last seen
+        self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is used twice
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         shape, kwargs = shape_of(function), kwargs or {}
@@ -319,12 +322,12 @@ class Capture(Onlooker):
             else:
                 self._ways[id(results[0])] = operands[0].way
         elif results or written:
-            updated = [tensor for tensor in written if results and all(tensor is not one for one in results)]
+            updated = [tensor for tensor in written if results and all(tensor is not result_ for result_ in results)]
             self._note(shape.base, arguments, operands, [*(results or written), *wholes], updated)
         return result
 
     def _with_attributes(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Any]:
-        """The arguments of a call, with those attributes that are to be exchanged."""
+        """The arguments of a call, with the exchanged attributes."""
         site, layer, backward = self._where()
         wanted = {} if backward else self._attributes.get(self._key(shape.base, site, layer), {})
         if not wanted:
@@ -335,11 +338,11 @@ class Capture(Onlooker):
         return tuple(changed), {**kwargs, **rest}
 
     def _key(self, name: str, site: CallSite, layer: str) -> Key:
-        """What names the next call of an operator there."""
+        """The key of the next call of an operator there."""
         return Key(name, site, layer, self._count[name, site, layer])
 
     def _turned(self, name: str, operand: TraceOperand, tensor: torch.Tensor, turn: Callable[[], Any]) -> Any:
-        """A tensor is turned in place (``transpose_``): its elements stay, and its value keeps the shape that it was made in."""
+        """A tensor is transposed in place: its elements stay, and its value keeps the shape in which it was made."""
         if operand.value.tensor is tensor:
             operand.value.tensor = tensor.detach()
         result = turn()
@@ -350,30 +353,30 @@ class Capture(Onlooker):
 
     def _operand(self, name: str, tensor: torch.Tensor) -> TraceOperand:
         value = self._value(tensor)
-        held = self._held(value, tensor) if value.node is None else tensor
-        return TraceOperand(name, value, held, self._ways.get(id(tensor), ()))
+        shown = self._shown(value, tensor) if value.node is None else tensor
+        return TraceOperand(name, value, shown, self._ways.get(id(tensor), ()))
 
-    def _held(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:
-        """What was there before, as it is now: it may be written behind our back, as Paddle's running statistics are."""
-        if _address(tensor) in self.still:
+    def _shown(self, value: Value, tensor: torch.Tensor) -> torch.Tensor:
+        """What was there before, as it is now: Paddle may have written it unseen, as it writes running statistics."""
+        if _address(tensor) in self.unwritten:
             return tensor.detach()
         place = _place(tensor)
-        for held in (value.tensor, self._before_calls.get(place)):
-            if held is not None and held.dtype == tensor.dtype and _equal(held, tensor):
-                return held
-        self._before_calls[place] = held = tensor.detach().clone()
-        return held
+        for known in (value.tensor, self._before_calls.get(place)):
+            if known is not None and known.dtype == tensor.dtype and _equal(known, tensor):
+                return known
+        self._before_calls[place] = known = tensor.detach().clone()
+        return known
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The tensor of which one that will be written is a part."""
-        held = self._objects.get(_address(tensor), ())
-        whole = max(held, key=torch.Tensor.numel, default=tensor)
+        """The tensor that is about to be written in a part; None where it is written as a whole."""
+        tensors = self._objects.get(_address(tensor), ())
+        whole = max(tensors, key=torch.Tensor.numel, default=tensor)
         return whole if whole.numel() > tensor.numel() else None
 
     def _note(
         self,
         name: str,
-        given: list[Any],
+        arguments: list[Any],
         operands: list[TraceOperand],
         results: list[torch.Tensor],
         updated: list[torch.Tensor],
@@ -383,19 +386,23 @@ class Capture(Onlooker):
             self._is(results[0], operands[-1].value, fresh=name == "copy")
             return
         attributes = {
-            word: value for word, value, _ in given if not tensors_in(value) and value is not None and word not in NO_ATTRIBUTES
+            word: value for word, value, _ in arguments if not tensors_in(value) and value is not None and word not in NO_ATTRIBUTES
         }
-        numbers = [one for one in operands if one.value.node is None and one.tensor.numel() == 1 and not one.value.label]
-        if len(numbers) < len(operands):  # a number, however it was handed over
-            attributes.update({one.name: one.tensor.item() for one in numbers})
-            operands = [one for one in operands if one not in numbers]
+        numbers = [
+            operand
+            for operand in operands
+            if operand.value.node is None and operand.tensor.numel() == 1 and not operand.value.label
+        ]
+        if len(numbers) < len(operands):  # a number, whether it came as one or as a tensor
+            attributes.update({number.name: number.tensor.item() for number in numbers})
+            operands = [operand for operand in operands if operand not in numbers]
         moves = name in MOVES
         if name in CREATES or _is_constant(operands, results):
             for tensor in results:
                 self._constant(tensor, described(name, attributes))
             return
         site, layer, backward = self._where()
-        shared = {_address(tensor) for _, value, _ in given for tensor in tensors_in(value)}
+        shared = {_address(tensor) for _, value, _ in arguments for tensor in tensors_in(value)}
         view = any(_address(tensor) in shared for tensor in results)
         key = self._key(name, site, layer)
         self._count[key[:3]] += 1
@@ -417,7 +424,7 @@ class Capture(Onlooker):
             node.updated.append(self._new(tensor, Value(tensor, node)))
 
     def _where(self) -> tuple[CallSite, str, bool]:
-        """The line and layer of a call; one of a backward has those of the call that it goes back through."""
+        """The line and layer of a call; a backward call has those of the call whose gradient it computes."""
         behind = torch._C._current_autograd_node()
         if behind is None:
             place = call_site(self._until), self._layer()
@@ -426,7 +433,7 @@ class Capture(Onlooker):
         return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
 
     def _value(self, tensor: torch.Tensor) -> Value:
-        """What a tensor holds: by its identity, else by its place in memory."""
+        """The value of a tensor: by its identity, else by its place in memory."""
         known = self._known.get(id(tensor))
         if known is not None:
             return known
@@ -434,7 +441,7 @@ class Capture(Onlooker):
             if _place(value.tensor) == _place(tensor) or _in_another_shape(value.tensor, tensor):
                 return self._is(tensor, value)
         copied = self._copies.get(_place(tensor))
-        if copied is not None and _equal(copied.tensor, tensor):  # no kernel of Paddle's has written there since
+        if copied is not None and _equal(copied.tensor, tensor):  # no kernel of Paddle has written there since
             return self._is(tensor, copied)
         moved = self._moved.get(_place(tensor))
         if moved is not None and _equal(moved, tensor):
@@ -447,7 +454,7 @@ class Capture(Onlooker):
         self._moved[_place(tensor)] = like
 
     def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
-        """A call that Torch's kernels did not answer, as if they had; but for results that lie where one of theirs does."""
+        """A call that Torch's kernels did not answer, as if they had; but for results that lie where a known value lies."""
         places = {_address(tensor) for tensor in operands}
         fresh = [tensor for tensor in results if _address(tensor) not in places and not self._is_made(tensor)]
         if fresh:
@@ -457,17 +464,17 @@ class Capture(Onlooker):
             self._note(name, [], sides, fresh, [])
 
     def _is_made(self, tensor: torch.Tensor) -> bool:
-        """Whether a call that is written down made what lies there."""
+        """Whether a written call made what lies there."""
         return any(value.node is not None for value in self._memory.get(_address(tensor), ()))
 
     def _come_of_nothing(self, tensor: torch.Tensor) -> None:
-        """Forget that a tensor was met before what made it was told."""
+        """Forget that a tensor was met before the call that made it."""
         values = self._memory.pop(_address(tensor), [])
         for place, constant in enumerate(self.trace.constants):
             if any(constant is value for value in values):  # its number stays taken
                 self.trace.constants[place] = Value(torch.empty(0), None, "")
-        for held in self._objects.get(_address(tensor), ()):
-            self._known.pop(id(held), None)
+        for known in self._objects.get(_address(tensor), ()):
+            self._known.pop(id(known), None)
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
@@ -479,7 +486,7 @@ class Capture(Onlooker):
             known.clear()  # what the trace does not hold is the program's again
 
     def _overwrite(self, tensor: torch.Tensor, wanted: torch.Tensor, *, again: bool) -> None:
-        """``again``: the program holds this memory, and gets its own values back."""
+        """Give a tensor other elements; ``again``: its memory is the program's, and gets its own elements back in the end."""
         if again:
             self._before.append((tensor, tensor.detach().clone()))
         tensor.copy_(wanted)
@@ -488,13 +495,13 @@ class Capture(Onlooker):
         wanted = self._exchanged.get(len(self.trace.constants))
         if wanted is not None:
             self._overwrite(tensor, wanted, again=True)
-        held = tensor.detach()
-        value = self._new(tensor, Value(held if _address(tensor) in self.still else held.clone(), None, label))
+        alias = tensor.detach()
+        value = self._new(tensor, Value(alias if _address(tensor) in self.unwritten else alias.clone(), None, label))
         self.trace.constants.append(value)
         return value
 
     def _blank(self, tensor: torch.Tensor) -> None:
-        """Memory that nothing was written into is none of the trace's values: what lies there may be those of a run before."""
+        """Memory without values is no value of the trace: the elements of an earlier run may lie there."""
         tensor.zero_()
         self._new(tensor, Value(tensor.detach().clone(), None, ""))
 
@@ -511,7 +518,7 @@ class Capture(Onlooker):
         return value
 
     def _keep(self, tensor: torch.Tensor) -> None:
-        """``tensor`` will be written: values that lie in its memory are kept as they are now."""
+        """``tensor`` is about to be written: keep the values in its memory as they are now."""
         address = _address(tensor)
         values = self._memory.pop(address, [])
         values += [self._known.pop(id(other)) for other in self._objects.get(address, ()) if id(other) in self._known]
@@ -521,25 +528,25 @@ class Capture(Onlooker):
 
 
 def _like(value: Any, wanted: Any) -> Any:
-    """An attribute in the form in which the call has its own: a number may be a tensor there."""
-    held = isinstance(value, torch.Tensor) and not isinstance(wanted, torch.Tensor)
-    return torch.full_like(value, wanted) if held else wanted
+    """An attribute in the form of the call's own: a number may be a tensor there."""
+    as_tensor = isinstance(value, torch.Tensor) and not isinstance(wanted, torch.Tensor)
+    return torch.full_like(value, wanted) if as_tensor else wanted
 
 
 def _is_constant(operands: list[TraceOperand], results: list[torch.Tensor]) -> bool:
-    """Whether a call makes numbers of nothing (``full``, ``arange``), or indices and masks of such: what may run natively."""
+    """Whether a call makes numbers of no operand (``full``, ``arange``), or indices and masks of constants: it may run natively."""
     if operands and any(tensor.is_floating_point() or tensor.is_complex() for tensor in results):
         return False
-    return all(one.value.node is None for one in operands)
+    return all(operand.value.node is None for operand in operands)
 
 
 def _named(shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
     """(name, value, whether it is written) of all arguments."""
-    found = []
+    arguments = []
     for place, (name, default) in enumerate(shape.parameters):
         value = args[place] if place < len(args) else kwargs.get(name, default)
-        found.append((name, value, shape.written[place]))
-    return found
+        arguments.append((name, value, shape.written[place]))
+    return arguments
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
@@ -557,15 +564,15 @@ def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-def _in_another_shape(held: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Whether both are one piece of memory, row by row, of complex numbers or their parts: Paddle's ``reshape_`` tells nobody."""
-    parts = [torch.view_as_real(side) if side.is_complex() and not side.is_conj() else side for side in (held, tensor)]
+def _in_another_shape(known: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Whether both are one piece of memory, row by row, of complex numbers or their parts: Paddle's ``reshape_`` is no kernel."""
+    parts = [torch.view_as_real(side) if side.is_complex() and not side.is_conj() else side for side in (known, tensor)]
     memories = {(part.data_ptr(), part.dtype, part.numel()) for part in parts}
     return len(memories) == 1 and all(part.is_contiguous() for part in parts)
 
 
-def _equal(held: torch.Tensor, tensor: torch.Tensor) -> bool:
-    return held.device == tensor.device and torch.equal(held, tensor)
+def _equal(known: torch.Tensor, tensor: torch.Tensor) -> bool:
+    return known.device == tensor.device and torch.equal(known, tensor)
 
 
 def _widens(source: torch.Tensor, target: torch.Tensor) -> bool:

@@ -16,27 +16,21 @@ from ..weights.mapping import Mapping as WeightMapping
 from ..weights.tree import LayerNode, WeightSide
 from ..weights.values import prepared
 from . import agreement
-from .agreement import Agreement
-from .causes import Cause
-from .findings import Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
+from .agreement import Agreement, Array, Noise, RunOutcome
+from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .locate import IDENTICAL, LOSS, ROUNDED, Differing
-from .plans import in_wider
-from .programs import NotWider, RunOutcome
+from .programs import NotWider, PaddleSide, TorchSide, error_text, forward_alone, in_wider
 from .proof import Proof
-from .sides import PaddleSide, TorchSide, forward_alone, told
-from .tolerances import Noise
 from .updates import USUAL, Recipe, Settings, StepUpdate
-from .values import Array
 
-# ---- Mistakes in how a port is trained: optimizers, their settings, learning rates, clipping, gradients that are not
-# cleared.
+# ---- Mistakes of a training: optimizers, their settings, learning rates, clipping, gradients that are not cleared.
 
 _ROUNDED = 1e-9  # of schedules that compute one number in another order
 _SHOWN = 3
 
 
 class _Apart(NamedTuple):
-    """A setting that differs, first in one step, and of which parameters."""
+    """A setting that differs, the first step in which it does, and for which parameters."""
 
     cause: Cause
     text: str
@@ -53,85 +47,87 @@ def faults(
     clipping: bool,
     differs: bool = True,
 ) -> list[Mistake]:
-    """What the updates of both runs show, step by step.
+    """The mistakes that the updates of both runs show, step by step.
 
     Args:
         recipe: where the optimizers were made.
-        mapping: whose parameters belong together.
-        original, port: what was seen of each step of the original and of the port.
-        clipping: whether weights differ, so that clipping and skipped steps are looked at: what has no effect is none.
-        differs: whether anything does, so that copies in float32 of weights of 16 bits are.
+        mapping: which parameters belong together.
+        original, port: the updates of each step of the original and of the port.
+        clipping: whether weights differ: else clipping and skipped steps have no effect, and are no mistakes.
+        differs: whether anything differs: else copies in float32 of weights of 16 bits have no effect.
     """
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
-    known = [(one, other) for one, other in sorted(pairs) if any(one in update.settings for update in original)]
-    found = [_mistake(recipe, apart, len(known)) for apart in _settings(known, original, port)]
+    known = [(name, other) for name, other in sorted(pairs) if any(name in update.settings for update in original)]
+    mistakes = [_mistake(recipe, apart, len(known)) for apart in _settings(known, original, port)]
     steps = [_left(original, port), _masters(original, port) if differs else None]
     if clipping:
         steps += [_skipped(original, port), _clip(original, port)]
-    return [*found, *(_mistake(recipe, apart, 0) for apart in steps if apart is not None)]
+    return [*mistakes, *(_mistake(recipe, apart, 0) for apart in steps if apart is not None)]
 
 
-def _settings(pairs: Sequence[tuple[str, str]], theirs: Sequence[StepUpdate], ours: Sequence[StepUpdate]) -> list[_Apart]:
-    if not any(update.settings for update in ours):
+def _settings(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> list[_Apart]:
+    if not any(update.settings for update in port):
         return []
-    found: dict[tuple[Cause, str], _Apart] = {}
-    told: set[tuple[str, Cause, str]] = set()
-    for step, (one, other) in enumerate(zip(theirs, ours)):
-        for mine, yours in pairs:
-            for cause, word, text in _between(one.settings.get(mine), other.settings.get(yours)):
-                if (yours, cause, word) in told:
+    settings: dict[tuple[Cause, str], _Apart] = {}
+    seen: set[tuple[str, Cause, str]] = set()
+    for step, (expected, actual) in enumerate(zip(original, port)):
+        for original_name, port_name in pairs:
+            for cause, word, text in _between(expected.settings.get(original_name), actual.settings.get(port_name)):
+                if (port_name, cause, word) in seen:
                     continue
-                told.add((yours, cause, word))
-                found.setdefault((cause, text), _Apart(cause, text, step, [])).names.append(yours)
-    rates = [apart for apart in found.values() if apart.cause is Cause.RATE]
-    if rates and (shifted := _shifted(pairs, theirs, ours)):
-        found = {key: apart for key, apart in found.items() if apart is not rates[0]}
-        found[Cause.RATE, ""] = rates[0]._replace(text=f"{rates[0].text}: the schedule is one step {shifted}")
-    return list(found.values())
+                seen.add((port_name, cause, word))
+                settings.setdefault((cause, text), _Apart(cause, text, step, [])).names.append(port_name)
+    rates = [apart for apart in settings.values() if apart.cause is Cause.RATE]
+    if rates and (shifted := _shifted(pairs, original, port)):
+        settings = {key: apart for key, apart in settings.items() if apart is not rates[0]}
+        settings[Cause.RATE, ""] = rates[0]._replace(text=f"{rates[0].text}: the schedule is one step {shifted}")
+    return list(settings.values())
 
 
-def _between(mine: Settings | None, yours: Settings | None) -> Iterator[tuple[Cause, str, str]]:
-    """(cause, setting, both values) of all that differs for one parameter; nothing if a side is of an unknown kind."""
-    if mine is None or mine == {} or yours == {}:
+def _between(original: Settings | None, port: Settings | None) -> Iterator[tuple[Cause, str, str]]:
+    """(cause, setting, both values) of all that differs for one parameter; nothing if a side's optimizer is not known."""
+    if original is None or original == {} or port == {}:
         return
-    if yours is None:
+    if port is None:
         yield Cause.SETTING, "", "is not in the port's optimizer"
         return
-    if mine["optimizer"] != yours["optimizer"]:
-        yield Cause.OPTIMIZER, "", f"{yours['optimizer']} in place of {mine['optimizer']}"
+    if original["optimizer"] != port["optimizer"]:
+        yield Cause.OPTIMIZER, "", f"{port['optimizer']} in place of {original['optimizer']}"
         return
-    for word in sorted({*mine, *yours} - {"optimizer", "decoupled"}):
-        one, other = mine.get(word, USUAL.get(word)), yours.get(word, USUAL.get(word))
-        if not _equal(one, other):
-            yield Cause.RATE if word == "lr" else Cause.SETTING, word, f"{word}={_shown(other)} against {_shown(one)}"
-    if mine["weight_decay"] and yours["weight_decay"] and mine.get("decoupled") != yours.get("decoupled"):
-        ways = ["apart from the gradient" if given.get("decoupled") else "added to the gradient" for given in (yours, mine)]
+    for word in sorted({*original, *port} - {"optimizer", "decoupled"}):
+        expected, actual = original.get(word, USUAL.get(word)), port.get(word, USUAL.get(word))
+        if not _equal(expected, actual):
+            yield Cause.RATE if word == "lr" else Cause.SETTING, word, f"{word}={_shown(actual)} against {_shown(expected)}"
+    if original["weight_decay"] and port["weight_decay"] and original.get("decoupled") != port.get("decoupled"):
+        ways = [
+            "apart from the gradient" if settings.get("decoupled") else "added to the gradient" for settings in (port, original)
+        ]
         yield Cause.SETTING, "decoupled", f"weight decay is {ways[0]}, in the original {ways[1]}"
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return one == other or abs(one - other) <= _ROUNDED * max(abs(one), abs(other))
-    return bool(one == other)
+def _equal(value: Any, other: Any) -> bool:
+    if isinstance(value, (int, float)) and isinstance(other, (int, float)):
+        return value == other or abs(value - other) <= _ROUNDED * max(abs(value), abs(other))
+    return bool(value == other)
 
 
 def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _shifted(pairs: Sequence[tuple[str, str]], theirs: Sequence[StepUpdate], ours: Sequence[StepUpdate]) -> str:
-    """Whether the port's learning rates are the original's of the step before or behind."""
-    mine = [update.settings.get(pairs[0][0], {}).get("lr") for update in theirs]
-    yours = [update.settings.get(pairs[0][1], {}).get("lr") for update in ours]
-    if len(mine) < 3 or len({*mine}) < 2:
+def _shifted(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> str:
+    """Whether the port's learning rates are the original's of the step before or after."""
+    original_rates = [update.settings.get(pairs[0][0], {}).get("lr") for update in original]
+    port_rates = [update.settings.get(pairs[0][1], {}).get("lr") for update in port]
+    if len(original_rates) < 3 or len({*original_rates}) < 2:
         return ""
-    if all(map(_equal, yours, mine[1:])):
+    if all(map(_equal, port_rates, original_rates[1:])):
         return "early"
-    return "late" if all(map(_equal, yours[1:], mine)) else ""
+    return "late" if all(map(_equal, port_rates[1:], original_rates)) else ""
 
 
 def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpdate]) -> _Apart | None:
-    """The first step that one of both makes and the other does not."""
+    """The first step that one side alone makes."""
     for step, (original, port) in enumerate(zip(original_steps, port_steps)):
         if original.stepped is port.stepped or None in (original.stepped, port.stepped):
             continue
@@ -142,12 +138,12 @@ def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
     return None
 
 
-def _left(theirs: Sequence[StepUpdate], ours: Sequence[StepUpdate]) -> _Apart | None:
-    for step, (one, other) in enumerate(zip(theirs, ours)):
-        mine, yours = _forgotten(one), _forgotten(other)
-        if bool(mine) is not bool(yours):
-            left = yours or mine
-            who = "the port's" if yours else "the original's"
+def _left(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
+    for step, (update, other) in enumerate(zip(original, port)):
+        original_left, port_left = _forgotten(update), _forgotten(other)
+        if bool(original_left) is not bool(port_left):
+            left = port_left or original_left
+            who = "the port's" if port_left else "the original's"
             return _Apart(
                 Cause.CLEARED, f"{who} gradients stay behind the step, the other's do not ({listed(left, _SHOWN)})", step, []
             )
@@ -155,23 +151,25 @@ def _left(theirs: Sequence[StepUpdate], ours: Sequence[StepUpdate]) -> _Apart | 
 
 
 def _forgotten(update: StepUpdate) -> list[str]:
-    """Gradients that stay of parameters that are in an optimizer: others it cannot clear."""
+    """Gradients that stay, of parameters that are in an optimizer: it cannot clear others."""
     return [name for name in update.left if name in update.settings or not update.settings]
 
 
-def _clip(theirs: Sequence[StepUpdate], ours: Sequence[StepUpdate]) -> _Apart | None:
-    for step, (one, other) in enumerate(zip(theirs, ours)):
-        mine, yours = one.clip, other.clip
-        if mine is None and yours is None:
+def _clip(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
+    for step, (update, other) in enumerate(zip(original, port)):
+        expected, actual = update.clip, other.clip
+        if expected is None and actual is None:
             continue
-        if mine is None or yours is None:
-            clip, who = (yours, "in the original they are not") if yours else (mine, "in the port they are not")
+        if expected is None or actual is None:
+            clip, who = (actual, "in the original they are not") if actual else (expected, "in the port they are not")
             assert clip is not None
-            write = f" ({mine.write})" if mine else ""
+            write = f" ({expected.write})" if expected else ""
             return _Apart(Cause.CLIPPING, f"gradients are clipped by {clip.by} to {clip.shown}, {who}{write}", step, [])
-        if mine.by != yours.by or abs(mine.limit - yours.limit) > max(mine.within, yours.within) * abs(mine.limit):
-            against = f"{yours.by} to {yours.shown} against {mine.by} to {mine.shown}"
-            text = f"gradients are clipped by {against} ({mine.write})"
+        if expected.by != actual.by or abs(expected.limit - actual.limit) > max(expected.within, actual.within) * abs(
+            expected.limit
+        ):
+            against = f"{actual.by} to {actual.shown} against {expected.by} to {expected.shown}"
+            text = f"gradients are clipped by {against} ({expected.write})"
             return _Apart(Cause.CLIPPING, text, step, [])
     return None
 
@@ -193,12 +191,12 @@ def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
     if apart.names and len(apart.names) < all_of_them:
         text += f" for {len(apart.names)} of {all_of_them} weights ({listed(apart.names, _SHOWN)})"
     text += f" from step {apart.step + 1} on" if apart.step else ""
-    theirs, ours = map(_place, recipe.places)
-    return Mistake(apart.cause, text, theirs, ours, ("",))
+    original, port = map(_place, recipe.places)
+    return Mistake(apart.cause, text, original, port, ("",))
 
 
 def _place(function: Any) -> ProgramPlace | None:
-    """Where a function of the caller's stands."""
+    """The place of a function of the caller."""
     try:
         code = inspect.unwrap(getattr(function, "func", function)).__code__
     except AttributeError:
@@ -210,25 +208,25 @@ def _place(function: Any) -> ProgramPlace | None:
 # ---- The port's optimizer by itself: with the original's weights and gradients at each step.
 
 
-def weights_alone(ours: PaddleSide, mapping: WeightMapping, recipe: Recipe, original: list[RunOutcome]) -> list[tuple[int, str]]:
-    """(step, how the weights behind it differ) of the steps in which they do."""
+def optimizer_replay(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, original: list[RunOutcome]) -> list[tuple[int, str]]:
+    """(step, how the weights behind it differ) for the steps in which they do."""
     mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
-    shapes = {name: tuple(parameter.shape) for name, parameter in ours.model.named_parameters()}
-    begun = {name: parameter.numpy() for name, parameter in ours.model.named_parameters()}
+    shapes = {name: tuple(parameter.shape) for name, parameter in port.model.named_parameters()}
+    begun = {name: parameter.numpy() for name, parameter in port.model.named_parameters()}
     begins = []
     for step, outcome in enumerate(original):
-        before = laid_out(mapping, original[step - 1].weights, shapes) if step else begun
-        begins.append((before, laid_out(mapping, outcome.gradients, shapes)))
+        before = in_port_layout(mapping, original[step - 1].weights, shapes) if step else begun
+        begins.append((before, in_port_layout(mapping, outcome.gradients, shapes)))
     differing = []
-    for step, (weights, theirs) in enumerate(zip(ours.step_alone(recipe, begins), original)):
-        text = agreement.differ("", agreement.weights(mapping, theirs, RunOutcome(weights=weights)))
+    for step, (weights, expected) in enumerate(zip(port.step_alone(recipe, begins), original)):
+        text = agreement.first_difference("", agreement.weights(mapping, expected, RunOutcome(weights=weights)))
         if text:
             differing.append((step, text))
     return differing
 
 
-def laid_out(mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
-    """Values of the original's weights as the port's are laid out; those that the original has none for are left out."""
+def in_port_layout(mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
+    """Values of the original's weights in the layout of the port's; weights without value in the original are left out."""
     missing = {pair.paddle for pair in mapping if pair.torch not in values}
     pairs = [pair for pair in mapping if pair.paddle in shapes and pair.paddle not in missing]
     source = WeightSide("torch", LayerNode(""), {name: torch.from_numpy(value) for name, value in values.items()})
@@ -251,12 +249,12 @@ WEIGHTS = "weights"
 
 
 @dataclass
-class Followed:
-    """A run of the port beside one of the original: what differs at each step, and the first thing that does."""
+class PortTraining:
+    """A run of the port compared with one of the original, step by step, and the first difference."""
 
     mapping: WeightMapping
     original: list[RunOutcome]
-    judged: bool = True  # else only how far they are apart is kept
+    judged: bool = True  # False: only the distance is kept
     start: RunOutcome = field(default_factory=RunOutcome)  # the first step
     updates: list[StepUpdate] = field(default_factory=list)
     apart: list[float] = field(default_factory=list)
@@ -266,24 +264,24 @@ class Followed:
     def __call__(self, outcome: RunOutcome) -> None:
         """The next step of the port."""
         step = len(self.apart)
-        theirs = self.original[step]
+        expected = self.original[step]
         if step == 0:
             self.start = outcome
         assert outcome.update is not None
         self.updates.append(outcome.update)
-        weights = agreement.weights(self.mapping, theirs, outcome)
-        self.apart.append(max(agreement.worst(self.mapping, theirs, outcome), agreement.widest(weights)))
+        weights = agreement.weights(self.mapping, expected, outcome)
+        self.apart.append(max(agreement.worst(self.mapping, expected, outcome), agreement.largest_of_rows(weights)))
         if not self.judged:
             return
-        differing = Differing.between(self.mapping, theirs, outcome)
-        updated = agreement.differ("", weights)
+        differing = Differing.between(self.mapping, expected, outcome)
+        updated = agreement.first_difference("", weights)
         self.identical.append(not differing and not updated)
         if self.first is None and (differing or updated):
             self.first = (step, *_what(differing, updated))
 
 
 def _what(differing: Differing, updated: str) -> tuple[str, str]:
-    """The first thing that differs in a step, and how."""
+    """The first part that differs in a step, and how."""
     parts = {
         "forward": differing.shapes or differing.forward,
         LOSS: differing.loss,
@@ -300,59 +298,59 @@ class TrainingRuns:
 
     recipe: Recipe
     original: list[RunOutcome]
-    port: Followed
-    native: Followed
-    natively: RunOutcome | None = None  # what the first step gave natively, or its forward alone; None where that fails
+    port: PortTraining
+    native: PortTraining
+    natively: RunOutcome | None = None  # the first step natively, or its forward alone; None where that fails
     notes: list[str] = field(default_factory=list)
 
     def rows(self) -> list[StepRow]:
         """One for each step."""
-        found = []
-        for step, theirs in enumerate(self.original):
-            loss = theirs.outputs.get(LOSS)
+        rows = []
+        for step, expected in enumerate(self.original):
+            loss = expected.outputs.get(LOSS)
             shown = float(loss) if loss is not None and loss.size == 1 else None
             native = self.native.apart[step] if step < len(self.native.apart) else None
-            found.append(StepRow(step + 1, shown, self.port.identical[step], self.port.apart[step], native))
-        return found
+            rows.append(StepRow(step + 1, shown, self.port.identical[step], self.port.apart[step], native))
+        return rows
 
 
-def train(theirs: TorchSide, ours: PaddleSide, mapping: WeightMapping, recipe: Recipe, steps: int) -> TrainingRuns:
+def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe: Recipe, steps: int) -> TrainingRuns:
     """Train the original, the port on Torch's kernels, and the port natively, as far as it goes there."""
-    original: list[RunOutcome] = []
-    theirs.train(recipe, steps, original.append)
-    native, port = Followed(mapping, original, judged=False), Followed(mapping, original)
-    ours.train(recipe, steps, port)
-    trained = TrainingRuns(recipe, original, port, native)
-    ours.shim = False
+    outcomes: list[RunOutcome] = []
+    original.train(recipe, steps, outcomes.append)
+    native, followed = PortTraining(mapping, outcomes, judged=False), PortTraining(mapping, outcomes)
+    port.train(recipe, steps, followed)
+    trained = TrainingRuns(recipe, outcomes, followed, native)
+    port.shim = False
     try:
-        ours.train(recipe, steps, native)
+        port.train(recipe, steps, native)
     except Exception as error:
         step = len(native.apart) + 1
         trained.notes.append(
-            f"the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({told(error)}): natively "
+            f"the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({error_text(error)}): natively "
             + ("it is compared up to there" if step > 1 else "outputs alone are compared, if any")
         )
     finally:
-        ours.shim = True
-    trained.natively = native.start if native.apart else forward_alone(ours)[0]
+        port.shim = True
+    trained.natively = native.start if native.apart else forward_alone(port)[0]
     return trained
 
 
-def judge(proof: Proof, trained: TrainingRuns, theirs: TorchSide, ours: PaddleSide) -> None:
-    """Add to a proof of the first step's forward and backward what the training shows."""
+def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: PaddleSide) -> None:
+    """Add what the training shows to a proof of the first step's forward and backward."""
     proof.training = trained.rows()
     if proof.verdict is ProofVerdict.NOT_COMPARABLE:
         return
-    seen: list[StepUpdate] = [one.update for one in trained.original if one.update is not None]
+    seen: list[StepUpdate] = [outcome.update for outcome in trained.original if outcome.update is not None]
     broken = next((stage.name for stage in proof.stages if stage.right is False), "")
     first = trained.port.first
     mapping = trained.port.mapping
     if broken:
-        apart = weights_alone(ours, mapping, trained.recipe, trained.original)
-        found = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=False)
-        proof.stages.append(_alone(apart, found, len(seen)))
+        apart = optimizer_replay(port, mapping, trained.recipe, trained.original)
+        further = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=False)
+        proof.stages.append(_alone(apart, further, len(seen)))
         proof.stages.append(Stage("training", None, f"behind the {broken}"))
-        proof.mistakes += found
+        proof.mistakes += further
         return
     in_weights = first is not None and first[1] == WEIGHTS
     mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=in_weights, differs=first is not None)
@@ -360,17 +358,17 @@ def judge(proof: Proof, trained: TrainingRuns, theirs: TorchSide, ours: PaddleSi
         _identical(proof, trained)
         return
     try:
-        rest = "" if first is None or mistakes else _in_wider(proof, trained, theirs, ours)
+        rest = "" if first is None or mistakes else _in_wider(proof, trained, original, port)
     except NotWider as error:
-        _not_told(proof, trained, error)
+        _undecided(proof, trained, error)
         return
-    if rest:  # both round otherwise before the first step: whether it clips otherwise, too, is asked where that has an effect
+    if rest:  # both round differently before the first step: a different clip counts if it has an effect
         mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=True)
-    _differing(proof, trained, mistakes, rest, theirs.wider)
+    _differing(proof, trained, mistakes, rest, original.wider)
 
 
-def _not_told(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
-    """A training that differs in bits, and that runs in no wider dtype."""
+def _undecided(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
+    """A training that differs in bits, and runs in no wider dtype."""
     assert trained.port.first is not None
     step, what, text = trained.port.first
     proof.verdict = ProofVerdict.NOT_COMPARABLE
@@ -385,49 +383,49 @@ def _identical(proof: Proof, trained: TrainingRuns) -> None:
     proof.reason = f"{steps} training step{'s' if steps > 1 else ''} {proof.reason}"
 
 
-def _alone(apart: Sequence[tuple[int, str]], found: Sequence[Mistake], steps: int) -> Stage:
+def _alone(apart: Sequence[tuple[int, str]], mistakes: Sequence[Mistake], steps: int) -> Stage:
     """The stage of the optimizer, from the original's weights and gradients."""
     name = "optimizer step"
-    if found:
-        return Stage(name, False, str(found[0]))
+    if mistakes:
+        return Stage(name, False, str(mistakes[0]))
     if not apart:
         return Stage(name, True, f"{steps} from the original's gradients, {IDENTICAL}")
     step, text = apart[0]
     return Stage(name, None, f"from the original's gradients at step {step + 1}: {text}; look again when the rest is mended")
 
 
-def _differing(proof: Proof, trained: TrainingRuns, found: list[Mistake], rest: str, wider: str) -> None:
-    """Stages and verdict where bits differ, or settings do; ``rest``: what the wider dtype cannot explain by rounding."""
+def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], rest: str, wider: str) -> None:
+    """Stages and verdict where bits differ, or settings do; ``rest``: what rounding does not explain in the wider dtype."""
     first = trained.port.first
     where = f"{first[1]} at step {first[0] + 1}: {first[2]}" if first else f"no effect in {len(trained.original)} steps"
     in_step = first is not None and (first[1] == WEIGHTS or _of_weights(rest, trained))
-    step_wrong = bool(found and found[0].cause is not Cause.CLEARED) or bool(rest and in_step)
+    step_wrong = bool(mistakes and mistakes[0].cause is not Cause.CLEARED) or bool(rest and in_step)
     rounded = first is not None and (first[1] == WEIGHTS or first[0] == 0)
     if step_wrong:
-        proof.stages.append(Stage("optimizer step", False, f"{found[0]} ({rest or where})" if found else where))
+        proof.stages.append(Stage("optimizer step", False, f"{mistakes[0]} ({rest or where})" if mistakes else where))
         proof.stages.append(Stage("training", None, "behind the optimizer step"))
     else:
         proof.stages.append(Stage("optimizer step", True, ROUNDED if rounded else IDENTICAL))
-        proof.stages.append(Stage("training", not (found or rest), f"{found[0]} ({where})" if found else rest or ROUNDED))
-    if not found and not rest:
+        proof.stages.append(Stage("training", not (mistakes or rest), f"{mistakes[0]} ({where})" if mistakes else rest or ROUNDED))
+    if not mistakes and not rest:
         if proof.verdict is ProofVerdict.CODE_CORRECT:
             proof.reason = f"the first step {proof.reason}; the training agrees in {wider} up to rounding ({where})"
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         return
     proof.verdict, proof.reason = ProofVerdict.CODE_DIFFERS, rest or where
-    proof.mistakes += found
-    if first is not None and found:
+    proof.mistakes += mistakes
+    if first is not None and mistakes:
         proof.complete = False
         proof.notes.append("what else may differ in the training is hidden behind this: mend it, and prove again")
 
 
 def _of_weights(rest: str, trained: TrainingRuns) -> bool:
-    """Whether what differs further than rounding explains is an updated weight, where outputs and gradients agree."""
+    """Whether an updated weight differs further than rounding explains, though outputs and gradients agree."""
     names = [pair.paddle or pair.torch for pair in trained.port.mapping if pair.name("torch") in trained.original[0].weights]
     return any(f": {name} differs" in rest for name in names)
 
 
-def _in_wider(proof: Proof, trained: TrainingRuns, theirs: TorchSide, ours: PaddleSide) -> str:
+def _in_wider(proof: Proof, trained: TrainingRuns, original: TorchSide, port: PaddleSide) -> str:
     """What differs further between the trainings in a wider dtype than rounding errors travel; "" if nothing does.
 
     Raises:
@@ -436,16 +434,18 @@ def _in_wider(proof: Proof, trained: TrainingRuns, theirs: TorchSide, ours: Padd
     steps, mapping = len(trained.original), trained.port.mapping
 
     def trainings() -> tuple[list[RunOutcome], list[RunOutcome], list[RunOutcome]]:
-        found: tuple[list[RunOutcome], list[RunOutcome], list[RunOutcome]] = ([], [], [])
-        noise = Noise(torch.Generator().manual_seed(0), theirs.wider)
-        theirs.train(trained.recipe, steps, found[0].append, wide=True)
-        theirs.train(trained.recipe, steps, found[1].append, wide=True, within=noise)
-        ours.train(trained.recipe, steps, found[2].append, wide=True)
-        return found
+        outcomes: tuple[list[RunOutcome], list[RunOutcome], list[RunOutcome]] = ([], [], [])
+        noise = Noise(torch.Generator().manual_seed(0), original.wider)
+        original.train(trained.recipe, steps, outcomes[0].append, wide=True)
+        original.train(trained.recipe, steps, outcomes[1].append, wide=True, within=noise)
+        port.train(trained.recipe, steps, outcomes[2].append, wide=True)
+        return outcomes
 
-    original, touched, port = in_wider(theirs, ours, trainings)
-    proof.differences[theirs.wider] = max(agreement.worst(mapping, one, other) for one, other in zip(original, port))
-    for step, (one, other, moved) in enumerate(zip(original, port, touched), 1):
-        if breach := Agreement(mapping, one, moved, theirs.wider).breach(other):
+    originals, touched, ports = in_wider(original, port, trainings)
+    proof.differences[original.wider] = max(
+        agreement.worst(mapping, expected, actual) for expected, actual in zip(originals, ports)
+    )
+    for step, (expected, actual, moved) in enumerate(zip(originals, ports, touched), 1):
+        if breach := Agreement(mapping, expected, moved, original.wider).breach(actual):
             return f"step {step}: {breach}"
     return ""

@@ -1,4 +1,4 @@
-"""How both models are trained: their optimizers' settings in Torch's words, and what was seen of each step."""
+"""How both models are trained: their optimizers' settings in Torch's words, and what each step shows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
-from .values import as_array
+from ..trees import as_array
+from .trace import Model, Optimizer, Tensor
 
-# ---- An optimizer's settings for each parameter, in Torch's words, whichever framework's it is.
+# ---- An optimizer's settings for each parameter, in Torch's words for both frameworks.
 
-Settings = dict[str, Any]  # "optimizer", "lr", "weight_decay" and what the kind has; empty where the kind is not known
+Settings = dict[str, Any]  # "optimizer", "lr", "weight_decay" and those of the kind; empty where the kind is not known
 
 
 class _OptimizerKind(NamedTuple):
-    """An optimizer of Paddle's: the name of Torch's, and Torch's word for each setting -> Paddle's."""
+    """An optimizer of Paddle: Torch's name for it, and Torch's word for each setting -> Paddle's."""
 
     name: str
     settings: dict[str, str]
@@ -39,7 +40,7 @@ _PADDLE = {
     "Adadelta": _OptimizerKind("Adadelta", {"eps": "epsilon", "rho": "rho"}),
     "RMSProp": _OptimizerKind("RMSprop", {"alpha": "rho", "eps": "epsilon", "momentum": "momentum", "centered": "centered"}),
 }
-# What has no effect: such a setting counts as absent.
+# Values without effect: such a setting counts as absent.
 USUAL = {
     "dampening": 0, "maximize": False, "lr_decay": 0, "momentum": 0, "nesterov": False, "decoupled_weight_decay": False,
     "amsgrad": False, "centered": False, "initial_accumulator_value": 0,
@@ -47,18 +48,18 @@ USUAL = {
 _WORDS = {"lr", "weight_decay", *USUAL, *(word for kind in _PADDLE.values() for word in kind.settings)}
 
 
-def of_torch(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
-    """Settings by the parameters' names; ``names`` by their identities."""
-    found = {}
+def of_torch(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Settings]:
+    """The settings of a Torch optimizer by the parameters' names; ``names`` by their identities."""
+    settings = {}
     name = type(optimizer).__name__
     for group in optimizer.param_groups:
-        given = {word: _number(value) for word, value in group.items() if word in _WORDS}
+        options = {word: _number(value) for word, value in group.items() if word in _WORDS}
         if "betas" in group:
-            given["beta1"], given["beta2"] = group["betas"]
+            options["beta1"], options["beta2"] = group["betas"]
         for parameter in group["params"]:
             if id(parameter) in names:
-                found[names[id(parameter)]] = _plain({"optimizer": name, **given}) if name in _TORCHS else {}
-    return found
+                settings[names[id(parameter)]] = _plain({"optimizer": name, **options}) if name in _TORCHS else {}
+    return settings
 
 
 def _number(value: Any) -> Any:
@@ -68,82 +69,86 @@ def _number(value: Any) -> Any:
 _TORCHS = {kind.name for kind in _PADDLE.values()}
 
 
-def of_paddle(optimizer: Any, names: Mapping[int, str]) -> dict[str, Settings]:
+def of_paddle(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Settings]:
     """The same of a Paddle optimizer."""
     kind = _PADDLE.get(type(optimizer).__name__)
-    found: dict[str, Settings] = {}
+    settings: dict[str, Settings] = {}
     for group, parameter in _grouped(optimizer):
         if id(parameter) in names:
-            found[names[id(parameter)]] = {} if kind is None else _plain(_settings_of(optimizer, kind, group, parameter))
-    return found
+            settings[names[id(parameter)]] = {} if kind is None else _plain(_settings_of(optimizer, kind, group, parameter))
+    return settings
 
 
-def _grouped(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+def _grouped(optimizer: Optimizer) -> Iterator[tuple[Mapping[str, Any], Any]]:
     """(options of its group, parameter)."""
-    for one in optimizer._param_groups:
-        if isinstance(one, dict):
-            yield from ((one, parameter) for parameter in one["params"])
+    for group in optimizer._param_groups:
+        if isinstance(group, dict):
+            yield from ((group, parameter) for parameter in group["params"])
         else:
-            yield {}, one
+            yield {}, group
 
 
-def _settings_of(optimizer: Any, kind: _OptimizerKind, group: Mapping[str, Any], parameter: Any) -> Settings:
+def _settings_of(optimizer: Optimizer, kind: _OptimizerKind, group: Mapping[str, Any], parameter: Tensor) -> Settings:
     factor = (getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0)
     rate = optimizer.get_lr()
-    found: Settings = {"optimizer": kind.name, "lr": rate if factor == 1.0 else rate * factor}
+    settings: Settings = {"optimizer": kind.name, "lr": rate if factor == 1.0 else rate * factor}
     for word, name in kind.settings.items():
         value = group.get(name, getattr(optimizer, f"_{name}", getattr(optimizer, name, None)))
         if value is not None:
-            found[word] = value
-    found["weight_decay"] = _decay(optimizer, group, parameter)
-    return found
+            settings[word] = value
+    settings["weight_decay"] = _decay(optimizer, group, parameter)
+    return settings
 
 
-def _decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Any:
+def _decay(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> Any:
     """The coefficient of L2 decay; another kind in words."""
     if isinstance(optimizer, paddle.optimizer.AdamW):
         chooses = optimizer._apply_decay_param_fun
         return 0 if chooses is not None and not chooses(parameter.name) else group.get("weight_decay", optimizer._weight_decay)
     own = getattr(parameter, "regularizer", None)
-    given = optimizer.regularization if own is None else own
+    regularizer = optimizer.regularization if own is None else own
     method = group.get("regularization_method", getattr(optimizer, "_regularization_method", ""))
-    if given is None and method == "l2_decay":
+    if regularizer is None and method == "l2_decay":
         return group.get("regularization_coeff", optimizer._regularization_coeff)
-    if given is None or isinstance(given, float):
-        return given or 0
-    return given._coeff if isinstance(given, paddle.regularizer.L2Decay) else f"{type(given).__name__}({given._coeff:g})"
+    if regularizer is None or isinstance(regularizer, float):
+        return regularizer or 0
+    return (
+        regularizer._coeff
+        if isinstance(regularizer, paddle.regularizer.L2Decay)
+        else f"{type(regularizer).__name__}({regularizer._coeff:g})"
+    )
 
 
-def _plain(given: Settings) -> Settings:
-    """What has no effect left out, so that equal updates have equal settings."""
-    found = {word: value for word, value in given.items() if value is not None and USUAL.get(word, ...) != value}
-    if not found.get("weight_decay"):
-        found["weight_decay"] = 0
-    if not found.get("momentum"):
-        found.pop("nesterov", None)
-        found.pop("dampening", None)
-    decoupled = bool(found.pop("decoupled_weight_decay", False)) or found["optimizer"] == "AdamW"
-    if found["optimizer"] == "AdamW":
-        found["optimizer"] = "Adam"
-    if found["weight_decay"] and decoupled:
-        found["decoupled"] = True
-    return found
+def _plain(settings: Settings) -> Settings:
+    """Settings without those that have no effect, so that equal updates have equal settings."""
+    plain = {word: value for word, value in settings.items() if value is not None and USUAL.get(word, ...) != value}
+    if not plain.get("weight_decay"):
+        plain["weight_decay"] = 0
+    if not plain.get("momentum"):
+        plain.pop("nesterov", None)
+        plain.pop("dampening", None)
+    decoupled = bool(plain.pop("decoupled_weight_decay", False)) or plain["optimizer"] == "AdamW"
+    if plain["optimizer"] == "AdamW":
+        plain["optimizer"] = "Adam"
+    if plain["weight_decay"] and decoupled:
+        plain["decoupled"] = True
+    return plain
 
 
-def paddles_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
-    """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are none of these."""
+def paddles_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | None:
+    """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are no such parameters."""
     halves = any(parameter.dtype in (paddle.float16, paddle.bfloat16) for parameter in parameters)
     return bool(getattr(optimizer, "_multi_precision", False)) if halves else None
 
 
-def torchs_masters(optimizer: Any, parameters: Iterable[Any]) -> bool | None:
-    """The same of a Torch program, which makes such copies by itself."""
+def torchs_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | None:
+    """The same for a Torch program, which makes such copies by itself."""
     if not any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in parameters):
         return None
     return all(weight.dtype is torch.float32 for group in optimizer.param_groups for weight in group["params"])
 
 
-# ---- How both models are trained: what makes their optimizers, and what was seen of each step.
+# ---- What makes both models' optimizers, and what each of their steps shows.
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 _ACCEPTED = (
@@ -157,7 +162,7 @@ _CLIPPERS = {BY_GLOBAL_NORM: "ClipGradByGlobalNorm", BY_NORM: "ClipGradByNorm", 
 
 
 class Clip(NamedTuple):
-    """How gradients were clipped: by what, to which limit, and how exactly that is known, as a share of it."""
+    """How gradients were clipped: by what, to which limit, and the limit's precision as a share of it."""
 
     by: str
     limit: float
@@ -165,21 +170,26 @@ class Clip(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The limit, with the digits that are known."""
+        """The limit, with its known digits."""
         return f"{self.limit:.4g}" if self.within <= 1e-3 else f"{self.limit:.2g}"
 
     @property
     def write(self) -> str:
-        """What a Paddle program says for it."""
+        """What a Paddle program writes for it."""
         return f"write grad_clip=paddle.nn.{_CLIPPERS[self.by]}({self.shown})"
 
 
 @dataclass
 class StepUpdate:
-    """What was seen of one step: each parameter's settings, clipping, and which gradients were left behind it.
+    """What one step of a training shows.
 
-    ``stepped``: whether an optimizer made a step; None where none is known. ``infinite``: the parameters whose gradients held inf
-    or NaN before it. ``masters``: whether weights of 16 bits are updated by copies in float32; None where there are none.
+    Attributes:
+        settings: of each parameter.
+        clip: how gradients were clipped; None: they were not.
+        left: parameters whose gradients stay behind the step.
+        stepped: whether an optimizer made a step; None where none is known.
+        infinite: parameters whose gradients held inf or NaN before it.
+        masters: whether weights of 16 bits are updated by copies in float32; None where there are no such weights.
     """
 
     settings: dict[str, Settings] = field(default_factory=dict)
@@ -191,12 +201,12 @@ class StepUpdate:
 
 
 class Trainer:
-    """Makes the steps of one model: ``made`` is what the recipe's function returned."""
+    """Makes the steps of one model, with what the recipe's function returned."""
 
     def __init__(self, framework: str, made: Any) -> None:
-        self._made, self._ours = made, framework == "paddle"
-        kind = paddle.optimizer.Optimizer if self._ours else torch.optim.Optimizer
-        self._optimizers = list({id(one): one for one in _found(made, kind)}.values())
+        self._made, self._of_paddle = made, framework == "paddle"
+        kind = paddle.optimizer.Optimizer if self._of_paddle else torch.optim.Optimizer
+        self._optimizers = list({id(optimizer): optimizer for optimizer in _found(made, kind)}.values())
         if not callable(made) and not self._optimizers:
             raise ArgumentError(f"{_ACCEPTED}; for {framework.title()} it returned {described(made)}")
 
@@ -205,14 +215,16 @@ class Trainer:
         update = StepUpdate(stepped=False if self._optimizers else None)
         names = {id(parameter): name for name, parameter in parameters.items()}
 
-        def look(optimizer: Any) -> None:
+        def look(optimizer: Optimizer) -> None:
             update.stepped = True
-            update.masters = (paddles_masters if self._ours else torchs_masters)(optimizer, parameters.values())
-            update.settings.update((of_paddle if self._ours else of_torch)(optimizer, names))
+            update.masters = (paddles_masters if self._of_paddle else torchs_masters)(optimizer, parameters.values())
+            update.settings.update((of_paddle if self._of_paddle else of_torch)(optimizer, names))
             now = {name: as_array(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
             update.infinite += [name for name, gradient in now.items() if not np.isfinite(gradient).all()]
             unit = max((_unit(parameters[name].grad) for name in now), default=0.0)
-            update.clip = _by_hand(gradients, now, unit) or (_declared(optimizer._grad_clip, gradients) if self._ours else None)
+            update.clip = _by_hand(gradients, now, unit) or (
+                _declared(optimizer._grad_clip, gradients) if self._of_paddle else None
+            )
 
         undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
         try:
@@ -225,7 +237,7 @@ class Trainer:
     def _do(self) -> None:
         if not self._is_plain():
             owner: Any = getattr(self._made, "__self__", None)
-            if self._made_step_of(owner):  # which is watched by its name
+            if self._made_step_of(owner):  # its name is watched
                 owner.step()
             else:
                 self._made()
@@ -234,19 +246,19 @@ class Trainer:
         for part in parts:
             part.step()
         for optimizer in self._optimizers:
-            optimizer.clear_grad() if self._ours else optimizer.zero_grad()
+            optimizer.clear_grad() if self._of_paddle else optimizer.zero_grad()
 
     def _made_step_of(self, owner: Any) -> bool:
-        """Whether what the recipe returned is the very step of one of the optimizers."""
+        """Whether the recipe returned the very step of one of the optimizers."""
         return any(owner is optimizer for optimizer in self._optimizers) and self._made.__name__ == "step"
 
     def _is_plain(self) -> bool:
-        """Whether it is an optimizer, or one with its schedule, not a function."""
+        """Whether it is an optimizer, or an optimizer with its schedule, not a function."""
         return isinstance(self._made, tuple) or (not inspect.isroutine(self._made) and hasattr(self._made, "step"))
 
-    def _watched(self, optimizer: Any, look: Callable[[Any], None]) -> Callable[[], None]:
-        """``look`` is called before each step of the optimizer, until what is returned is called."""
-        if not self._ours:
+    def _watched(self, optimizer: Optimizer, look: Callable[[Any], None]) -> Callable[[], None]:
+        """Call ``look`` before each step of the optimizer, until the returned function is called."""
+        if not self._of_paddle:
             remove: Callable[[], None] = optimizer.register_step_pre_hook(lambda *_: look(optimizer)).remove
             return remove
         step = optimizer.step
@@ -260,7 +272,7 @@ class Trainer:
 
 
 def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:
-    """Optimizers that a recipe's function returned, or that what it returned refers to."""
+    """Optimizers that a recipe's function returned, or that its result refers to."""
     if isinstance(made, kind):
         return [made]
     inner: list[Any] = []
@@ -271,8 +283,8 @@ def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:
         cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
         owner = getattr(made, "__self__", None)
         inner = [*cells, *([] if owner is None else [owner]), *getattr(made, "__dict__", {}).values(), *getattr(made, "args", ())]
-        inner = [one for one in inner if isinstance(one, (kind, tuple, list)) or callable(one)]
-    return [one for part in inner for one in _found(part, kind, depth - 1)] if depth else []
+        inner = [part_ for part_ in inner if isinstance(part_, (kind, tuple, list)) or callable(part_)]
+    return [optimizer for part in inner for optimizer in _found(part, kind, depth - 1)] if depth else []
 
 
 def _is_filled(cell: Any) -> bool:
@@ -289,12 +301,12 @@ def _norm(gradient: np.ndarray[Any, Any]) -> float:
 
 
 def _unit(gradient: Any) -> float:
-    """The distance of 1 from the next number of its dtype."""
+    """The distance of 1 from the next number, in a gradient's dtype."""
     return float(torch.finfo(getattr(torch, str(gradient.dtype).rpartition(".")[2])).eps)
 
 
 def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:
-    """What was done to gradients between the backward and the step: they are smaller now; ``unit``: of their dtype."""
+    """How gradients shrank between the backward and the step; ``unit``: of their dtype."""
     norms = {name: _norm(gradient) for name, gradient in now.items()}
     whole = {name: _norm(before[name]) for name in norms}
     shares = {name: norm / whole[name] for name, norm in norms.items() if whole[name] > 0.0}
@@ -310,7 +322,7 @@ def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:
 
 
 def _declared(clip: Any, before: Arrays) -> Clip | None:
-    """What Paddle's optimizer will do to gradients, if it will do anything."""
+    """What Paddle's optimizer will do to gradients, if it does anything."""
     if isinstance(clip, paddle.nn.ClipGradByGlobalNorm):
         total = float(np.sqrt(sum(_norm(gradient) ** 2 for gradient in before.values())))
         return Clip(BY_GLOBAL_NORM, clip.clip_norm) if total > clip.clip_norm else None
@@ -324,18 +336,18 @@ def _declared(clip: Any, before: Arrays) -> Clip | None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Makes the optimizers of both models; ``places``: the functions of the caller's that do, Torch's and Paddle's."""
+    """Makes the optimizers of both models; ``places``: the caller's functions that do, Torch's and Paddle's."""
 
     torch: Callable[[Any], Any]
     paddle: Callable[[Any], Any]
     places: tuple[Any, Any] = (None, None)
 
     @classmethod
-    def of(cls, optimizer: Any) -> Recipe:
-        """What ``optimizer=`` means.
+    def of(cls, optimizer: Optimizer) -> Recipe:
+        """The recipe for ``optimizer=``.
 
         Raises:
-            ArgumentError: something that is not accepted.
+            ArgumentError: it is not accepted.
         """
         if isinstance(optimizer, str):
             return cls(*_named(optimizer))
@@ -345,7 +357,7 @@ class Recipe:
             raise ArgumentError(f"{_ACCEPTED}, got {described(optimizer)}")
         return cls(lambda model: optimizer("torch", model), lambda model: optimizer("paddle", model), (optimizer, optimizer))
 
-    def trainer(self, framework: str, model: Any) -> Trainer:
+    def trainer(self, framework: str, model: Model) -> Trainer:
         """The optimizer of one model, made anew."""
         return Trainer(framework, (self.torch if framework == "torch" else self.paddle)(model))
 
@@ -366,12 +378,12 @@ _RATE = 1e-3
 
 
 def _named(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Functions for an optimizer by its name: Torch's numbers on both sides, the learning rate 1e-3."""
+    """Functions for an optimizer's name: Torch's numbers on both sides, the learning rate 1e-3."""
     known = _NAMES.get(name)
     if known is None:
         raise ArgumentError(f"optimizer={name!r} is none of the names {', '.join(_NAMES)}. {_ACCEPTED}")
-    theirs, options, ours, numbers = known
+    torchs, options, paddles, numbers = known
     return (
-        lambda model: getattr(torch.optim, theirs)(model.parameters(), lr=_RATE, **options),
-        lambda model: getattr(paddle.optimizer, ours)(learning_rate=_RATE, parameters=model.parameters(), **numbers),
+        lambda model: getattr(torch.optim, torchs)(model.parameters(), lr=_RATE, **options),
+        lambda model: getattr(paddle.optimizer, paddles)(learning_rate=_RATE, parameters=model.parameters(), **numbers),
     )

@@ -31,50 +31,53 @@ from ..table.reasons import FILTERED, StayNative
 from ..text import Column, Screen, in_markdown, shown
 from ..trees import as_array, leaves
 
-# ---- Delta debugging: a smallest part of a set that still does what the whole does.
+# ---- Delta debugging.
 
-One = TypeVar("One")
+Item = TypeVar("Item")
 
 
-def ddmin(items: Sequence[One], does: Callable[[Sequence[One]], bool]) -> list[One]:
-    """A part of ``items`` that does it, and of which no single item can be left out (Zeller and Hildebrandt, 2002).
+def ddmin(items: Sequence[Item], does: Callable[[Sequence[Item]], bool]) -> list[Item]:
+    """A part of ``items`` that does it, and none of whose items can be left out (Zeller and Hildebrandt, 2002).
 
     Args:
         items: all of them together do it, none of them does not.
-        does: asked of parts, in the order of ``items``; the same answer for the same part.
+        does: whether a part does it, which is in the order of ``items``; the same answer for the same part.
+
+    >>> ddmin(range(8), lambda part: {2, 5} <= set(part))
+    [2, 5]
     """
-    kept, parts = list(items), 2
-    while len(kept) > 1:
-        chunks = _divided(kept, parts)
+    left, parts = list(items), 2
+    while len(left) > 1:
+        chunks = _divided(left, parts)
         smaller = next((chunk for chunk in chunks if does(chunk)), None)
         if smaller is not None:
-            kept, parts = smaller, 2
+            left, parts = smaller, 2
             continue
-        rests = [[item for item in kept if item not in chunk] for chunk in chunks] if parts > 2 else []
+        rests = [[item for item in left if item not in chunk] for chunk in chunks] if parts > 2 else []
         larger = next((rest for rest in rests if does(rest)), None)
         if larger is not None:
-            kept, parts = larger, parts - 1
-        elif parts < len(kept):
-            parts = min(len(kept), 2 * parts)
+            left, parts = larger, parts - 1
+        elif parts < len(left):
+            parts = min(len(left), 2 * parts)
         else:
             break
-    return kept
+    return left
 
 
-def _divided(items: Sequence[One], parts: int) -> list[list[One]]:
+def _divided(items: Sequence[Item], parts: int) -> list[list[Item]]:
     """Parts of nearly equal length."""
     ends = [round(len(items) * place / parts) for place in range(parts + 1)]
     return [list(items[begin:end]) for begin, end in zip(ends, ends[1:]) if end > begin]
 
 
-# ---- What is asked of a program's result: the caller's own question, or whether it differs from a value.
+# ---- Whether a program's result is bad.
 
 
 def question(target: Any, atol: float, rtol: float) -> Callable[[Any], bool]:
     """``target`` as a function of the result that says whether it is bad.
 
     Raises:
-        ArgumentError: it is neither a function nor a value, or the tolerances are none.
+        ArgumentError: it is neither a function nor a value, or the tolerances are no numbers from 0 on.
     """
     for name, value in (("atol", atol), ("rtol", rtol)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
@@ -93,7 +96,7 @@ def question(target: Any, atol: float, rtol: float) -> Callable[[Any], bool]:
 
 
 def _yes(answer: Any) -> bool:
-    """A truth value, also of one element of a tensor."""
+    """The truth value of an answer, which may be a tensor of one element."""
     try:
         return bool(answer)
     except Exception:
@@ -101,27 +104,27 @@ def _yes(answer: Any) -> bool:
 
 
 def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
-    """Everything numeric, as arrays."""
+    """All numbers of a result, as arrays."""
     if isinstance(value, (bool, int, float, complex)):
         return [np.asarray(value)]
-    if isinstance(value, (list, tuple)) and value and all(isinstance(one, (bool, int, float, complex)) for one in value):
-        return [np.asarray(one) for one in value]
-    return [as_array(one).copy() for _, one in leaves(value)]
+    if isinstance(value, (list, tuple)) and value and all(isinstance(number, (bool, int, float, complex)) for number in value):
+        return [np.asarray(number) for number in value]
+    return [as_array(leaf).copy() for _, leaf in leaves(value)]
 
 
-def _differs(found: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, Any]], atol: float, rtol: float) -> bool:
-    """Whether any element is further from what is wanted than the tolerances allow."""
-    shapes = [[one.shape for one in arrays] for arrays in (found, wanted)]
+def _differs(results: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, Any]], atol: float, rtol: float) -> bool:
+    """Whether an element is further from the wanted value than the tolerances allow."""
+    shapes = [[array.shape for array in arrays] for arrays in (results, wanted)]
     if shapes[0] != shapes[1]:
-        raise ArgumentError(f"target= has {_said(shapes[1])}, but fn returned {_said(shapes[0])}")
-    return not all(np.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True) for one, other in zip(found, wanted))
+        raise ArgumentError(f"target= has {_shapes_text(shapes[1])}, but fn returned {_shapes_text(shapes[0])}")
+    return not all(np.allclose(result, other, rtol=rtol, atol=atol, equal_nan=True) for result, other in zip(results, wanted))
 
 
-def _said(shapes: list[Any]) -> str:
+def _shapes_text(shapes: list[Any]) -> str:
     return f"{len(shapes)} arrays of shapes {', '.join(str(list(shape)) for shape in shapes[:6])}" if shapes else "nothing numeric"
 
 
-# ---- The plan of a bisection: Torch's kernels, but for some ops, layers or calls, which stay on Paddle's.
+# ---- The plan of a bisection: Torch's kernels, but Paddle's for some ops, layers or calls.
 
 OVER = ("ops", "layers", "calls")
 Place = tuple[str, str, CallSite]  # op, layer, line
@@ -129,19 +132,23 @@ Place = tuple[str, str, CallSite]  # op, layer, line
 
 @dataclass(eq=False)
 class Unit:
-    """What runs on one kernel or the other as a whole: an op, a layer (its own calls, not those of layers below), or one call.
+    """What runs on one framework's kernels as a whole: an op, a layer (its own calls, not those of layers below), or one call.
 
-    ``op`` is "" for a layer, ``layer`` is None for an op. ``places``: the calls that belong to it, (op, layer, line) -> how many.
+    Attributes:
+        op: its name; "" for a layer.
+        layer: its path; None for an op.
+        number: of a call: its place among the calls of its op, line and layer, from 0.
+        places: (op, layer, line) -> how many calls of the unit.
     """
 
     op: str
     layer: str | None
-    number: int = 0  # of a call: the how-maniest of its op, line and layer
+    number: int = 0  # of a call
     places: Counter[Place] = field(default_factory=Counter)
 
     @property
     def calls(self) -> int:
-        """How many calls."""
+        """How many calls belong to it."""
         return sum(self.places.values())
 
     def __str__(self) -> str:
@@ -155,7 +162,7 @@ Key = tuple[Any, ...]
 
 
 class Choosing(Substituting):
-    """Answers calls with Torch, unless they belong to one of the units ``native``; keeps what it met."""
+    """Answers calls with Torch, unless they belong to one of the units ``native``; remembers all units that it meets."""
 
     tracks_layers = True
 
@@ -166,7 +173,7 @@ class Choosing(Substituting):
         self.units: dict[Key, Unit] = {}
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """As in reference mode, for the calls that are chosen; what only moves values always is."""
+        """As in reference mode, for the chosen calls; calls that only move values are always chosen."""
         if door.op.exact:
             return super().call(door, frame, values, args, kwargs)
         place = door.op.name, layer_path(), call_site()
@@ -178,7 +185,7 @@ class Choosing(Substituting):
         try:
             result = super().call(door, frame, values, args, kwargs)
         finally:
-            frame.quick.pop(door, None)  # else the door would not ask again
+            frame.quick.pop(door, None)  # else the next call would not pass here
         self._met(key, place, number)
         return result
 
@@ -194,7 +201,7 @@ class Choosing(Substituting):
         unit.places[place] += 1
 
 
-# ---- What :func:`padiff_shim.bisect` answers.
+# ---- The answer.
 
 SHOWN = 4  # lines of one unit
 _KERNELS = {"paddle": "Paddle's", "torch": "Torch's"}
@@ -204,13 +211,16 @@ _KERNELS = {"paddle": "Paddle's", "torch": "Torch's"}
 class Bisection:
     """The smallest set that makes the difference; iterating it gives its units.
 
-    Args:
+    Attributes:
         over: ``"ops"``, ``"layers"`` or ``"calls"``.
         kernel: whose kernels make it bad: ``"paddle"`` (bad natively, good on Torch's) or ``"torch"`` (the other way round).
-        minimal: with these on that kernel and all others on the other framework's the target holds; without any one of them not.
+        minimal: the units: with these on that kernel, and all others on the other framework's, the target holds; without any one of
+            them it does not.
         units: how many there are altogether.
-        alone: whether it is these only: with all others on that kernel and these on the other framework's the target does not hold.
-        runs: how often the program ran. ``known``: how many answers were known from an earlier run.
+        alone: no other unit makes it: with all others on that kernel, and these on the other framework's, the target does not hold.
+        runs: how often the program ran.
+        known: how many answers came from an earlier run.
+        seconds: what all runs took.
     """
 
     over: str
@@ -232,12 +242,12 @@ class Bisection:
     def headline(self) -> str:
         """The answer in one line."""
         what = self.over[:-1] if len(self.minimal) == 1 else self.over
-        found = f"{len(self.minimal)} of {self.units} {self.over if len(self.minimal) != 1 else what + 's'}"
+        count = f"{len(self.minimal)} of {self.units} {self.over if len(self.minimal) != 1 else what + 's'}"
         others = "no other is needed or makes it" if self.alone else "others make it as well"
-        return f"{_KERNELS[self.kernel]} kernels of {found} make the difference ({others}); {self.runs} runs"
+        return f"{_KERNELS[self.kernel]} kernels of {count} make the difference ({others}); {self.runs} runs"
 
     def as_dict(self) -> dict[str, Any]:
-        """In plain types (JSON)."""
+        """All of it in plain types, ready for JSON."""
         return {
             "headline": self.headline,
             "over": self.over,
@@ -269,12 +279,12 @@ class Bisection:
         ]
 
     def to_markdown(self) -> str:
-        """For an issue or a pull request."""
+        """The set as Markdown, for an issue or a pull request."""
         lines = [f"**{in_markdown(self.headline)}**", "", f"| {self.over[:-1]} | calls | lines |", "| --- | ---: | --- |"]
         return "\n".join([*lines, *(f"| {' | '.join(map(in_markdown, row))} |" for row in self._rows())]) + "\n"
 
     def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        """The set for a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
         screen = Screen(width, colour=colour)
         screen.say(self.headline, "bold")
         heads = (Column(self.over[:-1]), Column("calls", right=True), Column("lines"))
@@ -286,16 +296,16 @@ class Bisection:
 
 
 def _lines(unit: Unit) -> str:
-    """Where a unit's calls are made."""
-    told: dict[str, None] = {}
+    """The lines of a unit's calls."""
+    lines: dict[str, None] = {}
     for (op, layer, site), _ in unit.places.items():
         beside = [part for part, known in ((op, unit.op), (layer, unit.layer)) if part and part != known]
-        told[str(site) + (f" ({', '.join(beside)})" if beside else "")] = None
-    more = f"; and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    return "; ".join(list(told)[:SHOWN]) + more
+        lines[str(site) + (f" ({', '.join(beside)})" if beside else "")] = None
+    more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    return "; ".join(list(lines)[:SHOWN]) + more
 
 
-# ---- ``padiff_shim.bisect``: the smallest set of ops, layers or calls whose kernels make a difference.
+# ---- The question.
 
 
 def bisect(
@@ -313,28 +323,41 @@ def bisect(
 ) -> Bisection:
     """Find the smallest set of ops, layers or calls whose kernels make a difference, by delta debugging.
 
-    ``fn`` runs again and again under :func:`padiff_shim.reference`, each time with others of its ops (layers, calls) left on
-    Paddle's kernels. If its result is bad natively and good on Torch's kernels, the answer is the smallest set of Paddle's kernels
-    that makes it bad; if it is the other way round, the smallest set of Torch's. A call's gradient is computed by its op's kernel.
+    ``fn`` runs again and again under :func:`padiff_shim.reference`, each time with others of its ops (layers, calls) on
+    Paddle's kernels. If its result is bad natively and good on Torch's kernels, the answer is the smallest set of Paddle's
+    kernels that makes it bad; if it is the other way round, the smallest set of Torch's. An op's kernel also computes the
+    gradient of its calls.
 
     Args:
         fn: a function without arguments that does the same each time: it makes its model, or does not train it.
-        target: a function of what ``fn`` returns that is true while it is bad ("still differs"), or the value that it should have.
-        over: what is left on one kernel or exchanged as a whole: ``"ops"``; ``"layers"``, by their own calls; ``"calls"``, one by
-            one. Optimizers and clipping are exchanged as ops are.
-        atol, rtol: with a value as target: bad is a result of which an element differs by more than ``atol + rtol * abs(value)``.
+        target: a function of fn's result that is true while the result is bad ("still differs"), or the value that it should have.
+        over: what runs on one framework's kernels as a whole: ``"ops"``; ``"layers"``, by their own calls; ``"calls"``, one by one.
+            Optimizers and clipping count as ops.
+        atol, rtol: with a value as target: a result is bad if an element differs by more than ``atol + rtol * abs(value)``.
         optimizer, random, definitions: as for :func:`padiff_shim.reference`.
-        seed: all random generators begin with it in each run, and are put back.
-        progress: a bar on long runs, on terminals only.
+        seed: all random generators begin with it in each run, and stand in the end where they stood before.
+        progress: show a bar on long runs, on terminals only.
 
     Returns:
         A :class:`Bisection`: the set with its lines, and how many runs it took.
 
     Raises:
         ArgumentError: an argument that is not accepted; the message says what is.
-        BisectionError: the target holds at both ends or at neither, or not each time alike.
+        BisectionError: the target holds at both ends or at neither, or the same run is bad once and good once.
 
     Errors of ``fn`` are raised unchanged.
+
+    Paddle's gradient of leaky_relu is 1 at 0, Torch's is the slope:
+
+    >>> import paddle, padiff_shim
+    >>> def program():
+    ...     x = paddle.zeros([3])
+    ...     x.stop_gradient = False
+    ...     paddle.nn.functional.leaky_relu(paddle.tanh(x), 0.01).sum().backward()
+    ...     return x.grad
+    >>> found = padiff_shim.bisect(program, paddle.full([3], 0.01), atol=1e-6, progress=False)
+    >>> found.kernel, [str(unit) for unit in found]
+    ('paddle', ['leaky_relu'])
     """
     start = time.perf_counter()
     function("fn", fn, "nothing")
@@ -346,16 +369,16 @@ def bisect(
     options = {"definition": settled.optimizer, "draws": settled.random == "torch", "torchs": torchs}
     with _BisectBar(progress) as bar:
         program = _Program(fn, question(target, atol, rtol), over, options, whole("seed", seed), bar)
-        found = _bisected(program, over)
-    found.seconds = time.perf_counter() - start
-    return found
+        bisection = _bisected(program, over)
+    bisection.seconds = time.perf_counter() - start
+    return bisection
 
 
 _NOWHERE = CallSite("", 0, "an optimizer's step")
 
 
 class _Program:
-    """The user's function with some of its units on Paddle's kernels; asks each set once."""
+    """The user's function with some of its units on Paddle's kernels; each set runs once."""
 
     def __init__(
         self, fn: Callable[[], Any], bad: Callable[[Any], bool], over: str, options: Any, seed: int, bar: _BisectBar
@@ -386,7 +409,7 @@ class _Program:
         return self._answers[chosen]
 
     def again(self, native: Iterable[Key]) -> bool:
-        """The same, asked once more."""
+        """The same by a run of its own."""
         return self._run(frozenset(native))[2]
 
     def natively(self) -> bool:
@@ -443,7 +466,7 @@ def _bisected(program: _Program, over: str) -> Bisection:
 
 
 def _no_end(program: _Program, over: str, bad: bool) -> str:
-    """Why there is nothing to look for."""
+    """Why there is no difference to look for."""
     natively = program.natively()
     if bad:
         return (
@@ -459,7 +482,7 @@ def _no_end(program: _Program, over: str, bad: bool) -> str:
 
 
 class _BisectBar:
-    """How far it is, on terminals."""
+    """A bar on terminals."""
 
     def __init__(self, wanted: bool) -> None:
         console = Console(file=sys.stderr)
@@ -476,9 +499,9 @@ class _BisectBar:
         self._progress.stop()
 
     def ran(self, runs: int) -> None:
-        """One more run."""
+        """Item more run."""
         self._progress.update(self._task, description=f"bisecting, run {runs}")
 
     def left(self, part: int, total: int) -> None:
-        """How many are being tried; what is known to be innocent counts as done."""
+        """How many units are being tried; the others count as done."""
         self._progress.update(self._task, completed=total - part, total=total)

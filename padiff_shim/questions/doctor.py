@@ -1,4 +1,4 @@
-"""The checks of ``padiff-shim doctor``. Each is tried on real tensors; nothing is concluded from a version."""
+"""The checks of ``padiff-shim doctor``: each tries real tensors, and concludes nothing from a version."""
 
 from __future__ import annotations
 
@@ -23,16 +23,22 @@ _DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "bool")
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at (``name``), how it stands (GOOD, REMARK or BAD), and a sentence for people."""
+    """What was looked at (``name``), how it stands (GOOD, REMARK or BAD), and a sentence for people (``text``)."""
 
     name: str
     state: str
-    said: str
+    text: str
 
 
 @dataclass
 class Health:
-    """All checks in order. True if none is bad. ``switches``: what was set in either framework that can change a kernel's bits."""
+    """All checks in order. True if none is bad.
+
+    Attributes:
+        environment: versions and devices.
+        switches: the settings of both frameworks that can change a kernel's bits.
+        checks: the checks.
+    """
 
     environment: dict[str, str]
     switches: dict[str, Any]
@@ -42,29 +48,29 @@ class Health:
         return all(check.state != BAD for check in self.checks)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in plain types (JSON)."""
+        """All of it in plain types, ready for JSON."""
         return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
-            "checks": [vars(check) for check in self.checks]
+            "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
         }
 
 
 def examine() -> Health:
-    """Look at everything. What fails is told in its check, not raised."""
+    """Look at everything. A failure is a bad check, and raises nothing."""
     switches = settings.flags()
     health = Health(settings.environment(), switches)
     for name, check in _CHECKS.items():
         try:
-            health.checks.extend(Check(name, state, said) for state, said in check())
-        except Exception as error:  # a broken installation may raise anything: it is what we look for
+            health.checks.extend(Check(name, state, text) for state, text in check())
+        except Exception as error:  # a broken installation may raise anything
             health.checks.append(Check(name, BAD, f"{type(error).__name__}: {error}"))
-    health.checks += [Check("switches", REMARK, said) for said in settings.concerns(switches)]
+    health.checks += [Check("switches", REMARK, text) for text in settings.concerns(switches)]
     return health
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    found = tested.untested(paddle.__version__, torch.__version__, platform.python_version())
-    if found:
-        yield REMARK, f"the tests were not run on {'; '.join(found)}"
+    untested = tested.untested(paddle.__version__, torch.__version__, platform.python_version())
+    if untested:
+        yield REMARK, f"the tests were not run on {'; '.join(untested)}"
     else:
         yield GOOD, "the tests were run on these"
 
@@ -79,7 +85,7 @@ def _device() -> Iterator[tuple[str, str]]:
 
 
 def _to_torch() -> Iterator[tuple[str, str]]:
-    """Whether what Torch writes into a Paddle tensor's memory is there for Paddle."""
+    """Whether Paddle sees what Torch writes into a Paddle tensor's memory."""
     for dtype in _DTYPES:
         tensor = paddle.zeros([2, 3]).astype(dtype)
         twin = memory.to_torch(tensor)
@@ -95,7 +101,7 @@ def _to_torch() -> Iterator[tuple[str, str]]:
 
 
 def _to_paddle() -> Iterator[tuple[str, str]]:
-    """The other way round."""
+    """Whether Paddle sees what Torch writes into a Torch tensor's memory."""
     for dtype in _DTYPES:
         tensor = torch.zeros(2, 3, dtype=getattr(torch, dtype), device=_torch_device())
         twin = memory.to_paddle(tensor)
@@ -111,11 +117,11 @@ def _torch_device() -> str:
 
 
 def _interception() -> Iterator[tuple[str, str]]:
-    """A Linear with its gradients, inside of a mode and by Torch alone."""
+    """A Linear with its gradients, within a mode and by Torch alone."""
     values = [paddle.linspace(-1, 1, rows * columns).reshape([rows, columns]) for rows, columns in ((5, 7), (7, 3))]
     x, weight = (value.detach() for value in values)
     x.stop_gradient = weight.stop_gradient = False
-    ours, theirs = (torch.tensor(value.numpy(), device=_torch_device(), requires_grad=True) for value in values)
+    twin, twin_weight = (torch.tensor(value.numpy(), device=_torch_device(), requires_grad=True) for value in values)
     try:
         with opened(ReferenceOptions(linear_layout="view")) as run:
             result = paddle.nn.functional.linear(x, weight)
@@ -123,17 +129,17 @@ def _interception() -> Iterator[tuple[str, str]]:
     except PadiffShimError as error:
         yield BAD, str(error)
         return
-    expected = torch.nn.functional.linear(ours, theirs.t())
+    expected = torch.nn.functional.linear(twin, twin_weight.t())
     expected.sum().backward()
-    pairs = [(result, expected), (x.grad, ours.grad), (weight.grad, theirs.grad)]
-    if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(one, other) for one, other in pairs):
+    pairs = [(result, expected), (x.grad, twin.grad), (weight.grad, twin_weight.grad)]
+    if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(tensor, other) for tensor, other in pairs):
         yield BAD, f"a Linear and its gradients are not Torch's: {run.as_dict()['ops']}"
     else:
         yield GOOD, "a Linear and its gradients run on Torch's kernels, bit for bit"
 
 
-def _equal(ours: Any, theirs: Any) -> bool:
-    return bool((ours.numpy() == theirs.detach().cpu().numpy()).all())
+def _equal(tensor: Any, expected: Any) -> bool:
+    return bool((tensor.numpy() == expected.detach().cpu().numpy()).all())
 
 
 def _entry_points() -> Iterator[tuple[str, str]]:

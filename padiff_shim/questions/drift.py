@@ -21,18 +21,17 @@ from ..files import Scratch
 from ..frameworks.copies import duplicate
 from ..progress import Waiting
 from ..proof import agreement
+from ..proof.agreement import RunOutcome
 from ..proof.findings import FAILS
-from ..proof.programs import ModelSide, NotWider, RunOutcome
+from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide, natively
 from ..proof.prove import both_losses
-from ..proof.sides import PaddleSide, TorchSide, natively
-from ..proof.values import Inputs
 from ..recording.diff import diff
 from ..recording.record import record
 from ..text import Column, Screen, in_markdown, shown
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
 
-# ---- One line of a drift: a tensor of the original, and how far the port's is from it in each of its runs.
+# ---- Rows: a tensor of the original, and how far the port's is from it in each pair of runs.
 
 Array = np.ndarray[Any, Any]
 SIDES = ("native", "substituted", "float64")
@@ -40,7 +39,12 @@ SIDES = ("native", "substituted", "float64")
 
 @dataclass(frozen=True)
 class Distance:
-    """Mean and largest absolute difference; ``identical``: every bit is the same."""
+    """How far two tensors are apart.
+
+    Attributes:
+        mean, max: mean and largest absolute difference, measured in float64.
+        identical: every bit is the same.
+    """
 
     mean: float
     max: float
@@ -49,11 +53,17 @@ class Distance:
 
 @dataclass(frozen=True)
 class DriftRow:
-    """A tensor and its distances; ``float64`` is None where there is no float64 pair, ``native`` where the port fails natively.
+    """A tensor, and how far the port's is from the original's in each pair of runs.
 
-    ``kind``: ``"layer"`` (its result), ``"call"`` (of an op), ``"output"``, or a gradient: ``"gradient of layer"`` (of its result),
-    ``"gradient of parameter"``, ``"gradient of input"``. ``number``: the how-maniest call of the layer, from 0.
-    ``site``: of a call its line in the port.
+    Attributes:
+        kind: ``"layer"`` (its result), ``"call"`` (of an op), ``"output"``, or a gradient: ``"gradient of layer"`` (of its result),
+            ``"gradient of parameter"``, ``"gradient of input"``.
+        paddle, torch: the names in both models.
+        number: the layer's call, from 0.
+        site: of a call its line in the port.
+        native: with the port on Paddle's kernels; None where it fails there.
+        substituted: with the port on Torch's kernels.
+        float64: both in float64, the port on Paddle's kernels; None where they did not run so.
     """
 
     kind: str
@@ -72,7 +82,7 @@ class DriftRow:
 
     @property
     def name(self) -> str:
-        """In one word."""
+        """The name in the port, with the number of the call."""
         shown = self.paddle or ("(the model)" if self.kind.endswith("layer") else "(output)")
         return f"{shown}, call {self.number + 1}" if self.number else shown
 
@@ -82,21 +92,21 @@ class DriftRow:
         return f"gradient of {self.name}" if self.of_gradient else self.name
 
 
-def distance(ours: Array, theirs: Array) -> Distance | None:
-    """Measured in float64, so that the measurement rounds nothing of float32; None for other shapes and for no numbers."""
-    if ours.shape != theirs.shape or not ours.size:
+def distance(actual: Array, expected: Array) -> Distance | None:
+    """Mean and largest difference, in float64, so that measuring does not round; None for different shapes and without numbers."""
+    if actual.shape != expected.shape or not actual.size:
         return None
-    wide = np.complex128 if np.iscomplexobj(theirs) else np.float64
-    same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
+    wide = np.complex128 if np.iscomplexobj(expected) else np.float64
+    same = (actual == expected) | ((actual != actual) & (expected != expected))
     with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(ours.astype(wide) - theirs.astype(wide)))
+        apart = np.where(same, 0.0, np.abs(actual.astype(wide) - expected.astype(wide)))
     apart = np.nan_to_num(apart, nan=np.inf)
-    identical = ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
+    identical = actual.dtype == expected.dtype and actual.tobytes() == expected.tobytes()
     return Distance(float(apart.mean()), float(apart.max()), identical)
 
 
 def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
-    """The distances of one tensor in all runs; None where they have no common shape."""
+    """The distances of one tensor in all runs; None where the runs have no common shape."""
     native, shim = (distance(arrays[name], arrays["torch"]) if name in arrays else None for name in ("native", "substituted"))
     if shim is None or (native is None and "native" in arrays):
         return None
@@ -108,52 +118,52 @@ def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Ma
 
 def largest(distances: Iterable[Distance | None]) -> Distance:
     """The worst of several."""
-    known = [one for one in distances if one is not None]
+    known = [distance for distance in distances if distance is not None]
     return Distance(
-        max((one.mean for one in known), default=0.0),
-        max((one.max for one in known), default=0.0),
-        all(one.identical for one in known),
+        max((distance.mean for distance in known), default=0.0),
+        max((distance.max for distance in known), default=0.0),
+        all(distance.identical for distance in known),
     )
 
 
-# ---- How far gradients drift: of what layers return, of inputs and of parameters.
+# ---- Rows of gradients: of layers' results, of inputs and of parameters.
 
 
 def gradients(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """A row for each gradient that all runs have, in the order of the backward; none where no run went back."""
-    if not (outcomes.get("native") or RunOutcome()).gradients:  # it failed in the backward, or before
-        outcomes = {run: one for run, one in outcomes.items() if run != "native"}
+    if not (outcomes.get("native") or RunOutcome()).gradients:  # it failed, in the backward or before
+        outcomes = {run: outcome for run, outcome in outcomes.items() if run != "native"}
     rows = (*_of_layers(mapping, outcomes), *_of_inputs(outcomes), *_of_parameters(mapping, outcomes))
     return [row for row in rows if row is not None]
 
 
 def _of_layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    """Of every call of every pair of layers, those that end last first."""
+    """Each call of each pair of layers, those that end last first."""
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
     pairs = sorted(mapping.layers.items(), key=lambda pair: -order.get(pair[0], len(order)))
-    for theirs, ours in pairs:
-        held: dict[str, list[Any]] = {
-            name: one.of_layers.get(theirs if name.startswith("torch") else ours, []) for name, one in outcomes.items()
+    for original, port in pairs:
+        by_run: dict[str, list[Any]] = {
+            name: outcome.of_layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
         }
-        for number in reversed(range(min(map(len, held.values())))):
-            arrays = {name: found[number] for name, found in held.items()}
+        for number in reversed(range(min(map(len, by_run.values())))):
+            arrays = {name: gradients[number] for name, gradients in by_run.items()}
             if all(array is not None for array in arrays.values()):
-                yield row_of("gradient of layer", (ours, theirs), number, "", arrays)
+                yield row_of("gradient of layer", (port, original), number, "", arrays)
 
 
 def _of_inputs(outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
     for name in outcomes["torch"].of_inputs:
-        if all(name in one.of_inputs for one in outcomes.values()):
-            arrays = {run: one.of_inputs[name] for run, one in outcomes.items()}
+        if all(name in outcome.of_inputs for outcome in outcomes.values()):
+            arrays = {run: outcome.of_inputs[name] for run, outcome in outcomes.items()}
             yield row_of("gradient of input", (name, name), 0, "", arrays)
 
 
 def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    """Each pair's in one layout."""
-    columns = {
-        run: (agreement.own_rows if run.startswith("torch") else agreement.ported)(mapping, one.gradients, gradient=True)
-        for run, one in outcomes.items()
-    }
+    """Each pair of parameters, in one layout."""
+    columns = {}
+    for run, outcome in outcomes.items():
+        rows = agreement.original_rows if run.startswith("torch") else agreement.port_rows
+        columns[run] = rows(mapping, outcome.gradients, gradient=True)
     for number, pair in enumerate(mapping):
         arrays = {run: column[number] for run, column in columns.items()}
         known = {run: array for run, array in arrays.items() if array is not None}
@@ -165,11 +175,11 @@ def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iter
 
 _INSTALL = "pip install matplotlib   (or: pip install padiff_shim[plot])"
 _STYLES = {"native": ("o-", "tab:red"), "substituted": ("s-", "tab:green"), "float64": ("^--", "tab:blue")}
-_NAMES = 60  # rows up to which each has its name on the axis
+_NAMES = 60  # rows; up to so many have names on the axis
 
 
 def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
-    """See :meth:`Drift.plot`. Differences of 0, which a logarithm does not have, stand on the lowest line."""
+    """See :meth:`Drift.plot`. Differences of 0, which have no logarithm, stand on the lowest line."""
     target = checked("path", path)
     if target.suffix.lower() not in (".png", ".svg"):
         raise ArgumentError(f"path= ends with .png or .svg, got {described(str(path))}")
@@ -178,10 +188,10 @@ def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
     figure = figures.Figure(figsize=(min(24.0, max(7.0, 0.22 * len(rows))), 6.0), layout="constrained")
     agg.FigureCanvasAgg(figure)  # no window, and no setting of the program's own plots
     axes = figure.add_subplot()
-    found = {side: [_max(row, side) for row in rows] for side in SIDES}
-    positive = [value for values in found.values() for value in values if value is not None and value > 0]
+    curves = {side: [_max(row, side) for row in rows] for side in SIDES}
+    positive = [value for values in curves.values() for value in values if value is not None and value > 0]
     floor = min(positive, default=1e-16) / 10
-    for side, values in found.items():
+    for side, values in curves.items():
         if any(value is not None for value in values):
             marker, colour = _STYLES[side]
             heights = [float("nan") if value is None else max(value, floor) for value in values]
@@ -208,21 +218,25 @@ def _max(row: DriftRow, side: str) -> Any:
     return None if apart is None else apart.max
 
 
-# ---- What :func:`padiff_shim.drift` answers.
+# ---- The answer.
 
-# By how much the difference shrinks in float64, whose unit roundoff is 2e-9 of float32's: what that means.
+# What it means that a difference shrinks to this share in float64, whose unit roundoff is 2e-9 of float32's.
 _MEANINGS = ((1e-6, "it is rounding"), (1e-3, "nearly all of it is rounding"), (float("inf"), "it is not rounding alone"))
 
 SHOWN = 30  # rows of Markdown that are not folded away
-_LEAVE = (7, 0, 5, 6, 4, 0, 3, 0, 2, 1)  # which column is left out first where room is short
+_LEAVE = (7, 0, 5, 6, 4, 0, 3, 0, 2, 1)  # the order in which columns are left out where room is short
 
 
 @dataclass
 class Drift:
     """The differences of a port from its original, tensor by tensor.
 
-    ``rows``: layers in the order of the run, then op calls, then outputs; then gradients in the order of the backward: of layers'
-    results (the last first), of inputs, of parameters. ``framework_dtype``: of the models' parameters.
+    Attributes:
+        framework_dtype: the dtype of the models' parameters.
+        rows: layers in the order of the run, then op calls, then outputs; then gradients in the order of the backward: of layers'
+            results (the last first), of inputs, of parameters.
+        notes: what else a reader has to know.
+        seconds: what all runs took.
     """
 
     framework_dtype: str = "float32"
@@ -232,12 +246,12 @@ class Drift:
 
     @property
     def largest(self) -> dict[str, Distance]:
-        """The largest mean and maximum of each column, without gradients; a pair that did not run is missing."""
+        """The largest mean and maximum of each pair of runs, without gradients; a pair that did not run is missing."""
         return _largest([row for row in self.rows if not row.of_gradient])
 
     @property
     def largest_gradients(self) -> dict[str, Distance]:
-        """The same of gradients; empty without them."""
+        """The same for gradients; empty without them."""
         return _largest([row for row in self.rows if row.of_gradient])
 
     @property
@@ -249,10 +263,10 @@ class Drift:
             ("", [row for row in self.rows if not row.of_gradient]),
             ("gradients: ", [row for row in self.rows if row.of_gradient]),
         )
-        return "; ".join(f"{name}{_said(rows)}" for name, rows in kinds if rows)
+        return "; ".join(f"{name}{_summary(rows)}" for name, rows in kinds if rows)
 
     def as_dict(self) -> dict[str, Any]:
-        """In plain types (JSON)."""
+        """All of it in plain types, ready for JSON."""
         return {"headline": self.headline, **asdict(self)}
 
     def table(self) -> list[list[str]]:
@@ -261,10 +275,10 @@ class Drift:
         return [head, *([row.kind, row.name, row.torch, row.site, *_cells(row)] for row in self.rows)]
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write all rows with all digits; empty cells where there is no float64 pair.
+        """Write all rows with all digits; cells are empty where there is no float64 pair.
 
         Raises:
-            FileError: it cannot be written.
+            FileError: the file cannot be written.
         """
         target = checked("path", path)
         figures = [(side, figure) for side in SIDES for figure in ("mean", "max", "identical")]
@@ -280,32 +294,32 @@ class Drift:
         return target
 
     def plot(self, path: str | Path) -> Path:
-        """Draw the largest difference of each row as a curve for each column, on a logarithmic scale, as PNG or SVG.
+        """Draw the largest difference of each row as a curve for each pair of runs, on a logarithmic scale, as PNG or SVG.
 
         Raises:
             MissingFrameworkError: matplotlib is not installed (``pip install padiff_shim[plot]``).
             ArgumentError: another ending than .png or .svg.
-            FileError: it cannot be written.
+            FileError: the file cannot be written.
         """
         return draw(self.rows, self.headline, path)
 
     def to_markdown(self) -> str:
-        """For an issue or a pull request."""
+        """The table as Markdown, for an issue or a pull request."""
         _, *rows = self.table()
         head = f"| kind | layer or call, line | {' | '.join(SIDES)} |\n| --- | --- |{' ---: |' * len(SIDES)}"
-        told = [_row(row) for row in rows]
-        lines = [f"**{in_markdown(self.headline)}**", "", head, *told[:SHOWN]]
-        if len(told) > SHOWN:
-            lines += ["", f"<details><summary>{len(told) - SHOWN:,} more</summary>", "", head, *told[SHOWN:], "", "</details>"]
+        lines_ = [_row(row) for row in rows]
+        lines = [f"**{in_markdown(self.headline)}**", "", head, *lines_[:SHOWN]]
+        if len(lines_) > SHOWN:
+            lines += ["", f"<details><summary>{len(lines_) - SHOWN:,} more</summary>", "", head, *lines_[SHOWN:], "", "</details>"]
         lines += ["", "Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero."]
         return "\n".join([*lines, *(f"\n{in_markdown(note)}" for note in self.notes)]) + "\n"
 
     def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
+        """The table for a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
         screen = Screen(width, colour=colour)
         screen.say(self.headline, "bold")
         head, *rows = self.table()
-        for cells, row in zip(rows, self.rows):  # the kind is what a narrow screen leaves out
+        for cells, row in zip(rows, self.rows):  # a narrow screen leaves the kind out
             cells[1] = row.label
         heads = [Column(name, leave, right=place >= 4) for place, (name, leave) in enumerate(zip(head, _LEAVE))]
         screen.table(heads, ([shown(cell) for cell in row] for row in rows))
@@ -318,12 +332,12 @@ class Drift:
 
 
 def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
-    found = {side: [getattr(row, side) for row in rows if getattr(row, side) is not None] for side in SIDES}
-    return {side: largest(distances) for side, distances in found.items() if distances}
+    columns = {side: [getattr(row, side) for row in rows if getattr(row, side) is not None] for side in SIDES}
+    return {side: largest(distances) for side, distances in columns.items() if distances}
 
 
-def _said(rows: Sequence[DriftRow]) -> str:
-    """What rows of one kind come to."""
+def _summary(rows: Sequence[DriftRow]) -> str:
+    """A clause on rows of one kind."""
     worst = _largest(rows)
     same = sum(row.substituted.identical for row in rows)
     text = f"{same} of {len(rows)} identical on Torch's kernels (largest difference {worst['substituted'].max:.2g})"
@@ -338,27 +352,26 @@ def _said(rows: Sequence[DriftRow]) -> str:
 
 
 def _row(cells: list[str]) -> str:
-    """Of Markdown: names and line in one cell, and of each column the maximum."""
+    """A row of Markdown: names and line in one cell, and the maximum of each pair of runs."""
     kind, paddle, torch, site = cells[:4]
-    names = "<br>".join(in_markdown(one) for one in dict.fromkeys((paddle, torch, site)) if one)
+    names = "<br>".join(in_markdown(text) for text in dict.fromkeys((paddle, torch, site)) if text)
     return f"| {' | '.join((kind, names, *cells[5::2]))} |"
 
 
 def _cells(row: DriftRow) -> list[str]:
-    found = []
+    cells = []
     for side in SIDES:
         apart = getattr(row, side)
         if apart is None:
-            found += [FAILS if side == "native" else ""] * 2
+            cells += [FAILS if side == "native" else ""] * 2
         elif apart.max == 0:
-            found += ["0" if apart.identical else "±0"] * 2
+            cells += ["0" if apart.identical else "±0"] * 2
         else:
-            found += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
-    return found
+            cells += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
+    return cells
 
 
-# ---- ``padiff_shim.drift``: how far a port's hidden states are from its original's, natively, on Torch's kernels, and in
-# float64.
+# ---- The question.
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is")
 PHASES = ("forward", "both")
@@ -379,13 +392,13 @@ def drift(
 ) -> Drift:
     """Measure how far the port's values are from the original's: mean and largest difference of every layer's result.
 
-    The port runs natively and under :func:`padiff_shim.reference`, both models once more in float64. A native difference that is
-    rounding is 0 (or of another order of summation) on Torch's kernels, and about 1e-9 of itself in float64. The caller's models
-    are not changed.
+    The port runs natively and under :func:`padiff_shim.reference`, then both models in float64. A native difference that is
+    rounding is 0 on Torch's kernels (or comes from another order of summation), and about 1e-9 of itself in float64. The
+    caller's models are not changed.
 
     Args:
         paddle_layer, torch_module, inputs, layer_map, loss, seed: as for :func:`padiff_shim.prove`.
-        weights: whose are used for both: ``"torch->paddle"``, ``"paddle->torch"``, or ``"as-is"``: each model keeps its own.
+        weights: whose weights both use: ``"torch->paddle"``, ``"paddle->torch"``, or ``"as-is"``: each model keeps its own.
         phase: ``"forward"``, or ``"both"``: also the gradients of every layer's result, of inputs of floats and of parameters, by a
             backward that begins with ``loss``, or without it with the same fixed random numbers on both sides.
         calls: also every op call, aligned as :func:`padiff_shim.diff` aligns them.
@@ -395,10 +408,15 @@ def drift(
         A :class:`Drift`.
 
     Raises:
-        ArgumentError: an argument of a kind that is not accepted.
+        ArgumentError: an argument that is not accepted; the message says what is.
         TransferError: the weights cannot be transferred.
 
-    Errors of the models themselves are raised unchanged; those of Paddle's own kernels alone are told in a note.
+    Errors of the models themselves are raised unchanged; a note tells errors of Paddle's own kernels alone.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> drift = padiff_shim.drift(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4))
+    >>> [(row.kind, row.substituted.max) for row in drift.rows]
+    [('layer', 0.0), ('output', 0.0)]
     """
     start = time.perf_counter()
     _check(paddle_layer, torch_module)
@@ -407,12 +425,15 @@ def drift(
     losses = both_losses(loss)
     flag("calls", calls)
     flag("double", double)
-    given = Inputs(inputs)
+    arguments = Inputs(inputs)
     port, original = duplicate(paddle_layer), duplicate(torch_module)
     models = (port, original) if weights == "paddle->torch" else (original, port)
     mapping = (match if weights == "as-is" else transfer_weights)(*models, layer_map=layer_map)
     back = phase != "forward"
-    pair = TorchSide(original, given, losses[1], seed, backward=back), PaddleSide(port, given, losses[0], seed, backward=back)
+    pair = (
+        TorchSide(original, arguments, losses[1], seed, backward=back),
+        PaddleSide(port, arguments, losses[0], seed, backward=back),
+    )
     for side in pair:
         side.follows = back
     drifts = Drift(framework_dtype=str(pair[0].dtype()))
@@ -433,40 +454,40 @@ def _check(paddle_layer: Any, torch_module: Any) -> None:
         )
 
 
-def _measure(found: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:
-    """All runs, and a row for each tensor that they share."""
-    theirs, ours = pair
-    outcomes: dict[str, RunOutcome] = {"torch": _run(theirs, ModelSide.run, folder, "torch")}
-    ours.order = list(outcomes["torch"].outputs)
-    outcomes["substituted"] = _run(ours, ModelSide.run, folder, "substituted")  # an error of the model itself is raised here
-    native, failure = natively(ours, lambda run: _run(ours, run, folder, "native"))
+def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:
+    """All runs, and a row for each tensor that they have in common."""
+    original, port = pair
+    outcomes: dict[str, RunOutcome] = {"torch": _run(original, ModelSide.run, folder, "torch")}
+    port.order = list(outcomes["torch"].outputs)
+    outcomes["substituted"] = _run(port, ModelSide.run, folder, "substituted")  # an error of the model itself is raised here
+    native, failure = natively(port, lambda run: _run(port, run, folder, "native"))
     if native is not None:
         outcomes["native"] = native
-    found.notes += [failure] if failure else []
-    ours.shim = False
+    drifts.notes += [failure] if failure else []
+    port.shim = False
     try:
-        for name, side in (("torch64", theirs), ("native64", ours)) if double and found.framework_dtype != "float64" else ():
+        for name, side in (("torch64", original), ("native64", port)) if double and drifts.framework_dtype != "float64" else ():
             outcomes[name] = _run(side, ModelSide.run_wide, folder, name)
     except NotWider as error:
-        found.notes.append(f"no float64 pair: {error}")
+        drifts.notes.append(f"no float64 pair: {error}")
     if "native64" not in outcomes:
         outcomes.pop("torch64", None)
-    found.rows += _layers(mapping, outcomes)
+    drifts.rows += _layers(mapping, outcomes)
     if folder is not None:
-        found.rows += _calls(folder, outcomes)
-    found.rows += _outputs(outcomes)
-    found.rows += gradients(mapping, outcomes)
+        drifts.rows += _calls(folder, outcomes)
+    drifts.rows += _outputs(outcomes)
+    drifts.rows += gradients(mapping, outcomes)
     left = [
-        ours
-        for theirs, ours in mapping.layers.items()
-        if theirs not in outcomes["torch"].layers or ours not in outcomes["substituted"].layers
+        port
+        for original, port in mapping.layers.items()
+        if original not in outcomes["torch"].layers or port not in outcomes["substituted"].layers
     ]
     if left:
-        found.notes.append(f"{len(left)} layers were not called on both sides: {', '.join(left[:6])}")
+        drifts.notes.append(f"{len(left)} layers were not called on both sides: {', '.join(left[:6])}")
 
 
 def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path | None, name: str) -> RunOutcome:
-    """One run, recorded in the folder of its name if there is one; what a run that failed has left there goes."""
+    """One run, recorded in the folder of its name if there is one; the record of a failed run goes."""
     if folder is None:
         return run(side)
     shutil.rmtree(folder / name, ignore_errors=True)
@@ -475,46 +496,48 @@ def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path |
 
 
 def _layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
-    """Every call of every pair of layers, in the order in which the original's layers end."""
+    """Each call of each pair of layers, in the order in which the original's layers end."""
     order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
     rows: list[DriftRow | None] = []
-    for theirs, ours in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
-        held = {name: one.layers.get(theirs if name.startswith("torch") else ours, []) for name, one in outcomes.items()}
-        for number in range(min(map(len, held.values()))):
-            rows.append(row_of("layer", (ours, theirs), number, "", {name: arrays[number] for name, arrays in held.items()}))
+    for original, port in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
+        by_run = {
+            name: outcome.layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
+        }
+        for number in range(min(map(len, by_run.values()))):
+            rows.append(row_of("layer", (port, original), number, "", {name: arrays[number] for name, arrays in by_run.items()}))
     return [row for row in rows if row is not None]
 
 
 def _outputs(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
-    """Outputs in their order: the paths may be spelt otherwise in the other framework."""
-    columns = {name: list(one.outputs.items()) for name, one in outcomes.items()}
+    """Outputs in their order: their paths may differ in the other framework."""
+    columns = {name: list(outcome.outputs.items()) for name, outcome in outcomes.items()}
     rows: list[DriftRow | None] = []
     for number in range(min(map(len, columns.values()))):
         names = columns["substituted"][number][0], columns["torch"][number][0]
-        rows.append(row_of("output", names, 0, "", {name: held[number][1] for name, held in columns.items()}))
+        rows.append(row_of("output", names, 0, "", {name: column[number][1] for name, column in columns.items()}))
     return [row for row in rows if row is not None]
 
 
 def _calls(folder: Path, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """The op calls that belong together in all runs, in the order of the original."""
-    pairs = [(ours, "torch64" if ours == "native64" else "torch") for ours in outcomes if not ours.startswith("torch")]
+    pairs = [(run, "torch64" if run == "native64" else "torch") for run in outcomes if not run.startswith("torch")]
     columns: dict[str, dict[tuple[int, int], Any]] = {}
-    for ours, theirs in pairs:
-        compared = diff(folder / ours, folder / theirs).compared
-        columns[ours] = {(row.b.index, row.a.index): row for row in compared if row.a is not None and row.b is not None}
-    found = []
+    for run, expected_run in pairs:
+        compared = diff(folder / run, folder / expected_run).compared
+        columns[run] = {(row.b.index, row.a.index): row for row in compared if row.a is not None and row.b is not None}
+    rows = []
     for key, row in columns.get("native", columns["substituted"]).items():
-        held = {ours: columns[ours].get(key) for ours, _ in pairs}  # equal runs make equal calls: their numbers are the same
+        held = {run: columns[run].get(key) for run, _ in pairs}  # equal runs make equal calls: their numbers are the same
         native, shim, double = held.get("native"), held["substituted"], held.get("native64")
         if (row.apart.how != "values" and not row.apart.identical) or shim is None:
             continue
-        found.append(
+        rows.append(
             DriftRow(
                 "call", f"{row.a.name} ({row.a.layer})" if row.a.layer else row.a.name, row.b.function, 0, row.a.site,
                 None if native is None else _distance(native), _distance(shim), None if double is None else _distance(double),
             )
         )  # fmt: skip
-    return found
+    return rows
 
 
 def _distance(row: Any) -> Distance:

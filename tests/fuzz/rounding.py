@@ -18,7 +18,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from padiff_shim.frameworks.torch_state import LooksOn
-from padiff_shim.proof.tolerances import SLACK
+from padiff_shim.proof.agreement import SLACK
 from padiff_shim.proof.trace import is_passive
 
 from .execute import Outcome, Plan, run, same

@@ -323,8 +323,8 @@ PROVE = (
     ),
     Fault(
         "backward-of-a-wrong-line",
-        "padiff_shim/proof/findings.py",
-        "        if difference.backward and (lines[0] in wrong or lines[1] in wrong):\n            continue\n",
+        "padiff_shim/proof/rules.py",
+        "    DiagnosisRule(gradients_of_mistakes),\n",
         "",
         "what follows in the backward from a wrong line is a finding of its own",
     ),
@@ -352,13 +352,13 @@ PROVE = (
     Fault(
         "gradient-on-the-other-side",
         "padiff_shim/proof/agreement.py",
-        "{'a gradient' if one is None else 'no gradient'}",
-        "{'no gradient' if one is None else 'a gradient'}",
+        "{'a gradient' if expected is None else 'no gradient'}",
+        "{'no gradient' if expected is None else 'a gradient'}",
         "of a parameter with a gradient on one side alone the wrong side is named",
     ),
     Fault(
         "cotangent-of-the-same-tensor",
-        "padiff_shim/proof/sides.py",
+        "padiff_shim/proof/programs.py",
         "(tensor, start if known is None else known[1] + start)",
         "(tensor, start)",
         "a tensor that the port returns twice begins its backward with one gradient, not with the sum",

@@ -72,34 +72,34 @@ def test_layers_of_layers_keep_their_ties(kind):
 @pytest.mark.parametrize("kind", [torch.nn.Module, paddle.nn.Layer], ids=["torch", "paddle"])
 @pytest.mark.parametrize("way", ["__deepcopy__", "__getstate__", "__setstate__", "__reduce_ex__", "__getattr__"])
 def test_a_layer_that_says_how_it_is_copied_is_asked(kind, way):
-    asked = []
+    answers = []
 
     class Own(kind):
         pass
 
-    def answer(self, *given):
-        asked.append(way)
+    def answer(self, *arguments):
+        answers.append(way)
         if way == "__deepcopy__":
             return Own()
         if way == "__setstate__":
-            self.__dict__.update(given[0])
+            self.__dict__.update(arguments[0])
             return None
-        if way == "__getattr__" and given[0] == "__deepcopy__":
+        if way == "__getattr__" and arguments[0] == "__deepcopy__":
             return lambda memo: Own()
-        return getattr(kind, way)(self, *given)
+        return getattr(kind, way)(self, *arguments)
 
     holder, layer = noted(kind), Own()
     setattr(Own, way, answer)
     holder.inner = layer
-    asked.clear()
+    answers.clear()
     assert type(duplicate(holder).inner) is Own
-    assert asked
+    assert answers
 
 
 def test_recurrent_layers_are_as_before():
     model = torch.nn.LSTM(3, 4, num_layers=2)
-    copied, given = duplicate(model), torch.ones(2, 1, 3)
-    assert torch.equal(copied(given)[0], model(given)[0])
+    copied, x = duplicate(model), torch.ones(2, 1, 3)
+    assert torch.equal(copied(x)[0], model(x)[0])
     assert all(mine is not yours for mine, yours in zip(model.parameters(), copied.parameters()))
 
 
@@ -240,9 +240,9 @@ def test_weights_that_hooks_compute_anew_are_copied(used):
     model = torch.nn.Sequential(
         norms[0](torch.nn.Conv1d(2, 2, 1)), norms[1](torch.nn.Linear(3, 3)), norms[0](torch.nn.Linear(3, 2))
     )
-    given = torch.ones(1, 2, 3)
+    x = torch.ones(1, 2, 3)
     if used:
-        model(given).sum().backward()
+        model(x).sum().backward()
     weight = model[0].weight
     copied = duplicate(model)
     assert model[0].weight is weight
@@ -251,7 +251,7 @@ def test_weights_that_hooks_compute_anew_are_copied(used):
     assert torch.equal(copied[0].weight, weight)
     copied.eval()
     model.eval()
-    assert torch.equal(copied(given), model(given))
-    copied(given).sum().backward()
+    assert torch.equal(copied(x), model(x))
+    copied(x).sum().backward()
     assert copied[0].weight_v is not model[0].weight_v
     assert copied[0].weight_v.grad is not None

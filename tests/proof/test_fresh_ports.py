@@ -192,12 +192,12 @@ def test_a_right_port_is_proven_however_it_is_written(name, tmp_path):
 
 @pytest.mark.parametrize("name", thinned(WRONG, *ALWAYS))
 def test_a_mistake_is_found_at_its_line_and_named(name, tmp_path):
-    *exchanged, line, told = WRONG[name]
+    *exchanged, line, text = WRONG[name]
     proof = proven(name, exchanged, tmp_path)
     assert not proof
     first = proof.mistakes[0]
     assert line in first.paddle.source, str(proof)
-    assert told in str(first), str(proof)
+    assert text in str(first), str(proof)
 
 
 def test_a_backward_that_fails_natively_is_told_and_the_code_judged_all_the_same(tmp_path):

@@ -226,7 +226,11 @@ ALWAYS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", INPUTS)
+# Of the dearer ports mistakes are found in every run.
+RIGHT = ("convnext", "seq2seq", "switch", "swin", "gnn", "perceiver", "wavenet", "resnext")
+
+
+@pytest.mark.parametrize("kind", thinned(INPUTS, *RIGHT))
 def test_a_right_port_is_never_accused(kind):
     port = loaded(FRESH / f"{kind}_paddle.py")
     for options in ({"weights": "random"}, {"phase": "train", "optimizer": "AdamW", "steps": 2}):
@@ -236,39 +240,40 @@ def test_a_right_port_is_never_accused(kind):
 
 @pytest.mark.parametrize("name", thinned(WRONG, *ALWAYS))
 def test_a_mistake_is_one_finding(name, tmp_path):
-    *exchanged, line, told = WRONG[name]
+    *exchanged, line, text = WRONG[name]
     kind = name.partition(":")[0]
     proof = proven(kind, planted(kind, exchanged, tmp_path), weights="random")
     assert not proof
     (mistake,) = proof.mistakes
     assert line in mistake.paddle.source, str(proof)
-    assert told in str(mistake), str(proof)
+    assert text in str(mistake), str(proof)
 
 
+@pytest.mark.slow
 def test_beside_values_that_are_exchanged_other_mistakes_stay_findings(tmp_path):
     gates, bound = WRONG["wavenet: gates"][:2], WRONG["wavenet: padding"][:2]
     proof = proven("wavenet", planted("wavenet", (*gates, *bound), tmp_path), weights="random")
-    told = [str(one) for one in proof.mistakes]
-    assert len(told) == 2, str(proof)
-    assert any("another attribute: pad=" in one for one in told), told
-    assert any("and the other way round" in one for one in told), told
+    texts = [str(mistake) for mistake in proof.mistakes]
+    assert len(texts) == 2, str(proof)
+    assert any("another attribute: pad=" in text for text in texts), texts
+    assert any("and the other way round" in text for text in texts), texts
 
 
 def test_behind_what_is_too_much_other_mistakes_stay_findings(tmp_path):
-    *turned, _, told = WRONG["gqa: values turned"]
+    *turned, _, text = WRONG["gqa: values turned"]
     turned[1] += "        v = F.tanh(v)\n"
     product = "return self.o(mixed", "return F.relu(mixed"
     port = planted(
         "gqa", (*turned, "F.softmax(scores, axis=-1)", "F.softmax(scores, axis=-2)", "F.silu(", "F.gelu(", *product), tmp_path
     )
     proof = proven("gqa", port, weights="random")
-    causes = [str(one) for one in proof.mistakes]
+    causes = [str(mistake) for mistake in proof.mistakes]
     assert len(causes) == 5, str(proof)
     for cause in (
-        told,
+        text,
         "mm is missing",
         "an op too many: tanh is too much",
         "dim=-2 against -1",
         "gelu(approximate='none') in place of silu",
     ):
-        assert any(cause in one for one in causes), str(proof)
+        assert any(cause in shown for shown in causes), str(proof)

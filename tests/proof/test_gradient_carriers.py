@@ -13,7 +13,7 @@ import torch.nn.functional as TF
 
 from padiff_shim import ArgumentError, PadiffShimError, prove
 from padiff_shim.errors import FileError
-from padiff_shim.proof.plans import Keeping
+from padiff_shim.proof.attribution import RecordingPlan
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
 X = np.random.default_rng(0).standard_normal((6, 12))
@@ -67,7 +67,7 @@ def planting(monkeypatch):
     """Make Paddle's kernel of an op wrong wherever it is called for what carries a difference."""
 
     def plant(op, **how):
-        call = Keeping.call
+        call = RecordingPlan.call
 
         def spoiled(self, door, *rest):
             if door.op.name == op:
@@ -75,7 +75,7 @@ def planting(monkeypatch):
                 door.native = wrong(door.native, **how)
             return call(self, door, *rest)
 
-        monkeypatch.setattr(Keeping, "call", spoiled)
+        monkeypatch.setattr(RecordingPlan, "call", spoiled)
 
     return plant
 
@@ -163,7 +163,7 @@ def test_it_is_shown_everywhere(planting, tmp_path):
 
 
 def test_what_is_refused():
-    with pytest.raises(PadiffShimError, match="phase='forward' goes not back"):
+    with pytest.raises(PadiffShimError, match="phase='forward' has no backward"):
         proven(phase="forward").carriers("gradients")
     proof = proven()
     with pytest.raises(

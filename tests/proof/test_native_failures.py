@@ -122,12 +122,12 @@ def test_a_training_that_fails_natively_at_a_later_step_is_compared_up_to_there(
 )
 def test_carriers_of_what_fails_natively_say_so(port, of):
     proof = prove(port(), Original(), X)
-    found = proof.carriers(of)
-    assert not found.rows
-    assert found.of == of
-    assert "the port fails on Paddle's own kernels (" in found.failed
-    assert "(NotFound)" in found.failed
-    assert (HERE in found.failed) is (port is InForward)  # an error in Paddle's engine has no line of the program
+    carried = proof.carriers(of)
+    assert not carried.rows
+    assert carried.of == of
+    assert "the port fails on Paddle's own kernels (" in carried.failed
+    assert "(NotFound)" in carried.failed
+    assert (HERE in carried.failed) is (port is InForward)  # an error in Paddle's engine has no line of the program
     for page in (str(proof), proof.to_markdown(), proof.to_html()):
         assert "is not known: the port fails on Paddle" in " ".join(page.split())
     with pytest.raises(Exception, match="of="):
@@ -137,28 +137,28 @@ def test_carriers_of_what_fails_natively_say_so(port, of):
 @pytest.mark.parametrize("phase", ["forward", "both"])
 @pytest.mark.parametrize("calls", [False, True])
 def test_a_drift_without_its_native_column_keeps_the_others(phase, calls):
-    found = drift(InForward(), Original(), X, phase=phase, calls=calls)
-    assert found.rows
-    assert all(row.native is None and row.substituted.identical for row in found.rows)
-    assert ("both" in phase) is any(row.of_gradient for row in found.rows)
-    assert calls is any(row.kind == "call" for row in found.rows)
-    assert "natively it fails" in found.headline
-    assert f"{HERE}{LINE}): natively nothing is compared" in found.notes[0]
-    assert "fails" in str(found)
-    assert "fails" in found.to_markdown()
-    assert "native" not in found.largest
+    drifts = drift(InForward(), Original(), X, phase=phase, calls=calls)
+    assert drifts.rows
+    assert all(row.native is None and row.substituted.identical for row in drifts.rows)
+    assert ("both" in phase) is any(row.of_gradient for row in drifts.rows)
+    assert calls is any(row.kind == "call" for row in drifts.rows)
+    assert "natively it fails" in drifts.headline
+    assert f"{HERE}{LINE}): natively nothing is compared" in drifts.notes[0]
+    assert "fails" in str(drifts)
+    assert "fails" in drifts.to_markdown()
+    assert "native" not in drifts.largest
 
 
 @pytest.mark.parametrize("calls", [False, True])
 def test_a_drift_whose_native_backward_fails_keeps_its_native_forward(calls):
-    found = drift(InBackward(), Original(), X, phase="both", calls=calls)
-    forward, back = ([row for row in found.rows if row.of_gradient is one] for one in (False, True))
+    drifts = drift(InBackward(), Original(), X, phase="both", calls=calls)
+    forward, back = ([row for row in drifts.rows if row.of_gradient is of_gradient] for of_gradient in (False, True))
     assert forward
     assert all(row.native is not None and row.native.max < 1e-5 for row in forward)
     assert back
     assert all(row.native is None and row.substituted.identical for row in back)
-    assert "(NotFound) no kernel for this gradient" in found.notes[0]
-    assert "natively outputs alone are compared" in found.notes[0]
+    assert "(NotFound) no kernel for this gradient" in drifts.notes[0]
+    assert "natively outputs alone are compared" in drifts.notes[0]
 
 
 def test_an_error_of_the_model_itself_is_raised_unchanged():
@@ -244,15 +244,15 @@ def test_without_a_backward_no_gradient_more_is_asked_for():
     class Resampling(paddle.nn.Layer):
         def forward(self, x):
             grid = paddle.nn.functional.affine_grid(paddle.ones([2, 2, 3]), x.shape, align_corners=True)
-            found = paddle.nn.functional.grid_sample(x, grid, align_corners=True)
-            asked.append(found.stop_gradient)
-            return found
+            result = paddle.nn.functional.grid_sample(x, grid, align_corners=True)
+            stopped.append(result.stop_gradient)
+            return result
 
     class Resampled(torch.nn.Module):
         def forward(self, x):
             grid = torch.nn.functional.affine_grid(torch.ones(2, 2, 3), x.shape, align_corners=True)
             return torch.nn.functional.grid_sample(x, grid, align_corners=True)
 
-    asked = []
+    stopped = []
     assert prove(Resampling(), Resampled(), X[:4, :2].reshape(2, 1, 2, 2), phase="forward")
-    assert set(asked) == {True}
+    assert set(stopped) == {True}

@@ -85,18 +85,18 @@ def test_the_port_without_a_mistake_is_right():
 
 @pytest.mark.parametrize("wrong", MOVED)
 def test_an_op_in_another_place_is_one_finding(wrong):
-    told, shown = found(wrong)
-    assert len(told) == 1, shown
-    assert "an op in another place: " in told[0], shown
+    texts, shown = found(wrong)
+    assert len(texts) == 1, shown
+    assert "an op in another place: " in texts[0], shown
 
 
-@pytest.mark.parametrize("wrong", MOVED)
+@pytest.mark.parametrize("wrong", [*MOVED[:2], *(pytest.param(wrong, marks=pytest.mark.slow) for wrong in MOVED[2:])])
 def test_beside_it_every_other_mistake_is_found(wrong):
-    told, shown = found(wrong, *OTHERS)
-    assert len(told) == 3, shown
-    assert any("an op in another place: " in one for one in told), shown
+    texts, shown = found(wrong, *OTHERS)
+    assert len(texts) == 3, shown
+    assert any("an op in another place: " in text for text in texts), shown
     for other in OTHERS.values():
-        assert any(one.startswith(other) for one in told), shown
+        assert any(text.startswith(other) for text in texts), shown
 
 
 def test_what_has_most_effect_is_told_first():
@@ -112,8 +112,8 @@ def test_what_has_most_effect_is_told_first():
 
 
 def test_two_ops_in_other_places_are_two_findings():
-    told, shown = found("norm behind", "relu before the sum")
-    assert sum("an op in another place: " in one for one in told) == len(told) == 2, shown
+    texts, shown = found("norm behind", "relu before the sum")
+    assert sum("an op in another place: " in text for text in texts) == len(texts) == 2, shown
 
 
 class Dropping(torch.nn.Module):
@@ -338,8 +338,8 @@ class PortedDecoder(paddle.nn.Layer):
         counted = paddle.ones(tokens.shape, "int64").cumsum(1)
         x = self.words(tokens) + self.places(counted - 1 + self.offset)
         x = x + self.kinds(paddle.zeros_like(tokens))
-        kept = paddle.tril(paddle.ones([len(tokens), tokens.shape[1], tokens.shape[1]], "bool"))
-        mask = paddle.where(kept, paddle.to_tensor(0.0), paddle.to_tensor(-1e9))
+        visible = paddle.tril(paddle.ones([len(tokens), tokens.shape[1], tokens.shape[1]], "bool"))
+        mask = paddle.where(visible, paddle.to_tensor(0.0), paddle.to_tensor(-1e9))
         query = self.norm(self.query(x), self.query_norm)
         key = self.norm(self.key(x), self.query_norm if self.exchanged else self.key_norm)
         return paddle.matmul(PF.softmax(paddle.matmul(query, key.transpose([0, 2, 1])) * 8**-0.5 + mask, -1), self.value(x))

@@ -16,20 +16,20 @@ def test_each_mistake_changes_the_paddle_half(model):
     module = importlib.import_module(f"zoo.{model}")
     source = Path(module.__file__).read_text(encoding="utf-8").partition("class Torch")[0]
     assert len(demo.MODELS[model]) >= 15
-    for one in demo.MODELS[model]:
-        assert one.change or (one.old in source and one.new != one.old), one.name
-    assert {*demo.TOGETHER[model]} <= {one.name for one in demo.MODELS[model]}
+    for row in demo.MODELS[model]:
+        assert row.change or (row.old in source and row.new != row.old), row.name
+    assert {*demo.TOGETHER[model]} <= {row.name for row in demo.MODELS[model]}
 
 
 @pytest.mark.parametrize(
     ("model", "name"), [("gpt", "gelu by erf"), ("gpt", "weight not taken over"), ("bert", "mask the other way round")]
 )
 def test_a_row_of_the_demo(model, name, tmp_path):
-    (planted,) = (one for one in demo.MODELS[model] if one.name == name)
+    (planted,) = (row for row in demo.MODELS[model] if row.name == name)
     row = demo.wrong_port(model, [planted], tmp_path)
     assert (row.found, row.named) == ((True,), (True,))
 
 
 def test_a_training_of_the_demo():
-    (planted,) = (one for one in training.MISTAKES if one.name == "no clipping")
+    (planted,) = (row for row in training.MISTAKES if row.name == "no clipping")
     assert training.training("gpt", planted).good

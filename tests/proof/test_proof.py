@@ -70,9 +70,9 @@ def test_a_page_escapes_what_it_shows():
     ],
 )
 def test_bad_arguments_are_named(change, message):
-    given = {"paddle_layer": port(), "torch_module": original(), "inputs": X, **change}
+    arguments = {"paddle_layer": port(), "torch_module": original(), "inputs": X, **change}
     with pytest.raises(ArgumentError, match=message):
-        prove(given.pop("paddle_layer"), given.pop("torch_module"), given.pop("inputs"), **given)
+        prove(arguments.pop("paddle_layer"), arguments.pop("torch_module"), arguments.pop("inputs"), **arguments)
 
 
 def test_swapped_models_are_told():

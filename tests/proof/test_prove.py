@@ -90,7 +90,7 @@ def test_a_right_port_is_proven_bit_for_bit(weights, phase):
     assert [stage.right for stage in proof.stages] == [True] * len(proof.stages)
 
 
-@pytest.mark.parametrize(("wrong", "cause", "text", "line"), MISTAKES, ids=[str(one[0]) for one in MISTAKES])
+@pytest.mark.parametrize(("wrong", "cause", "text", "line"), MISTAKES, ids=[str(row[0]) for row in MISTAKES])
 def test_a_mistake_is_found_at_its_line_and_named(wrong, cause, text, line):
     proof = prove(Port(**wrong), original(), TOKENS)
     assert not proof

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.proof.programs import Holding, ModelSide, kept, seeded
-from padiff_shim.proof.values import Inputs
+from padiff_shim.proof.programs import Inputs, ModelSide, ModelState, generators_restored, seeded
 
 SQUARE = np.linspace(-1, 1, 9, dtype="float32").reshape(3, 3)
 
@@ -20,27 +19,27 @@ def drawn():
 
 
 def test_generators_are_put_back_once_or_in_each_run():
-    with kept():
+    with generators_restored():
         wanted = drawn()
-    with kept():
+    with generators_restored():
         assert drawn() == wanted
     with seeded(3):
-        one = drawn()
-    assert one != wanted
-    with kept():
+        numbers = drawn()
+    assert numbers != wanted
+    with generators_restored():
         with seeded(3):
-            assert drawn() == one
+            assert drawn() == numbers
         with seeded(3):
-            assert drawn() == one
+            assert drawn() == numbers
         drawn()
-    with pytest.raises(ZeroDivisionError), kept(), seeded(3):
+    with pytest.raises(ZeroDivisionError), generators_restored(), seeded(3):
         raise ZeroDivisionError
     assert drawn() == wanted
 
 
 def test_a_proof_leaves_generators_where_they_stood():
     layer, module = paddle.nn.Linear(3, 3), torch.nn.Linear(3, 3)
-    with kept():
+    with generators_restored():
         wanted = drawn()
     assert padiff_shim.prove(layer, module, SQUARE)
     assert drawn() == wanted
@@ -50,12 +49,12 @@ def test_a_proof_leaves_generators_where_they_stood():
 def test_inputs_are_kept_as_they_were(dtype):
     array = np.ones((2, 2), dtype)
     tensor = torch.from_numpy(np.ones((2, 2), "float64"))
-    given = Inputs({"array": array, "tensors": [tensor, paddle.to_tensor(array), 7]})
+    inputs = Inputs({"array": array, "tensors": [tensor, paddle.to_tensor(array), 7]})
     array[:] = 0
     tensor[:] = 0
     for framework in ("torch", "paddle"):
         for _ in range(2):
-            _, keywords = given.of(framework, "float32")
+            _, keywords = inputs.of(framework, "float32")
             plain, (theirs, ours, seven) = keywords["array"], keywords["tensors"]
             assert plain.numpy().all()
             assert theirs.numpy().all()
@@ -64,14 +63,14 @@ def test_inputs_are_kept_as_they_were(dtype):
             assert str(theirs.dtype).endswith("float64")
             assert str(plain.dtype).rpartition(".")[2] == ("float32" if "float" in dtype else dtype)
             plain.zero_()
-    assert given.equal_in("float32", "float32")
-    assert not given.equal_in("float32", "float64")
+    assert inputs.equal_in("float32", "float32")
+    assert not inputs.equal_in("float32", "float64")
     assert not Inputs(lambda framework: array).equal_in("float32", "float32")
     assert not Inputs(np.ones(3, "uint16")).equal_in("float32", "float32")
 
 
 def holding(model):
-    return Holding(model, layers_of, lambda held: dict(held.buffers), lambda buffer, value: None)
+    return ModelState(model, layers_of, lambda held: dict(held.buffers), lambda buffer, value: None)
 
 
 def layers_of(model):
@@ -85,10 +84,13 @@ def test_what_a_forward_exchanges_is_seen(kind):
     model.register_buffer("seen", torch.zeros(1) if kind == "torch" else paddle.zeros([1]))
     held = holding(model)
 
+    def identities(named):
+        return {name: id(tensor) for name, tensor in named}
+
     def look():
-        held.look()
-        assert {name: id(one) for name, one in held.parameters.items()} == {name: id(one) for name, one in model.named_parameters()}
-        assert {name: id(one) for name, one in held.buffers.items()} == {name: id(one) for name, one in model.named_buffers()}
+        held.refresh()
+        assert identities(held.parameters.items()) == identities(model.named_parameters())
+        assert identities(held.buffers.items()) == identities(model.named_buffers())
         assert [name for name, _ in held.layers] == [name for name, _ in layers_of(model)]
 
     look()
@@ -116,7 +118,7 @@ class Told(torch.nn.Module):
         self.up, self.hidden = torch.nn.Linear(2, 2), True
 
     def named_parameters(self, *args, **kwargs):
-        return ((name, one) for name, one in super().named_parameters(*args, **kwargs) if not self.hidden)
+        return ((name, tensor) for name, tensor in super().named_parameters(*args, **kwargs) if not self.hidden)
 
 
 def test_a_layer_that_says_what_it_holds_is_asked_each_time():
@@ -124,7 +126,7 @@ def test_a_layer_that_says_what_it_holds_is_asked_each_time():
     held = holding(model)
     assert not held.parameters
     model.hidden = False
-    held.look()
+    held.refresh()
     assert list(held.parameters) == ["up.weight", "up.bias"]
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proof.values import Inputs
+from padiff_shim.proof.programs import Inputs
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -80,11 +80,11 @@ def test_a_state_that_the_port_makes_of_zeros():
             self.cell = paddle.nn.GRUCell(4, 5)
 
         def forward(self, x):
-            state, found = paddle.zeros([x.shape[0], 5]), []
+            state, outputs = paddle.zeros([x.shape[0], 5]), []
             for place in range(x.shape[1]):
                 _, state = self.cell(x[:, place], state)
-                found.append(state)
-            return paddle.stack(found, 1)
+                outputs.append(state)
+            return paddle.stack(outputs, 1)
 
     class Original(torch.nn.Module):
         def __init__(self):
@@ -169,8 +169,8 @@ def test_heads_in_a_loop_with_a_mask_of_large_numbers():
                 q, k, v = (paddle.split(layer(x), 2, axis=-1) for layer in (self.q, self.k, self.v))
                 mask = paddle.triu(paddle.full([x.shape[1], x.shape[1]], -1e30), diagonal)
                 heads = []
-                for one, other, values in zip(q, k, v):
-                    scores = paddle.matmul(one / 2.0, other, transpose_y=True) + mask
+                for queries, other, values in zip(q, k, v):
+                    scores = paddle.matmul(queries / 2.0, other, transpose_y=True) + mask
                     heads.append(paddle.matmul(paddle.nn.functional.softmax(scores), values))
                 return paddle.concat(heads, -1)
 
@@ -182,7 +182,7 @@ def test_heads_in_a_loop_with_a_mask_of_large_numbers():
             self.qkv = torch.nn.Linear(8, 24, bias=False)
 
         def forward(self, x):
-            q, k, v = (one.unflatten(-1, (2, 4)).transpose(1, 2) for one in self.qkv(x).chunk(3, -1))
+            q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
             return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
 
     assert prove(attention(1), Original(), numbers(2, 5, 8))
@@ -191,10 +191,10 @@ def test_heads_in_a_loop_with_a_mask_of_large_numbers():
 
 def test_a_factor_of_one_unit_roundoff():
     """1e-7 too much, and a right port in the same words."""
-    given = numbers(4, 6)
+    inputs = numbers(4, 6)
     for factor, right in ((0.70710678, True), (0.70710685, False)):
         models = pair(lambda self, x, factor=factor: self.a(x) * factor, lambda self, x: self.a(x) * 0.70710678, a=("Linear", 6, 6))
-        assert bool(prove(*models, given)) is right
+        assert bool(prove(*models, inputs)) is right
 
 
 def test_arrays_have_the_dtype_of_a_model_in_half_precision():

@@ -8,9 +8,9 @@ import torch
 
 import padiff_shim
 from padiff_shim import ProofVerdict, prove
+from padiff_shim.proof.agreement import RunOutcome
 from padiff_shim.proof.locate import Differing, stages_of
-from padiff_shim.proof.match import CallPair, exchanged
-from padiff_shim.proof.programs import RunOutcome
+from padiff_shim.proof.match import CallPair, exchangeable_result
 from padiff_shim.proof.trace import Capture
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -76,7 +76,7 @@ def test_indices_are_taken_over_where_both_read_tensors_of_one_shape(size, taken
         return capture.trace.nodes[0]
 
     theirs, ours = pooled(size), pooled(6)
-    values, indices = (exchanged(CallPair(theirs, ours), result.tensor) for result in theirs.results)
+    values, indices = (exchangeable_result(CallPair(theirs, ours), result.tensor) for result in theirs.results)
     assert values is theirs.results[0].tensor
     assert (indices is theirs.results[1].tensor) if taken_over else (indices is None)
 

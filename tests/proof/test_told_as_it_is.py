@@ -77,11 +77,11 @@ def told(proof, count=1):
     """What a proof tells of as many mistakes, which explain all that is wrong."""
     assert proof.complete, proof
     assert len(proof.mistakes) == count, proof
-    return [one.text for one in proof.mistakes]
+    return [mistake.text for mistake in proof.mistakes]
 
 
-def attention(*wrong, **asked):
-    return prove(PortedAttention(*wrong), Attention(), {"x": X, "mask": CAUSAL}, **asked)
+def attention(*wrong, **options):
+    return prove(PortedAttention(*wrong), Attention(), {"x": X, "mask": CAUSAL}, **options)
 
 
 @pytest.mark.parametrize("weights", ["torch->paddle", "random"])
@@ -191,7 +191,7 @@ class PortedEmbedded(paddle.nn.Layer):
 
 def test_a_missing_call_is_told_at_the_line_that_reads_what_it_makes():
     proof = prove(PortedEmbedded(), Embedded(), np.array([[1, 2, 3], [0, 8, 1]]))
-    missing = next(one for one in proof.mistakes if "mul" in one.text)
+    missing = next(mistake for mistake in proof.mistakes if "mul" in mistake.text)
     assert len(told(proof, 2)) == 2
     assert missing.paddle.source.endswith("# the sum"), proof
 

@@ -132,22 +132,22 @@ class OwnLossPort(paddle.nn.Layer):
 
 
 def test_a_models_own_loss_and_another_batch_at_each_step():
-    asked = []
+    calls = []
 
     def batch(framework, step):
-        asked.append((framework, step))
+        calls.append((framework, step))
         rng = np.random.default_rng(step)
         return {"x": rng.standard_normal((8, 6)), "wanted": rng.integers(0, 3, 8)}
 
     proof = prove(OwnLossPort(), OwnLoss(), batch, phase="train", optimizer="Momentum", steps=3)
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
-    assert {("torch", 2), ("paddle", 2)} <= {*asked}
+    assert {("torch", 2), ("paddle", 2)} <= {*calls}
     assert right(proof)["loss"] is True
     assert len({row.loss for row in proof.training}) == 3
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"phase": "train"}, "optimizer= is a function"),
         ({"phase": "train", "optimizer": "Adan"}, "none of the names SGD"),
@@ -157,6 +157,6 @@ def test_a_models_own_loss_and_another_batch_at_each_step():
         ({"phase": "train", "optimizer": (lambda _: None, theirs())}, "for Paddle it returned None"),
     ],
 )
-def test_what_is_not_accepted_is_told(given, message):
+def test_what_is_not_accepted_is_told(options, message):
     with pytest.raises(ArgumentError, match=message):
-        prove(Port(), original(), X, **given)
+        prove(Port(), original(), X, **options)

@@ -197,11 +197,11 @@ def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
     mine, yours, cause, text = WRONG[name]
     proof = proven(mine, yours)
     assert proof.verdict is ProofVerdict.CODE_DIFFERS, str(proof)
-    found = [mistake for mistake in proof.mistakes if str(mistake.cause) == cause and text in mistake.text]
-    assert len(found) == 1, str(proof)
+    matching = [mistake for mistake in proof.mistakes if str(mistake.cause) == cause and text in mistake.text]
+    assert len(matching) == 1, str(proof)
     if name != "no schedule":
-        assert proof.mistakes == found
-    assert {found[0].paddle.file, found[0].torch.file} <= {__file__, training_pair.__file__}
+        assert proof.mistakes == matching
+    assert {matching[0].paddle.file, matching[0].torch.file} <= {__file__, training_pair.__file__}
     assert right(proof)["forward"] is right(proof)["loss"] is right(proof)["backward"] is True
     broken = "training" if name == "not cleared" else "optimizer step"
     assert [stage.name for stage in proof.stages if stage.right is False] == [broken]

@@ -73,7 +73,7 @@ def test_colours_follow_the_magnitude():
 @pytest.mark.browser
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_guilty_lines_stand_on_top_side_by_side(show, proof, viewport):
-    assert [str(one.cause) for one in proof.mistakes] == ["another attribute"] * 2
+    assert [str(mistake.cause) for mistake in proof.mistakes] == ["another attribute"] * 2
     page = show(proof, viewport)
     cards = page.locator(".mistake")
     assert cards.count() == 2
@@ -109,7 +109,7 @@ def test_layers_stand_side_by_side_and_those_that_differ_can_be_chosen(show, pro
     same = [row.identical for row in proof.layers]
     assert same.count(True) == page.locator(".layers tr.same").count() == 1
     page.get_by_label("only those that differ").check()
-    assert [rows.nth(at).is_visible() for at in range(rows.count())] == [not one for one in same]
+    assert [rows.nth(at).is_visible() for at in range(rows.count())] == [not identical for identical in same]
     shades = page.evaluate(
         "[...document.querySelectorAll('td.apart, tr.same td.shim')].map(td => getComputedStyle(td).backgroundColor)"
     )

@@ -7,7 +7,7 @@ import torch
 from test_sceptics import numbers, pair
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proof.causes import Cause
+from padiff_shim.proof.findings import Cause
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -102,7 +102,7 @@ def test_settings_of_a_transformers_layer(words, text):
     assert text in only(prove(ours, theirs, numbers(5, 7, 8))).text
 
 
-@pytest.mark.parametrize("layers", [1, 2, 6])
+@pytest.mark.parametrize("layers", [1, 2, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scale", [1.0, 1.5])
 def test_a_port_that_transposes_by_hand_is_not_accused_of_it(layers, scale):
     """Not even where something else is wrong, and what is exchanged might come nearer by chance."""

@@ -62,10 +62,10 @@ BAD = 1e-3
 
 @pytest.mark.parametrize("over", ["ops", "layers", "calls"])
 def test_what_makes_a_difference_is_found(over):
-    found = bisect(gradient, RIGHT, over, atol=BAD)
-    (unit,) = found
-    assert (found.kernel, found.alone) == ("paddle", True)
-    assert found.units > 2
+    bisection = bisect(gradient, RIGHT, over, atol=BAD)
+    (unit,) = bisection
+    assert (bisection.kernel, bisection.alone) == ("paddle", True)
+    assert bisection.units > 2
     if over == "ops":
         assert str(unit) == "leaky_relu"
         assert unit.calls == 11
@@ -76,18 +76,18 @@ def test_what_makes_a_difference_is_found(over):
         ((_, _, site),) = unit.places
         assert "test_bisect.py" in site.file
         assert site.function == "gradient"
-    for text, told in ((str(found), str), (found.to_markdown(), in_markdown)):
-        assert told(found.headline) in text
-        assert told("test_bisect.py") in text
-    json.dumps(found.as_dict())
+    for text, escaped in ((str(bisection), str), (bisection.to_markdown(), in_markdown)):
+        assert escaped(bisection.headline) in text
+        assert escaped("test_bisect.py") in text
+    json.dumps(bisection.as_dict())
 
 
 def test_torchs_kernels_can_be_what_is_bad():
     natively = gradient().numpy()
-    found = bisect(gradient, natively, atol=BAD)
-    assert found.kernel == "torch"
-    assert [unit.op for unit in found] == ["leaky_relu"]
-    assert "Torch's kernels of 1 of" in found.headline
+    bisection = bisect(gradient, natively, atol=BAD)
+    assert bisection.kernel == "torch"
+    assert [unit.op for unit in bisection] == ["leaky_relu"]
+    assert "Torch's kernels of 1 of" in bisection.headline
 
 
 def test_a_layer_is_found_by_its_path():
@@ -103,10 +103,10 @@ def test_a_layer_is_found_by_its_path():
 
     with padiff_shim.reference("torch"):
         right = program().numpy()
-    found = bisect(program, right, "layers", atol=BAD)
-    assert {unit.layer for unit in found} <= {"parts.0", "parts.2"}
-    assert len(found) == 1
-    assert not found.alone, "either of two layers makes it"
+    bisection = bisect(program, right, "layers", atol=BAD)
+    assert {unit.layer for unit in bisection} <= {"parts.0", "parts.2"}
+    assert len(bisection) == 1
+    assert not bisection.alone, "either of two layers makes it"
 
 
 def natives():
@@ -120,25 +120,25 @@ def natives():
 
 @pytest.mark.parametrize("wanted", [{"tanh"}, {"exp", "sin"}, {"tanh", "gelu", "sin"}])
 def test_ops_that_make_it_together(wanted):
-    asked = []
+    runs = []
 
     def target(native):
-        asked.append(native)
+        runs.append(native)
         return wanted <= native
 
-    found = bisect(natives, target)
-    assert {unit.op for unit in found} == wanted
-    assert found.alone
-    assert found.units == 6
-    assert found.runs == len(asked)
-    assert len(set(asked)) == len(asked) - 1, "no set is asked twice, but for the last, which is made sure of"
+    bisection = bisect(natives, target)
+    assert {unit.op for unit in bisection} == wanted
+    assert bisection.alone
+    assert bisection.units == 6
+    assert bisection.runs == len(runs)
+    assert len(set(runs)) == len(runs) - 1, "no set is asked twice, but for the last, which is made sure of"
 
 
 def test_the_same_is_found_each_time():
-    told = [bisect(natives, lambda native: len(native) >= 2).as_dict() for _ in range(2)]
-    for one in told:
-        one.pop("seconds")
-    assert told[0] == told[1]
+    answers = [bisect(natives, lambda native: len(native) >= 2).as_dict() for _ in range(2)]
+    for answer in answers:
+        answer.pop("seconds")
+    assert answers[0] == answers[1]
 
 
 def test_optimizers_are_exchanged_too():
@@ -152,8 +152,8 @@ def test_optimizers_are_exchanged_too():
 
     with padiff_shim.reference("torch", optimizer="torch"):
         right = step().numpy()
-    found = bisect(step, right, atol=1e-2, optimizer="torch")
-    assert [unit.op for unit in found] == ["rmsprop"]
+    bisection = bisect(step, right, atol=1e-2, optimizer="torch")
+    assert [unit.op for unit in bisection] == ["rmsprop"]
 
 
 def test_both_ends_have_to_differ():
@@ -196,11 +196,11 @@ def test_errors_of_the_program_are_its_own():
 def test_delta_debugging_leaves_nothing_out(size, data):
     """Of any condition over two disjoint sets either of which is enough, one is found, whole and with nothing beside it."""
     items = list(range(size))
-    one = frozenset(data.draw(st.sets(st.sampled_from(items), min_size=1)))
+    cause = frozenset(data.draw(st.sets(st.sampled_from(items), min_size=1)))
     other = frozenset(data.draw(st.sets(st.sampled_from(items), min_size=1)))
-    found = ddmin(items, lambda part: one <= set(part) or other <= set(part))
-    assert found == sorted(found)
-    assert set(found) in (one, other)
-    for part in combinations(found, len(found) - 1):
-        assert not one <= set(part)
+    smallest = ddmin(items, lambda part: cause <= set(part) or other <= set(part))
+    assert smallest == sorted(smallest)
+    assert set(smallest) in (cause, other)
+    for part in combinations(smallest, len(smallest) - 1):
+        assert not cause <= set(part)
         assert not other <= set(part)

@@ -66,7 +66,7 @@ def test_an_entry_point_that_is_unknown_is_named(monkeypatch):
     assert entry_points.inventory()[2] == ["nms"]
     health = doctor.examine()
     assert health, "a remark, and no more"
-    assert any(check.state == doctor.REMARK and "1 of this Paddle are unknown here" in check.said for check in health.checks)
+    assert any(check.state == doctor.REMARK and "1 of this Paddle are unknown here" in check.text for check in health.checks)
 
 
 def test_of_this_paddle_nothing_is_unknown():
@@ -80,11 +80,11 @@ def test_of_this_paddle_nothing_is_unknown():
 NEWER = """
     import ctypes
     from padiff_shim.cli.main import main
-    from padiff_shim.patching import functions as cfunction
+    from padiff_shim.patching import functions
 
-    view, definition = cfunction._check_layout(paddle._C_ops.relu)
-    named = cfunction._MethodDef(b"brand_new_op", definition.ml_meth, definition.ml_flags, None)
-    paddle._C_ops.brand_new_op = cfunction._new_function(ctypes.addressof(named), view.m_self, view.m_module)
+    view, definition = functions._check_layout(paddle._C_ops.relu)
+    named = functions._MethodDef(b"brand_new_op", definition.ml_meth, definition.ml_flags, None)
+    paddle._C_ops.brand_new_op = functions._new_function(ctypes.addressof(named), view.m_self, view.m_module)
     paddle.__version__ = "9.9.0" if paddle.__version__.startswith("3") else paddle.__version__ + ".1"
 """
 

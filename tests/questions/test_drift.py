@@ -47,27 +47,27 @@ def pair(**wrong):
     return Port(**wrong), Original()
 
 
-def by_name(found, kind):
-    return {(row.name, row.torch): row for row in found.rows if row.kind == kind}
+def by_name(drifts, kind):
+    return {(row.name, row.torch): row for row in drifts.rows if row.kind == kind}
 
 
 @pytest.mark.bitexact
 def test_a_right_port_is_identical_and_drifts_by_rounding_alone():
     port, original = pair()
     before = [parameter.numpy().copy() for parameter in port.parameters()]
-    found = drift(port, original, X)
-    assert list(by_name(found, "layer")) == [
+    drifts = drift(port, original, X)
+    assert list(by_name(drifts, "layer")) == [
         ("inner", "inner"),
         ("inner, call 2", "inner"),
         ("outer", "outer"),
         ("(the model)", ""),
     ]
-    assert [row.paddle for row in found.rows if row.kind == "output"] == ["hidden", "logits"]
-    assert all(row.substituted.identical and row.substituted.max == 0 for row in found.rows)
-    assert found.headline.startswith("6 of 6 identical on Torch's kernels (largest difference 0)")
-    assert all(row.float64.max < 1e-13 for row in found.rows)
-    assert all(row.native.max < 1e-5 for row in found.rows)
-    assert all(np.array_equal(one, other.numpy()) for one, other in zip(before, port.parameters())), (
+    assert [row.paddle for row in drifts.rows if row.kind == "output"] == ["hidden", "logits"]
+    assert all(row.substituted.identical and row.substituted.max == 0 for row in drifts.rows)
+    assert drifts.headline.startswith("6 of 6 identical on Torch's kernels (largest difference 0)")
+    assert all(row.float64.max < 1e-13 for row in drifts.rows)
+    assert all(row.native.max < 1e-5 for row in drifts.rows)
+    assert all(np.array_equal(array, other.numpy()) for array, other in zip(before, port.parameters())), (
         "nothing of the caller's changed"
     )
 
@@ -85,17 +85,17 @@ def test_the_figures_are_those_of_the_arrays():
 
 
 def test_what_is_no_rounding_stays_in_float64():
-    found = drift(*pair(factor=1.5), X)
-    assert "it is not rounding alone" in found.headline
-    wrong = by_name(found, "output")["logits", "logits"]
+    drifts = drift(*pair(factor=1.5), X)
+    assert "it is not rounding alone" in drifts.headline
+    wrong = by_name(drifts, "output")["logits", "logits"]
     assert wrong.float64.max == pytest.approx(wrong.substituted.max, rel=1e-3)
-    assert found.largest["float64"].max >= wrong.float64.max
+    assert drifts.largest["float64"].max >= wrong.float64.max
 
 
 @pytest.mark.bitexact
 def test_every_op_call(tmp_path):
-    found = drift(*pair(), X, calls=True)
-    calls = [row for row in found.rows if row.kind == "call"]
+    drifts = drift(*pair(), X, calls=True)
+    calls = [row for row in drifts.rows if row.kind == "call"]
     assert [row.paddle for row in calls] == ["linear (inner)", "tanh", "linear (inner)", "tanh", "linear (outer)"]
     assert all(row.substituted.identical for row in calls)
     assert all("test_drift.py" in row.site for row in calls)
@@ -108,23 +108,28 @@ def loss(out):
 
 @pytest.mark.bitexact
 def test_gradients_of_hidden_states_inputs_and_parameters():
-    found = drift(*pair(), X, phase="both", loss=loss)
-    kinds = [row.kind for row in found.rows if row.of_gradient]
+    drifts = drift(*pair(), X, phase="both", loss=loss)
+    kinds = [row.kind for row in drifts.rows if row.of_gradient]
     assert kinds == ["gradient of layer"] * 4 + ["gradient of input"] + ["gradient of parameter"] * 4
-    assert [row.name for row in found.rows if row.kind == "gradient of layer"] == ["(the model)", "outer", "inner, call 2", "inner"]
-    assert list(by_name(found, "gradient of input")) == [("input 0", "input 0")]
-    assert {name for name, _ in by_name(found, "gradient of parameter")} == {
+    assert [row.name for row in drifts.rows if row.kind == "gradient of layer"] == [
+        "(the model)",
+        "outer",
+        "inner, call 2",
+        "inner",
+    ]
+    assert list(by_name(drifts, "gradient of input")) == [("input 0", "input 0")]
+    assert {name for name, _ in by_name(drifts, "gradient of parameter")} == {
         f"{layer}.{name}" for layer in ("inner", "outer") for name in ("weight", "bias")
     }
-    assert all(row.substituted.identical for row in found.rows)
-    assert all(row.float64.max < 1e-13 for row in found.rows)
-    values, _, gradients = found.headline.partition("; gradients: ")
+    assert all(row.substituted.identical for row in drifts.rows)
+    assert all(row.float64.max < 1e-13 for row in drifts.rows)
+    values, _, gradients = drifts.headline.partition("; gradients: ")
     assert values.startswith("7 of 7 identical")
     assert gradients.startswith("9 of 9 identical on Torch's kernels (largest difference 0)")
-    assert found.largest_gradients["substituted"].identical
-    for text in (str(found), found.to_markdown()):
+    assert drifts.largest_gradients["substituted"].identical
+    for text in (str(drifts), drifts.to_markdown()):
         assert "gradient of parameter" in text
-    assert "gradient of outer.weight" in found.text(100)
+    assert "gradient of outer.weight" in drifts.text(100)
 
 
 def test_the_figures_of_gradients_are_those_of_the_arrays():
@@ -147,28 +152,28 @@ def test_the_figures_of_gradients_are_those_of_the_arrays():
 
 
 def test_gradients_without_a_loss_begin_alike_and_the_forward_alone_has_none():
-    found = drift(*pair(), X, phase="both", double=False)
-    assert {row.kind for row in found.rows if row.of_gradient} == {
+    drifts = drift(*pair(), X, phase="both", double=False)
+    assert {row.kind for row in drifts.rows if row.of_gradient} == {
         f"gradient of {kind}" for kind in ("layer", "input", "parameter")
     }
-    assert all(row.substituted.identical for row in found.rows)
+    assert all(row.substituted.identical for row in drifts.rows)
     assert not any(row.of_gradient for row in drift(*pair(), X).rows)
     assert not drift(*pair(), X).largest_gradients
 
 
 @pytest.mark.bitexact
 def test_every_op_call_beside_gradients():
-    found = drift(*pair(), X, phase="both", calls=True)
-    calls = [row.paddle for row in found.rows if row.kind == "call"]
+    drifts = drift(*pair(), X, phase="both", calls=True)
+    calls = [row.paddle for row in drifts.rows if row.kind == "call"]
     assert calls[:5] == ["linear (inner)", "tanh", "linear (inner)", "tanh", "linear (outer)"]
-    assert all(row.substituted.identical for row in found.rows)
+    assert all(row.substituted.identical for row in drifts.rows)
 
 
 def test_without_a_float64_pair():
-    found = drift(*pair(), X, double=False)
-    assert all(row.float64 is None for row in found.rows)
-    assert "float64" not in found.largest
-    assert "float64" not in found.headline
+    drifts = drift(*pair(), X, double=False)
+    assert all(row.float64 is None for row in drifts.rows)
+    assert "float64" not in drifts.largest
+    assert "float64" not in drifts.headline
 
     class Single(Port):
         def forward(self, x):
@@ -176,40 +181,40 @@ def test_without_a_float64_pair():
                 raise TypeError("only float32")
             return super().forward(x)
 
-    found = drift(Single(), pair()[1], X)
-    assert all(row.float64 is None for row in found.rows)
-    assert "only float32" in found.notes[0]
+    drifts = drift(Single(), pair()[1], X)
+    assert all(row.float64 is None for row in drifts.rows)
+    assert "only float32" in drifts.notes[0]
 
 
 def test_other_shapes_are_left_out():
-    found = drift(*pair(shape=[D, 3]), X)
-    assert ("logits", "logits") not in by_name(found, "output")
-    assert ("hidden", "hidden") in by_name(found, "output")
+    drifts = drift(*pair(shape=[D, 3]), X)
+    assert ("logits", "logits") not in by_name(drifts, "output")
+    assert ("hidden", "hidden") in by_name(drifts, "output")
 
 
 def test_tables(tmp_path):
-    found = drift(*pair(factor=1.5), X)
-    for text in (str(found), found.to_markdown()):
-        assert found.headline in text
+    drifts = drift(*pair(factor=1.5), X)
+    for text in (str(drifts), drifts.to_markdown()):
+        assert drifts.headline in text
         assert "inner, call 2" in text
-    json.dumps(found.as_dict())
-    rows = list(csv.DictReader(found.to_csv(tmp_path / "drift.csv").open()))
-    assert len(rows) == len(found.rows)
-    assert float(rows[-1]["native_max"]) == found.rows[-1].native.max
+    json.dumps(drifts.as_dict())
+    rows = list(csv.DictReader(drifts.to_csv(tmp_path / "drift.csv").open()))
+    assert len(rows) == len(drifts.rows)
+    assert float(rows[-1]["native_max"]) == drifts.rows[-1].native.max
     with pytest.raises(FileError, match="cannot be written"):
-        found.to_csv(tmp_path / "nowhere" / "drift.csv")
+        drifts.to_csv(tmp_path / "nowhere" / "drift.csv")
 
 
 def test_pictures(tmp_path):
     pytest.importorskip("matplotlib")
-    found = drift(*pair(), X)
-    assert found.plot(tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
-    drawn = found.plot(tmp_path / "drift.svg").read_text()
+    drifts = drift(*pair(), X)
+    assert drifts.plot(tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
+    drawn = drifts.plot(tmp_path / "drift.svg").read_text()
     assert drawn.startswith("<?xml")
     with pytest.raises(ArgumentError, match=r"ends with \.png or \.svg"):
-        found.plot(tmp_path / "drift.jpg")
+        drifts.plot(tmp_path / "drift.jpg")
     with pytest.raises(FileError, match="cannot be written"):
-        found.plot(tmp_path / "nowhere" / "drift.png")
+        drifts.plot(tmp_path / "nowhere" / "drift.png")
 
 
 def test_a_picture_needs_matplotlib(tmp_path, monkeypatch):

@@ -55,7 +55,7 @@ class ConvNeXt(nn.Layer):
             else:
                 layers = [nn.Conv2D(3, d, 4, stride=4), ChannelNorm(d)]
             self.downsample.append(nn.Sequential(*layers))
-            self.stages.append(nn.Sequential(*(Block(d, rates[stage * depth + one]) for one in range(depth))))
+            self.stages.append(nn.Sequential(*(Block(d, rates[stage * depth + block]) for block in range(depth))))
         self.norm, self.head = nn.LayerNorm(dims[-1], epsilon=1e-6), nn.Linear(dims[-1], classes)
 
     def forward(self, x):

@@ -38,7 +38,7 @@ class Block(nn.Module):
 class ConvNeXt(nn.Module):
     def __init__(self, dims=(8, 12), depth=2, classes=5):
         super().__init__()
-        rates = [one.item() for one in torch.linspace(0, 0.4, depth * len(dims))]
+        rates = [rate.item() for rate in torch.linspace(0, 0.4, depth * len(dims))]
         self.downsample, self.stages = nn.ModuleList(), nn.ModuleList()
         for stage, d in enumerate(dims):
             if stage:
@@ -46,7 +46,7 @@ class ConvNeXt(nn.Module):
             else:
                 layers = [nn.Conv2d(3, d, 4, stride=4), LayerNorm2d(d, eps=1e-6)]
             self.downsample.append(nn.Sequential(*layers))
-            self.stages.append(nn.Sequential(*(Block(d, rates[stage * depth + one]) for one in range(depth))))
+            self.stages.append(nn.Sequential(*(Block(d, rates[stage * depth + block]) for block in range(depth))))
         self.norm, self.head = nn.LayerNorm(dims[-1], eps=1e-6), nn.Linear(dims[-1], classes)
 
     def forward(self, x):

@@ -43,10 +43,10 @@ class Denoiser(nn.Module):
     def forward(self, x, steps):
         time = self.time(embedding(steps, self.c))
         x = self.stem(x)
-        one = self.down1(x, time)
-        two = self.down2(self.pool(one), time)
+        first = self.down1(x, time)
+        two = self.down2(self.pool(first), time)
         h = self.middle(two, time)
         h = self.up1(torch.cat([h, two], dim=1), time)
         h = F.interpolate(h, scale_factor=2, mode="nearest")
-        h = self.up2(torch.cat([h, one], dim=1), time)
+        h = self.up2(torch.cat([h, first], dim=1), time)
         return self.out(F.silu(self.norm(h)))

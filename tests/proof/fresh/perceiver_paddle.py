@@ -24,7 +24,7 @@ class Attention(nn.Layer):
 
     def forward(self, x, context):
         k, v = self.kv(context).chunk(2, axis=-1)
-        q, k, v = (one.reshape([*one.shape[:2], self.heads, self.size]).transpose([0, 2, 1, 3]) for one in (self.q(x), k, v))
+        q, k, v = (part.reshape([*part.shape[:2], self.heads, self.size]).transpose([0, 2, 1, 3]) for part in (self.q(x), k, v))
         scores = paddle.matmul(q, k.transpose([0, 1, 3, 2])) * self.size**-0.5
         mixed = paddle.matmul(F.softmax(scores, axis=-1), v)
         return self.out(mixed.transpose([0, 2, 1, 3]).flatten(2))

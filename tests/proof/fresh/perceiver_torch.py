@@ -23,7 +23,7 @@ class Attention(nn.Module):
 
     def forward(self, x, context):
         q, (k, v) = self.q(x), self.kv(context).chunk(2, dim=-1)
-        q, k, v = (one.unflatten(-1, (self.heads, -1)).transpose(1, 2) for one in (q, k, v))
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (q, k, v))
         weights = torch.einsum("bhid,bhjd->bhij", q, k).mul(self.scale).softmax(-1)
         return self.out(torch.einsum("bhij,bhjd->bhid", weights, v).transpose(1, 2).flatten(2))
 

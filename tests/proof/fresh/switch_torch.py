@@ -21,13 +21,13 @@ class Experts(nn.Module):
         flat = chosen.t().reshape(-1)  # all first choices come before all second ones
         taken = F.one_hot(flat, self.experts)
         place = ((taken.cumsum(0) - 1) * taken).sum(-1)
-        kept = place < self.capacity
-        token = torch.arange(tokens.shape[0]).repeat(self.k)[kept]
-        slot = (flat * self.capacity + place)[kept]
+        fitting = place < self.capacity
+        token = torch.arange(tokens.shape[0]).repeat(self.k)[fitting]
+        slot = (flat * self.capacity + place)[fitting]
         buffer = tokens.new_zeros(self.experts * self.capacity, tokens.shape[-1]).index_add(0, slot, tokens[token])
         hidden = F.relu(torch.bmm(buffer.view(self.experts, self.capacity, -1), self.w1) + self.b1)
         made = (torch.bmm(hidden, self.w2) + self.b2).reshape(self.experts * self.capacity, -1)
-        scale = weights.t().reshape(-1)[kept]
+        scale = weights.t().reshape(-1)[fitting]
         out = torch.zeros_like(tokens).index_add(0, token, made[slot] * scale[:, None])
         share = F.one_hot(chosen[:, 0], self.experts).to(gates.dtype).mean(0)
         balance = self.experts * (share * gates.mean(0)).sum()
