@@ -541,6 +541,7 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
         subject.comparison.unseen(subject, ALTERED)
         return
     judge_gradients(subject, incoming, {index: grad for (index, _), grad in zip(leaves, gradients)})
+    subject.together = None  # it holds the call, which holds it: only Python's collector would free both
 
 
 # ---- A program's saved-tensor hooks: where Paddle's backward reads other bits than were saved, its kernel is not to blame.

@@ -77,6 +77,7 @@ class DeferredTensors:
         with put_aside():
             for case in cases:  # without the lock: a user's callback may wait for another thread
                 self._settle(case)
+                case.subject.together = None  # made again for the verdict; it holds the call, which holds it
 
 
 # ---- Screening: a difference like those that were ROUNDING at this place before is ROUNDING again.

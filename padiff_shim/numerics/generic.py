@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -178,9 +179,26 @@ def _formula(
     formula = Formula.of(kernel, operands, result.dtype, seed)
     if formula.shape != tuple(result.shape):
         raise ValueError(f"its shape is {list(formula.shape)} there")
-    formula.named = lambda: hypotheses(formula, variants)
-    formula.special = lambda: _without_number(formula, variants)
+    formula.named = about(formula, hypotheses, variants)
+    formula.special = about(formula, _without_number, variants)
     return formula
+
+
+def about(
+    formula: Formula, question: Callable[[Formula, Mapping[str, Variant]], list[Hypothesis]], variants: Mapping[str, Variant]
+) -> Callable[[], list[Hypothesis]]:
+    """``question`` of a formula, for a field of that formula.
+
+    A formula that held itself would keep the call's tensors until Python's collector runs: some hundred objects for each backward
+    of an attention.
+    """
+    reference = weakref.ref(formula)
+
+    def ask() -> list[Hypothesis]:
+        live = reference()
+        return [] if live is None else question(live, variants)
+
+    return ask
 
 
 def hypotheses(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:

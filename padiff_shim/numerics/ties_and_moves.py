@@ -113,7 +113,7 @@ def gradients(
 ) -> Judgement:
     """Judge two gradients of one shape and dtype."""
     formula = Sums.over(kernel, operands, movable, paddle.dtype)
-    formula.named = lambda: generic.hypotheses(formula, variants)
+    formula.named = generic.about(formula, generic.hypotheses, variants)
     return judge(formula, paddle, torch_, rng=rng, audit=audit)
 
 
