@@ -185,7 +185,7 @@ def test_memory_that_runs_out_is_no_kernels_doing(framework, monkeypatch):
 
     class Greedy(InForward):
         def __init__(self, when):
-            super().__init__(act=lambda x: paddle.tanh(x * 3.0 / 3.0), after=1000)
+            super().__init__(act=lambda x: paddle.tanh(x + 4.0 - 4.0), after=1000)  # drops digits, whatever x is
             self.when = when
 
         def forward(self, x):
