@@ -15,6 +15,7 @@ from ..dispatch.dtypes import is_listed_without
 from ..dispatch.entry_point import Unlisted, gate
 from ..dispatch.frames import Frame, top
 from ..frameworks.memory import as_it_lies, dtype_of, stream_of, torch_dtype
+from ..frameworks.versions import PaddleOptimizer
 from ..table import reasons
 from ..table.reasons import StayNative
 from . import step_cache
@@ -35,7 +36,7 @@ _MAIN_GRAD = "FLAGS_enable_main_grad"  # up to Paddle 3.2: gradients are looked 
 Pairs = list[tuple[Any, Any]]
 
 
-def pairs_of_step(optimizer: Any) -> Pairs | None:
+def pairs_of_step(optimizer: PaddleOptimizer) -> Pairs | None:
     """The parameters with their gradients that Paddle's Python would hand on; None where it may do anything else."""
     params = optimizer._param_groups
     if (
@@ -64,7 +65,7 @@ def pairs_of_step(optimizer: Any) -> Pairs | None:
 _seen: dict[type, tuple[list[Any], bool]] = {}  # by the class: its functions with their code, and whether they are Paddle's
 
 
-def _goes_paddles_way(optimizer: Any) -> bool:
+def _goes_paddles_way(optimizer: PaddleOptimizer) -> bool:
     """Whether all functions between a step and its updates are Paddle's; those of this object alone are checked later."""
     kind = type(optimizer)
     functions = [getattr(kind, name, None) for name in _ON_THE_WAY]
@@ -103,7 +104,7 @@ def _is_unusual() -> bool:
 Count = Callable[[Frame, str, str, StayNative], None]
 
 
-def coupled(optimizer: Any) -> bool:
+def coupled(optimizer: PaddleOptimizer) -> bool:
     """Whether an optimizer's update is declared to take L2 decay."""
     declared = updates().get(f"{getattr(optimizer, 'type', '')}_")
     return declared is not None and declared.coupled
@@ -134,7 +135,7 @@ class Updating:
 
         return step_cache.run(make, args)
 
-    def whole_step(self, frame: Frame, optimizer: Any) -> bool:
+    def whole_step(self, frame: Frame, optimizer: PaddleOptimizer) -> bool:
         """``Optimizer.step``, made where it is as the last one; False, with nothing done, where Paddle has to make it."""
         pairs = pairs_of_step(optimizer)
         if pairs is None:
@@ -146,7 +147,7 @@ class Updating:
         return bool(made)
 
     @contextlib.contextmanager
-    def _as_torchs_scaler(self, frame: Frame, optimizer: Any) -> Iterator[None]:
+    def _as_torchs_scaler(self, frame: Frame, optimizer: PaddleOptimizer) -> Iterator[None]:
         """Behind a step that a scaler skips Paddle's Adamax counts it all the same; Torch's scaler skips it whole."""
         declared = updates().get(f"{getattr(optimizer, 'type', '')}_")
         if (
@@ -318,5 +319,5 @@ def _nothing(*_: Any) -> None:
     return None
 
 
-def _pairs(optimizer: Any, parameters_and_grads: Any, param_group_idx: int = 0) -> Any:
+def _pairs(optimizer: PaddleOptimizer, parameters_and_grads: Any, param_group_idx: int = 0) -> Any:
     return parameters_and_grads

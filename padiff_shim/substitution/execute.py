@@ -33,7 +33,7 @@ from ..frameworks.memory import (
     stream_of,
     to_torch,
 )
-from ..frameworks.versions import IS_3, attribute
+from ..frameworks.versions import IS_3, PaddleTensor, attribute
 from ..interrupts import let_pass
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -63,7 +63,7 @@ def check_fits(out: torch.Tensor, target: torch.Tensor) -> None:
         raise StayNative(reasons.OTHER_RESULT)
 
 
-def overwritten(tensor: Any, values: torch.Tensor) -> Any:
+def overwritten(tensor: PaddleTensor, values: torch.Tensor) -> Any:
     """The Paddle tensor, with new values in its own memory."""
     try:
         to_torch(tensor).copy_(values.detach())  # not into the operand's side: that may be a copy with a Torch program's strides
@@ -662,7 +662,7 @@ class Substitution:
             out,
         )
 
-    def strays(self, index: int, tensor: Any, side: torch.Tensor) -> bool:
+    def strays(self, index: int, tensor: PaddleTensor, side: torch.Tensor) -> bool:
         """Whether an operand that the backward reads may be written before it, and Paddle is not known to mind."""
         return not self.keeping.get(index, False) and apart(tensor, side)
 

@@ -15,7 +15,7 @@ import torch
 from ..dispatch import frames
 from ..frameworks.memory import stream_of, to_paddle, to_torch
 from ..frameworks.torch_state import confine_torch, gradients_of, run_engine
-from ..frameworks.versions import attribute
+from ..frameworks.versions import PaddleTensor, attribute
 from ..interrupts import ends_program, engine_runs, postpone
 from . import calls, paddle_graph
 from .calls import TapeCall, Walk, between
@@ -64,7 +64,7 @@ class Session:
     def __exit__(self, *_: object) -> None:
         LOCAL.session = self.outer
 
-    def arrived(self, record: Arriving, grad: Any) -> None:
+    def arrived(self, record: Arriving, grad: PaddleTensor) -> None:
         """Paddle's engine has come to a sentinel."""
         side = twin(grad) if self.create and not grad.stop_gradient else to_torch(grad)
         self.noted.append((record.twin, side.clone()))  # Paddle goes on to use the gradient's memory
@@ -82,7 +82,7 @@ class native_engine:
         LOCAL.session = self._outer
 
 
-def first_gradient(side: torch.Tensor, grad: Any) -> torch.Tensor:
+def first_gradient(side: torch.Tensor, grad: PaddleTensor) -> torch.Tensor:
     """The gradient that a backward begins with, on Torch's side; a copy, since Torch may hand its memory on."""
     if grad is None:
         return torch.ones_like(side, memory_format=torch.contiguous_format)
@@ -188,7 +188,7 @@ def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Sess
 # so a tensor that several ops use is added up by the engine that knows all of them, and a leaf is reached once.
 
 
-def run_from_stray(record: Arriving, grad: Any) -> None:
+def run_from_stray(record: Arriving, grad: PaddleTensor) -> None:
     """An engine call that was not intercepted has reached a sentinel: Torch's turn follows at once."""
     retain, _ = paddle_graph.backward_options([grad])
     with Session(retain=retain) as session:
@@ -309,7 +309,7 @@ def _check_frontier(place: GradientPlace, session: Session) -> None:
         place.freed = session
 
 
-def _check_freed(tensor: Any, session: Session) -> None:
+def _check_freed(tensor: PaddleTensor, session: Session) -> None:
     twins = attribute(tensor, LEAF)
     for reference in () if twins is None else list(twins.all):
         side = reference()
@@ -475,7 +475,7 @@ def _zeros(grad: torch.Tensor | None) -> torch.Tensor | None:
     return None if grad is None else torch.zeros_like(grad)  # None: of a result that nothing was made of, beside one that was
 
 
-def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
+def _sides(tensor: PaddleTensor) -> list[tuple[torch.Tensor, bool]]:
     """All twins of a tensor, and whether each is transposed."""
     record = taped_root(tensor)
     if record is not None:
@@ -526,12 +526,12 @@ class _Search:
             return True
         return not any(self.sides) and not leads_to([side._place.entrance for side in self.fronts], self.inputs)
 
-    def add(self, index: int, grad: Any) -> None:
+    def add(self, index: int, grad: PaddleTensor) -> None:
         """Add a contribution to the gradient of an input."""
         total = self.total[index]
         self.total[index] = grad if total is None else self.added(total, grad)
 
-    def added(self, total: Any, grad: Any) -> Any:
+    def added(self, total: Any, grad: PaddleTensor) -> Any:
         """Their sum. Of 16-bit types Paddle's + has no kernel on a CPU, where its engine adds them."""
         return total + grad if self.create else paddle.add_n([total, grad])
 

@@ -12,6 +12,7 @@ from ..dispatch.operands import flat
 from ..frameworks.memory import version_alone
 from ..frameworks.randomness import undrawn
 from ..frameworks.torch_state import Dispatching, close_modes, gradients_of, open_modes, put_aside
+from ..frameworks.versions import PaddleTensor
 from ..runlog.counts import Tally
 
 # ---- What Torch's backward of a call reads: learnt from Torch, not declared.
@@ -34,7 +35,7 @@ class Reads(NamedTuple):
 LARGE = 2**18  # bytes: to count the writes of a tensor without its memory takes as long as a small kernel
 
 
-def watched(tensor: Any, side: torch.Tensor) -> tuple[Any, int]:
+def watched(tensor: PaddleTensor, side: torch.Tensor) -> tuple[Any, int]:
     """What a call keeps of an operand that its backward reads, to notice writes, and the present count of writes.
 
     Torch's graph holds the memory that it reads. For some operands that is a copy (``matmul``'s of heads), and the original would
@@ -47,7 +48,7 @@ def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def apart(tensor: Any, side: torch.Tensor) -> bool:
+def apart(tensor: PaddleTensor, side: torch.Tensor) -> bool:
     """Whether the values of an operand that a backward reads are kept apart from its memory, which may be written to.
 
     Of a tensor that is not contiguous Paddle keeps a contiguous copy, so a program may fill a buffer column by column from the

@@ -13,6 +13,7 @@ import torch
 
 from ..frameworks.autocast import autocast_off
 from ..frameworks.memory import to_paddle, to_torch
+from ..frameworks.versions import PaddleTensor
 from ..interrupts import arrives, call_in_hook
 from . import paddle_graph
 from .paddle_graph import LOCAL, floats
@@ -21,7 +22,7 @@ from .twins import Taped, taped, twin, wrap
 # ---- The node of a tensor that is on the tape, exchanged for a sentinel.
 
 
-def give_sentinel(tensor: Any, record: Taped) -> None:
+def give_sentinel(tensor: PaddleTensor, record: Taped) -> None:
     """Make a tensor's node a sentinel, where it is not: hooks see what Paddle's engine brings to one.
 
     What was made of a view outside of all modes leads to the node that Paddle made for the view, which ``record.outside`` has then.
@@ -38,7 +39,7 @@ def give_sentinel(tensor: Any, record: Taped) -> None:
     record.made_of = pair[0]
 
 
-def exchange_node(tensor: Any, pair: tuple[Any, Any]) -> None:
+def exchange_node(tensor: PaddleTensor, pair: tuple[Any, Any]) -> None:
     """A node of one float, in place of the tensor's own; its memory is that of one float, too. Autocast must be off.
 
     What Paddle keeps beside the node (a gradient, that it is retained) stays. Paddle has no gradient of this node's gradient.
@@ -48,7 +49,7 @@ def exchange_node(tensor: Any, pair: tuple[Any, Any]) -> None:
     paddle_graph.assign_into(tiny, tensor)
 
 
-def exchange_sentinel(tensor: Any, tiny: Any) -> None:
+def exchange_sentinel(tensor: PaddleTensor, tiny: PaddleTensor) -> None:
     """The same where nothing of Paddle's hangs on the node, as on that of a sentinel or a view: ``create_graph`` passes."""
     name, persistable, grad = tensor.name, tensor.persistable, tensor.grad
     tensor.reconstruct_from_(paddle_graph.assign(tiny))
@@ -57,7 +58,7 @@ def exchange_sentinel(tensor: Any, tiny: Any) -> None:
         give_gradient(tensor, grad)
 
 
-def give_gradient(tensor: Any, grad: Any) -> None:
+def give_gradient(tensor: PaddleTensor, grad: PaddleTensor) -> None:
     """Make ``grad`` the tensor's gradient, also in the dtype that it had before an in-place op, which Paddle refuses."""
     if grad.dtype != tensor.dtype:
         tensor._copy_gradient_from(to_paddle(to_torch(grad).to(to_torch(tensor).dtype)))
@@ -130,7 +131,7 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Tensor._register_grad_hook``."""
 
     @functools.wraps(original)
-    def hook(tensor: Any, function: Callable[..., Any]) -> int:
+    def hook(tensor: PaddleTensor, function: Callable[..., Any]) -> int:
         record = taped(tensor)
         if record is None:
             return original(tensor, functools.partial(call_in_hook, function))
@@ -155,7 +156,7 @@ class _ViewHook:
         self._function: Callable[[Any], Any] | None = function
         paddle_graph.register_grad_hook(view, self)
 
-    def __call__(self, grad: Any) -> Any:
+    def __call__(self, grad: PaddleTensor) -> Any:
         return None if self._function is None else self._function(grad)
 
     def remove(self) -> None:
@@ -167,7 +168,7 @@ def removing(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Tensor._remove_grad_hook``."""
 
     @functools.wraps(original)
-    def hook(tensor: Any, number: int) -> bool:
+    def hook(tensor: PaddleTensor, number: int) -> bool:
         record = taped(tensor)
         if record is None or number < _FIRST:
             return original(tensor, number)
@@ -186,7 +187,7 @@ def retaining(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Tensor.retain_grads``."""
 
     @functools.wraps(original)
-    def hook(tensor: Any) -> None:
+    def hook(tensor: PaddleTensor) -> None:
         if taped(tensor) is None:
             original(tensor)
         else:
@@ -195,7 +196,7 @@ def retaining(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-def retain(tensor: Any) -> None:
+def retain(tensor: PaddleTensor) -> None:
     """Keep the gradient of a tensor on the tape as its ``grad``."""
     record = taped(tensor)
     if record is not None and not record.retained:
@@ -233,7 +234,7 @@ def _keep(reference: weakref.ref[Any], answers: object | None, without: Unused |
         give_gradient(tensor, retained)
 
 
-def _with_turns_before(tensor: Any, grad: torch.Tensor) -> torch.Tensor:
+def _with_turns_before(tensor: PaddleTensor, grad: torch.Tensor) -> torch.Tensor:
     """What has come to a tensor in this backward, in memory of its own."""
     retained = set() if LOCAL.session is None else LOCAL.session.retained
     if id(tensor) in retained and tensor.grad is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import FLOATS, as_operand, hand_over, put_numpy, takes_numpy, to_paddle, to_torch
-from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
+from ..frameworks.versions import IS_3, PaddleTensor, attribute, grad_node, set_attribute
 from . import paddle_graph
 from .calls import TapeCall
 from .paddle_graph import LOCAL, copied, floats, place
@@ -66,7 +66,7 @@ def _frontier(side: torch.Tensor) -> None:
     _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
 
 
-def leaf(tensor: Any) -> torch.Tensor:
+def leaf(tensor: PaddleTensor) -> torch.Tensor:
     """The leaf twin of a tensor that is not on the tape; made once per value of it."""
     twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
     # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
@@ -81,7 +81,7 @@ def leaf(tensor: Any) -> torch.Tensor:
     return side
 
 
-def weight_leaf(tensor: Any, valid: torch.Tensor) -> torch.Tensor:
+def weight_leaf(tensor: PaddleTensor, valid: torch.Tensor) -> torch.Tensor:
     """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``valid``: that copy, up to date."""
     twins = leaf_twins(tensor, COPY)
     key = (valid.data_ptr(), valid.shape, valid.dtype)
@@ -92,13 +92,13 @@ def weight_leaf(tensor: Any, valid: torch.Tensor) -> torch.Tensor:
     return side
 
 
-def lies_in_graph(tensor: Any) -> bool:
+def lies_in_graph(tensor: PaddleTensor) -> bool:
     """Whether torch's graph begins at this Linear weight as it lies."""
     twins = attribute(tensor, COPY)
     return twins is not None and twins.spared
 
 
-def begin_as_it_lies(tensor: Any) -> bool:
+def begin_as_it_lies(tensor: PaddleTensor) -> bool:
     """From now on torch's graph begins at this Linear weight as it lies; False while a graph still begins at a copy of it.
 
     For gradients at one leaf are added up in torch's order, and those at two in another.
@@ -115,7 +115,7 @@ def begin_as_it_lies(tensor: Any) -> bool:
     return True
 
 
-def is_linear_weight(tensor: Any) -> bool:
+def is_linear_weight(tensor: PaddleTensor) -> bool:
     """Whether it was the weight of a Linear that wants its gradient."""
     twins = attribute(tensor, COPY)
     return twins is not None and (twins.spared or twins.now[1] is not None)
@@ -124,7 +124,7 @@ def is_linear_weight(tensor: Any) -> bool:
 _making = threading.Lock()
 
 
-def leaf_twins(tensor: Any, name: str) -> LeafTwins:
+def leaf_twins(tensor: PaddleTensor, name: str) -> LeafTwins:
     """What a Paddle tensor keeps of its leaf twins."""
     twins = attribute(tensor, name)
     if twins is None:
@@ -144,13 +144,13 @@ class GradientPlace:
 
     __slots__ = ("entrance", "freed", "frontier", "number", "transposed")
 
-    def __init__(self, entrance: Any, *, frontier: bool, transposed: bool) -> None:
+    def __init__(self, entrance: PaddleTensor, *, frontier: bool, transposed: bool) -> None:
         self.entrance, self.frontier, self.transposed = entrance, frontier, transposed
         self.number = next(_numbers)  # the higher the later it was made
         self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
 
 
-def _begin(tensor: Any, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
+def _begin(tensor: PaddleTensor, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
     """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
     side = side.requires_grad_()
     side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
@@ -166,7 +166,7 @@ def creation_number(side: torch.Tensor) -> int:
     return 0 if place is None else place.number
 
 
-def _entrance(tensor: Any, side: torch.Tensor) -> Any:
+def _entrance(tensor: PaddleTensor, side: torch.Tensor) -> Any:
     entrance = paddle_graph.alias(tensor)
     # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
     if 0 not in tensor.shape:
@@ -175,12 +175,12 @@ def _entrance(tensor: Any, side: torch.Tensor) -> Any:
     return entrance
 
 
-def _exchanged(key: int, tiny: Any) -> Any:
+def _exchanged(key: int, tiny: PaddleTensor) -> Any:
     """Hook of an entrance: the gradient in place of the float that Paddle's engine was started with."""
     return LOCAL.session.deliveries.pop(key)
 
 
-def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -> None:
+def deliver(side: torch.Tensor, grad: PaddleTensor, roots: list[Any], grads: list[Any]) -> None:
     """Have Paddle's engine, started at ``roots`` with ``grads``, take a gradient to the tensor of a leaf twin.
 
     ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
@@ -258,7 +258,7 @@ class Arriving:
     __slots__ = ()
     twin: torch.Tensor
 
-    def arrive(self, grad: Any) -> Any:
+    def arrive(self, grad: PaddleTensor) -> Any:
         """Hook of the sentinel: Paddle's engine has come here. Torch's turn is when Paddle's has ended."""
         session = LOCAL.session
         passed = floats(self.twin)[1]
@@ -289,7 +289,7 @@ class Taped(Arriving):
         "version",
     )  # fmt: skip
 
-    def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
+    def __init__(self, twin: torch.Tensor, tensor: PaddleTensor, made_of: Any) -> None:
         self.twin = self.hook_side = twin  # hook_side: where hooks see the gradient
         self.made_of = (
             made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`has_sentinel`
@@ -315,7 +315,7 @@ class Taped(Arriving):
     def __reduce__(self) -> Any:
         return _nothing, ()
 
-    def current(self, tensor: Any) -> bool:
+    def current(self, tensor: PaddleTensor) -> bool:
         """Whether the twin is still the tensor: what wrote into it since is in Paddle's graph, and not in torch's."""
         # Its shape and strides, too: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
         if self.version != tensor._inplace_version() or self.pointer != tensor.data_ptr():
@@ -333,7 +333,7 @@ class WithoutGradient(Arriving):
     def __init__(self, twin: torch.Tensor) -> None:
         self.twin = twin
 
-    def arrive(self, grad: Any) -> Any:
+    def arrive(self, grad: PaddleTensor) -> Any:
         """Paddle's node would run with zeros for the other results."""
         passed = super().arrive(to_paddle(torch.zeros_like(self.twin, memory_format=torch.contiguous_format).detach()))
         if IS_3:
@@ -367,7 +367,7 @@ class _Written(torch.autograd.Function):
         return grad, None
 
 
-def _renewed(tensor: Any, record: Taped) -> Taped | None:
+def _renewed(tensor: PaddleTensor, record: Taped) -> Taped | None:
     """The record of a tensor that was written through another one over its memory, or given other memory: its node is the same."""
     if not record.has_sentinel or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
         return None
@@ -386,7 +386,7 @@ def _renewed(tensor: Any, record: Taped) -> Taped | None:
     return renewed
 
 
-def _led_by(tensor: Any, tiny: Any) -> bool:
+def _led_by(tensor: PaddleTensor, tiny: PaddleTensor) -> bool:
     """Whether the node of a tensor is a sentinel of this float, and no other that Paddle has made since."""
     node = grad_node(tensor)
     behind = [] if node is None else node.next_functions
@@ -397,7 +397,7 @@ def _nothing() -> None:
     return None
 
 
-def taped(tensor: Any) -> Taped | None:
+def taped(tensor: PaddleTensor) -> Taped | None:
     """The tape record of a tensor, if it is on the tape now."""
     record = attribute(tensor, TAPE)
     if record is None or record.current(tensor):
@@ -405,7 +405,7 @@ def taped(tensor: Any) -> Taped | None:
     return _renewed(tensor, record)
 
 
-def taped_root(tensor: Any) -> Taped | None:
+def taped_root(tensor: PaddleTensor) -> Taped | None:
     """The same for one that a backward starts at, whose node a call with ``out=`` may have exchanged outside of all modes."""
     record = taped(tensor)
     if record is None or not record.has_sentinel or _led_by(tensor, record.made_of):
@@ -414,7 +414,7 @@ def taped_root(tensor: Any) -> Taped | None:
     return None
 
 
-def only_sentinel(tensor: Any) -> bool:
+def only_sentinel(tensor: PaddleTensor) -> bool:
     """Whether the node of a tensor is one that the tape has made, and no leaf was ever in its place."""
     record = attribute(tensor, TAPE)
     if record is None or not record.has_sentinel or attribute(tensor, LEAF) is not None:
@@ -432,13 +432,13 @@ def forget(out: Any) -> None:
             twins.now = None, None
 
 
-def twin(tensor: Any) -> torch.Tensor:
+def twin(tensor: PaddleTensor) -> torch.Tensor:
     """The torch side of a float tensor that wants a gradient."""
     record = taped(tensor)
     return record.twin if record is not None else leaf(tensor)
 
 
-def share(tensor: Any, other: Any) -> Any:
+def share(tensor: PaddleTensor, other: Any) -> Any:
     """``other`` is a second Python object over the same Paddle tensor: it has the same twins."""
     for name in (TAPE, LEAF, COPY):
         twins = attribute(tensor, name) if name == TAPE else leaf_twins(tensor, name)
@@ -463,13 +463,13 @@ def with_hook(source: Any, wanting: torch.Tensor, hook: Callable[[Any], Any]) ->
     return result
 
 
-def _over(source: Any, tiny: Any, dtype: torch.dtype) -> Any:
+def _over(source: Any, tiny: PaddleTensor, dtype: torch.dtype) -> Any:
     result = copied(tiny, dtype)
     source._share_underline_tensor_to(result)
     return result
 
 
-def attach(tensor: Any, side: torch.Tensor, tiny: Any) -> Any:
+def attach(tensor: PaddleTensor, side: torch.Tensor, tiny: PaddleTensor) -> Any:
     """Put a tensor with a node of its own, that of the float ``tiny``, on the tape."""
     record = Taped(side, tensor, tiny)
     paddle_graph.register_grad_hook(tensor, record.arrive)
