@@ -102,80 +102,6 @@ def begin(reached: Sequence[TapeCall], session: Session) -> None:
         calls.begin(reached, session)
 
 
-# ---- Where a backward of Torch arrives if some tensors let no gradient through.
-
-
-def edge(side: torch.Tensor) -> tuple[Any, int]:
-    """Where the gradient of a tensor arrives in torch's graph."""
-    node, number = torch.autograd.graph.get_gradient_edge(side)[:2]
-    return node, number
-
-
-def reached_without(cuts: set[tuple[Any, int]], roots: Sequence[torch.Tensor]) -> set[tuple[Any, int]]:
-    """The edges of torch's graph that a backward from ``roots`` arrives at, ending at ``cuts``."""
-    waiting = [edge(side) for side in roots]
-    reached, walked = set(waiting), set()
-    while waiting:
-        node, _ = waiting.pop()
-        if node in walked:
-            continue
-        walked.add(node)
-        new = [edge for edge in node.next_functions if edge[0] is not None and edge not in reached and edge not in cuts]
-        reached.update(new)
-        waiting += new
-    return reached
-
-
-# ---- The reducer of a data-parallel layer, which walks Paddle's graph for parameters without a gradient.
-#
-# Paddle's graph ends at sentinels, and Torch's begins there. So the reducer's walk also begins at the entrance of each leaf that
-# Torch's graph leads to.
-
-
-def prepare_reducer(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of ``EagerReducer.prepare_for_backward``, with which the forward of a data-parallel layer ends."""
-
-    @functools.wraps(original)
-    def hook(reducer: Any, outputs: Sequence[Any]) -> Any:
-        return original(reducer, [*outputs, *entrances_behind(outputs)] if alive() else outputs)
-
-    return hook
-
-
-def entrances_behind(outputs: Sequence[Any]) -> list[Any]:
-    """Tensors from whose nodes Paddle's graph leads on to every leaf and frontier that a backward from ``outputs`` comes to."""
-    fronts_and_leaves: dict[int, torch.Tensor] = {}
-    roots, natives = [], []
-    for tensor in outputs:
-        record = None if tensor.stop_gradient else taped(tensor)
-        if record is not None:
-            roots.append(record.twin)
-        elif not tensor.stop_gradient and leads_to_tape(tensor):
-            natives.append(tensor)
-    with Session(retain=True) as session:
-        while roots or natives:
-            fronts = []
-            for side in Walk(roots).leaves:
-                if hasattr(side, "_place") and id(side) not in fronts_and_leaves:
-                    fronts_and_leaves[id(side)] = side
-                    if side._place.frontier and leads_to_tape(side._place.entrance):
-                        fronts.append(side)
-            roots, natives = _below(natives, fronts, session), []
-    return [side._place.entrance for side in fronts_and_leaves.values()]
-
-
-def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Session) -> list[torch.Tensor]:
-    """The twins that Paddle's own nodes lead to; to be seen only by running them, with gradients of zero."""
-    starts, grads = list(natives), [paddle.zeros(tensor.shape, tensor.dtype) for tensor in natives]
-    for side in fronts:
-        deliver(side, to_paddle(torch.zeros_like(side, memory_format=torch.contiguous_format).detach()), starts, grads)
-    if not starts:
-        return []
-    paddle_graph.run_partial_grad(starts, tinies(), grads, True, False, True, True, [], *paddle_graph.NO_PATH)
-    noted, session.noted = session.noted, []
-    return [twin for twin, _ in noted]
-
-
 # ---- A backward: Paddle's engine and Torch's in turns, until both graphs are walked.
 #
 # The entry points of Paddle's engine (``run_backward``, ``run_partial_grad``) lead here while a mode is open or a tape tensor
@@ -610,3 +536,77 @@ class _Search:
                     "or set allow_unused=True to get None result."
                 )
         return self.total
+
+
+# ---- Where a backward of Torch arrives if some tensors let no gradient through.
+
+
+def edge(side: torch.Tensor) -> tuple[Any, int]:
+    """Where the gradient of a tensor arrives in torch's graph."""
+    node, number = torch.autograd.graph.get_gradient_edge(side)[:2]
+    return node, number
+
+
+def reached_without(cuts: set[tuple[Any, int]], roots: Sequence[torch.Tensor]) -> set[tuple[Any, int]]:
+    """The edges of torch's graph that a backward from ``roots`` arrives at, ending at ``cuts``."""
+    waiting = [edge(side) for side in roots]
+    reached, walked = set(waiting), set()
+    while waiting:
+        node, _ = waiting.pop()
+        if node in walked:
+            continue
+        walked.add(node)
+        new = [edge for edge in node.next_functions if edge[0] is not None and edge not in reached and edge not in cuts]
+        reached.update(new)
+        waiting += new
+    return reached
+
+
+# ---- The reducer of a data-parallel layer, which walks Paddle's graph for parameters without a gradient.
+#
+# Paddle's graph ends at sentinels, and Torch's begins there. So the reducer's walk also begins at the entrance of each leaf that
+# Torch's graph leads to.
+
+
+def prepare_reducer(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of ``EagerReducer.prepare_for_backward``, with which the forward of a data-parallel layer ends."""
+
+    @functools.wraps(original)
+    def hook(reducer: Any, outputs: Sequence[Any]) -> Any:
+        return original(reducer, [*outputs, *entrances_behind(outputs)] if alive() else outputs)
+
+    return hook
+
+
+def entrances_behind(outputs: Sequence[Any]) -> list[Any]:
+    """Tensors from whose nodes Paddle's graph leads on to every leaf and frontier that a backward from ``outputs`` comes to."""
+    fronts_and_leaves: dict[int, torch.Tensor] = {}
+    roots, natives = [], []
+    for tensor in outputs:
+        record = None if tensor.stop_gradient else taped(tensor)
+        if record is not None:
+            roots.append(record.twin)
+        elif not tensor.stop_gradient and leads_to_tape(tensor):
+            natives.append(tensor)
+    with Session(retain=True) as session:
+        while roots or natives:
+            fronts = []
+            for side in Walk(roots).leaves:
+                if hasattr(side, "_place") and id(side) not in fronts_and_leaves:
+                    fronts_and_leaves[id(side)] = side
+                    if side._place.frontier and leads_to_tape(side._place.entrance):
+                        fronts.append(side)
+            roots, natives = _below(natives, fronts, session), []
+    return [side._place.entrance for side in fronts_and_leaves.values()]
+
+
+def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Session) -> list[torch.Tensor]:
+    """The twins that Paddle's own nodes lead to; to be seen only by running them, with gradients of zero."""
+    starts, grads = list(natives), [paddle.zeros(tensor.shape, tensor.dtype) for tensor in natives]
+    for side in fronts:
+        deliver(side, to_paddle(torch.zeros_like(side, memory_format=torch.contiguous_format).detach()), starts, grads)
+    if not starts:
+        return []
+    paddle_graph.run_partial_grad(starts, tinies(), grads, True, False, True, True, [], *paddle_graph.NO_PATH)
+    noted, session.noted = session.noted, []
+    return [twin for twin, _ in noted]

@@ -9,6 +9,7 @@ from typing import Any
 import paddle
 import torch
 
+from ..dispatch.dtypes import exchanged
 from ..dispatch.frames import top
 from ..frameworks.autocast import autocast_off, grad_tracer
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, to_paddle, to_torch
@@ -386,7 +387,7 @@ def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) ->
             attribute(result, TAPE).ignores_answers = True
     if outs is wanting[0]:
         return results[0]
-    return _exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
+    return exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
 
 
 def torch_ends(cell: IslandCall) -> tuple[torch.Tensor, ...]:
@@ -415,12 +416,6 @@ def _flatten(value: Any, into: list[Any]) -> None:
             _flatten(item, into)
     else:
         into.append(value)
-
-
-def _exchanged(value: Any, exchange: dict[int, Any]) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)([_exchanged(item, exchange) for item in value])
-    return exchange.get(id(value), value)
 
 
 # ---- Native ops that write into a tensor, as islands: the tensor takes the island's history.

@@ -17,182 +17,6 @@ from . import paddle_graph
 from .calls import TapeCall
 from .paddle_graph import LOCAL, copied, floats, place
 
-# ---- Leaf twins: where torch's graph begins, and how their gradients come to Paddle.
-#
-# A leaf twin belongs to a parameter or another leaf, or to a tensor that Paddle's own nodes computed (a *frontier*). Its gradient
-# is handed to Paddle at an *entrance*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to``
-# leaves the old dtype there, and the entrance keeps its edge if ``stop_gradient`` is set later). An entrance is one float wide,
-# since Paddle's engine copies the gradients that it is started with; a hook exchanges that float for the gradient itself.
-
-LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
-
-
-class LeafTwins:
-    """The leaf twins of one Paddle tensor: the present one, and those that older graphs still hold.
-
-    Threads share it: each change is one step, and two threads that make a twin at once get one each.
-    """
-
-    __slots__ = ("all", "apart", "now", "spared")
-
-    def __init__(self) -> None:
-        self.now: tuple[Any, Any] = None, None  # what tells whether the present twin is valid, and that twin
-        self.all: list[weakref.ref[Any]] = []
-        self.apart = False  # the present one has memory of its own: Torch has no negative strides
-        self.spared = False  # a Linear weight's: torch's graph begins at the weight as it lies, and not at a copy
-
-    def __deepcopy__(self, memo: Any) -> LeafTwins:
-        return LeafTwins()
-
-    def __reduce__(self) -> Any:
-        return LeafTwins, ()
-
-
-_frontiers: dict[int, weakref.ref[Any]] = {}  # twins of what Paddle's own nodes computed; a WeakSet is not for threads
-
-
-def frontiers() -> list[torch.Tensor]:
-    """The leaf twins that live of tensors that Paddle's own nodes computed."""
-    return [side for side in (reference() for reference in list(_frontiers.values())) if side is not None]
-
-
-def frontiers_live() -> bool:
-    """Whether any of them does."""
-    return bool(_frontiers)
-
-
-def _frontier(side: torch.Tensor) -> None:
-    key = id(side)
-    _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
-
-
-def leaf(tensor: PaddleTensor) -> torch.Tensor:
-    """The leaf twin of a tensor that is not on the tape; made once per value of it."""
-    twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
-    # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
-    pointer = tensor.data_ptr()
-    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and asking for them ends the process
-    key = (pointer, tensor._inplace_version(), tensor.is_leaf, tensor.shape, strides)
-    known, side = twins.now
-    if known != key or (twins.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
-        side = _begin(tensor, as_operand(tensor), twins, transposed=False)
-        twins.now = key, side
-        twins.apart = side.data_ptr() != pointer
-    return side
-
-
-def weight_leaf(tensor: PaddleTensor, valid: torch.Tensor) -> torch.Tensor:
-    """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``valid``: that copy, up to date."""
-    twins = leaf_twins(tensor, COPY)
-    key = (valid.data_ptr(), valid.shape, valid.dtype)
-    known, side = twins.now
-    if known != key:
-        side = _begin(tensor, valid.detach(), twins, transposed=True)
-        twins.now = key, side
-    return side
-
-
-def lies_in_graph(tensor: PaddleTensor) -> bool:
-    """Whether torch's graph begins at this Linear weight as it lies."""
-    twins = attribute(tensor, COPY)
-    return twins is not None and twins.spared
-
-
-def begin_as_it_lies(tensor: PaddleTensor) -> bool:
-    """From now on torch's graph begins at this Linear weight as it lies; False while a graph still begins at a copy of it.
-
-    For gradients at one leaf are added up in torch's order, and those at two in another.
-    """
-    twins = leaf_twins(tensor, COPY)
-    key, side = twins.now
-    present = weakref.ref(side) if side is not None else lambda: None
-    twins.now = None, None
-    del side  # a graph that holds it keeps it
-    if any(reference() is not None for reference in list(twins.all)):
-        twins.now = (key, present()) if present() is not None else (None, None)
-        return False
-    twins.spared = True
-    return True
-
-
-def is_linear_weight(tensor: PaddleTensor) -> bool:
-    """Whether it was the weight of a Linear that wants its gradient."""
-    twins = attribute(tensor, COPY)
-    return twins is not None and (twins.spared or twins.now[1] is not None)
-
-
-_making = threading.Lock()
-
-
-def leaf_twins(tensor: PaddleTensor, name: str) -> LeafTwins:
-    """What a Paddle tensor keeps of its leaf twins."""
-    twins = attribute(tensor, name)
-    if twins is None:
-        with _making:  # two threads that meet a parameter at once find one and the same
-            twins = attribute(tensor, name)
-            if twins is None:
-                twins = LeafTwins()
-                set_attribute(tensor, name, twins)
-    return twins
-
-
-_numbers = itertools.count(1)
-
-
-class GradientPlace:
-    """Where the gradient of a leaf twin goes (its attribute ``_place``)."""
-
-    __slots__ = ("entrance", "freed", "frontier", "number", "transposed")
-
-    def __init__(self, entrance: PaddleTensor, *, frontier: bool, transposed: bool) -> None:
-        self.entrance, self.frontier, self.transposed = entrance, frontier, transposed
-        self.number = next(_numbers)  # the higher the later it was made
-        self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
-
-
-def _begin(tensor: PaddleTensor, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
-    """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
-    side = side.requires_grad_()
-    side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
-    if not tensor.is_leaf:
-        _frontier(side)
-    twins.all.append(weakref.ref(side, twins.all.remove))
-    return side
-
-
-def creation_number(side: torch.Tensor) -> int:
-    """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
-    place = getattr(side, "_place", None)
-    return 0 if place is None else place.number
-
-
-def _entrance(tensor: PaddleTensor, side: torch.Tensor) -> Any:
-    entrance = paddle_graph.alias(tensor)
-    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
-    if 0 not in tensor.shape:
-        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
-        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
-    return entrance
-
-
-def _exchanged(key: int, tiny: PaddleTensor) -> Any:
-    """Hook of an entrance: the gradient in place of the float that Paddle's engine was started with."""
-    return LOCAL.session.deliveries.pop(key)
-
-
-def deliver(side: torch.Tensor, grad: PaddleTensor, roots: list[Any], grads: list[Any]) -> None:
-    """Have Paddle's engine, started at ``roots`` with ``grads``, take a gradient to the tensor of a leaf twin.
-
-    ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
-    """
-    roots.append(side._place.entrance)
-    if side.numel():
-        LOCAL.session.deliveries[id(side)] = grad
-        grads.append(floats(side)[1])
-    else:
-        grads.append(grad)
-
-
 # ---- The torch tensor behind a Paddle tensor that wants gradients.
 #
 # A result of a substituted op is two things over the same memory: the Paddle tensor that the program holds, and its *twin*, the
@@ -200,7 +24,7 @@ def deliver(side: torch.Tensor, grad: PaddleTensor, roots: list[Any], grads: lis
 # a hook, so that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are
 # as natively.
 #
-# Leaf twins stand where Torch's graph begins: see above.
+# Leaf twins stand where Torch's graph begins: see below.
 
 TAPE = "_padiff_tape"  # attribute of Paddle tensors
 
@@ -501,3 +325,179 @@ def finish_call(call: TapeCall, side: torch.Tensor, reads_result: bool) -> Any:
     if reads_result:  # not the result itself: it leads to the call
         call.saved = [*call.saved, (result.detach(), result._inplace_version())]
     return result
+
+
+# ---- Leaf twins: where torch's graph begins, and how their gradients come to Paddle.
+#
+# A leaf twin belongs to a parameter or another leaf, or to a tensor that Paddle's own nodes computed (a *frontier*). Its gradient
+# is handed to Paddle at an *entrance*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to``
+# leaves the old dtype there, and the entrance keeps its edge if ``stop_gradient`` is set later). An entrance is one float wide,
+# since Paddle's engine copies the gradients that it is started with; a hook exchanges that float for the gradient itself.
+
+LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
+
+
+class LeafTwins:
+    """The leaf twins of one Paddle tensor: the present one, and those that older graphs still hold.
+
+    Threads share it: each change is one step, and two threads that make a twin at once get one each.
+    """
+
+    __slots__ = ("all", "apart", "now", "spared")
+
+    def __init__(self) -> None:
+        self.now: tuple[Any, Any] = None, None  # what tells whether the present twin is valid, and that twin
+        self.all: list[weakref.ref[Any]] = []
+        self.apart = False  # the present one has memory of its own: Torch has no negative strides
+        self.spared = False  # a Linear weight's: torch's graph begins at the weight as it lies, and not at a copy
+
+    def __deepcopy__(self, memo: Any) -> LeafTwins:
+        return LeafTwins()
+
+    def __reduce__(self) -> Any:
+        return LeafTwins, ()
+
+
+_frontiers: dict[int, weakref.ref[Any]] = {}  # twins of what Paddle's own nodes computed; a WeakSet is not for threads
+
+
+def frontiers() -> list[torch.Tensor]:
+    """The leaf twins that live of tensors that Paddle's own nodes computed."""
+    return [side for side in (reference() for reference in list(_frontiers.values())) if side is not None]
+
+
+def frontiers_live() -> bool:
+    """Whether any of them does."""
+    return bool(_frontiers)
+
+
+def _frontier(side: torch.Tensor) -> None:
+    key = id(side)
+    _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
+
+
+def leaf(tensor: PaddleTensor) -> torch.Tensor:
+    """The leaf twin of a tensor that is not on the tape; made once per value of it."""
+    twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
+    # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
+    pointer = tensor.data_ptr()
+    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and asking for them ends the process
+    key = (pointer, tensor._inplace_version(), tensor.is_leaf, tensor.shape, strides)
+    known, side = twins.now
+    if known != key or (twins.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
+        side = _begin(tensor, as_operand(tensor), twins, transposed=False)
+        twins.now = key, side
+        twins.apart = side.data_ptr() != pointer
+    return side
+
+
+def weight_leaf(tensor: PaddleTensor, valid: torch.Tensor) -> torch.Tensor:
+    """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``valid``: that copy, up to date."""
+    twins = leaf_twins(tensor, COPY)
+    key = (valid.data_ptr(), valid.shape, valid.dtype)
+    known, side = twins.now
+    if known != key:
+        side = _begin(tensor, valid.detach(), twins, transposed=True)
+        twins.now = key, side
+    return side
+
+
+def lies_in_graph(tensor: PaddleTensor) -> bool:
+    """Whether torch's graph begins at this Linear weight as it lies."""
+    twins = attribute(tensor, COPY)
+    return twins is not None and twins.spared
+
+
+def begin_as_it_lies(tensor: PaddleTensor) -> bool:
+    """From now on torch's graph begins at this Linear weight as it lies; False while a graph still begins at a copy of it.
+
+    For gradients at one leaf are added up in torch's order, and those at two in another.
+    """
+    twins = leaf_twins(tensor, COPY)
+    key, side = twins.now
+    present = weakref.ref(side) if side is not None else lambda: None
+    twins.now = None, None
+    del side  # a graph that holds it keeps it
+    if any(reference() is not None for reference in list(twins.all)):
+        twins.now = (key, present()) if present() is not None else (None, None)
+        return False
+    twins.spared = True
+    return True
+
+
+def is_linear_weight(tensor: PaddleTensor) -> bool:
+    """Whether it was the weight of a Linear that wants its gradient."""
+    twins = attribute(tensor, COPY)
+    return twins is not None and (twins.spared or twins.now[1] is not None)
+
+
+_making = threading.Lock()
+
+
+def leaf_twins(tensor: PaddleTensor, name: str) -> LeafTwins:
+    """What a Paddle tensor keeps of its leaf twins."""
+    twins = attribute(tensor, name)
+    if twins is None:
+        with _making:  # two threads that meet a parameter at once find one and the same
+            twins = attribute(tensor, name)
+            if twins is None:
+                twins = LeafTwins()
+                set_attribute(tensor, name, twins)
+    return twins
+
+
+_numbers = itertools.count(1)
+
+
+class GradientPlace:
+    """Where the gradient of a leaf twin goes (its attribute ``_place``)."""
+
+    __slots__ = ("entrance", "freed", "frontier", "number", "transposed")
+
+    def __init__(self, entrance: PaddleTensor, *, frontier: bool, transposed: bool) -> None:
+        self.entrance, self.frontier, self.transposed = entrance, frontier, transposed
+        self.number = next(_numbers)  # the higher the later it was made
+        self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
+
+
+def _begin(tensor: PaddleTensor, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
+    """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
+    side = side.requires_grad_()
+    side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
+    if not tensor.is_leaf:
+        _frontier(side)
+    twins.all.append(weakref.ref(side, twins.all.remove))
+    return side
+
+
+def creation_number(side: torch.Tensor) -> int:
+    """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
+    place = getattr(side, "_place", None)
+    return 0 if place is None else place.number
+
+
+def _entrance(tensor: PaddleTensor, side: torch.Tensor) -> Any:
+    entrance = paddle_graph.alias(tensor)
+    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
+    if 0 not in tensor.shape:
+        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
+        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
+    return entrance
+
+
+def _exchanged(key: int, tiny: PaddleTensor) -> Any:
+    """Hook of an entrance: the gradient in place of the float that Paddle's engine was started with."""
+    return LOCAL.session.deliveries.pop(key)
+
+
+def deliver(side: torch.Tensor, grad: PaddleTensor, roots: list[Any], grads: list[Any]) -> None:
+    """Have Paddle's engine, started at ``roots`` with ``grads``, take a gradient to the tensor of a leaf twin.
+
+    ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
+    """
+    roots.append(side._place.entrance)
+    if side.numel():
+        LOCAL.session.deliveries[id(side)] = grad
+        grads.append(floats(side)[1])
+    else:
+        grads.append(grad)
