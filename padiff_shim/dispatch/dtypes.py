@@ -24,93 +24,6 @@ from ..table.signature import REFUSALS
 from .frames import PAUSE, stand, standing
 from .operands import CallOperands, each
 
-# ---- Kinds of calls: what Paddle takes once, or refuses, it takes or refuses again.
-
-_MOST = 4096  # kinds of calls that are remembered: more come with attributes that change at each call
-_SMALL = 64  # whole numbers up to here are kinds of their own: axes, sizes of windows, groups
-
-
-def make_room(known: dict[Any, Any] | set[Any]) -> None:
-    """Forget what is known of kinds of calls, where it is of more than a program that repeats itself has."""
-    if len(known) >= _MOST:
-        known.clear()
-
-
-def kind_of_call(operands: Sequence[Any], attributes: Sequence[Any]) -> Hashable:
-    """Dtypes and ranks of the operands, types of those that are numbers; types of the attributes, and how large they are."""
-    return tuple([_of_operand(value) for value in operands]), tuple([_of_attribute(value) for value in attributes])
-
-
-def _of_operand(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return (type(value), *[_of_operand(item) for item in value])
-    return (value.dtype, value.ndim) if type(value) in TENSOR_TYPES else type(value)
-
-
-def _of_attribute(value: Any) -> Hashable:
-    kind = type(value)
-    if kind is int:
-        return kind, value if abs(value) <= _SMALL else math.copysign(value.bit_length(), value)
-    if kind is float:
-        return kind, _of_float(value)
-    if kind in (bool, str):
-        return kind, value
-    if isinstance(value, (list, tuple)):
-        return (kind, *[_of_attribute(item) for item in value])
-    if type(value) in TENSOR_TYPES or torch_dtype(value) is None:
-        return _of_operand(value)
-    return str(value)
-
-
-def _of_float(value: float) -> Hashable:
-    """Its sign and exponent, and whether it is whole or a power of two, where limits lie: a program may change it at each step."""
-    if not math.isfinite(value):
-        return str(value)
-    mantissa, exponent = math.frexp(value)
-    return math.copysign(1, value), exponent, abs(mantissa) == 0.5, value.is_integer()
-
-
-# ---- The dtype in which a native op has no kernel: Paddle says so in an error of one form, and keeps a list of its kernels.
-
-# A CPU's kernels are of float32 and float64; those of 16 bits Paddle has for other devices, and documents for all of them.
-HALF_NAMES = frozenset({"float16", "bfloat16"})
-# "(NotFound) The kernel with key (CPU, Undefined(AnyLayout), bfloat16) of kernel `matmul` is not registered."
-_OF_A_DTYPE = re.compile(r"\(NotFound\) The kernel with key \(\w+, [^,]*, (\w+)\) of kernel `\w+` is not registered")
-_OF_ANY = "(NotFound) The kernel `"  # where it has none for the device at all: in Paddle 2.6 flash_attn on a CPU
-_OF_OLD_FORM = "(NotFound) There are no kernels which are registered in the "  # of the legacy form, which names no dtype
-
-
-def dtype_without_kernel(error: Exception) -> str:
-    """The dtype of 16 bits in which a native op would have computed, had Paddle a kernel of it; ``""`` for all other errors."""
-    match = _OF_A_DTYPE.search(str(error))
-    return match.group(1) if match is not None and match.group(1) in HALF_NAMES else ""
-
-
-def is_without_kernel(error: Exception) -> bool:
-    """Whether Paddle has no kernel of an op for the device, whatever the dtype."""
-    return _OF_ANY in str(error)
-
-
-def is_old_form_without_kernel(error: Exception) -> bool:
-    """Whether the legacy form of an op found no kernel, be it for the dtype or at all."""
-    return _OF_OLD_FORM in str(error)
-
-
-@functools.cache
-def _registered() -> Mapping[str, frozenset[str]]:
-    """Kernels of this Paddle by name -> the dtypes that they are of on a CPU."""
-    kernels: dict[str, list[str]] = core._get_registered_phi_kernels("function")  # type: ignore[attr-defined]
-    return {
-        name: frozenset(key.strip("()").split(", ")[-1] for key in keys if key.startswith("(CPU")) for name, keys in kernels.items()
-    }
-
-
-def is_listed_without(kernel: str, dtype: str) -> bool:
-    """Whether Paddle lists a CPU kernel of this name, but none of ``dtype``. For what cannot be tried: a call that draws."""
-    dtypes = _registered().get(kernel, frozenset())
-    return dtype in HALF_NAMES and "float32" in dtypes and dtype not in dtypes
-
-
 # ---- The dtype in which an op computes, and the calls that Paddle refuses: learnt from the native op, not from tables.
 #
 # Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
@@ -119,7 +32,7 @@ def is_listed_without(kernel: str, dtype: str) -> bool:
 # does not do. Torch takes many a call that Paddle refuses (a number for a bool, a maximum over groups of one): so the first call
 # of each kind is made natively as well.
 #
-# Where Paddle has no kernel in a dtype of 16 bits (above), the native op runs on the same values one precision up: 16 bits in
+# Where Paddle has no kernel in a dtype of 16 bits (below), the native op runs on the same values one precision up: 16 bits in
 # float32, float32 beside them in float64. What it refuses there it refuses, and what it promotes there it promotes.
 
 _ENDING = frozenset({"renorm", "ctc_loss"})  # ops of which Paddle's kernels end the process, see docs/defects.md
@@ -388,6 +301,93 @@ def probe(probes: Mapping[str, Callable[..., Any]], original: Callable[..., Any]
     """What the installed Paddle's own function shows to an op's probes; also while a static program is built."""
     with paddle.base.dygraph.guard(paddle.CPUPlace()):
         return _unseen(lambda: {name: test(original, paddle.to_tensor) for name, test in probes.items()})
+
+
+# ---- Kinds of calls: what Paddle takes once, or refuses, it takes or refuses again.
+
+_MOST = 4096  # kinds of calls that are remembered: more come with attributes that change at each call
+_SMALL = 64  # whole numbers up to here are kinds of their own: axes, sizes of windows, groups
+
+
+def make_room(known: dict[Any, Any] | set[Any]) -> None:
+    """Forget what is known of kinds of calls, where it is of more than a program that repeats itself has."""
+    if len(known) >= _MOST:
+        known.clear()
+
+
+def kind_of_call(operands: Sequence[Any], attributes: Sequence[Any]) -> Hashable:
+    """Dtypes and ranks of the operands, types of those that are numbers; types of the attributes, and how large they are."""
+    return tuple([_of_operand(value) for value in operands]), tuple([_of_attribute(value) for value in attributes])
+
+
+def _of_operand(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return (type(value), *[_of_operand(item) for item in value])
+    return (value.dtype, value.ndim) if type(value) in TENSOR_TYPES else type(value)
+
+
+def _of_attribute(value: Any) -> Hashable:
+    kind = type(value)
+    if kind is int:
+        return kind, value if abs(value) <= _SMALL else math.copysign(value.bit_length(), value)
+    if kind is float:
+        return kind, _of_float(value)
+    if kind in (bool, str):
+        return kind, value
+    if isinstance(value, (list, tuple)):
+        return (kind, *[_of_attribute(item) for item in value])
+    if type(value) in TENSOR_TYPES or torch_dtype(value) is None:
+        return _of_operand(value)
+    return str(value)
+
+
+def _of_float(value: float) -> Hashable:
+    """Its sign and exponent, and whether it is whole or a power of two, where limits lie: a program may change it at each step."""
+    if not math.isfinite(value):
+        return str(value)
+    mantissa, exponent = math.frexp(value)
+    return math.copysign(1, value), exponent, abs(mantissa) == 0.5, value.is_integer()
+
+
+# ---- The dtype in which a native op has no kernel: Paddle says so in an error of one form, and keeps a list of its kernels.
+
+# A CPU's kernels are of float32 and float64; those of 16 bits Paddle has for other devices, and documents for all of them.
+HALF_NAMES = frozenset({"float16", "bfloat16"})
+# "(NotFound) The kernel with key (CPU, Undefined(AnyLayout), bfloat16) of kernel `matmul` is not registered."
+_OF_A_DTYPE = re.compile(r"\(NotFound\) The kernel with key \(\w+, [^,]*, (\w+)\) of kernel `\w+` is not registered")
+_OF_ANY = "(NotFound) The kernel `"  # where it has none for the device at all: in Paddle 2.6 flash_attn on a CPU
+_OF_OLD_FORM = "(NotFound) There are no kernels which are registered in the "  # of the legacy form, which names no dtype
+
+
+def dtype_without_kernel(error: Exception) -> str:
+    """The dtype of 16 bits in which a native op would have computed, had Paddle a kernel of it; ``""`` for all other errors."""
+    match = _OF_A_DTYPE.search(str(error))
+    return match.group(1) if match is not None and match.group(1) in HALF_NAMES else ""
+
+
+def is_without_kernel(error: Exception) -> bool:
+    """Whether Paddle has no kernel of an op for the device, whatever the dtype."""
+    return _OF_ANY in str(error)
+
+
+def is_old_form_without_kernel(error: Exception) -> bool:
+    """Whether the legacy form of an op found no kernel, be it for the dtype or at all."""
+    return _OF_OLD_FORM in str(error)
+
+
+@functools.cache
+def _registered() -> Mapping[str, frozenset[str]]:
+    """Kernels of this Paddle by name -> the dtypes that they are of on a CPU."""
+    kernels: dict[str, list[str]] = core._get_registered_phi_kernels("function")  # type: ignore[attr-defined]
+    return {
+        name: frozenset(key.strip("()").split(", ")[-1] for key in keys if key.startswith("(CPU")) for name, keys in kernels.items()
+    }
+
+
+def is_listed_without(kernel: str, dtype: str) -> bool:
+    """Whether Paddle lists a CPU kernel of this name, but none of ``dtype``. For what cannot be tried: a call that draws."""
+    dtypes = _registered().get(kernel, frozenset())
+    return dtype in HALF_NAMES and "float32" in dtypes and dtype not in dtypes
 
 
 # ---- A native call made in float32, on the same values, where Paddle has no kernel in 16 bits.

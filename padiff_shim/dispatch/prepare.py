@@ -12,6 +12,7 @@ import torch
 from ..frameworks import autocast
 from ..frameworks.autocast import grad_tracer, torch_autocast
 from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, torch_dtype
+from ..frameworks.versions import PaddleTracer
 from ..table import reasons
 from ..table.reasons import StayNative
 from .entry_point import EntryPoint
@@ -195,7 +196,7 @@ def listed(door: EntryPoint, operands: Sequence[Any]) -> str:
     return op.amp[any(type(operand) in NUMBERS for operand in operands)] or op.name
 
 
-def _autocast(door: EntryPoint, tracer: Any, inputs: CallOperands) -> list[torch.dtype | None]:
+def _autocast(door: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> list[torch.dtype | None]:
     """Per operand the dtype that Paddle's autocast would give it."""
     tensors = [t for t in inputs.torch if isinstance(t, torch.Tensor)]
     dtypes = [dtype_of(t.dtype) for t in tensors]
@@ -205,7 +206,7 @@ def _autocast(door: EntryPoint, tracer: Any, inputs: CallOperands) -> list[torch
     return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
 
 
-def _torchs_autocast(door: EntryPoint, tracer: Any, inputs: CallOperands) -> Casts:
+def _torchs_autocast(door: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> Casts:
     """Torch's autocast runs the formula. Torch has no lists of the program's own: what these name is cast before."""
     name = listed(door, inputs.torch)
     if name not in autocast.listed_by_program(tracer):

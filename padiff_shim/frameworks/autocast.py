@@ -23,6 +23,7 @@ from paddle.amp.auto_cast import _update_list
 from paddle.base import core
 
 from . import versions
+from .versions import PaddleTracer
 
 # Paddle's dygraph tracer, or None: grad mode and autocast state (thread-local inside).
 grad_tracer: Callable[[], Any] = paddle.base.framework._dygraph_tracer
@@ -48,12 +49,12 @@ class _GuardState(threading.local):
 HERE = _GuardState()
 
 
-def level(tracer: Any) -> Any:
+def level(tracer: PaddleTracer) -> Any:
     """The level that the program has set in this thread."""
     return NATIVE_LEVEL.fget(tracer) if HERE.level is None else HERE.level
 
 
-def set_level(tracer: Any, value: Any) -> None:
+def set_level(tracer: PaddleTracer, value: Any) -> None:
     """Set the level of the innermost guard, whichever kind that is."""
     if HERE.level is None:
         NATIVE_LEVEL.fset(tracer, value)
@@ -99,7 +100,7 @@ class Guarded:
 
     __slots__ = ("_before", "_place", "_tracer")
 
-    def __init__(self, tracer: Any, place: Any) -> None:
+    def __init__(self, tracer: PaddleTracer, place: Any) -> None:
         for name, value in (("_tracer", tracer), ("_place", place), ("_before", None)):
             object.__setattr__(self, name, value)
 
@@ -123,7 +124,7 @@ class Guarded:
                 torch.clear_autocast_cache()  # as Torch does at the end of its outermost autocast
 
 
-def active(tracer: Any) -> bool:
+def active(tracer: PaddleTracer) -> bool:
     """Whether autocast is on in this thread."""
     # The dtype first: reading it costs a third of comparing the level.
     return tracer._amp_dtype != "float32" and level(tracer) != OFF
@@ -135,7 +136,7 @@ def _unsupported(name: str, dtype: str) -> bool:
     return name in names
 
 
-def destination(tracer: Any, name: str, dtypes: Sequence[str], *, on_accelerator: bool) -> str:
+def destination(tracer: PaddleTracer, name: str, dtypes: Sequence[str], *, on_accelerator: bool) -> str:
     """The dtype to which C++ autocast would cast the float inputs of op ``name``.
 
     Args:
@@ -177,18 +178,18 @@ def fuses_bias() -> bool:
     return "linear_v2" in _update_list(None, None, "O1", "float16")[0]
 
 
-def listed_by_program(tracer: Any) -> set[str]:
+def listed_by_program(tracer: PaddleTracer) -> set[str]:
     """What the guard's own lists say otherwise than Paddle's."""
     usual_lists = _update_list(None, None, level(tracer).name, tracer._amp_dtype)
     return set().union(*(now ^ usual for now, usual in zip(tracer._get_amp_op_list(), usual_lists)))
 
 
-def keeps_low(tracer: Any) -> bool:
+def keeps_low(tracer: PaddleTracer) -> bool:
     """Whether hardly an op is cast back to float32: at O2 the black list has but a few."""
     return bool(level(tracer) == core.AmpLevel.O2)
 
 
-def spreads(tracer: Any) -> bool:
+def spreads(tracer: PaddleTracer) -> bool:
     """Whether ops in neither list are cast, whatever their operands are."""
     now = level(tracer)
     return bool(now == core.AmpLevel.OD or (now == core.AmpLevel.O2 and not getattr(tracer, "_use_promote", True)))

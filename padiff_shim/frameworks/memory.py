@@ -26,7 +26,7 @@ from ..interrupts import let_pass
 from ..patching.functions import CFunctionPatch
 from ..table import reasons
 from ..table.reasons import StayNative
-from .versions import IS_3
+from .versions import IS_3, PaddleTensor
 
 # Whether this Paddle knows no device but the CPU, so that no tensor can lie elsewhere.
 CPU_ALONE = not core.is_compiled_with_cuda() and not paddle.device.get_all_custom_device_type()
@@ -52,7 +52,7 @@ def dtype_of(dtype: torch.dtype) -> str:
 # ---- Paddle -> Torch, through DLPack.
 
 
-def _export(tensor: Any) -> torch.Tensor:
+def _export(tensor: PaddleTensor) -> torch.Tensor:
     """paddle -> torch through a DLPack capsule; the cheapest way (1 us), blind to ``stop_gradient``."""
     return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())
 
@@ -71,7 +71,7 @@ class _CudaMemory:
         }
 
 
-def _borrow(tensor: Any, address: int, strides: Sequence[int]) -> torch.Tensor:
+def _borrow(tensor: PaddleTensor, address: int, strides: Sequence[int]) -> torch.Tensor:
     """A torch tensor over the memory of a Paddle tensor, from ``address`` on, with these strides (none negative)."""
     dtype, shape = getattr(torch, str(tensor.dtype).rpartition(".")[2]), list(tensor.shape)
     if not tensor.place.is_cpu_place():
@@ -84,7 +84,7 @@ def _borrow(tensor: Any, address: int, strides: Sequence[int]) -> torch.Tensor:
     return torch.frombuffer(buffer, dtype=dtype).as_strided(shape, strides)
 
 
-def _flipped(tensor: Any) -> torch.Tensor:
+def _flipped(tensor: PaddleTensor) -> torch.Tensor:
     """A copy of a view with negative strides, which torch does not have: that of ``torch.flip``, which a Torch program calls."""
     strides = tensor.strides
     reversed_ = [axis for axis, stride in enumerate(strides) if stride < 0]
@@ -93,12 +93,12 @@ def _flipped(tensor: Any) -> torch.Tensor:
     return forth.flip(reversed_)
 
 
-def is_reversed(tensor: Any) -> bool:
+def is_reversed(tensor: PaddleTensor) -> bool:
     """Whether a Paddle tensor is a view with a negative stride: torch gets a copy of it."""
     return not tensor.is_contiguous() and has_elements(tensor) and min(tensor.strides, default=0) < 0
 
 
-def has_elements(tensor: Any) -> bool:
+def has_elements(tensor: PaddleTensor) -> bool:
     """Whether there is any. Else its strides say nothing, and to ask for them, or to export it, ends the process where it has none.
 
     So it does for the real part of nothing, which is not contiguous.
@@ -106,13 +106,13 @@ def has_elements(tensor: Any) -> bool:
     return bool(math.prod(tensor.shape))
 
 
-def _empty_of(tensor: Any) -> torch.Tensor:
+def _empty_of(tensor: PaddleTensor) -> torch.Tensor:
     """Torch's tensor for a strided one without elements."""
     device = "cpu" if tensor.place.is_cpu_place() else "cuda"
     return torch.empty(list(tensor.shape), dtype=getattr(torch, str(tensor.dtype).rpartition(".")[2]), device=device)
 
 
-def _to_torch_3(tensor: Any) -> torch.Tensor:
+def _to_torch_3(tensor: PaddleTensor) -> torch.Tensor:
     if not tensor.is_contiguous():
         if not has_elements(tensor):
             return _empty_of(tensor)
@@ -121,7 +121,7 @@ def _to_torch_3(tensor: Any) -> torch.Tensor:
     return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())  # as _export; the hot path
 
 
-def _to_torch_30(tensor: Any) -> torch.Tensor:
+def _to_torch_30(tensor: PaddleTensor) -> torch.Tensor:
     """As 3.3; up to 3.2 an axis of size 1 comes out with stride 1, by which torch takes memory for channels last."""
     side = _to_torch_3(tensor)
     return side.as_strided(side.shape, tensor.strides) if 1 in side.shape and side.numel() and not is_reversed(tensor) else side
@@ -133,7 +133,7 @@ def _strides_are_whole() -> bool:
     return list(_export(probe).stride()) == list(probe.strides)
 
 
-def _to_torch_2(tensor: Any) -> torch.Tensor:
+def _to_torch_2(tensor: PaddleTensor) -> torch.Tensor:
     if not tensor.is_contiguous():
         if not has_elements(tensor):
             return _empty_of(tensor)
@@ -245,7 +245,7 @@ def _to_paddle_2(tensor: torch.Tensor) -> Any:
 to_paddle = lend if IS_3 else _to_paddle_2
 
 
-def version_alone(tensor: Any) -> Any:
+def version_alone(tensor: PaddleTensor) -> Any:
     """A tensor without memory that counts the in-place writes of ``tensor``, under its name.
 
     On Paddle 2.6 the tensor itself: none of its views leaves the memory to others.
@@ -314,7 +314,7 @@ def _remember(dense: torch.Tensor, result: torch.Tensor) -> None:
     layouts[dense.data_ptr()] = Layout(reference, dense.element_size(), shape, strides, _blocks(shape, strides))
 
 
-def with_torch_strides(tensor: Any) -> torch.Tensor:
+def with_torch_strides(tensor: PaddleTensor) -> torch.Tensor:
     """Torch's side of a Paddle tensor with the strides it has in a Torch program: shares memory unless they were remembered."""
     side = to_torch(tensor)
     if not layouts or not side.numel():
@@ -332,7 +332,7 @@ def with_torch_strides(tensor: Any) -> torch.Tensor:
     return torch.empty_strided(side.shape, strides, dtype=side.dtype, device=side.device).copy_(side)
 
 
-def _strides_of(layout: Layout, tensor: Any, side: torch.Tensor) -> tuple[int, ...] | None:
+def _strides_of(layout: Layout, tensor: PaddleTensor, side: torch.Tensor) -> tuple[int, ...] | None:
     """Torch's strides for a view of remembered memory; None where no view of Torch's result has these elements."""
     if side.element_size() != layout.itemsize or tensor.offset % layout.itemsize:
         return None
@@ -386,7 +386,7 @@ def are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
 # ---- What cannot cross, and what must not be handed back.
 
 
-def explain(tensor: Any, error: Exception) -> StayNative:
+def explain(tensor: PaddleTensor, error: Exception) -> StayNative:
     """Why ``tensor`` did not cross: looked up only after it failed."""
     let_pass(error)
     if getattr(tensor, "is_dist", bool)():
@@ -406,7 +406,7 @@ def _or_native(convert: Callable[[Any], torch.Tensor]) -> Callable[[Any], torch.
     """``convert``, where what cannot cross raises StayNative with the reason."""
 
     @functools.wraps(convert)
-    def guarded(tensor: Any) -> torch.Tensor:
+    def guarded(tensor: PaddleTensor) -> torch.Tensor:
         try:
             return convert(tensor)
         except Exception as error:

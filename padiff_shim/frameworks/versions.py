@@ -31,6 +31,11 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..table.op import Entry
 
+# Objects of Paddle, for which it ships no types.
+PaddleTensor = Any
+PaddleOptimizer = Any
+PaddleTracer = Any
+
 _PARTS = tuple(int(part) for part in paddle.__version__.split(".")[:2] if part.isdigit())
 VERSION = _PARTS if any(_PARTS) else (99, 0)  # 0.0.0 is a development build
 IS_3 = VERSION >= (3, 0)
@@ -49,19 +54,19 @@ def leads_here(entry: Entry) -> bool:
 NODE_HOOKS = hasattr(getattr(core, "GradNodeBase", None), "_register_post_hook")
 
 
-def _attribute_3(tensor: Any, name: str) -> Any:
+def _attribute_3(tensor: PaddleTensor, name: str) -> Any:
     return tensor.__dict__.get(name)
 
 
 _attributes = WeakIdKeyDictionary()  # 2.6: tensor -> its attributes, which die with it
 
 
-def _attribute_2(tensor: Any, name: str) -> Any:
+def _attribute_2(tensor: PaddleTensor, name: str) -> Any:
     attributes = _attributes.get(tensor)
     return None if attributes is None else attributes.get(name)
 
 
-def _set_attribute_2(tensor: Any, name: str, value: Any) -> None:
+def _set_attribute_2(tensor: PaddleTensor, name: str, value: Any) -> None:
     _attributes.setdefault(tensor, {})[name] = value
 
 
@@ -80,7 +85,7 @@ def hide_from_tracer(*folders: str) -> None:
         skip(tuple(skip_file_names))
 
 
-def _no_tracer(tracer: Any) -> None:
+def _no_tracer(tracer: PaddleTracer) -> None:
     return None
 
 
@@ -113,7 +118,7 @@ def _left_behind() -> int:
     return extra
 
 
-def grad_node(tensor: Any) -> Any:
+def grad_node(tensor: PaddleTensor) -> Any:
     """``tensor.grad_fn``, without the reference that Paddle leaves behind: the node would live for ever, with all that it holds."""
     extra = _left_behind()
     node = tensor.grad_fn

@@ -19,273 +19,11 @@ from .autocast import grad_tracer
 from .memory import FLOATS
 from .torch_state import gradients_of
 
-# ---- Matrices turned on the CPU: by FBGEMM's kernel, which Torch brings along, in less than half the time of ``copy_``.
-#
-# Torch does not export it, so the function is looked up in its library; its name says what it takes. It moves values and computes
-# nothing; that it moves them to their places, bit for bit, is tried before it is used. Without it ``copy_`` serves.
-#
-# Turned for their norm, matrices get rows that are a cache line longer: those that lie a power of two apart fall into a few sets
-# of the caches, where they displace one another. The line holds zeros, and Torch's kernel adds the squares of a stretch of memory
-# up in as many sums as a vector has lanes; the zeros fill whole vectors, so each element stays in its lane, and nothing is added
-# to its sum. Another version of Torch may add otherwise, so that the norm keeps its bits is tried for each shape before it is
-# used.
-
-_NAME = "_ZN6fbgemm14transpose_simdIfEEvllPKT_lPS1_l"  # transpose_simd<float>(long, long, float const*, long, float*, long)
-_SHAPES = ((1, 1), (3, 7), (16, 16), (37, 129), (5, 64), (64, 5), (130, 48))
-_LINE = 16  # of float32: a line of the cache, and the longest vector
-_LARGEST = 1 << 22  # elements: trying larger ones would take long, and much memory
-_TRIED = 1 << 20  # elements of random matrices that are tried for a shape, of which there are
-_FEWEST, _MOST = 4, 24
-
-Turn = Callable[[int, int, int, int, int, int], None]  # rows, columns, source, its row's length, target, its row's length
-
-
-class TransposeBuffer:
-    """Memory in which matrices of one dtype are turned, one after the other."""
-
-    def __init__(self, matrices: Sequence[torch.Tensor]) -> None:
-        first = matrices[0]
-        self._memory = first.new_empty(max(matrix.numel() for matrix in matrices))
-        self._place = self._memory.data_ptr()
-        self._turn = _turn() if first.dtype is torch.float32 and not first.is_cuda else None
-
-    def turned(self, matrix: torch.Tensor) -> torch.Tensor:
-        """The elements of ``matrix.t()`` in its order, along one axis; valid until the next matrix is turned."""
-        part = self._memory[: matrix.numel()]
-        rows, columns = matrix.shape
-        if self._turn is None or not matrix.is_contiguous():
-            part.view(columns, rows).copy_(matrix.t())
-        else:
-            self._turn(rows, columns, matrix.data_ptr(), columns, self._place, rows)
-        return part
-
-
-class _Spaced:
-    """Memory in which float32 matrices of so many rows are turned, with a line of zeros behind each row."""
-
-    def __init__(self, turn: Turn, rows: int, columns: int) -> None:
-        """``columns``: the most that a matrix has."""
-        self._turn, self._rows, self._row = turn, rows, rows + _LINE
-        self._memory = torch.empty(columns * self._row, dtype=torch.float32, device="cpu")
-        self._memory.view(columns, self._row)[:, rows:].zero_()  # and never written
-        self._place = self._memory.data_ptr()
-        self._parts: dict[int, torch.Tensor] = {}  # by columns
-
-    def norm(self, matrix: torch.Tensor) -> torch.Tensor:
-        """The norm of the turned matrix."""
-        columns = matrix.shape[1]
-        self._turn(self._rows, columns, matrix.data_ptr(), columns, self._place, self._row)
-        part = self._parts.get(columns)
-        if part is None:
-            part = self._parts[columns] = self._memory[: columns * self._row]
-        return torch.linalg.vector_norm(part)
-
-
-def norms_of_turned(matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """``torch.linalg.vector_norm(matrix.t().contiguous())`` of matrices of one dtype, with its bits, and without their copies."""
-    turn = _turn()
-    norms = {} if turn is None else _norms_of_spaced(turn, matrices)
-    scratch: TransposeBuffer | None = None
-    for place, matrix in enumerate(matrices):
-        if place not in norms:
-            scratch = scratch or TransposeBuffer(matrices)
-            norms[place] = torch.linalg.vector_norm(scratch.turned(matrix))
-    return [norms[place] for place in range(len(matrices))]
-
-
-def _norms_of_spaced(turn: Turn, matrices: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
-    """The norms of those that may be turned with lines of zeros, by their places."""
-    by_rows: dict[int, list[int]] = {}
-    threads = torch.get_num_threads()
-    for place, matrix in enumerate(matrices):
-        rows, columns = matrix.shape
-        if _may_be_spaced(matrix, rows, columns) and _keeps_bits(rows, columns, threads):
-            by_rows.setdefault(rows, []).append(place)
-    norms: dict[int, torch.Tensor] = {}
-    for rows, places in by_rows.items():
-        spaced = _Spaced(turn, rows, max(matrices[place].shape[1] for place in places))
-        for place in places:
-            norms[place] = spaced.norm(matrices[place])
-    return norms
-
-
-def _may_be_spaced(matrix: torch.Tensor, rows: int, columns: int) -> bool:
-    """Whether lines of zeros keep the elements of a turned matrix in their lanes."""
-    return (
-        not rows % _LINE
-        and 0 < rows * columns <= _LARGEST
-        and matrix.dtype is torch.float32
-        and not matrix.is_cuda
-        and matrix.is_contiguous()
-    )
-
-
-@functools.lru_cache(maxsize=1024)
-def _keeps_bits(rows: int, columns: int, threads: int) -> bool:
-    """Whether lines of zeros leave the norms of turned matrices of this shape as they are; ``threads`` may share a sum."""
-    turn = _turn()
-    if turn is None:
-        return False
-    rng, spaced = torch.Generator().manual_seed(0), _Spaced(turn, rows, columns)
-    for _ in range(min(max(_FEWEST, _TRIED // (rows * columns)), _MOST)):
-        matrix = torch.randn(rows, columns, generator=rng, dtype=torch.float32, device="cpu")
-        if spaced.norm(matrix).item() != torch.linalg.vector_norm(matrix.t().contiguous()).item():
-            return False
-    return True
-
-
-@functools.cache
-def _turn() -> Turn | None:
-    """FBGEMM's function, if it is there and does what its name says."""
-    turn = _found()
-    return turn if turn is not None and all(_is_right(turn, *shape) for shape in _SHAPES) else None
-
-
-def _found() -> Turn | None:
-    try:
-        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        turn = getattr(library, _NAME)
-    except (OSError, AttributeError):  # another system, or another build
-        return None
-    turn.restype = None
-    turn.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
-    return turn
-
-
-def _is_right(turn: Turn, rows: int, columns: int) -> bool:
-    """Any bits: NaNs of all kinds, denormals, zeros with signs."""
-    bits = torch.randint(
-        -(2**31), 2**31, (rows, columns), generator=torch.Generator().manual_seed(0), dtype=torch.int32, device="cpu"
-    )
-    for line in (0, _LINE):  # behind each row, which stays as it is
-        target = torch.full((columns, rows + line), -1, dtype=torch.int32, device="cpu")
-        turn(rows, columns, bits.data_ptr(), columns, target.data_ptr(), rows + line)
-        if not torch.equal(target[:, :rows], bits.t()) or not (target[:, rows:] == -1).all():
-            return False
-    return True
-
-
-# ---- Which products have Torch's bits on a Linear weight as Paddle lays it out, without an [out, in] copy: tried, on this
-# machine.
-#
-# ``torch.nn.Linear`` holds [out, in]. Whether BLAS adds up in the same order when it is handed [in, out] depends on the
-# processor, the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers:
-# the product, its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being
-# copied for that shape (below). Thin products differ often, those of batches hardly ever.
-#
-# Could a trial miss a difference? Another order of additions gives the same last bit in about every second element of a short
-# sum; a trial looks at thousands of elements, and where a product has few, at as many draws as it takes.
-
-WORTH = 24  # calls of one shape before it is tried: a trial costs as much as about twenty products
-_SHAPES_COUNTED = 4096  # that are kept account of: more come with lengths that change at each step, of which none comes often
-_ELEMENTS = 4096  # that a trial looks at, at least, in the smallest of the results
-_ALIGNED = 64  # bytes: as Torch's own memory is, for BLAS may begin otherwise elsewhere
-
-_known: dict[Any, Any] = {}  # shape of a product -> how often it came, then whether the layout leaves its bits
-_one_at_a_time = threading.Lock()
-
-
-def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
-    """Whether ``F.linear(x, weight.t())``, its gradients and theirs have the bits that they have with a contiguous ``weight.t()``.
-
-    A shape that has not come often counts as one that differs.
-
-    Args:
-        x: [..., in], as the product gets it.
-        weight: [in, out], contiguous.
-        bias: Paddle's, or None.
-    """
-    if type(x) is not torch.Tensor:
-        return False
-    dtype = x.dtype
-    if dtype is not weight.dtype or (dtype is not torch.float32 and dtype is not torch.float64):
-        return False
-    if weight.data_ptr() % _ALIGNED or not weight.is_contiguous() or not x.is_cpu or _is_cast(dtype, bias):
-        return False
-    if not x.ndim or x.shape[-1] != weight.shape[0]:  # no product: that is Paddle's to say
-        return False
-    key = x.shape, x.stride(), weight.shape, dtype, bias is None, torch.get_num_threads()
-    state = _known.get(key, 0)
-    if state is True or state is False:
-        return state
-    if state < WORTH:
-        if state or len(_known) < _SHAPES_COUNTED:
-            _known[key] = state + 1
-        return False
-    with _one_at_a_time, torch.inference_mode(False):
-        _known[key] = tried = _tried(x.shape, x.stride(), weight.shape, dtype, bias is not None)
-    return tried
-
-
-def _is_cast(dtype: torch.dtype, bias: Any) -> bool:
-    """Whether the product may be computed in another dtype than that of its matrices."""
-    tracer = grad_tracer()
-    return tracer is None or tracer._amp_dtype != "float32" or not (bias is None or FLOATS.get(bias.dtype) is dtype)
-
-
-def _tried(shape: torch.Size, strides: tuple[int, ...], weight: torch.Size, dtype: torch.dtype, bias: bool) -> bool:
-    rows = shape[:-1].numel()
-    smallest = min(rows * weight[0], rows * weight[1], weight[0] * weight[1])
-    if not smallest:
-        return False
-    source = torch.Generator().manual_seed(rows)
-    for _ in range(-(-_ELEMENTS // smallest)):
-        x = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
-        try:
-            x.normal_(generator=source)
-        except RuntimeError:  # elements that share memory
-            return False
-        if not _Draw(x, weight, bias, source).is_alike():
-            return False
-    return True
-
-
-class _Draw:
-    """One product of random numbers."""
-
-    def __init__(self, x: torch.Tensor, weight: torch.Size, bias: bool, source: torch.Generator) -> None:
-        def drawn(*size: int) -> torch.Tensor:
-            return torch.empty(size, dtype=x.dtype, device="cpu").normal_(generator=source)
-
-        self.x, self.weight = x, drawn(*weight)
-        self.bias = drawn(weight[1]) if bias else None
-        self.grad = drawn(*x.shape[:-1], weight[1])
-        self.of_x, self.of_weight = drawn(*x.shape), drawn(*weight)  # incoming gradients of the gradients
-
-    def is_alike(self) -> bool:
-        """Whether nothing differs; gradients that come in may themselves lie in either order."""
-        return all(
-            _equal(self.results(turned=True, grad=grad), self.results(turned=False, grad=grad))
-            for grad in ([self.grad, self.grad.t().contiguous().t()] if self.x.ndim == 2 else [self.grad])
-        )
-
-    def results(self, *, turned: bool, grad: torch.Tensor) -> list[torch.Tensor]:
-        """The product without and with a graph, its gradients, and their gradients; of weights as [out, in]."""
-
-        def laid(matrix: torch.Tensor) -> torch.Tensor:
-            return matrix.t().contiguous() if turned else matrix.t()
-
-        leaves = [tensor.detach().requires_grad_() for tensor in (self.x, laid(self.weight), grad)]
-        x, weight, grad = leaves
-        bias = None if self.bias is None else self.bias.detach().requires_grad_()
-        with torch.no_grad():
-            out = [F.linear(x, weight, bias)]
-        with torch.enable_grad():
-            out.append(F.linear(x, weight, bias))
-            first = gradients_of(out[1:], [x, weight] + ([] if bias is None else [bias]), [grad], create_graph=True)
-            second = gradients_of(first[:2], leaves, [self.of_x, laid(self.of_weight)], create_graph=False)
-        return [*out, *first, *second]
-
-
-def _equal(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return all(torch.equal(tensor, other) for tensor, other in zip(ones, others))
-
-
 # ---- Contiguous [out, in] copies of Linear weights.
 #
 # ``torch.nn.Linear`` holds its weight as [out, in] and hands BLAS a transposed operand; Paddle's weight is [in, out]. A
 # transposed *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150
-# float32 and 9 of 150 float64 cases), so bit-identity needs a copy, except for products that were tried (above). One copy per
+# float32 and 9 of 150 float64 cases), so bit-identity needs a copy, except for products that were tried (below). One copy per
 # weight is kept and dropped with the weight.
 #
 # When is a copy stale? Nothing announces a write: Paddle counts in-place *ops* (``inplace_version``), but optimizers,
@@ -437,3 +175,265 @@ def renewer(weight: Any, transposed: torch.Tensor) -> Callable[[], Any] | None:
     if known is None or known[1].transposed.data_ptr() != transposed.data_ptr():
         return None
     return known[1].renew
+
+
+# ---- Which products have Torch's bits on a Linear weight as Paddle lays it out, without an [out, in] copy: tried, on this
+# machine.
+#
+# ``torch.nn.Linear`` holds [out, in]. Whether BLAS adds up in the same order when it is handed [in, out] depends on the
+# processor, the library, the shapes and the dtype, and on no value. So a shape that has come often is tried with random numbers:
+# the product, its gradients and their gradients, from a weight in either layout. If a single bit differs, weights go on being
+# copied for that shape (above). Thin products differ often, those of batches hardly ever.
+#
+# Could a trial miss a difference? Another order of additions gives the same last bit in about every second element of a short
+# sum; a trial looks at thousands of elements, and where a product has few, at as many draws as it takes.
+
+WORTH = 24  # calls of one shape before it is tried: a trial costs as much as about twenty products
+_SHAPES_COUNTED = 4096  # that are kept account of: more come with lengths that change at each step, of which none comes often
+_ELEMENTS = 4096  # that a trial looks at, at least, in the smallest of the results
+_ALIGNED = 64  # bytes: as Torch's own memory is, for BLAS may begin otherwise elsewhere
+
+_known: dict[Any, Any] = {}  # shape of a product -> how often it came, then whether the layout leaves its bits
+_one_at_a_time = threading.Lock()
+
+
+def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
+    """Whether ``F.linear(x, weight.t())``, its gradients and theirs have the bits that they have with a contiguous ``weight.t()``.
+
+    A shape that has not come often counts as one that differs.
+
+    Args:
+        x: [..., in], as the product gets it.
+        weight: [in, out], contiguous.
+        bias: Paddle's, or None.
+    """
+    if type(x) is not torch.Tensor:
+        return False
+    dtype = x.dtype
+    if dtype is not weight.dtype or (dtype is not torch.float32 and dtype is not torch.float64):
+        return False
+    if weight.data_ptr() % _ALIGNED or not weight.is_contiguous() or not x.is_cpu or _is_cast(dtype, bias):
+        return False
+    if not x.ndim or x.shape[-1] != weight.shape[0]:  # no product: that is Paddle's to say
+        return False
+    key = x.shape, x.stride(), weight.shape, dtype, bias is None, torch.get_num_threads()
+    state = _known.get(key, 0)
+    if state is True or state is False:
+        return state
+    if state < WORTH:
+        if state or len(_known) < _SHAPES_COUNTED:
+            _known[key] = state + 1
+        return False
+    with _one_at_a_time, torch.inference_mode(False):
+        _known[key] = tried = _tried(x.shape, x.stride(), weight.shape, dtype, bias is not None)
+    return tried
+
+
+def _is_cast(dtype: torch.dtype, bias: Any) -> bool:
+    """Whether the product may be computed in another dtype than that of its matrices."""
+    tracer = grad_tracer()
+    return tracer is None or tracer._amp_dtype != "float32" or not (bias is None or FLOATS.get(bias.dtype) is dtype)
+
+
+def _tried(shape: torch.Size, strides: tuple[int, ...], weight: torch.Size, dtype: torch.dtype, bias: bool) -> bool:
+    rows = shape[:-1].numel()
+    smallest = min(rows * weight[0], rows * weight[1], weight[0] * weight[1])
+    if not smallest:
+        return False
+    source = torch.Generator().manual_seed(rows)
+    for _ in range(-(-_ELEMENTS // smallest)):
+        x = torch.empty_strided(shape, strides, dtype=dtype, device="cpu")
+        try:
+            x.normal_(generator=source)
+        except RuntimeError:  # elements that share memory
+            return False
+        if not _Draw(x, weight, bias, source).is_alike():
+            return False
+    return True
+
+
+class _Draw:
+    """One product of random numbers."""
+
+    def __init__(self, x: torch.Tensor, weight: torch.Size, bias: bool, source: torch.Generator) -> None:
+        def drawn(*size: int) -> torch.Tensor:
+            return torch.empty(size, dtype=x.dtype, device="cpu").normal_(generator=source)
+
+        self.x, self.weight = x, drawn(*weight)
+        self.bias = drawn(weight[1]) if bias else None
+        self.grad = drawn(*x.shape[:-1], weight[1])
+        self.of_x, self.of_weight = drawn(*x.shape), drawn(*weight)  # incoming gradients of the gradients
+
+    def is_alike(self) -> bool:
+        """Whether nothing differs; gradients that come in may themselves lie in either order."""
+        return all(
+            _equal(self.results(turned=True, grad=grad), self.results(turned=False, grad=grad))
+            for grad in ([self.grad, self.grad.t().contiguous().t()] if self.x.ndim == 2 else [self.grad])
+        )
+
+    def results(self, *, turned: bool, grad: torch.Tensor) -> list[torch.Tensor]:
+        """The product without and with a graph, its gradients, and their gradients; of weights as [out, in]."""
+
+        def laid(matrix: torch.Tensor) -> torch.Tensor:
+            return matrix.t().contiguous() if turned else matrix.t()
+
+        leaves = [tensor.detach().requires_grad_() for tensor in (self.x, laid(self.weight), grad)]
+        x, weight, grad = leaves
+        bias = None if self.bias is None else self.bias.detach().requires_grad_()
+        with torch.no_grad():
+            out = [F.linear(x, weight, bias)]
+        with torch.enable_grad():
+            out.append(F.linear(x, weight, bias))
+            first = gradients_of(out[1:], [x, weight] + ([] if bias is None else [bias]), [grad], create_graph=True)
+            second = gradients_of(first[:2], leaves, [self.of_x, laid(self.of_weight)], create_graph=False)
+        return [*out, *first, *second]
+
+
+def _equal(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return all(torch.equal(tensor, other) for tensor, other in zip(ones, others))
+
+
+# ---- Matrices turned on the CPU: by FBGEMM's kernel, which Torch brings along, in less than half the time of ``copy_``.
+#
+# Torch does not export it, so the function is looked up in its library; its name says what it takes. It moves values and computes
+# nothing; that it moves them to their places, bit for bit, is tried before it is used. Without it ``copy_`` serves.
+#
+# Turned for their norm, matrices get rows that are a cache line longer: those that lie a power of two apart fall into a few sets
+# of the caches, where they displace one another. The line holds zeros, and Torch's kernel adds the squares of a stretch of memory
+# up in as many sums as a vector has lanes; the zeros fill whole vectors, so each element stays in its lane, and nothing is added
+# to its sum. Another version of Torch may add otherwise, so that the norm keeps its bits is tried for each shape before it is
+# used.
+
+_NAME = "_ZN6fbgemm14transpose_simdIfEEvllPKT_lPS1_l"  # transpose_simd<float>(long, long, float const*, long, float*, long)
+_SHAPES = ((1, 1), (3, 7), (16, 16), (37, 129), (5, 64), (64, 5), (130, 48))
+_LINE = 16  # of float32: a line of the cache, and the longest vector
+_LARGEST = 1 << 22  # elements: trying larger ones would take long, and much memory
+_TRIED = 1 << 20  # elements of random matrices that are tried for a shape, of which there are
+_FEWEST, _MOST = 4, 24
+
+Turn = Callable[[int, int, int, int, int, int], None]  # rows, columns, source, its row's length, target, its row's length
+
+
+class TransposeBuffer:
+    """Memory in which matrices of one dtype are turned, one after the other."""
+
+    def __init__(self, matrices: Sequence[torch.Tensor]) -> None:
+        first = matrices[0]
+        self._memory = first.new_empty(max(matrix.numel() for matrix in matrices))
+        self._place = self._memory.data_ptr()
+        self._turn = _turn() if first.dtype is torch.float32 and not first.is_cuda else None
+
+    def turned(self, matrix: torch.Tensor) -> torch.Tensor:
+        """The elements of ``matrix.t()`` in its order, along one axis; valid until the next matrix is turned."""
+        part = self._memory[: matrix.numel()]
+        rows, columns = matrix.shape
+        if self._turn is None or not matrix.is_contiguous():
+            part.view(columns, rows).copy_(matrix.t())
+        else:
+            self._turn(rows, columns, matrix.data_ptr(), columns, self._place, rows)
+        return part
+
+
+class _Spaced:
+    """Memory in which float32 matrices of so many rows are turned, with a line of zeros behind each row."""
+
+    def __init__(self, turn: Turn, rows: int, columns: int) -> None:
+        """``columns``: the most that a matrix has."""
+        self._turn, self._rows, self._row = turn, rows, rows + _LINE
+        self._memory = torch.empty(columns * self._row, dtype=torch.float32, device="cpu")
+        self._memory.view(columns, self._row)[:, rows:].zero_()  # and never written
+        self._place = self._memory.data_ptr()
+        self._parts: dict[int, torch.Tensor] = {}  # by columns
+
+    def norm(self, matrix: torch.Tensor) -> torch.Tensor:
+        """The norm of the turned matrix."""
+        columns = matrix.shape[1]
+        self._turn(self._rows, columns, matrix.data_ptr(), columns, self._place, self._row)
+        part = self._parts.get(columns)
+        if part is None:
+            part = self._parts[columns] = self._memory[: columns * self._row]
+        return torch.linalg.vector_norm(part)
+
+
+def norms_of_turned(matrices: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """``torch.linalg.vector_norm(matrix.t().contiguous())`` of matrices of one dtype, with its bits, and without their copies."""
+    turn = _turn()
+    norms = {} if turn is None else _norms_of_spaced(turn, matrices)
+    scratch: TransposeBuffer | None = None
+    for place, matrix in enumerate(matrices):
+        if place not in norms:
+            scratch = scratch or TransposeBuffer(matrices)
+            norms[place] = torch.linalg.vector_norm(scratch.turned(matrix))
+    return [norms[place] for place in range(len(matrices))]
+
+
+def _norms_of_spaced(turn: Turn, matrices: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+    """The norms of those that may be turned with lines of zeros, by their places."""
+    by_rows: dict[int, list[int]] = {}
+    threads = torch.get_num_threads()
+    for place, matrix in enumerate(matrices):
+        rows, columns = matrix.shape
+        if _may_be_spaced(matrix, rows, columns) and _keeps_bits(rows, columns, threads):
+            by_rows.setdefault(rows, []).append(place)
+    norms: dict[int, torch.Tensor] = {}
+    for rows, places in by_rows.items():
+        spaced = _Spaced(turn, rows, max(matrices[place].shape[1] for place in places))
+        for place in places:
+            norms[place] = spaced.norm(matrices[place])
+    return norms
+
+
+def _may_be_spaced(matrix: torch.Tensor, rows: int, columns: int) -> bool:
+    """Whether lines of zeros keep the elements of a turned matrix in their lanes."""
+    return (
+        not rows % _LINE
+        and 0 < rows * columns <= _LARGEST
+        and matrix.dtype is torch.float32
+        and not matrix.is_cuda
+        and matrix.is_contiguous()
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _keeps_bits(rows: int, columns: int, threads: int) -> bool:
+    """Whether lines of zeros leave the norms of turned matrices of this shape as they are; ``threads`` may share a sum."""
+    turn = _turn()
+    if turn is None:
+        return False
+    rng, spaced = torch.Generator().manual_seed(0), _Spaced(turn, rows, columns)
+    for _ in range(min(max(_FEWEST, _TRIED // (rows * columns)), _MOST)):
+        matrix = torch.randn(rows, columns, generator=rng, dtype=torch.float32, device="cpu")
+        if spaced.norm(matrix).item() != torch.linalg.vector_norm(matrix.t().contiguous()).item():
+            return False
+    return True
+
+
+@functools.cache
+def _turn() -> Turn | None:
+    """FBGEMM's function, if it is there and does what its name says."""
+    turn = _found()
+    return turn if turn is not None and all(_is_right(turn, *shape) for shape in _SHAPES) else None
+
+
+def _found() -> Turn | None:
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        turn = getattr(library, _NAME)
+    except (OSError, AttributeError):  # another system, or another build
+        return None
+    turn.restype = None
+    turn.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
+    return turn
+
+
+def _is_right(turn: Turn, rows: int, columns: int) -> bool:
+    """Any bits: NaNs of all kinds, denormals, zeros with signs."""
+    bits = torch.randint(
+        -(2**31), 2**31, (rows, columns), generator=torch.Generator().manual_seed(0), dtype=torch.int32, device="cpu"
+    )
+    for line in (0, _LINE):  # behind each row, which stays as it is
+        target = torch.full((columns, rows + line), -1, dtype=torch.int32, device="cpu")
+        turn(rows, columns, bits.data_ptr(), columns, target.data_ptr(), rows + line)
+        if not torch.equal(target[:, :rows], bits.t()) or not (target[:, rows:] == -1).all():
+            return False
+    return True

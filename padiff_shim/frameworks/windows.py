@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from .memory import CPU_ALONE, FLOATS, TENSOR_TYPES, as_it_lies
-from .versions import IS_3, attribute, set_attribute
+from .versions import IS_3, PaddleTensor, attribute, set_attribute
 
 _WINDOW, _WINDOWS = "_padiff_window", "_padiff_windows"  # attributes of parameters
 
@@ -40,10 +40,10 @@ class Window(_Looks):
 
     __slots__ = ("_dtype", "_pointer", "_shape", "side")
 
-    def __init__(self, grad: Any, side: torch.Tensor) -> None:
+    def __init__(self, grad: PaddleTensor, side: torch.Tensor) -> None:
         self._pointer, self._shape, self._dtype, self.side = grad.data_ptr(), grad.shape, grad.dtype, side
 
-    def shows(self, grad: Any) -> bool:
+    def shows(self, grad: PaddleTensor) -> bool:
         """Whether this is the gradient behind it."""
         if grad.data_ptr() != self._pointer or grad.shape != self._shape or not grad.is_contiguous():
             return False
@@ -51,7 +51,7 @@ class Window(_Looks):
         return dtype is self._dtype or bool(dtype == self._dtype)  # Paddle 3.1 and 3.2 make one at each look
 
 
-def window(param: Any, grad: Any) -> Window | None:
+def window(param: PaddleTensor, grad: PaddleTensor) -> Window | None:
     """The window on the gradient of a parameter, to be used while ``grad`` is held; None where it has to cross."""
     known: Window | None = attribute(param, _WINDOW)
     if known is None or not known.shows(grad):
@@ -61,13 +61,13 @@ def window(param: Any, grad: Any) -> Window | None:
     return known
 
 
-def on_torchs_side(param: Any, grad: Any) -> torch.Tensor:
+def on_torchs_side(param: PaddleTensor, grad: PaddleTensor) -> torch.Tensor:
     """The gradient of a parameter on Torch's side, to be used while ``grad`` is held. Raises StayNative where it cannot cross."""
     seen = window(param, grad)
     return as_it_lies(grad) if seen is None else seen.side
 
 
-def _opened(grad: Any) -> Window | None:
+def _opened(grad: PaddleTensor) -> Window | None:
     if not (CPU_ALONE and IS_3) or type(grad) not in TENSOR_TYPES or not grad.is_dense() or not grad.is_contiguous():
         return None
     dtype, count, place = FLOATS.get(grad.dtype), math.prod(grad.shape), grad.data_ptr()

@@ -20,6 +20,7 @@ from ..frameworks import autocast
 from ..frameworks.autocast import grad_tracer
 from ..frameworks.scaling import unscale_
 from ..frameworks.torch_state import undisturbed
+from ..frameworks.versions import PaddleTracer
 from ..patching.functions import AttributePatch, PyFunctionPatch
 from ..patching.patcher import Point
 from .locate import awaiting, point, present, python_function
@@ -117,7 +118,7 @@ def _guarded(original: Callable[[], Any]) -> Callable[[], Any]:
     return _dygraph_tracer
 
 
-def _said(frame: Frame, tracer: Any) -> Any:
+def _said(frame: Frame, tracer: PaddleTracer) -> Any:
     """The tracer's own place, which only a guard asks for that is to be enabled."""
     frame.run.warn(_STAYS_OFF)
     return tracer._expected_place

@@ -13,6 +13,7 @@ from typing import Any
 from ..dispatch.frames import top
 from ..frameworks.autocast import grad_tracer
 from ..frameworks.torch_state import close_modes, kept_grad_mode, open_modes, undisturbed
+from ..frameworks.versions import PaddleTensor
 from ..interrupts import HERE, as_method, engine, finish
 from ..patching.functions import AttributePatch
 from ..patching.patcher import Patcher, Point
@@ -53,7 +54,7 @@ def _sharing(original: Callable[..., Any]) -> Callable[..., Any]:
     """What gives another Python object over the same tensor: ``_new_shared_tensor``; ``_tensor_use_gpudnn``, before pooling."""
 
     @functools.wraps(original)
-    def hook(tensor: Any, *args: Any) -> Any:
+    def hook(tensor: PaddleTensor, *args: Any) -> Any:
         return twins.share(tensor, original(tensor, *args))
 
     return hook

@@ -12,7 +12,7 @@ import paddle
 from ..dispatch.entry_point import Unlisted
 from ..dispatch.frames import Frame, top
 from ..frameworks.torch_state import kept_grad_mode, undisturbed
-from ..frameworks.versions import IS_3
+from ..frameworks.versions import IS_3, PaddleOptimizer
 from ..optimizers.update import updates
 from ..patching.functions import PyFunctionPatch
 from ..patching.patcher import Point
@@ -54,7 +54,7 @@ def _step_hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
     @undisturbed
     @kept_grad_mode
-    def made(frame: Frame, optimizer: Any) -> bool:
+    def made(frame: Frame, optimizer: PaddleOptimizer) -> bool:
         return bool(frame.plan.optimizing(part, _not_made, frame, (optimizer,), {}))
 
     def hook(*args: Any) -> Any:
@@ -66,7 +66,7 @@ def _step_hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-def _not_made(optimizer: Any) -> bool:
+def _not_made(optimizer: PaddleOptimizer) -> bool:
     return False
 
 

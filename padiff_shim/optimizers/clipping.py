@@ -14,7 +14,7 @@ import torch
 from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 from ..frameworks.memory import hand_over, stream_of
-from ..frameworks.versions import IS_3
+from ..frameworks.versions import IS_3, PaddleTensor
 from ..frameworks.weight_copies import TransposeBuffer, norms_of_turned
 from ..frameworks.windows import all_on_torchs_side, on_torchs_side
 from ..table import reasons
@@ -58,7 +58,7 @@ def _by_dtype(norms: list[torch.Tensor], sides: list[torch.Tensor]) -> list[torc
     return [norms[index] for _, indices in groups.values() for index in indices]
 
 
-def _is_written(grad: Any) -> bool:
+def _is_written(grad: PaddleTensor) -> bool:
     """Whether Paddle writes what is clipped into the gradient; it makes another one where there are no axes, or no elements."""
     return IS_3 and grad.ndim > 0 and grad._is_initialized()
 
@@ -110,7 +110,7 @@ def by_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     ]
 
 
-def _by_norm(definition: str, limit: float, param: Any, side: torch.Tensor) -> Any:
+def _by_norm(definition: str, limit: float, param: PaddleTensor, side: torch.Tensor) -> Any:
     with torch.no_grad(), stream_of(side.device):
         return hand_over(side * factor(_turned([param], [side]), limit, definition).to(side.dtype))
 
@@ -145,7 +145,7 @@ def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[to
             yield side
 
 
-def _is_clipped(param: Any) -> bool:
+def _is_clipped(param: PaddleTensor) -> bool:
     return getattr(param, "need_clip", True) is not False
 
 

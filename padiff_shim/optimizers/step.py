@@ -15,84 +15,12 @@ from ..dispatch.dtypes import is_listed_without
 from ..dispatch.entry_point import Unlisted, gate
 from ..dispatch.frames import Frame, top
 from ..frameworks.memory import as_it_lies, dtype_of, stream_of, torch_dtype
+from ..frameworks.versions import PaddleOptimizer
 from ..table import reasons
 from ..table.reasons import StayNative
 from . import step_cache
 from .step_cache import CrossedUpdate, Gatherer, Groups, ParameterPass, WaitingUpdate, crossed_update
 from .update import Batch, Update, updates
-
-# ---- Paddle's whole ``Optimizer.step()`` passed by, where it would do nothing but look for gradients and hand them on.
-#
-# Between a program's ``step()`` and its updates Paddle clips, adds decay, and asks for processes, fused memory and static graphs.
-# Where none of it is there, what its Python hands on is the parameters with their gradients, and that takes as long as to ask
-# whether a step is as the last one (`step_cache`). ``step`` is intercepted only in a Paddle whose source was read
-# (``intercept/optimizers.py``); whatever is not known here goes through Paddle's own Python.
-
-_PADDLES = os.path.dirname(os.path.abspath(sys.modules[paddle.optimizer.Optimizer.__module__].__file__ or "")) + os.sep
-_ON_THE_WAY = ("_apply_optimize", "append_regularization_ops", "_create_regularization_of_grad", "_create_optimization_pass")
-_MAIN_GRAD = "FLAGS_enable_main_grad"  # up to Paddle 3.2: gradients are looked for elsewhere
-
-Pairs = list[tuple[Any, Any]]
-
-
-def pairs_of_step(optimizer: Any) -> Pairs | None:
-    """The parameters with their gradients that Paddle's Python would hand on; None where it may do anything else."""
-    params = optimizer._param_groups
-    if (
-        not params
-        or isinstance(params[0], dict)
-        or optimizer._grad_clip is not None
-        or optimizer.regularization is not None
-        or getattr(optimizer, "enable_tensor_fusion", False)
-        or not _goes_paddles_way(optimizer)
-        or _is_unusual()
-    ):
-        return None
-    pairs: Pairs = []
-    for param in params:
-        if param.stop_gradient:
-            continue
-        if getattr(param, "main_grad", None) is not None:
-            return None
-        grad = param._grad_ivar()
-        if grad is not None:
-            pairs.append((param, grad))
-    known = step_cache.known_pass(optimizer, pairs[0][0]) if pairs else None
-    return pairs if known is not None and known.undecayed else None
-
-
-_seen: dict[type, tuple[list[Any], bool]] = {}  # by the class: its functions with their code, and whether they are Paddle's
-
-
-def _goes_paddles_way(optimizer: Any) -> bool:
-    """Whether all functions between a step and its updates are Paddle's; those of this object alone are checked later."""
-    kind = type(optimizer)
-    functions = [getattr(kind, name, None) for name in _ON_THE_WAY]
-    functions += [getattr(function, "__code__", None) for function in functions]
-    known = _seen.get(kind)
-    if known is None or known[0] != functions:
-        if not kind.__module__.startswith("paddle.optimizer."):
-            return False  # and not remembered: a program may make any number of classes
-        known = _seen[kind] = functions, all(map(_is_paddles, functions[len(_ON_THE_WAY) :]))
-    return known[1]
-
-
-def _is_paddles(code: Any) -> bool:
-    return code is not None and code.co_filename.startswith(_PADDLES)
-
-
-def _is_unusual() -> bool:
-    """Whether a step is traced, shared with other processes, or switched off."""
-    shared = paddle.distributed.auto_parallel
-    data_parallel, fully = getattr(shared, "auto_dp_utils", None), sys.modules.get(f"{shared.__name__}.fully_shard_fusion")
-    return bool(
-        paddle.base.dygraph.base.in_to_static_mode()
-        or getattr(sys.modules[paddle.optimizer.Optimizer.__module__], "g_shard_bypass_dygraph_optimizer", 0)
-        or (data_parallel is not None and data_parallel.in_auto_dp_mode())
-        or (fully is not None and fully.get_fsdp_context() is not None)
-        or _MAIN_GRAD in os.environ
-    )
-
 
 # ---- Optimizers' updates, answered by Torch: in place, in the parameters' and the accumulators' own memory.
 #
@@ -103,7 +31,7 @@ def _is_unusual() -> bool:
 Count = Callable[[Frame, str, str, StayNative], None]
 
 
-def coupled(optimizer: Any) -> bool:
+def coupled(optimizer: PaddleOptimizer) -> bool:
     """Whether an optimizer's update is declared to take L2 decay."""
     declared = updates().get(f"{getattr(optimizer, 'type', '')}_")
     return declared is not None and declared.coupled
@@ -134,7 +62,7 @@ class Updating:
 
         return step_cache.run(make, args)
 
-    def whole_step(self, frame: Frame, optimizer: Any) -> bool:
+    def whole_step(self, frame: Frame, optimizer: PaddleOptimizer) -> bool:
         """``Optimizer.step``, made where it is as the last one; False, with nothing done, where Paddle has to make it."""
         pairs = pairs_of_step(optimizer)
         if pairs is None:
@@ -146,7 +74,7 @@ class Updating:
         return bool(made)
 
     @contextlib.contextmanager
-    def _as_torchs_scaler(self, frame: Frame, optimizer: Any) -> Iterator[None]:
+    def _as_torchs_scaler(self, frame: Frame, optimizer: PaddleOptimizer) -> Iterator[None]:
         """Behind a step that a scaler skips Paddle's Adamax counts it all the same; Torch's scaler skips it whole."""
         declared = updates().get(f"{getattr(optimizer, 'type', '')}_")
         if (
@@ -318,5 +246,78 @@ def _nothing(*_: Any) -> None:
     return None
 
 
-def _pairs(optimizer: Any, parameters_and_grads: Any, param_group_idx: int = 0) -> Any:
+def _pairs(optimizer: PaddleOptimizer, parameters_and_grads: Any, param_group_idx: int = 0) -> Any:
     return parameters_and_grads
+
+
+# ---- Paddle's whole ``Optimizer.step()`` passed by, where it would do nothing but look for gradients and hand them on.
+#
+# Between a program's ``step()`` and its updates Paddle clips, adds decay, and asks for processes, fused memory and static graphs.
+# Where none of it is there, what its Python hands on is the parameters with their gradients, and that takes as long as to ask
+# whether a step is as the last one (`step_cache`). ``step`` is intercepted only in a Paddle whose source was read
+# (``intercept/optimizers.py``); whatever is not known here goes through Paddle's own Python.
+
+_PADDLES = os.path.dirname(os.path.abspath(sys.modules[paddle.optimizer.Optimizer.__module__].__file__ or "")) + os.sep
+_ON_THE_WAY = ("_apply_optimize", "append_regularization_ops", "_create_regularization_of_grad", "_create_optimization_pass")
+_MAIN_GRAD = "FLAGS_enable_main_grad"  # up to Paddle 3.2: gradients are looked for elsewhere
+
+Pairs = list[tuple[Any, Any]]
+
+
+def pairs_of_step(optimizer: PaddleOptimizer) -> Pairs | None:
+    """The parameters with their gradients that Paddle's Python would hand on; None where it may do anything else."""
+    params = optimizer._param_groups
+    if (
+        not params
+        or isinstance(params[0], dict)
+        or optimizer._grad_clip is not None
+        or optimizer.regularization is not None
+        or getattr(optimizer, "enable_tensor_fusion", False)
+        or not _goes_paddles_way(optimizer)
+        or _is_unusual()
+    ):
+        return None
+    pairs: Pairs = []
+    for param in params:
+        if param.stop_gradient:
+            continue
+        if getattr(param, "main_grad", None) is not None:
+            return None
+        grad = param._grad_ivar()
+        if grad is not None:
+            pairs.append((param, grad))
+    known = step_cache.known_pass(optimizer, pairs[0][0]) if pairs else None
+    return pairs if known is not None and known.undecayed else None
+
+
+_seen: dict[type, tuple[list[Any], bool]] = {}  # by the class: its functions with their code, and whether they are Paddle's
+
+
+def _goes_paddles_way(optimizer: PaddleOptimizer) -> bool:
+    """Whether all functions between a step and its updates are Paddle's; those of this object alone are checked later."""
+    kind = type(optimizer)
+    functions = [getattr(kind, name, None) for name in _ON_THE_WAY]
+    functions += [getattr(function, "__code__", None) for function in functions]
+    known = _seen.get(kind)
+    if known is None or known[0] != functions:
+        if not kind.__module__.startswith("paddle.optimizer."):
+            return False  # and not remembered: a program may make any number of classes
+        known = _seen[kind] = functions, all(map(_is_paddles, functions[len(_ON_THE_WAY) :]))
+    return known[1]
+
+
+def _is_paddles(code: Any) -> bool:
+    return code is not None and code.co_filename.startswith(_PADDLES)
+
+
+def _is_unusual() -> bool:
+    """Whether a step is traced, shared with other processes, or switched off."""
+    shared = paddle.distributed.auto_parallel
+    data_parallel, fully = getattr(shared, "auto_dp_utils", None), sys.modules.get(f"{shared.__name__}.fully_shard_fusion")
+    return bool(
+        paddle.base.dygraph.base.in_to_static_mode()
+        or getattr(sys.modules[paddle.optimizer.Optimizer.__module__], "g_shard_bypass_dygraph_optimizer", 0)
+        or (data_parallel is not None and data_parallel.in_auto_dp_mode())
+        or (fully is not None and fully.get_fsdp_context() is not None)
+        or _MAIN_GRAD in os.environ
+    )

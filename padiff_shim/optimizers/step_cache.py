@@ -17,7 +17,7 @@ from paddle.regularizer import L2Decay
 from ..dispatch.entry_point import Unlisted, gate
 from ..dispatch.frames import Frame
 from ..frameworks.memory import HALVES, TENSOR_TYPES, as_it_lies
-from ..frameworks.versions import attribute, set_attribute
+from ..frameworks.versions import PaddleOptimizer, PaddleTensor, attribute, set_attribute
 from ..frameworks.windows import Windows, on_torchs_side
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -46,7 +46,7 @@ class WaitingUpdate(NamedTuple):
 class ParameterPass:
     """One pass of an optimizer over (a group of) its parameters."""
 
-    def __init__(self, optimizer: Any, *, collects: bool) -> None:
+    def __init__(self, optimizer: PaddleOptimizer, *, collects: bool) -> None:
         self.optimizer = optimizer
         self.collects = collects  # updates may wait: nothing reads in between what they write
         self.waiting: dict[int, WaitingUpdate] = {}  # by the identity of the parameter
@@ -65,14 +65,14 @@ class ParameterPass:
             self._base = float(rate() if callable(rate) else rate)
         return self._base
 
-    def read(self, tensor: Any) -> float:
+    def read(self, tensor: PaddleTensor) -> float:
         """What a tensor with a learning rate holds."""
         known = self._read.get(id(tensor))
         if known is None:
             known = self._read[id(tensor)] = tensor, on_torchs_side(tensor, tensor).item()
         return known[1]
 
-    def learning_rate(self, tensor: Any, param: Any) -> float:
+    def learning_rate(self, tensor: PaddleTensor, param: PaddleTensor) -> float:
         """The learning rate of an update: the unrounded number, if that is what the tensor was made of."""
         factor = (getattr(param, "optimize_attr", None) or _NONE).get("learning_rate", 1.0)
         key = id(tensor), factor
@@ -81,7 +81,7 @@ class ParameterPass:
             known = self._rates[key] = self._exact(self.read(tensor), factor)
         return known
 
-    def common_rate(self, tensor: Any) -> float:
+    def common_rate(self, tensor: PaddleTensor) -> float:
         """The learning rate of a parameter without a factor; ``tensor``: the optimizer's."""
         return self._exact(self.read(tensor), 1.0)
 
@@ -98,7 +98,7 @@ class ParameterPass:
             return common
         return common * factor if common == self.base() else None
 
-    def decay_of(self, param: Any) -> float:
+    def decay_of(self, param: PaddleTensor) -> float:
         """The coefficient of the L2 decay that was put off."""
         known = self.decays.get(id(param))
         return 0.0 if known is None else known[0]
@@ -141,23 +141,23 @@ def forget_decays() -> None:
     _here.decays = None
 
 
-def refuse_repeat(optimizer: Any) -> None:
+def refuse_repeat(optimizer: PaddleOptimizer) -> None:
     """Note that the next pass over this optimizer's parameters differs from the last one, so that it is not compared again."""
     _here.refused = id(optimizer)
 
 
-def take_refused(optimizer: Any) -> bool:
+def take_refused(optimizer: PaddleOptimizer) -> bool:
     """Whether :func:`refuse_repeat` was called for the pass that begins."""
     last_refused, _here.refused = _here.refused, None
     return last_refused == id(optimizer)
 
 
-def is_paddles(optimizer: Any) -> bool:
+def is_paddles(optimizer: PaddleOptimizer) -> bool:
     """Whether the optimizer makes its updates as Paddle's own classes do."""
     return str(type(optimizer)._append_optimize_op.__module__).startswith("paddle.optimizer.")
 
 
-def finishes_as_paddles(optimizer: Any) -> bool:
+def finishes_as_paddles(optimizer: PaddleOptimizer) -> bool:
     """Whether what the optimizer does behind its updates is done by Paddle's own class, and by nothing of this object alone."""
     own = str(type(optimizer)._finish_update.__module__).startswith("paddle.optimizer.")
     return own and "_finish_update" not in vars(optimizer)
@@ -202,16 +202,18 @@ def leave_decay(coupled: bool, original: Callable[..., Any], args: tuple[Any, ..
     return decayed_pairs
 
 
-def _adding(original: Callable[..., Any], optimizer: Any, param: Any, grad: Any, regularization: Any) -> Callable[[], Any]:
+def _adding(
+    original: Callable[..., Any], optimizer: PaddleOptimizer, param: PaddleTensor, grad: PaddleTensor, regularization: Any
+) -> Callable[[], Any]:
     """Paddle's own gradient with the decay in it."""
     return lambda: original(optimizer, [(param, grad)], regularization)[0][1]
 
 
-def _spelled(optimizer: Any, parameters_and_grads: Any, regularization: Any = None) -> tuple[Any, Any, Any]:
+def _spelled(optimizer: PaddleOptimizer, parameters_and_grads: Any, regularization: Any = None) -> tuple[Any, Any, Any]:
     return optimizer, parameters_and_grads, regularization
 
 
-def _adds_it_in_its_kernel(optimizer: Any, own: Any) -> bool:
+def _adds_it_in_its_kernel(optimizer: PaddleOptimizer, own: Any) -> bool:
     """Momentum's kernel adds the decay of a parameter itself."""
     return optimizer.type == "momentum" and type(own) is L2Decay
 
@@ -301,7 +303,7 @@ class CrossedUpdate:
         """Whether none of the numbers is read from a tensor or an array, which may be written."""
         return all(isinstance(value, PLAIN) for value in self._numbers)
 
-    def take(self, param: Any, grad: Any, side: torch.Tensor | None = None) -> None:
+    def take(self, param: PaddleTensor, grad: PaddleTensor, side: torch.Tensor | None = None) -> None:
         """The gradient of this step, crossed (``side``: if it is already) and checked; to be held until the update is made."""
         if side is None:
             side = on_torchs_side(param, grad)
@@ -339,7 +341,7 @@ def _short(key: Any) -> int:
     return _keys.setdefault(key, len(_keys))
 
 
-def _mark(place: int, tensor: Any) -> tuple[int, Any, int, int]:
+def _mark(place: int, tensor: PaddleTensor) -> tuple[int, Any, int, int]:
     return place, tensor, tensor.data_ptr(), tensor._inplace_version()
 
 
@@ -388,7 +390,7 @@ def _dtype_word(side: torch.Tensor) -> str:
 _updates: weakref.WeakKeyDictionary[Any, dict[int, CrossedUpdate]] = weakref.WeakKeyDictionary()
 
 
-def crossed_update(optimizer: Any, declared: Update, args: Sequence[Any], *, narrow: bool) -> CrossedUpdate:
+def crossed_update(optimizer: PaddleOptimizer, declared: Update, args: Sequence[Any], *, narrow: bool) -> CrossedUpdate:
     """The bridged update of one parameter by an optimizer (None: by nobody that is known). Raises StayNative.
 
     ``narrow``: see :class:`CrossedUpdate`.
@@ -406,7 +408,7 @@ def crossed_update(optimizer: Any, declared: Update, args: Sequence[Any], *, nar
     return update
 
 
-def _with_accumulators(optimizer: Any, declared: Update, args: Sequence[Any]) -> Sequence[Any]:
+def _with_accumulators(optimizer: PaddleOptimizer, declared: Update, args: Sequence[Any]) -> Sequence[Any]:
     """The arguments with the optimizer's accumulators in the place of what it made of them for this call."""
     if optimizer is None:
         raise StayNative(reasons.NO_OPTIMIZER)
@@ -437,7 +439,7 @@ class RepeatedUpdate(NamedTuple):
     """One parameter's update of a step: its call without gradient and learning rate, with what was crossed."""
 
     pair: tuple[WaitingUpdate, CrossedUpdate]
-    param: Any
+    param: PaddleTensor
     regularizer: Any
 
 
@@ -455,7 +457,7 @@ class Again(NamedTuple):
 class Before:
     """What an optimizer was before a pass over (a group of) its parameters, and the options of that group."""
 
-    def __init__(self, optimizer: Any, pairs: Any) -> None:
+    def __init__(self, optimizer: PaddleOptimizer, pairs: Any) -> None:
         self.kind = _kind(optimizer)
         self.attributes = _attributes(optimizer)
         self.options = _options(optimizer, pairs)
@@ -560,7 +562,7 @@ class Repeat:
             tensor._inplace_version() for tensor in self._crossed
         ] == self._versions
 
-    def _is_of(self, optimizer: Any, parameters: Any) -> bool:
+    def _is_of(self, optimizer: PaddleOptimizer, parameters: Any) -> bool:
         return (
             _kind(optimizer) == self.before.kind
             and _attributes(optimizer) == self.before.attributes
@@ -575,17 +577,17 @@ def _is_off(found_inf: Any) -> bool:
     return found_inf is None or found_inf is False
 
 
-def _kind(optimizer: Any) -> tuple[Any, ...]:
+def _kind(optimizer: PaddleOptimizer) -> tuple[Any, ...]:
     kind = type(optimizer)
     return (kind, *[getattr(kind, name, None) for name in _METHODS])
 
 
-def _attributes(optimizer: Any) -> dict[str, Any]:
+def _attributes(optimizer: PaddleOptimizer) -> dict[str, Any]:
     """What an optimizer says of itself: see :func:`_word`."""
     return {name: _word(value) for name, value in vars(optimizer).items() if name not in _NEW_EACH_TIME}
 
 
-def _options(optimizer: Any, pairs: Any) -> list[dict[str, Any]]:
+def _options(optimizer: PaddleOptimizer, pairs: Any) -> list[dict[str, Any]]:
     """The options of this group of parameters and of all others; a program may change either between two steps."""
     own = {name: value for name, value in pairs.items() if name != "params"} if isinstance(pairs, dict) else {}
     return [
@@ -611,7 +613,7 @@ def _moved(before: Before, name: str, value: Any) -> bool:
     return name not in before.attributes or before.attributes[name] != value
 
 
-def _state(optimizer: Any) -> list[Any]:
+def _state(optimizer: PaddleOptimizer) -> list[Any]:
     """All accumulators and master weights, in order."""
     tensors = [tensor for kind in optimizer._accumulators.values() for tensor in kind.values()]
     return tensors + list(getattr(optimizer, "_master_weights", {}).values())
@@ -626,7 +628,7 @@ def pairs_with_grad(pairs: Any) -> list[tuple[Any, Any]]:
 _repeats: weakref.WeakKeyDictionary[Any, dict[int, Repeat]] = weakref.WeakKeyDictionary()  # by the identity of the first parameter
 
 
-def known_pass(optimizer: Any, first: Any) -> Repeat | None:
+def known_pass(optimizer: PaddleOptimizer, first: Any) -> Repeat | None:
     """The pass of an optimizer that is kept, by the first of its parameters."""
     return _repeats.get(optimizer, {}).get(id(first))
 
@@ -648,7 +650,7 @@ def remember(before: Before, here: ParameterPass, pairs: Any) -> None:
         _repeats.setdefault(optimizer, {})[id(alive[0][0])] = repeat
 
 
-def _repeated(call: WaitingUpdate, update: CrossedUpdate, param: Any) -> RepeatedUpdate:
+def _repeated(call: WaitingUpdate, update: CrossedUpdate, param: PaddleTensor) -> RepeatedUpdate:
     bare = list(call.args)
     bare[call.declared.place_of_grad] = None  # a gradient must not outlive its step
     if call.declared.place_of_rate is not None:
@@ -656,7 +658,7 @@ def _repeated(call: WaitingUpdate, update: CrossedUpdate, param: Any) -> Repeate
     return RepeatedUpdate((call._replace(frame=None, args=tuple(bare)), update), param, getattr(param, "regularizer", None))
 
 
-def _is_plain(optimizer: Any) -> bool:
+def _is_plain(optimizer: PaddleOptimizer) -> bool:
     """Whether an optimizer is one of Paddle's own, and nothing of it is another's."""
     kind = type(optimizer)
     return (
@@ -667,7 +669,7 @@ def _is_plain(optimizer: Any) -> bool:
     )
 
 
-def _asks_tensors(optimizer: Any, pairs: Any, updates: Sequence[RepeatedUpdate]) -> bool:
+def _asks_tensors(optimizer: PaddleOptimizer, pairs: Any, updates: Sequence[RepeatedUpdate]) -> bool:
     """Whether a number may have been read out of a tensor, which may be written; what an update itself reads is read each time."""
     own = {name: value for name, value in vars(optimizer).items() if name not in _NEW_EACH_TIME}
     settings = [own, getattr(optimizer, "_default_dict", None) or {}, pairs if isinstance(pairs, dict) else {}]
@@ -675,14 +677,14 @@ def _asks_tensors(optimizer: Any, pairs: Any, updates: Sequence[RepeatedUpdate])
     return any(isinstance(value, paddle.Tensor) and id(value) not in read for values in settings for value in values.values())
 
 
-def _is_known(call: WaitingUpdate, update: CrossedUpdate, param: Any) -> bool:
+def _is_known(call: WaitingUpdate, update: CrossedUpdate, param: PaddleTensor) -> bool:
     """Whether all that a call was made of is compared: no number is a tensor's, no argument made anew, no decay the kernel's."""
     own = getattr(param, "regularizer", None)
     plain = update.numbers_are_plain() and not call.declared.made_of
     return plain and not (call.declared.name == "momentum" and own is not None) and not hasattr(param, _SHARDED)
 
 
-def finish(optimizer: Any, declared: Update, pairs: Any) -> None:
+def finish(optimizer: PaddleOptimizer, declared: Update, pairs: Any) -> None:
     """What an optimizer does behind all updates of a pass, where it is not known."""
     own = type(optimizer)._finish_update
     if declared.behind is None and own is not paddle.optimizer.Optimizer._finish_update:
@@ -702,6 +704,6 @@ def again(here: ParameterPass, frame: Frame, pairs: Any) -> Again | None:
         return None
     if groups is None:
         return None
-    vars(here.optimizer).update(repeat.changed)
+    here.optimizer.__dict__.update(repeat.changed)
     here.pairs = alive
     return Again(groups, repeat.gathered)

@@ -33,7 +33,7 @@ from ..frameworks.memory import (
     stream_of,
     to_torch,
 )
-from ..frameworks.versions import IS_3, attribute
+from ..frameworks.versions import IS_3, PaddleTensor, attribute
 from ..interrupts import let_pass
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -54,6 +54,209 @@ from ..tape.twins import (
     with_hook,
 )
 
+# ---- One call of the table, answered by Torch's kernel.
+#
+# The shortcut, or: prepare -> Torch's kernel -> a new Paddle tensor, or one on the tape
+
+BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an op of which Torch has another definition
+
+
+class Substitution:
+    """The answer to the calls of one entry point: Torch's kernel."""
+
+    def __init__(self, door: EntryPoint) -> None:
+        self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
+        self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
+        self.unset = {door.op.results.index(result): door.op.unset[result] for result in door.op.unset}
+        self.unread = frozenset(door.names.index(name) for name in door.op.unread)
+        self.apart = not (self.op.gradient or self.entry.inplace)
+        self.with_mask = self.entry.with_mask and not IS_3
+        self.as_result = moved_result if door.op.exact else new_result
+        self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
+        self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
+        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see keeps_itself
+        self.quick = shortcut(self)
+
+    def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Bridge and compute one bound call; with gradients wanted, on the tape. Counted where Paddle has no kernel for it."""
+        prepared = prepare(self.door, frame, values, args, kwargs)
+        inputs, casts = prepared.inputs, prepared.casts
+        if self.entry.inplace and inputs.needs and islands.refuses_writes(inputs.paddle[0]):
+            raise StayNative(reasons.LEAF)
+        lacks = "" if casts.region else self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
+        if lacks and not frame.plan.lends:
+            raise StayNative(reasons.NO_KERNEL, dtype=lacks)
+        result = self.computed(frame, values, prepared)
+        if lacks:
+            frame.tally.lacking[self.op.name, lacks] += 1
+        return result
+
+    def computed(self, frame: Frame, values: tuple[Any, ...], prepared: Prepared) -> Any:
+        """The result of a call that Paddle takes."""
+        inputs, attributes, casts = prepared
+        self.tell(frame, (*inputs.torch, *attributes))
+
+        def run(*tensors: Any) -> Any:
+            return casts.run(self.door, tensors, attributes)
+
+        with stream_of(device_of(inputs.torch)):
+            if not inputs.needs or self.apart:
+                out = without_gradient(run, inputs.paddle, inputs.torch)
+                return (
+                    self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.as_result)
+                )
+            sides = list(inputs.torch)
+            for index in inputs.needs:
+                value = inputs.paddle[index]
+                turned = index == self.transposed
+                sides[index] = weight_with_gradient(frame, value, sides[0], inputs.paddle[2]) if turned else twin(value)
+            bound = [*inputs.paddle, *values[len(inputs.paddle) :]]
+            settings = attributes if casts.none else (*attributes, *casts.settings)
+            if self.entry.inplace:
+                return self.write_on_tape(frame, bound, sides, settings, run)
+            return self.on_tape(frame, bound, sides, settings, run)
+
+    def tell(self, frame: Frame, arguments: Sequence[Any]) -> None:
+        """A remark in the run where Torch's definition gives the formula's arguments another value."""
+        self.door.tell(frame, arguments, BY_DEFINITION if self.op.definition else "")
+
+    @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
+    def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any]) -> Any:
+        """The result with gradients wanted: torch's own graph goes on behind it.
+
+        ``tensors``: the bound call, Paddle's tensors first. ``settings``: what else ``run`` depends on.
+        """
+        call, read, out = self.recorded(frame, tensors, sides, settings, run)
+
+        wanting = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
+
+        def made(out_tensor: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
+            if not out_tensor.requires_grad:
+                if self.unused(position):
+                    return new_result(out_tensor, operands)
+                result = result_beside(wanting, out_tensor, operands)
+                if (
+                    self.door.python and not out_tensor.is_floating_point()
+                ):  # of indices Paddle's Python functions say that none is wanted
+                    result.stop_gradient = True
+                return result
+            if self.moves:
+                return on_tape(call, out_tensor, operands)
+            if position in read.results and self.op.copies_result:
+                return finish_call(call, out_tensor.clone(), False)  # torch's graph keeps the other one
+            return finish_call(call, own(out_tensor, operands), position in read.results)
+
+        return self.answer(tensors, sides, out, made, wanting)
+
+    @torch.enable_grad()
+    def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
+        """The same of an in-place op."""
+        target, side = bound[0], sides[0]
+        own = islands.twin_before_write(target) if target.stop_gradient else side  # that is its twin already
+        # What torch keeps for the backward must not be overwritten.
+        sides = [own.clone() if tensor is target else side for side, tensor in zip(sides, bound)]
+        call, read, out = self.recorded(frame, bound, sides, settings, run, target)
+        check_fits(out, side)
+        return islands.write(call, target, out, reads_result=0 in read.results and not self.op.copies_result)
+
+    def recorded(
+        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any], target: Any = None
+    ) -> tuple[TapeCall, Reads, Any]:
+        """Torch's kernel with its graph, and the call's part in a backward. ``target``: what the call is about to write."""
+        read = self._reads(settings, sides, run)
+        places = [index for index in read.operands - self.unread if tensors[index] is not target]
+        copied = [index for index in places if self.strays(index, tensors[index], sides[index]) and self.copied(tensors, index)]
+        out = keeping_apart([sides[index] for index in copied], lambda: run(*sides)) if copied else run(*sides)
+        if not any(isinstance(result, torch.Tensor) and result.requires_grad for result in flat(out)):
+            raise StayNative(reasons.INDEPENDENT)
+        saved = [watched(tensors[index], sides[index]) for index in places if index not in copied]
+        at = self.transposed
+        return (
+            TapeCall(self.op.name, frame.tally, saved, None if at is None else weight_copies.renewer(tensors[at], sides[at])),
+            read,
+            out,
+        )
+
+    def strays(self, index: int, tensor: PaddleTensor, side: torch.Tensor) -> bool:
+        """Whether an operand that the backward reads may be written before it, and Paddle is not known to mind."""
+        return not self.keeping.get(index, False) and apart(tensor, side)
+
+    def copied(self, values: Sequence[Any], index: int) -> bool:
+        """Whether Paddle keeps a copy of an operand that lies strided."""
+        known = self.keeping.get(index)
+        if known is None:
+            known = keeps_itself(self.door, values, index)
+            if known is not None:
+                self.keeping[index] = known
+        return known is False
+
+    def unused(self, position: int) -> bool:
+        """Whether nobody but Paddle's own backward reads a result."""
+        return position < len(self.op.results) and self.op.results[position] in self.op.scratch
+
+    def read(self, sides: Sequence[Any], attributes: Any) -> Reads:
+        """What the backward of a call reads that was made before."""
+        return self._reads(attributes, sides, lambda *tensors: self.op.reference(*tensors, *attributes))
+
+    def _reads(self, settings: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
+        if self.op.by_layout:
+            settings = (*settings, *[(side.shape, side.stride()) for side in sides if isinstance(side, torch.Tensor)])
+        return reads(self.door.reads, settings, sides, run)
+
+    def answer(
+        self,
+        tensors: Sequence[Any],
+        sides: Sequence[Any],
+        out: Any,
+        made: Callable[[torch.Tensor, Sequence[Any], int], Any],
+        wanting: torch.Tensor | None = None,
+    ) -> Any:
+        """What Paddle's function returns: a tensor, or its several results in a tuple or list, as the formula gives them.
+
+        ``wanting``: a result that has a gradient.
+        """
+        if isinstance(out, torch.Tensor):
+            result = made(out, sides, 0)
+            if self.with_mask:
+                return result, None
+            return [result] if self.entry.returns_list else result
+
+        twice: dict[int, Any] = {}  # a result that is handed back in two places is one tensor, as natively
+
+        def built(position: int, result: Any) -> Any:
+            if not isinstance(result, torch.Tensor):
+                return placed(position, result)
+            if id(result) not in twice:
+                twice[id(result)] = placed(position, result)
+            return twice[id(result)]
+
+        def placed(position: int, result: Any) -> Any:
+            place = self.writes.get(position)
+            if place is not None and tensors[place] is not None:
+                return tensors[place] if result is None else overwritten(tensors[place], result)
+            if result is None and position in self.unset:
+                return self.without_memory(tensors, sides[0], position, wanting)
+            return made(result, sides, position) if isinstance(result, torch.Tensor) else result
+
+        return each(out, built)
+
+    def without_memory(self, tensors: Sequence[Any], side: torch.Tensor, position: int, wanting: torch.Tensor | None) -> Any:
+        """A result that Paddle's kernel leaves unset."""
+        name = self.unset[position]
+        shape = tensors[self.door.names.index(name)].shape if name else [0]
+        result = hand_over(side.new_empty(shape))
+        result = result if wanting is None else gradientless(result, wanting)
+        result._clear_data()
+        return result
+
+    def write(self, inputs: CallOperands, out: torch.Tensor) -> Any:
+        """The result of an in-place op, without gradients, in the memory of the first operand."""
+        check_fits(out, inputs.torch[0])
+        tensor = overwritten(inputs.paddle[0], out)
+        tensor._bump_inplace_version()
+        return tensor
+
+
 # ---- Torch's results, made into what Paddle's function returns.
 
 
@@ -63,7 +266,7 @@ def check_fits(out: torch.Tensor, target: torch.Tensor) -> None:
         raise StayNative(reasons.OTHER_RESULT)
 
 
-def overwritten(tensor: Any, values: torch.Tensor) -> Any:
+def overwritten(tensor: PaddleTensor, values: torch.Tensor) -> Any:
     """The Paddle tensor, with new values in its own memory."""
     try:
         to_torch(tensor).copy_(values.detach())  # not into the operand's side: that may be a copy with a Torch program's strides
@@ -112,6 +315,51 @@ def moved_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) 
     return hand_over(in_own_memory(out.detach() if out.requires_grad else out, operands))
 
 
+# ---- The torch side of a Linear weight whose gradient is wanted.
+
+
+def weight_with_gradient(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
+    """A Linear weight as [out, in], by which ``x``, on Torch's side, is multiplied, to add ``bias``, on Paddle's."""
+    if not torch.is_grad_enabled():  # within a backward: a replay asks for gradients of its own
+        with torch.enable_grad():
+            return weight_with_gradient(frame, value, x, bias)
+    cost = frame.run.layout_cost
+    if value.ndim != 2:
+        raise StayNative(reasons.NOT_A_MATRIX)
+    if frame.linear_layout == "view":
+        cost.views += 1
+        return twin(value).t()
+    if value.is_leaf:
+        return _of_leaf(frame, value, x, bias)
+    return _computed(frame, twin(value))  # a computed weight: its copy is computed, too
+
+
+def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
+    """The weight as it lies, where that leaves Torch's bits, else a copy."""
+    cost = frame.run.layout_cost
+    if lies_in_graph(value):
+        side = leaf(value)
+        if not spares(frame, x, side, bias):
+            return _computed(frame, side)
+        cost.spared += 1
+        return side.t()
+    source = as_it_lies(value)
+    if spares(frame, x, source, bias) and begin_as_it_lies(value):
+        weight_copies.forget(value)
+        cost.spared += 1
+        return leaf(value).t()
+    return weight_leaf(value, weight_copies.transposed_copy(value, source, cost))
+
+
+def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
+    """A copy that is a step of torch's graph."""
+    # Not contiguous(), which leaves an axis of size 1 the stride that it has: BLAS may be asked with it.
+    turned = side.t().clone(memory_format=torch.contiguous_format)
+    frame.run.layout_cost.copies += 1
+    frame.run.layout_cost.bytes += turned.numel() * turned.element_size()
+    return turned
+
+
 # ---- What Paddle keeps for its backward of an operand that lies strided: the operand itself, or a contiguous copy.
 #
 # Some of its kernels read strided tensors, more from version to version; for the others it makes a copy, and keeps that. A
@@ -158,51 +406,6 @@ def _apart(value: Any, written: bool) -> Any:
     if type(value) not in TENSOR_TYPES:
         return value
     return value.detach().clone() if written else value.detach()
-
-
-# ---- The torch side of a Linear weight whose gradient is wanted.
-
-
-def weight_with_gradient(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
-    """A Linear weight as [out, in], by which ``x``, on Torch's side, is multiplied, to add ``bias``, on Paddle's."""
-    if not torch.is_grad_enabled():  # within a backward: a replay asks for gradients of its own
-        with torch.enable_grad():
-            return weight_with_gradient(frame, value, x, bias)
-    cost = frame.run.layout_cost
-    if value.ndim != 2:
-        raise StayNative(reasons.NOT_A_MATRIX)
-    if frame.linear_layout == "view":
-        cost.views += 1
-        return twin(value).t()
-    if value.is_leaf:
-        return _of_leaf(frame, value, x, bias)
-    return _computed(frame, twin(value))  # a computed weight: its copy is computed, too
-
-
-def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
-    """The weight as it lies, where that leaves Torch's bits, else a copy."""
-    cost = frame.run.layout_cost
-    if lies_in_graph(value):
-        side = leaf(value)
-        if not spares(frame, x, side, bias):
-            return _computed(frame, side)
-        cost.spared += 1
-        return side.t()
-    source = as_it_lies(value)
-    if spares(frame, x, source, bias) and begin_as_it_lies(value):
-        weight_copies.forget(value)
-        cost.spared += 1
-        return leaf(value).t()
-    return weight_leaf(value, weight_copies.transposed_copy(value, source, cost))
-
-
-def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
-    """A copy that is a step of torch's graph."""
-    # Not contiguous(), which leaves an axis of size 1 the stride that it has: BLAS may be asked with it.
-    turned = side.t().clone(memory_format=torch.contiguous_format)
-    frame.run.layout_cost.copies += 1
-    frame.run.layout_cost.bytes += turned.numel() * turned.element_size()
-    return turned
 
 
 # ---- The shortcut: the commonest cases, with nothing left to decide.
@@ -537,206 +740,3 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
         return (*[index in read.operands - substitution.unread for index in range(count)], bool(read.results))
 
     return unknown
-
-
-# ---- One call of the table, answered by Torch's kernel.
-#
-# The shortcut, or: prepare -> Torch's kernel -> a new Paddle tensor, or one on the tape
-
-BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an op of which Torch has another definition
-
-
-class Substitution:
-    """The answer to the calls of one entry point: Torch's kernel."""
-
-    def __init__(self, door: EntryPoint) -> None:
-        self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
-        self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
-        self.unset = {door.op.results.index(result): door.op.unset[result] for result in door.op.unset}
-        self.unread = frozenset(door.names.index(name) for name in door.op.unread)
-        self.apart = not (self.op.gradient or self.entry.inplace)
-        self.with_mask = self.entry.with_mask and not IS_3
-        self.as_result = moved_result if door.op.exact else new_result
-        self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
-        self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
-        self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see keeps_itself
-        self.quick = shortcut(self)
-
-    def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Bridge and compute one bound call; with gradients wanted, on the tape. Counted where Paddle has no kernel for it."""
-        prepared = prepare(self.door, frame, values, args, kwargs)
-        inputs, casts = prepared.inputs, prepared.casts
-        if self.entry.inplace and inputs.needs and islands.refuses_writes(inputs.paddle[0]):
-            raise StayNative(reasons.LEAF)
-        lacks = "" if casts.region else self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
-        if lacks and not frame.plan.lends:
-            raise StayNative(reasons.NO_KERNEL, dtype=lacks)
-        result = self.computed(frame, values, prepared)
-        if lacks:
-            frame.tally.lacking[self.op.name, lacks] += 1
-        return result
-
-    def computed(self, frame: Frame, values: tuple[Any, ...], prepared: Prepared) -> Any:
-        """The result of a call that Paddle takes."""
-        inputs, attributes, casts = prepared
-        self.tell(frame, (*inputs.torch, *attributes))
-
-        def run(*tensors: Any) -> Any:
-            return casts.run(self.door, tensors, attributes)
-
-        with stream_of(device_of(inputs.torch)):
-            if not inputs.needs or self.apart:
-                out = without_gradient(run, inputs.paddle, inputs.torch)
-                return (
-                    self.write(inputs, out) if self.entry.inplace else self.answer(inputs.paddle, inputs.torch, out, self.as_result)
-                )
-            sides = list(inputs.torch)
-            for index in inputs.needs:
-                value = inputs.paddle[index]
-                turned = index == self.transposed
-                sides[index] = weight_with_gradient(frame, value, sides[0], inputs.paddle[2]) if turned else twin(value)
-            bound = [*inputs.paddle, *values[len(inputs.paddle) :]]
-            settings = attributes if casts.none else (*attributes, *casts.settings)
-            if self.entry.inplace:
-                return self.write_on_tape(frame, bound, sides, settings, run)
-            return self.on_tape(frame, bound, sides, settings, run)
-
-    def tell(self, frame: Frame, arguments: Sequence[Any]) -> None:
-        """A remark in the run where Torch's definition gives the formula's arguments another value."""
-        self.door.tell(frame, arguments, BY_DEFINITION if self.op.definition else "")
-
-    @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
-    def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any]) -> Any:
-        """The result with gradients wanted: torch's own graph goes on behind it.
-
-        ``tensors``: the bound call, Paddle's tensors first. ``settings``: what else ``run`` depends on.
-        """
-        call, read, out = self.recorded(frame, tensors, sides, settings, run)
-
-        wanting = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
-
-        def made(out_tensor: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
-            if not out_tensor.requires_grad:
-                if self.unused(position):
-                    return new_result(out_tensor, operands)
-                result = result_beside(wanting, out_tensor, operands)
-                if (
-                    self.door.python and not out_tensor.is_floating_point()
-                ):  # of indices Paddle's Python functions say that none is wanted
-                    result.stop_gradient = True
-                return result
-            if self.moves:
-                return on_tape(call, out_tensor, operands)
-            if position in read.results and self.op.copies_result:
-                return finish_call(call, out_tensor.clone(), False)  # torch's graph keeps the other one
-            return finish_call(call, own(out_tensor, operands), position in read.results)
-
-        return self.answer(tensors, sides, out, made, wanting)
-
-    @torch.enable_grad()
-    def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
-        """The same of an in-place op."""
-        target, side = bound[0], sides[0]
-        own = islands.twin_before_write(target) if target.stop_gradient else side  # that is its twin already
-        # What torch keeps for the backward must not be overwritten.
-        sides = [own.clone() if tensor is target else side for side, tensor in zip(sides, bound)]
-        call, read, out = self.recorded(frame, bound, sides, settings, run, target)
-        check_fits(out, side)
-        return islands.write(call, target, out, reads_result=0 in read.results and not self.op.copies_result)
-
-    def recorded(
-        self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any], target: Any = None
-    ) -> tuple[TapeCall, Reads, Any]:
-        """Torch's kernel with its graph, and the call's part in a backward. ``target``: what the call is about to write."""
-        read = self._reads(settings, sides, run)
-        places = [index for index in read.operands - self.unread if tensors[index] is not target]
-        copied = [index for index in places if self.strays(index, tensors[index], sides[index]) and self.copied(tensors, index)]
-        out = keeping_apart([sides[index] for index in copied], lambda: run(*sides)) if copied else run(*sides)
-        if not any(isinstance(result, torch.Tensor) and result.requires_grad for result in flat(out)):
-            raise StayNative(reasons.INDEPENDENT)
-        saved = [watched(tensors[index], sides[index]) for index in places if index not in copied]
-        at = self.transposed
-        return (
-            TapeCall(self.op.name, frame.tally, saved, None if at is None else weight_copies.renewer(tensors[at], sides[at])),
-            read,
-            out,
-        )
-
-    def strays(self, index: int, tensor: Any, side: torch.Tensor) -> bool:
-        """Whether an operand that the backward reads may be written before it, and Paddle is not known to mind."""
-        return not self.keeping.get(index, False) and apart(tensor, side)
-
-    def copied(self, values: Sequence[Any], index: int) -> bool:
-        """Whether Paddle keeps a copy of an operand that lies strided."""
-        known = self.keeping.get(index)
-        if known is None:
-            known = keeps_itself(self.door, values, index)
-            if known is not None:
-                self.keeping[index] = known
-        return known is False
-
-    def unused(self, position: int) -> bool:
-        """Whether nobody but Paddle's own backward reads a result."""
-        return position < len(self.op.results) and self.op.results[position] in self.op.scratch
-
-    def read(self, sides: Sequence[Any], attributes: Any) -> Reads:
-        """What the backward of a call reads that was made before."""
-        return self._reads(attributes, sides, lambda *tensors: self.op.reference(*tensors, *attributes))
-
-    def _reads(self, settings: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
-        if self.op.by_layout:
-            settings = (*settings, *[(side.shape, side.stride()) for side in sides if isinstance(side, torch.Tensor)])
-        return reads(self.door.reads, settings, sides, run)
-
-    def answer(
-        self,
-        tensors: Sequence[Any],
-        sides: Sequence[Any],
-        out: Any,
-        made: Callable[[torch.Tensor, Sequence[Any], int], Any],
-        wanting: torch.Tensor | None = None,
-    ) -> Any:
-        """What Paddle's function returns: a tensor, or its several results in a tuple or list, as the formula gives them.
-
-        ``wanting``: a result that has a gradient.
-        """
-        if isinstance(out, torch.Tensor):
-            result = made(out, sides, 0)
-            if self.with_mask:
-                return result, None
-            return [result] if self.entry.returns_list else result
-
-        twice: dict[int, Any] = {}  # a result that is handed back in two places is one tensor, as natively
-
-        def built(position: int, result: Any) -> Any:
-            if not isinstance(result, torch.Tensor):
-                return placed(position, result)
-            if id(result) not in twice:
-                twice[id(result)] = placed(position, result)
-            return twice[id(result)]
-
-        def placed(position: int, result: Any) -> Any:
-            place = self.writes.get(position)
-            if place is not None and tensors[place] is not None:
-                return tensors[place] if result is None else overwritten(tensors[place], result)
-            if result is None and position in self.unset:
-                return self.without_memory(tensors, sides[0], position, wanting)
-            return made(result, sides, position) if isinstance(result, torch.Tensor) else result
-
-        return each(out, built)
-
-    def without_memory(self, tensors: Sequence[Any], side: torch.Tensor, position: int, wanting: torch.Tensor | None) -> Any:
-        """A result that Paddle's kernel leaves unset."""
-        name = self.unset[position]
-        shape = tensors[self.door.names.index(name)].shape if name else [0]
-        result = hand_over(side.new_empty(shape))
-        result = result if wanting is None else gradientless(result, wanting)
-        result._clear_data()
-        return result
-
-    def write(self, inputs: CallOperands, out: torch.Tensor) -> Any:
-        """The result of an in-place op, without gradients, in the memory of the first operand."""
-        check_fits(out, inputs.torch[0])
-        tensor = overwritten(inputs.paddle[0], out)
-        tensor._bump_inplace_version()
-        return tensor

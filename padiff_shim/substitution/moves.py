@@ -20,6 +20,7 @@ from ..frameworks.memory import (
     to_torch,
     torch_dtype,
 )
+from ..frameworks.versions import PaddleTensor
 from ..interrupts import let_pass
 from ..table.reasons import StayNative
 from ..tape import islands, views
@@ -75,19 +76,19 @@ def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Te
     return list(zip(sides, made)) if alike else []
 
 
-def recast(tensor: Any, dtype: str) -> Any:
+def recast(tensor: PaddleTensor, dtype: str) -> Any:
     """A float tensor in another float dtype, by a step of torch's graph that is no call of the program's."""
     wanted = not tensor.stop_gradient and islands.recording()
     result = _copied_by_torch("cast", tensor, (), lambda side: side.to(getattr(torch, dtype)), wanted=wanted)
     return tensor.astype(dtype) if result is None else result  # without elements
 
 
-def _reshaped(name: str, tensor: Any, rest: Sequence[Any], *, wanted: bool) -> Any:
+def _reshaped(name: str, tensor: PaddleTensor, rest: Sequence[Any], *, wanted: bool) -> Any:
     """A strided tensor in another shape, if that takes a copy."""
     return _copied_by_torch(name, tensor, (), lambda side: views.VIEWS[name](side, *rest), wanted=wanted)
 
 
-def _indexed(tensor: Any, index: Any, *, wanted: bool) -> Any:
+def _indexed(tensor: PaddleTensor, index: Any, *, wanted: bool) -> Any:
     """A tensor at indices of which some are tensors, lists or masks."""
     parts = index if type(index) is tuple else (index,)
     if all(views.basic(part) for part in parts) or (tensor.dtype not in FLOATS and tensor.is_contiguous()):
@@ -122,7 +123,7 @@ def _index(part: Any) -> torch.Tensor:
 
 
 def _copied_by_torch(
-    name: str, tensor: Any, read: Sequence[Any], formula: Callable[[torch.Tensor], torch.Tensor], *, wanted: bool
+    name: str, tensor: PaddleTensor, read: Sequence[Any], formula: Callable[[torch.Tensor], torch.Tensor], *, wanted: bool
 ) -> Any:
     """What torch copies; None where it makes a view or refuses. ``read``: tensors that the backward reads."""
     if (tensor.dtype not in FLOATS and name != "getitem") or not tensor._is_initialized() or 0 in tensor.shape:
@@ -180,7 +181,7 @@ def set_by_torch(name: str, original: Callable[..., Any], args: Any) -> bool:
 
 def leaves_memory(args: Sequence[Any]) -> bool:
     """Whether Paddle's kernel writes outside of its memory: elements chosen by tensors or lists, of a view with gaps."""
-    tensor: Any = args[0] if len(args) == 3 else None
+    tensor: PaddleTensor = args[0] if len(args) == 3 else None
     if type(tensor) not in TENSOR_TYPES or not tensor._is_initialized() or tensor.is_contiguous() or islands.refuses_writes(tensor):
         return False
     parts = args[1] if type(args[1]) is tuple else (args[1],)
@@ -193,14 +194,14 @@ def _is_mask(part: Any) -> bool:
     return str(getattr(part, "dtype", "")).rpartition(".")[2] == "bool"
 
 
-def set_in_copy(set_: Callable[..., Any], tensor: Any, index: Any, value: Any) -> None:
+def set_in_copy(set_: Callable[..., Any], tensor: PaddleTensor, index: Any, value: Any) -> None:
     """The same in a copy without gaps, which is written back as it is. ``set_``: how elements are set otherwise."""
     copy = tensor.clone()
     set_(copy, index, value)
     set_(tensor, Ellipsis, copy)
 
 
-def _fits(tensor: Any, _: Any, value: Any) -> bool:
+def _fits(tensor: PaddleTensor, _: Any, value: Any) -> bool:
     """Whether a float tensor that may be written is set to one that wants a gradient."""
     if any(
         type(operand) not in TENSOR_TYPES or operand.dtype not in FLOATS or not operand._is_initialized()
@@ -220,7 +221,7 @@ def _masked(mask: torch.Tensor) -> _Put:
     return put
 
 
-def _at(parts: Any, tensor: Any, value: Any) -> _Put | None:
+def _at(parts: Any, tensor: PaddleTensor, value: Any) -> _Put | None:
     """Setting at an index; None where each element of the value is written to one place."""
     parts, turned = _forwards(parts, tensor.shape)
     sides = indices(parts)

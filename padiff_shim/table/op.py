@@ -227,8 +227,18 @@ class OpFields(TypedDict, total=False):
 class Op:
     """A Paddle op and the Torch formula that stands for it; calling it calls the formula.
 
-    :class:`OpFields` says what the fields mean that may be left out. ``amp``: the names under which autocast lists the op, the
-    second beside a Python number.
+    Attributes:
+        name: the op's name, under which runs count its calls.
+        reference: the Torch formula.
+        params: the signature, as in :func:`op`.
+        entries: where Paddle programs call the op.
+        amp: the names under which autocast lists the op, the second beside a Python number.
+
+    :class:`OpFields` says what the other fields mean.
+
+    >>> double = op("x", name="double", samples=(Sample((3,)),))(lambda x: x + x)
+    >>> double(21), double.names, double.entries[0].target
+    (42, ['x'], 'paddle._C_ops.double')
     """
 
     name: str

@@ -50,6 +50,10 @@ class Sample:
         positive: values from [0.5, 2): divisors, operands of roots and logarithms.
         within: ``(low, high)``, the range of the float tensors' values.
         attrs: the other parameters, by the names that the op gives them; those left out have their defaults.
+
+    >>> sample = Sample((3, 4), Ints((3,), 0, 4), axis=1)
+    >>> sample.shapes, sample.attrs
+    (((3, 4), (3,)), {'axis': 1})
     """
 
     def __init__(self, *operands: Any, positive: bool = False, within: tuple[float, float] | None = None, **attrs: Any) -> None:

@@ -15,7 +15,7 @@ import torch
 from ..dispatch import frames
 from ..frameworks.memory import stream_of, to_paddle, to_torch
 from ..frameworks.torch_state import confine_torch, gradients_of, run_engine
-from ..frameworks.versions import attribute
+from ..frameworks.versions import PaddleTensor, attribute
 from ..interrupts import ends_program, engine_runs, postpone
 from . import calls, paddle_graph
 from .calls import TapeCall, Walk, between
@@ -64,7 +64,7 @@ class Session:
     def __exit__(self, *_: object) -> None:
         LOCAL.session = self.outer
 
-    def arrived(self, record: Arriving, grad: Any) -> None:
+    def arrived(self, record: Arriving, grad: PaddleTensor) -> None:
         """Paddle's engine has come to a sentinel."""
         side = twin(grad) if self.create and not grad.stop_gradient else to_torch(grad)
         self.noted.append((record.twin, side.clone()))  # Paddle goes on to use the gradient's memory
@@ -82,7 +82,7 @@ class native_engine:
         LOCAL.session = self._outer
 
 
-def first_gradient(side: torch.Tensor, grad: Any) -> torch.Tensor:
+def first_gradient(side: torch.Tensor, grad: PaddleTensor) -> torch.Tensor:
     """The gradient that a backward begins with, on Torch's side; a copy, since Torch may hand its memory on."""
     if grad is None:
         return torch.ones_like(side, memory_format=torch.contiguous_format)
@@ -102,80 +102,6 @@ def begin(reached: Sequence[TapeCall], session: Session) -> None:
         calls.begin(reached, session)
 
 
-# ---- Where a backward of Torch arrives if some tensors let no gradient through.
-
-
-def edge(side: torch.Tensor) -> tuple[Any, int]:
-    """Where the gradient of a tensor arrives in torch's graph."""
-    node, number = torch.autograd.graph.get_gradient_edge(side)[:2]
-    return node, number
-
-
-def reached_without(cuts: set[tuple[Any, int]], roots: Sequence[torch.Tensor]) -> set[tuple[Any, int]]:
-    """The edges of torch's graph that a backward from ``roots`` arrives at, ending at ``cuts``."""
-    waiting = [edge(side) for side in roots]
-    reached, walked = set(waiting), set()
-    while waiting:
-        node, _ = waiting.pop()
-        if node in walked:
-            continue
-        walked.add(node)
-        new = [edge for edge in node.next_functions if edge[0] is not None and edge not in reached and edge not in cuts]
-        reached.update(new)
-        waiting += new
-    return reached
-
-
-# ---- The reducer of a data-parallel layer, which walks Paddle's graph for parameters without a gradient.
-#
-# Paddle's graph ends at sentinels, and Torch's begins there. So the reducer's walk also begins at the entrance of each leaf that
-# Torch's graph leads to.
-
-
-def prepare_reducer(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of ``EagerReducer.prepare_for_backward``, with which the forward of a data-parallel layer ends."""
-
-    @functools.wraps(original)
-    def hook(reducer: Any, outputs: Sequence[Any]) -> Any:
-        return original(reducer, [*outputs, *entrances_behind(outputs)] if alive() else outputs)
-
-    return hook
-
-
-def entrances_behind(outputs: Sequence[Any]) -> list[Any]:
-    """Tensors from whose nodes Paddle's graph leads on to every leaf and frontier that a backward from ``outputs`` comes to."""
-    fronts_and_leaves: dict[int, torch.Tensor] = {}
-    roots, natives = [], []
-    for tensor in outputs:
-        record = None if tensor.stop_gradient else taped(tensor)
-        if record is not None:
-            roots.append(record.twin)
-        elif not tensor.stop_gradient and leads_to_tape(tensor):
-            natives.append(tensor)
-    with Session(retain=True) as session:
-        while roots or natives:
-            fronts = []
-            for side in Walk(roots).leaves:
-                if hasattr(side, "_place") and id(side) not in fronts_and_leaves:
-                    fronts_and_leaves[id(side)] = side
-                    if side._place.frontier and leads_to_tape(side._place.entrance):
-                        fronts.append(side)
-            roots, natives = _below(natives, fronts, session), []
-    return [side._place.entrance for side in fronts_and_leaves.values()]
-
-
-def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Session) -> list[torch.Tensor]:
-    """The twins that Paddle's own nodes lead to; to be seen only by running them, with gradients of zero."""
-    starts, grads = list(natives), [paddle.zeros(tensor.shape, tensor.dtype) for tensor in natives]
-    for side in fronts:
-        deliver(side, to_paddle(torch.zeros_like(side, memory_format=torch.contiguous_format).detach()), starts, grads)
-    if not starts:
-        return []
-    paddle_graph.run_partial_grad(starts, tinies(), grads, True, False, True, True, [], *paddle_graph.NO_PATH)
-    noted, session.noted = session.noted, []
-    return [twin for twin, _ in noted]
-
-
 # ---- A backward: Paddle's engine and Torch's in turns, until both graphs are walked.
 #
 # The entry points of Paddle's engine (``run_backward``, ``run_partial_grad``) lead here while a mode is open or a tape tensor
@@ -188,7 +114,7 @@ def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Sess
 # so a tensor that several ops use is added up by the engine that knows all of them, and a leaf is reached once.
 
 
-def run_from_stray(record: Arriving, grad: Any) -> None:
+def run_from_stray(record: Arriving, grad: PaddleTensor) -> None:
     """An engine call that was not intercepted has reached a sentinel: Torch's turn follows at once."""
     retain, _ = paddle_graph.backward_options([grad])
     with Session(retain=retain) as session:
@@ -309,7 +235,7 @@ def _check_frontier(place: GradientPlace, session: Session) -> None:
         place.freed = session
 
 
-def _check_freed(tensor: Any, session: Session) -> None:
+def _check_freed(tensor: PaddleTensor, session: Session) -> None:
     twins = attribute(tensor, LEAF)
     for reference in () if twins is None else list(twins.all):
         side = reference()
@@ -475,7 +401,7 @@ def _zeros(grad: torch.Tensor | None) -> torch.Tensor | None:
     return None if grad is None else torch.zeros_like(grad)  # None: of a result that nothing was made of, beside one that was
 
 
-def _sides(tensor: Any) -> list[tuple[torch.Tensor, bool]]:
+def _sides(tensor: PaddleTensor) -> list[tuple[torch.Tensor, bool]]:
     """All twins of a tensor, and whether each is transposed."""
     record = taped_root(tensor)
     if record is not None:
@@ -526,12 +452,12 @@ class _Search:
             return True
         return not any(self.sides) and not leads_to([side._place.entrance for side in self.fronts], self.inputs)
 
-    def add(self, index: int, grad: Any) -> None:
+    def add(self, index: int, grad: PaddleTensor) -> None:
         """Add a contribution to the gradient of an input."""
         total = self.total[index]
         self.total[index] = grad if total is None else self.added(total, grad)
 
-    def added(self, total: Any, grad: Any) -> Any:
+    def added(self, total: Any, grad: PaddleTensor) -> Any:
         """Their sum. Of 16-bit types Paddle's + has no kernel on a CPU, where its engine adds them."""
         return total + grad if self.create else paddle.add_n([total, grad])
 
@@ -610,3 +536,77 @@ class _Search:
                     "or set allow_unused=True to get None result."
                 )
         return self.total
+
+
+# ---- Where a backward of Torch arrives if some tensors let no gradient through.
+
+
+def edge(side: torch.Tensor) -> tuple[Any, int]:
+    """Where the gradient of a tensor arrives in torch's graph."""
+    node, number = torch.autograd.graph.get_gradient_edge(side)[:2]
+    return node, number
+
+
+def reached_without(cuts: set[tuple[Any, int]], roots: Sequence[torch.Tensor]) -> set[tuple[Any, int]]:
+    """The edges of torch's graph that a backward from ``roots`` arrives at, ending at ``cuts``."""
+    waiting = [edge(side) for side in roots]
+    reached, walked = set(waiting), set()
+    while waiting:
+        node, _ = waiting.pop()
+        if node in walked:
+            continue
+        walked.add(node)
+        new = [edge for edge in node.next_functions if edge[0] is not None and edge not in reached and edge not in cuts]
+        reached.update(new)
+        waiting += new
+    return reached
+
+
+# ---- The reducer of a data-parallel layer, which walks Paddle's graph for parameters without a gradient.
+#
+# Paddle's graph ends at sentinels, and Torch's begins there. So the reducer's walk also begins at the entrance of each leaf that
+# Torch's graph leads to.
+
+
+def prepare_reducer(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of ``EagerReducer.prepare_for_backward``, with which the forward of a data-parallel layer ends."""
+
+    @functools.wraps(original)
+    def hook(reducer: Any, outputs: Sequence[Any]) -> Any:
+        return original(reducer, [*outputs, *entrances_behind(outputs)] if alive() else outputs)
+
+    return hook
+
+
+def entrances_behind(outputs: Sequence[Any]) -> list[Any]:
+    """Tensors from whose nodes Paddle's graph leads on to every leaf and frontier that a backward from ``outputs`` comes to."""
+    fronts_and_leaves: dict[int, torch.Tensor] = {}
+    roots, natives = [], []
+    for tensor in outputs:
+        record = None if tensor.stop_gradient else taped(tensor)
+        if record is not None:
+            roots.append(record.twin)
+        elif not tensor.stop_gradient and leads_to_tape(tensor):
+            natives.append(tensor)
+    with Session(retain=True) as session:
+        while roots or natives:
+            fronts = []
+            for side in Walk(roots).leaves:
+                if hasattr(side, "_place") and id(side) not in fronts_and_leaves:
+                    fronts_and_leaves[id(side)] = side
+                    if side._place.frontier and leads_to_tape(side._place.entrance):
+                        fronts.append(side)
+            roots, natives = _below(natives, fronts, session), []
+    return [side._place.entrance for side in fronts_and_leaves.values()]
+
+
+def _below(natives: Sequence[Any], fronts: Sequence[torch.Tensor], session: Session) -> list[torch.Tensor]:
+    """The twins that Paddle's own nodes lead to; to be seen only by running them, with gradients of zero."""
+    starts, grads = list(natives), [paddle.zeros(tensor.shape, tensor.dtype) for tensor in natives]
+    for side in fronts:
+        deliver(side, to_paddle(torch.zeros_like(side, memory_format=torch.contiguous_format).detach()), starts, grads)
+    if not starts:
+        return []
+    paddle_graph.run_partial_grad(starts, tinies(), grads, True, False, True, True, [], *paddle_graph.NO_PATH)
+    noted, session.noted = session.noted, []
+    return [twin for twin, _ in noted]

@@ -13,109 +13,11 @@ import torch
 
 from ..frameworks.autocast import autocast_off
 from ..frameworks.memory import to_paddle, to_torch
+from ..frameworks.versions import PaddleTensor
 from ..interrupts import arrives, call_in_hook
 from . import paddle_graph
 from .paddle_graph import LOCAL, floats
 from .twins import Taped, taped, twin, wrap
-
-# ---- The node of a tensor that is on the tape, exchanged for a sentinel.
-
-
-def give_sentinel(tensor: Any, record: Taped) -> None:
-    """Make a tensor's node a sentinel, where it is not: hooks see what Paddle's engine brings to one.
-
-    What was made of a view outside of all modes leads to the node that Paddle made for the view, which ``record.outside`` has then.
-    """
-    if record.has_sentinel:
-        return
-    record.outside = paddle_graph.empty()
-    record.outside.reconstruct_from_(tensor)
-    memory, pair = tensor.detach(), floats(record.twin)
-    with autocast_off():
-        exchange_sentinel(tensor, pair[0])
-    memory._share_underline_tensor_to(tensor)
-    paddle_graph.register_grad_hook(tensor, record.arrive)
-    record.made_of = pair[0]
-
-
-def exchange_node(tensor: Any, pair: tuple[Any, Any]) -> None:
-    """A node of one float, in place of the tensor's own; its memory is that of one float, too. Autocast must be off.
-
-    What Paddle keeps beside the node (a gradient, that it is retained) stays. Paddle has no gradient of this node's gradient.
-    """
-    tiny, small = pair
-    paddle_graph.assign(small)._share_underline_tensor_to(tensor)
-    paddle_graph.assign_into(tiny, tensor)
-
-
-def exchange_sentinel(tensor: Any, tiny: Any) -> None:
-    """The same where nothing of Paddle's hangs on the node, as on that of a sentinel or a view: ``create_graph`` passes."""
-    name, persistable, grad = tensor.name, tensor.persistable, tensor.grad
-    tensor.reconstruct_from_(paddle_graph.assign(tiny))
-    tensor.name, tensor.persistable = name, persistable
-    if grad is not None:
-        give_gradient(tensor, grad)
-
-
-def give_gradient(tensor: Any, grad: Any) -> None:
-    """Make ``grad`` the tensor's gradient, also in the dtype that it had before an in-place op, which Paddle refuses."""
-    if grad.dtype != tensor.dtype:
-        tensor._copy_gradient_from(to_paddle(to_torch(grad).to(to_torch(tensor).dtype)))
-        tensor._grad_value()._share_data_with(grad.get_tensor())
-    else:
-        tensor._copy_gradient_from(grad)
-
-
-# ---- Unused results beside a used one: Paddle shows their hooks zeros, Torch shows None.
-#
-# Torch's engine refuses a hook that answers None with a gradient. So what a hook makes of the zeros is added to what the node
-# hands on: its gradient is linear.
-
-# Whose results Paddle's engine fills with zeros; of others (svd, a PyLayer's) hooks are shown None there, or the process ends.
-_FILLED = frozenset({"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "LinalgEighBackward0"})
-_KEY = "padiff_shim_answers"  # in a node's metadata: what hooks made of zeros, by the number of the result
-
-
-class Unused:
-    """One of several results of a node, for when no gradient arrives there. It does not hold the tensor: that holds its hooks."""
-
-    __slots__ = ("device", "dtype", "number", "shape")
-
-    def __init__(self, side: torch.Tensor) -> None:
-        self.shape, self.dtype, self.device, self.number = side.shape, side.dtype, side.device, side.output_nr
-
-    def gradient(self) -> torch.Tensor:
-        """What a hook is shown: zeros, or what the hook before it made of them."""
-        answers = torch._C._current_autograd_node().metadata.get(_KEY, {})
-        return answers.get(self.number, torch.zeros(self.shape, dtype=self.dtype, device=self.device))
-
-    def answer(self, grad: torch.Tensor) -> None:
-        """A hook has returned this gradient."""
-        node: Any = torch._C._current_autograd_node()
-        answers = node.metadata.get(_KEY)
-        if answers is None:
-            if not grad.any():  # with zeros in place of nothing torch may take another formula
-                return
-            answers = node.metadata[_KEY] = dict[Any, Any]()
-            answers["hook"] = node.register_hook(_added)
-        answers[self.number] = grad
-
-
-def unused(side: torch.Tensor) -> Unused | None:
-    """What hooks on a twin need where no gradient arrives; None where Paddle shows them None."""
-    node = side.grad_fn
-    return Unused(side) if node is not None and node.name() in _FILLED else None
-
-
-def _added(inputs: tuple[torch.Tensor | None, ...], outputs: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
-    """Hook of a node: what hooks answered for its unused results is part of what it hands on, once."""
-    node: Any = torch._C._current_autograd_node()
-    answers = node.metadata.pop(_KEY)
-    answers.pop("hook").remove()
-    more = node(*(answers.get(number) for number in range(len(outputs))))
-    added = more if isinstance(more, tuple) else (more,)
-    return tuple(grad if grad is None or other is None else grad + other for grad, other in zip(inputs, added))
-
 
 # ---- Hooks and retained gradients of tensors on the tape: they see what torch's engine computes.
 #
@@ -130,7 +32,7 @@ def registering(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Tensor._register_grad_hook``."""
 
     @functools.wraps(original)
-    def hook(tensor: Any, function: Callable[..., Any]) -> int:
+    def hook(tensor: PaddleTensor, function: Callable[..., Any]) -> int:
         record = taped(tensor)
         if record is None:
             return original(tensor, functools.partial(call_in_hook, function))
@@ -155,7 +57,7 @@ class _ViewHook:
         self._function: Callable[[Any], Any] | None = function
         paddle_graph.register_grad_hook(view, self)
 
-    def __call__(self, grad: Any) -> Any:
+    def __call__(self, grad: PaddleTensor) -> Any:
         return None if self._function is None else self._function(grad)
 
     def remove(self) -> None:
@@ -167,7 +69,7 @@ def removing(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Tensor._remove_grad_hook``."""
 
     @functools.wraps(original)
-    def hook(tensor: Any, number: int) -> bool:
+    def hook(tensor: PaddleTensor, number: int) -> bool:
         record = taped(tensor)
         if record is None or number < _FIRST:
             return original(tensor, number)
@@ -186,7 +88,7 @@ def retaining(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Tensor.retain_grads``."""
 
     @functools.wraps(original)
-    def hook(tensor: Any) -> None:
+    def hook(tensor: PaddleTensor) -> None:
         if taped(tensor) is None:
             original(tensor)
         else:
@@ -195,7 +97,7 @@ def retaining(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-def retain(tensor: Any) -> None:
+def retain(tensor: PaddleTensor) -> None:
     """Keep the gradient of a tensor on the tape as its ``grad``."""
     record = taped(tensor)
     if record is not None and not record.retained:
@@ -233,7 +135,7 @@ def _keep(reference: weakref.ref[Any], answers: object | None, without: Unused |
         give_gradient(tensor, retained)
 
 
-def _with_turns_before(tensor: Any, grad: torch.Tensor) -> torch.Tensor:
+def _with_turns_before(tensor: PaddleTensor, grad: torch.Tensor) -> torch.Tensor:
     """What has come to a tensor in this backward, in memory of its own."""
     retained = set() if LOCAL.session is None else LOCAL.session.retained
     if id(tensor) in retained and tensor.grad is not None:
@@ -302,3 +204,102 @@ def _check(answer: Any, shown: Any) -> None:
     if answer.dtype != shown.dtype:
         before, after = (str(tensor.dtype).rpartition(".")[2] for tensor in (shown, answer))
         raise RuntimeError(f"(PermissionDenied) The dtype of tensor before({before}) and after({after}) hook are not consistent")
+
+
+# ---- The node of a tensor that is on the tape, exchanged for a sentinel.
+
+
+def give_sentinel(tensor: PaddleTensor, record: Taped) -> None:
+    """Make a tensor's node a sentinel, where it is not: hooks see what Paddle's engine brings to one.
+
+    What was made of a view outside of all modes leads to the node that Paddle made for the view, which ``record.outside`` has then.
+    """
+    if record.has_sentinel:
+        return
+    record.outside = paddle_graph.empty()
+    record.outside.reconstruct_from_(tensor)
+    memory, pair = tensor.detach(), floats(record.twin)
+    with autocast_off():
+        exchange_sentinel(tensor, pair[0])
+    memory._share_underline_tensor_to(tensor)
+    paddle_graph.register_grad_hook(tensor, record.arrive)
+    record.made_of = pair[0]
+
+
+def exchange_node(tensor: PaddleTensor, pair: tuple[Any, Any]) -> None:
+    """A node of one float, in place of the tensor's own; its memory is that of one float, too. Autocast must be off.
+
+    What Paddle keeps beside the node (a gradient, that it is retained) stays. Paddle has no gradient of this node's gradient.
+    """
+    tiny, small = pair
+    paddle_graph.assign(small)._share_underline_tensor_to(tensor)
+    paddle_graph.assign_into(tiny, tensor)
+
+
+def exchange_sentinel(tensor: PaddleTensor, tiny: PaddleTensor) -> None:
+    """The same where nothing of Paddle's hangs on the node, as on that of a sentinel or a view: ``create_graph`` passes."""
+    name, persistable, grad = tensor.name, tensor.persistable, tensor.grad
+    tensor.reconstruct_from_(paddle_graph.assign(tiny))
+    tensor.name, tensor.persistable = name, persistable
+    if grad is not None:
+        give_gradient(tensor, grad)
+
+
+def give_gradient(tensor: PaddleTensor, grad: PaddleTensor) -> None:
+    """Make ``grad`` the tensor's gradient, also in the dtype that it had before an in-place op, which Paddle refuses."""
+    if grad.dtype != tensor.dtype:
+        tensor._copy_gradient_from(to_paddle(to_torch(grad).to(to_torch(tensor).dtype)))
+        tensor._grad_value()._share_data_with(grad.get_tensor())
+    else:
+        tensor._copy_gradient_from(grad)
+
+
+# ---- Unused results beside a used one: Paddle shows their hooks zeros, Torch shows None.
+#
+# Torch's engine refuses a hook that answers None with a gradient. So what a hook makes of the zeros is added to what the node
+# hands on: its gradient is linear.
+
+# Whose results Paddle's engine fills with zeros; of others (svd, a PyLayer's) hooks are shown None there, or the process ends.
+_FILLED = frozenset({"SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "LinalgEighBackward0"})
+_KEY = "padiff_shim_answers"  # in a node's metadata: what hooks made of zeros, by the number of the result
+
+
+class Unused:
+    """One of several results of a node, for when no gradient arrives there. It does not hold the tensor: that holds its hooks."""
+
+    __slots__ = ("device", "dtype", "number", "shape")
+
+    def __init__(self, side: torch.Tensor) -> None:
+        self.shape, self.dtype, self.device, self.number = side.shape, side.dtype, side.device, side.output_nr
+
+    def gradient(self) -> torch.Tensor:
+        """What a hook is shown: zeros, or what the hook before it made of them."""
+        answers = torch._C._current_autograd_node().metadata.get(_KEY, {})
+        return answers.get(self.number, torch.zeros(self.shape, dtype=self.dtype, device=self.device))
+
+    def answer(self, grad: torch.Tensor) -> None:
+        """A hook has returned this gradient."""
+        node: Any = torch._C._current_autograd_node()
+        answers = node.metadata.get(_KEY)
+        if answers is None:
+            if not grad.any():  # with zeros in place of nothing torch may take another formula
+                return
+            answers = node.metadata[_KEY] = dict[Any, Any]()
+            answers["hook"] = node.register_hook(_added)
+        answers[self.number] = grad
+
+
+def unused(side: torch.Tensor) -> Unused | None:
+    """What hooks on a twin need where no gradient arrives; None where Paddle shows them None."""
+    node = side.grad_fn
+    return Unused(side) if node is not None and node.name() in _FILLED else None
+
+
+def _added(inputs: tuple[torch.Tensor | None, ...], outputs: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
+    """Hook of a node: what hooks answered for its unused results is part of what it hands on, once."""
+    node: Any = torch._C._current_autograd_node()
+    answers = node.metadata.pop(_KEY)
+    answers.pop("hook").remove()
+    more = node(*(answers.get(number) for number in range(len(outputs))))
+    added = more if isinstance(more, tuple) else (more,)
+    return tuple(grad if grad is None or other is None else grad + other for grad, other in zip(inputs, added))

@@ -9,11 +9,12 @@ from typing import Any
 import paddle
 import torch
 
+from ..dispatch.dtypes import exchanged
 from ..dispatch.frames import top
 from ..frameworks.autocast import autocast_off, grad_tracer
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, to_paddle, to_torch
 from ..frameworks.torch_state import undisturbed
-from ..frameworks.versions import attribute
+from ..frameworks.versions import PaddleTensor, attribute
 from . import paddle_graph
 from .backward import native_engine
 from .calls import NESTS, TapeCall, freed
@@ -36,7 +37,7 @@ class _Inlet(Arriving):
         self.arrived: torch.Tensor | None = None
         self.action = _KEEPS
 
-    def arrive(self, grad: Any) -> Any:
+    def arrive(self, grad: PaddleTensor) -> Any:
         """Hook of the alias that stands for the operand."""
         if self.action is _PASSES_ON:
             return super().arrive(grad)
@@ -51,7 +52,7 @@ class _Inlet(Arriving):
         return arrived
 
 
-def has_twin(tensor: Any) -> bool:
+def has_twin(tensor: PaddleTensor) -> bool:
     """Whether a tensor can be one of Torch's that wants a gradient."""
     return tensor.dtype in FLOATS and bool(tensor.is_dense())
 
@@ -161,12 +162,12 @@ class _Into(torch.autograd.Function):
         return None, grad
 
 
-def refuses_writes(tensor: Any) -> bool:
+def refuses_writes(tensor: PaddleTensor) -> bool:
     """Whether Paddle refuses in-place ops on it: a leaf that wants a gradient."""
     return bool(tensor.is_leaf and not tensor.stop_gradient)
 
 
-def twin_before_write(tensor: Any) -> torch.Tensor:
+def twin_before_write(tensor: PaddleTensor) -> torch.Tensor:
     """The twin of a tensor that is about to be written with what wants a gradient, as Paddle goes on from it.
 
     Natively what it was made of gets its gradient also where ``stop_gradient`` was set since; and the ``grad`` of a leaf that
@@ -183,7 +184,7 @@ def twin_before_write(tensor: Any) -> torch.Tensor:
         tensor.stop_gradient = True
 
 
-def write(call: TapeCall, tensor: Any, side: torch.Tensor, *, reads_result: bool) -> Any:
+def write(call: TapeCall, tensor: PaddleTensor, side: torch.Tensor, *, reads_result: bool) -> Any:
     """``tensor`` takes the values of ``side`` in its own memory, and its history."""
     call.behind(side)
     memory = tensor.detach()
@@ -195,7 +196,7 @@ def write(call: TapeCall, tensor: Any, side: torch.Tensor, *, reads_result: bool
     return take(tensor, memory, written)
 
 
-def take(tensor: Any, memory: Any, written: torch.Tensor) -> Any:
+def take(tensor: PaddleTensor, memory: Any, written: torch.Tensor) -> Any:
     """``tensor`` takes another history, that of ``written``; ``memory``: another Paddle tensor over its memory, as it is now."""
     pair = floats(written)
     with autocast_off():
@@ -234,7 +235,7 @@ def recording() -> bool:
 
 def moving_a_leaf(args: Sequence[Any]) -> bool:
     """Whether the first argument is a leaf that wants a gradient, and Paddle records one."""
-    tensor: Any = args[0] if args else None
+    tensor: PaddleTensor = args[0] if args else None
     if type(tensor) not in TENSOR_TYPES or tensor.stop_gradient or not tensor.is_leaf or tensor.dtype not in FLOATS:
         return False
     return tensor._is_initialized() and recording()  # 2.6 gives tensors without elements no memory
@@ -386,7 +387,7 @@ def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) ->
             attribute(result, TAPE).ignores_answers = True
     if outs is wanting[0]:
         return results[0]
-    return _exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
+    return exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
 
 
 def torch_ends(cell: IslandCall) -> tuple[torch.Tensor, ...]:
@@ -415,12 +416,6 @@ def _flatten(value: Any, into: list[Any]) -> None:
             _flatten(item, into)
     else:
         into.append(value)
-
-
-def _exchanged(value: Any, exchange: dict[int, Any]) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)([_exchanged(item, exchange) for item in value])
-    return exchange.get(id(value), value)
 
 
 # ---- Native ops that write into a tensor, as islands: the tensor takes the island's history.

@@ -18,7 +18,7 @@ from paddle.base import core
 from ..frameworks import autocast
 from ..frameworks.autocast import autocast_off, grad_tracer
 from ..frameworks.memory import HALVES, to_paddle
-from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
+from ..frameworks.versions import IS_3, PaddleTensor, attribute, grad_node, set_attribute
 from ..interrupts import call_in_hook, call_silently
 
 # ---- Paddle's own functions, whatever is patched now or later: the tape is built with them.
@@ -70,12 +70,12 @@ def _keeping_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
     return partial
 
 
-def register_grad_hook(tensor: Any, function: Callable[[Any], Any]) -> None:
+def register_grad_hook(tensor: PaddleTensor, function: Callable[[Any], Any]) -> None:
     """Have Paddle's engine call ``function`` with the tensor's gradient."""
     _register_grad_hook(tensor, functools.partial(call_in_hook, function))
 
 
-def register_silent_hook(tensor: Any, function: Callable[..., Any], *args: Any) -> int:
+def register_silent_hook(tensor: PaddleTensor, function: Callable[..., Any], *args: Any) -> int:
     """Have the engine call ``function(*args, gradient)``, which is no part of the program: its errors wait for the engine's end."""
     number: int = _register_grad_hook(tensor, functools.partial(call_silently, function, *args))
     return number
@@ -86,7 +86,7 @@ def empty() -> Any:
     return _Tensor()
 
 
-def alias(tensor: Any, shape: Sequence[int] | None = None) -> Any:
+def alias(tensor: PaddleTensor, shape: Sequence[int] | None = None) -> Any:
     """Another tensor over the same memory with a node of its own (Paddle's reshape, which autocast must not cast)."""
     shape = tensor.shape if shape is None else shape
     tracer = grad_tracer()
@@ -183,7 +183,7 @@ def floats(side: torch.Tensor) -> tuple[Any, Any]:
 _PLACE = "_padiff_place"  # attribute of these floats
 
 
-def place(tiny: Any) -> int:
+def place(tiny: PaddleTensor) -> int:
     """The address of the node that is behind all sentinels of a float: it lives as long as the float does."""
     known: int | None = attribute(tiny, _PLACE)
     if known is None:
@@ -192,7 +192,7 @@ def place(tiny: Any) -> int:
     return known
 
 
-def copied(tiny: Any, dtype: torch.dtype) -> Any:
+def copied(tiny: PaddleTensor, dtype: torch.dtype) -> Any:
     """A copy of one of these floats. Its node, where it has one, leads to that float alone, and saves nothing that is freed."""
     if dtype in HALVES:  # on the CPU, where it is, autocast makes float32 of them, with a node more
         with autocast_off():
@@ -208,7 +208,7 @@ def tinies() -> list[Any]:
 # ---- Walks over Paddle's own graph, without running it.
 
 
-def leads_to_tape(tensor: Any) -> bool:
+def leads_to_tape(tensor: PaddleTensor) -> bool:
     """Whether Paddle's engine, started at a tensor, could come to a sentinel."""
     return leads_to([tensor], tinies())  # what sentinels are made of: see twins.sentinel
 
@@ -257,7 +257,7 @@ def py_layers(starts: Sequence[Any]) -> set[int]:
     return layers
 
 
-def same_node(tensor: Any, other: Any) -> bool:
+def same_node(tensor: PaddleTensor, other: Any) -> bool:
     """Whether Paddle's engine comes to one and the same node of two tensors."""
     nodes = grad_node(tensor), grad_node(other)
     return None not in nodes and nodes[0].node_ptr() == nodes[1].node_ptr()

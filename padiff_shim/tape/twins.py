@@ -12,186 +12,10 @@ from typing import Any
 import torch
 
 from ..frameworks.memory import FLOATS, as_operand, hand_over, put_numpy, takes_numpy, to_paddle, to_torch
-from ..frameworks.versions import IS_3, attribute, grad_node, set_attribute
+from ..frameworks.versions import IS_3, PaddleTensor, attribute, grad_node, set_attribute
 from . import paddle_graph
 from .calls import TapeCall
 from .paddle_graph import LOCAL, copied, floats, place
-
-# ---- Leaf twins: where torch's graph begins, and how their gradients come to Paddle.
-#
-# A leaf twin belongs to a parameter or another leaf, or to a tensor that Paddle's own nodes computed (a *frontier*). Its gradient
-# is handed to Paddle at an *entrance*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to``
-# leaves the old dtype there, and the entrance keeps its edge if ``stop_gradient`` is set later). An entrance is one float wide,
-# since Paddle's engine copies the gradients that it is started with; a hook exchanges that float for the gradient itself.
-
-LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
-
-
-class LeafTwins:
-    """The leaf twins of one Paddle tensor: the present one, and those that older graphs still hold.
-
-    Threads share it: each change is one step, and two threads that make a twin at once get one each.
-    """
-
-    __slots__ = ("all", "apart", "now", "spared")
-
-    def __init__(self) -> None:
-        self.now: tuple[Any, Any] = None, None  # what tells whether the present twin is valid, and that twin
-        self.all: list[weakref.ref[Any]] = []
-        self.apart = False  # the present one has memory of its own: Torch has no negative strides
-        self.spared = False  # a Linear weight's: torch's graph begins at the weight as it lies, and not at a copy
-
-    def __deepcopy__(self, memo: Any) -> LeafTwins:
-        return LeafTwins()
-
-    def __reduce__(self) -> Any:
-        return LeafTwins, ()
-
-
-_frontiers: dict[int, weakref.ref[Any]] = {}  # twins of what Paddle's own nodes computed; a WeakSet is not for threads
-
-
-def frontiers() -> list[torch.Tensor]:
-    """The leaf twins that live of tensors that Paddle's own nodes computed."""
-    return [side for side in (reference() for reference in list(_frontiers.values())) if side is not None]
-
-
-def frontiers_live() -> bool:
-    """Whether any of them does."""
-    return bool(_frontiers)
-
-
-def _frontier(side: torch.Tensor) -> None:
-    key = id(side)
-    _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
-
-
-def leaf(tensor: Any) -> torch.Tensor:
-    """The leaf twin of a tensor that is not on the tape; made once per value of it."""
-    twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
-    # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
-    pointer = tensor.data_ptr()
-    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and asking for them ends the process
-    key = (pointer, tensor._inplace_version(), tensor.is_leaf, tensor.shape, strides)
-    known, side = twins.now
-    if known != key or (twins.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
-        side = _begin(tensor, as_operand(tensor), twins, transposed=False)
-        twins.now = key, side
-        twins.apart = side.data_ptr() != pointer
-    return side
-
-
-def weight_leaf(tensor: Any, valid: torch.Tensor) -> torch.Tensor:
-    """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``valid``: that copy, up to date."""
-    twins = leaf_twins(tensor, COPY)
-    key = (valid.data_ptr(), valid.shape, valid.dtype)
-    known, side = twins.now
-    if known != key:
-        side = _begin(tensor, valid.detach(), twins, transposed=True)
-        twins.now = key, side
-    return side
-
-
-def lies_in_graph(tensor: Any) -> bool:
-    """Whether torch's graph begins at this Linear weight as it lies."""
-    twins = attribute(tensor, COPY)
-    return twins is not None and twins.spared
-
-
-def begin_as_it_lies(tensor: Any) -> bool:
-    """From now on torch's graph begins at this Linear weight as it lies; False while a graph still begins at a copy of it.
-
-    For gradients at one leaf are added up in torch's order, and those at two in another.
-    """
-    twins = leaf_twins(tensor, COPY)
-    key, side = twins.now
-    present = weakref.ref(side) if side is not None else lambda: None
-    twins.now = None, None
-    del side  # a graph that holds it keeps it
-    if any(reference() is not None for reference in list(twins.all)):
-        twins.now = (key, present()) if present() is not None else (None, None)
-        return False
-    twins.spared = True
-    return True
-
-
-def is_linear_weight(tensor: Any) -> bool:
-    """Whether it was the weight of a Linear that wants its gradient."""
-    twins = attribute(tensor, COPY)
-    return twins is not None and (twins.spared or twins.now[1] is not None)
-
-
-_making = threading.Lock()
-
-
-def leaf_twins(tensor: Any, name: str) -> LeafTwins:
-    """What a Paddle tensor keeps of its leaf twins."""
-    twins = attribute(tensor, name)
-    if twins is None:
-        with _making:  # two threads that meet a parameter at once find one and the same
-            twins = attribute(tensor, name)
-            if twins is None:
-                twins = LeafTwins()
-                set_attribute(tensor, name, twins)
-    return twins
-
-
-_numbers = itertools.count(1)
-
-
-class GradientPlace:
-    """Where the gradient of a leaf twin goes (its attribute ``_place``)."""
-
-    __slots__ = ("entrance", "freed", "frontier", "number", "transposed")
-
-    def __init__(self, entrance: Any, *, frontier: bool, transposed: bool) -> None:
-        self.entrance, self.frontier, self.transposed = entrance, frontier, transposed
-        self.number = next(_numbers)  # the higher the later it was made
-        self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
-
-
-def _begin(tensor: Any, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
-    """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
-    side = side.requires_grad_()
-    side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
-    if not tensor.is_leaf:
-        _frontier(side)
-    twins.all.append(weakref.ref(side, twins.all.remove))
-    return side
-
-
-def creation_number(side: torch.Tensor) -> int:
-    """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
-    place = getattr(side, "_place", None)
-    return 0 if place is None else place.number
-
-
-def _entrance(tensor: Any, side: torch.Tensor) -> Any:
-    entrance = paddle_graph.alias(tensor)
-    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
-    if 0 not in tensor.shape:
-        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
-        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
-    return entrance
-
-
-def _exchanged(key: int, tiny: Any) -> Any:
-    """Hook of an entrance: the gradient in place of the float that Paddle's engine was started with."""
-    return LOCAL.session.deliveries.pop(key)
-
-
-def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -> None:
-    """Have Paddle's engine, started at ``roots`` with ``grads``, take a gradient to the tensor of a leaf twin.
-
-    ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
-    """
-    roots.append(side._place.entrance)
-    if side.numel():
-        LOCAL.session.deliveries[id(side)] = grad
-        grads.append(floats(side)[1])
-    else:
-        grads.append(grad)
-
 
 # ---- The torch tensor behind a Paddle tensor that wants gradients.
 #
@@ -200,7 +24,7 @@ def deliver(side: torch.Tensor, grad: Any, roots: list[Any], grads: list[Any]) -
 # a hook, so that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are
 # as natively.
 #
-# Leaf twins stand where Torch's graph begins: see above.
+# Leaf twins stand where Torch's graph begins: see below.
 
 TAPE = "_padiff_tape"  # attribute of Paddle tensors
 
@@ -258,7 +82,7 @@ class Arriving:
     __slots__ = ()
     twin: torch.Tensor
 
-    def arrive(self, grad: Any) -> Any:
+    def arrive(self, grad: PaddleTensor) -> Any:
         """Hook of the sentinel: Paddle's engine has come here. Torch's turn is when Paddle's has ended."""
         session = LOCAL.session
         passed = floats(self.twin)[1]
@@ -289,7 +113,7 @@ class Taped(Arriving):
         "version",
     )  # fmt: skip
 
-    def __init__(self, twin: torch.Tensor, tensor: Any, made_of: Any) -> None:
+    def __init__(self, twin: torch.Tensor, tensor: PaddleTensor, made_of: Any) -> None:
         self.twin = self.hook_side = twin  # hook_side: where hooks see the gradient
         self.made_of = (
             made_of  # of which float a sentinel's node is, also when its thread has ended; None: see :attr:`has_sentinel`
@@ -315,7 +139,7 @@ class Taped(Arriving):
     def __reduce__(self) -> Any:
         return _nothing, ()
 
-    def current(self, tensor: Any) -> bool:
+    def current(self, tensor: PaddleTensor) -> bool:
         """Whether the twin is still the tensor: what wrote into it since is in Paddle's graph, and not in torch's."""
         # Its shape and strides, too: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
         if self.version != tensor._inplace_version() or self.pointer != tensor.data_ptr():
@@ -333,7 +157,7 @@ class WithoutGradient(Arriving):
     def __init__(self, twin: torch.Tensor) -> None:
         self.twin = twin
 
-    def arrive(self, grad: Any) -> Any:
+    def arrive(self, grad: PaddleTensor) -> Any:
         """Paddle's node would run with zeros for the other results."""
         passed = super().arrive(to_paddle(torch.zeros_like(self.twin, memory_format=torch.contiguous_format).detach()))
         if IS_3:
@@ -367,7 +191,7 @@ class _Written(torch.autograd.Function):
         return grad, None
 
 
-def _renewed(tensor: Any, record: Taped) -> Taped | None:
+def _renewed(tensor: PaddleTensor, record: Taped) -> Taped | None:
     """The record of a tensor that was written through another one over its memory, or given other memory: its node is the same."""
     if not record.has_sentinel or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
         return None
@@ -386,7 +210,7 @@ def _renewed(tensor: Any, record: Taped) -> Taped | None:
     return renewed
 
 
-def _led_by(tensor: Any, tiny: Any) -> bool:
+def _led_by(tensor: PaddleTensor, tiny: PaddleTensor) -> bool:
     """Whether the node of a tensor is a sentinel of this float, and no other that Paddle has made since."""
     node = grad_node(tensor)
     behind = [] if node is None else node.next_functions
@@ -397,7 +221,7 @@ def _nothing() -> None:
     return None
 
 
-def taped(tensor: Any) -> Taped | None:
+def taped(tensor: PaddleTensor) -> Taped | None:
     """The tape record of a tensor, if it is on the tape now."""
     record = attribute(tensor, TAPE)
     if record is None or record.current(tensor):
@@ -405,7 +229,7 @@ def taped(tensor: Any) -> Taped | None:
     return _renewed(tensor, record)
 
 
-def taped_root(tensor: Any) -> Taped | None:
+def taped_root(tensor: PaddleTensor) -> Taped | None:
     """The same for one that a backward starts at, whose node a call with ``out=`` may have exchanged outside of all modes."""
     record = taped(tensor)
     if record is None or not record.has_sentinel or _led_by(tensor, record.made_of):
@@ -414,7 +238,7 @@ def taped_root(tensor: Any) -> Taped | None:
     return None
 
 
-def only_sentinel(tensor: Any) -> bool:
+def only_sentinel(tensor: PaddleTensor) -> bool:
     """Whether the node of a tensor is one that the tape has made, and no leaf was ever in its place."""
     record = attribute(tensor, TAPE)
     if record is None or not record.has_sentinel or attribute(tensor, LEAF) is not None:
@@ -432,13 +256,13 @@ def forget(out: Any) -> None:
             twins.now = None, None
 
 
-def twin(tensor: Any) -> torch.Tensor:
+def twin(tensor: PaddleTensor) -> torch.Tensor:
     """The torch side of a float tensor that wants a gradient."""
     record = taped(tensor)
     return record.twin if record is not None else leaf(tensor)
 
 
-def share(tensor: Any, other: Any) -> Any:
+def share(tensor: PaddleTensor, other: Any) -> Any:
     """``other`` is a second Python object over the same Paddle tensor: it has the same twins."""
     for name in (TAPE, LEAF, COPY):
         twins = attribute(tensor, name) if name == TAPE else leaf_twins(tensor, name)
@@ -463,13 +287,13 @@ def with_hook(source: Any, wanting: torch.Tensor, hook: Callable[[Any], Any]) ->
     return result
 
 
-def _over(source: Any, tiny: Any, dtype: torch.dtype) -> Any:
+def _over(source: Any, tiny: PaddleTensor, dtype: torch.dtype) -> Any:
     result = copied(tiny, dtype)
     source._share_underline_tensor_to(result)
     return result
 
 
-def attach(tensor: Any, side: torch.Tensor, tiny: Any) -> Any:
+def attach(tensor: PaddleTensor, side: torch.Tensor, tiny: PaddleTensor) -> Any:
     """Put a tensor with a node of its own, that of the float ``tiny``, on the tape."""
     record = Taped(side, tensor, tiny)
     paddle_graph.register_grad_hook(tensor, record.arrive)
@@ -501,3 +325,179 @@ def finish_call(call: TapeCall, side: torch.Tensor, reads_result: bool) -> Any:
     if reads_result:  # not the result itself: it leads to the call
         call.saved = [*call.saved, (result.detach(), result._inplace_version())]
     return result
+
+
+# ---- Leaf twins: where torch's graph begins, and how their gradients come to Paddle.
+#
+# A leaf twin belongs to a parameter or another leaf, or to a tensor that Paddle's own nodes computed (a *frontier*). Its gradient
+# is handed to Paddle at an *entrance*: a tensor with an edge to the leaf's accumulation (never the leaf itself: ``Layer.to``
+# leaves the old dtype there, and the entrance keeps its edge if ``stop_gradient`` is set later). An entrance is one float wide,
+# since Paddle's engine copies the gradients that it is started with; a hook exchanges that float for the gradient itself.
+
+LEAF, COPY = "_padiff_leaf", "_padiff_copy"  # attributes of Paddle tensors
+
+
+class LeafTwins:
+    """The leaf twins of one Paddle tensor: the present one, and those that older graphs still hold.
+
+    Threads share it: each change is one step, and two threads that make a twin at once get one each.
+    """
+
+    __slots__ = ("all", "apart", "now", "spared")
+
+    def __init__(self) -> None:
+        self.now: tuple[Any, Any] = None, None  # what tells whether the present twin is valid, and that twin
+        self.all: list[weakref.ref[Any]] = []
+        self.apart = False  # the present one has memory of its own: Torch has no negative strides
+        self.spared = False  # a Linear weight's: torch's graph begins at the weight as it lies, and not at a copy
+
+    def __deepcopy__(self, memo: Any) -> LeafTwins:
+        return LeafTwins()
+
+    def __reduce__(self) -> Any:
+        return LeafTwins, ()
+
+
+_frontiers: dict[int, weakref.ref[Any]] = {}  # twins of what Paddle's own nodes computed; a WeakSet is not for threads
+
+
+def frontiers() -> list[torch.Tensor]:
+    """The leaf twins that live of tensors that Paddle's own nodes computed."""
+    return [side for side in (reference() for reference in list(_frontiers.values())) if side is not None]
+
+
+def frontiers_live() -> bool:
+    """Whether any of them does."""
+    return bool(_frontiers)
+
+
+def _frontier(side: torch.Tensor) -> None:
+    key = id(side)
+    _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
+
+
+def leaf(tensor: PaddleTensor) -> torch.Tensor:
+    """The leaf twin of a tensor that is not on the tape; made once per value of it."""
+    twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
+    # With its shape and strides: ``tensor.data = tensor.data.t()`` changes neither memory nor version.
+    pointer = tensor.data_ptr()
+    strides = tensor.strides if pointer else None  # a tensor without memory may have none, and asking for them ends the process
+    key = (pointer, tensor._inplace_version(), tensor.is_leaf, tensor.shape, strides)
+    known, side = twins.now
+    if known != key or (twins.apart and not torch.equal(side.detach(), as_operand(tensor))):  # a write that Paddle does not count
+        side = _begin(tensor, as_operand(tensor), twins, transposed=False)
+        twins.now = key, side
+        twins.apart = side.data_ptr() != pointer
+    return side
+
+
+def weight_leaf(tensor: PaddleTensor, valid: torch.Tensor) -> torch.Tensor:
+    """The [out, in] copy of a Linear weight, which is a leaf, as a leaf; ``valid``: that copy, up to date."""
+    twins = leaf_twins(tensor, COPY)
+    key = (valid.data_ptr(), valid.shape, valid.dtype)
+    known, side = twins.now
+    if known != key:
+        side = _begin(tensor, valid.detach(), twins, transposed=True)
+        twins.now = key, side
+    return side
+
+
+def lies_in_graph(tensor: PaddleTensor) -> bool:
+    """Whether torch's graph begins at this Linear weight as it lies."""
+    twins = attribute(tensor, COPY)
+    return twins is not None and twins.spared
+
+
+def begin_as_it_lies(tensor: PaddleTensor) -> bool:
+    """From now on torch's graph begins at this Linear weight as it lies; False while a graph still begins at a copy of it.
+
+    For gradients at one leaf are added up in torch's order, and those at two in another.
+    """
+    twins = leaf_twins(tensor, COPY)
+    key, side = twins.now
+    present = weakref.ref(side) if side is not None else lambda: None
+    twins.now = None, None
+    del side  # a graph that holds it keeps it
+    if any(reference() is not None for reference in list(twins.all)):
+        twins.now = (key, present()) if present() is not None else (None, None)
+        return False
+    twins.spared = True
+    return True
+
+
+def is_linear_weight(tensor: PaddleTensor) -> bool:
+    """Whether it was the weight of a Linear that wants its gradient."""
+    twins = attribute(tensor, COPY)
+    return twins is not None and (twins.spared or twins.now[1] is not None)
+
+
+_making = threading.Lock()
+
+
+def leaf_twins(tensor: PaddleTensor, name: str) -> LeafTwins:
+    """What a Paddle tensor keeps of its leaf twins."""
+    twins = attribute(tensor, name)
+    if twins is None:
+        with _making:  # two threads that meet a parameter at once find one and the same
+            twins = attribute(tensor, name)
+            if twins is None:
+                twins = LeafTwins()
+                set_attribute(tensor, name, twins)
+    return twins
+
+
+_numbers = itertools.count(1)
+
+
+class GradientPlace:
+    """Where the gradient of a leaf twin goes (its attribute ``_place``)."""
+
+    __slots__ = ("entrance", "freed", "frontier", "number", "transposed")
+
+    def __init__(self, entrance: PaddleTensor, *, frontier: bool, transposed: bool) -> None:
+        self.entrance, self.frontier, self.transposed = entrance, frontier, transposed
+        self.number = next(_numbers)  # the higher the later it was made
+        self.freed: Any = None  # a frontier's: the backward without ``retain_graph`` that was here
+
+
+def _begin(tensor: PaddleTensor, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
+    """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
+    side = side.requires_grad_()
+    side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
+    if not tensor.is_leaf:
+        _frontier(side)
+    twins.all.append(weakref.ref(side, twins.all.remove))
+    return side
+
+
+def creation_number(side: torch.Tensor) -> int:
+    """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
+    place = getattr(side, "_place", None)
+    return 0 if place is None else place.number
+
+
+def _entrance(tensor: PaddleTensor, side: torch.Tensor) -> Any:
+    entrance = paddle_graph.alias(tensor)
+    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
+    if 0 not in tensor.shape:
+        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
+        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
+    return entrance
+
+
+def _exchanged(key: int, tiny: PaddleTensor) -> Any:
+    """Hook of an entrance: the gradient in place of the float that Paddle's engine was started with."""
+    return LOCAL.session.deliveries.pop(key)
+
+
+def deliver(side: torch.Tensor, grad: PaddleTensor, roots: list[Any], grads: list[Any]) -> None:
+    """Have Paddle's engine, started at ``roots`` with ``grads``, take a gradient to the tensor of a leaf twin.
+
+    ``grad``: a Paddle tensor whose memory nobody else holds; the leaf's ``grad`` becomes that very memory.
+    """
+    roots.append(side._place.entrance)
+    if side.numel():
+        LOCAL.session.deliveries[id(side)] = grad
+        grads.append(floats(side)[1])
+    else:
+        grads.append(grad)
