@@ -46,13 +46,14 @@ ORDER = (
 )
 HEAD = """# Public questions, answered
 
-Threads from public issue trackers in which somebody asked why Paddle and Torch differ. Each is rebuilt from its description in a
-script of at most 30 lines in [examples/questions](../examples/questions) and put to `compare` or `prove`; `make demo-questions`
-runs them all and prints the answers. What needs another machine, a GPU above all, is put in place of Paddle's kernel
-(`padiff_shim.testing.planted`), and the page says so.
+Users asked in public issue trackers why Paddle and Torch differ. A script of at most 30 lines in
+[examples/questions](../examples/questions) rebuilds each thread from its description and asks `compare` or `prove`;
+`make demo-questions` runs them all and prints the answers. Where a thread needs another machine, mostly a GPU, the script emulates
+that machine in place of Paddle's kernel (`padiff_shim.testing.planted`), and the page says so.
 
-Where the answer is rounding, the last column is the tolerance that a test of that call needs: the `atol` that fails no right
-kernel, whatever the order of its sums (as far as a factor of two: it is read off a sample).
+Where the answer is rounding, the last column is the smallest safe `atol` for a test of that call: every right kernel passes,
+whatever the order of its sums (within a factor of two, because the figure comes from a sample).
+
 """
 
 
@@ -107,7 +108,7 @@ def page() -> str:
         quotes = "\n".join(f"… {quote} …" for quote in asked.quotes)
         told.append(f"[{name}.py](../examples/questions/{name}.py), {asked.thread}.{emulated} It prints\n\n```\n{quotes}\n```\n")
     table = ["| thread | what was seen | verdict | answer | atol needed |", "|---|---|---|---|---:|", *rows]
-    return "\n".join([HEAD, *table, "", "## What is printed", "Parts of it that hold on any machine.", "", *told])
+    return "\n".join([HEAD, *table, "", "## What is printed", "These parts of the output hold on any machine.", "", *told])
 
 
 def chosen(wanted: list[str]) -> list[str]:

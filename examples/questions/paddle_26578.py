@@ -9,7 +9,7 @@ QUESTION = Question(
     "Adam with weight_decay and Adam with L2Decay part",
     "loss 2e-8 apart without decay, 3.8e-3 with `L2Decay(1e-4)` against `weight_decay=1e-4`",
     "CODE_CORRECT",
-    "Today both say the same: the decay is added to the gradient. Ten steps are the original's bit for bit on the same kernels.",
+    "Today both mean the same: the decay is added to the gradient. Ten steps are the original's bit for bit on the same kernels.",
     ("CODE_CORRECT", "training: 10 steps identical bit for bit"),
 )
 

@@ -8,8 +8,8 @@ QUESTION = Question(
     "LayerNorm differs too much",
     "CPU, `LayerNorm(768)`: 3.3e-6 apart, `isclose(rtol=1e-6)` fails",
     "ROUNDING",
-    "Rounding: a variance in one pass, E[x^2] - E[x]^2, against one in two. Both stay within the bound; elements near 0 "
-    "have no 1e-6 relative.",
+    "Rounding: a variance in one pass, E[x^2] - E[x]^2, against one in two. Both stay within the bound; no kernel reaches "
+    "1e-6 relative to elements near 0.",
     ("No kernel is accused, only rounding", "where two right kernels may be"),
     tolerance=1.5e-4,
     emulated="the variance in one pass",

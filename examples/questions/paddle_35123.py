@@ -8,8 +8,8 @@ QUESTION = Question(
     "Linear differs much from Torch's where the numbers are large",
     "CPU: 1.2e-4 apart, `isclose(rtol=1e-6)` fails; inputs and weights N(0, 1), inputs times 10",
     "ROUNDING",
-    "Rounding on both sides: sums of 768 products of that size hold no more of float32. 1e-6 relative is below what any "
-    "two right kernels promise.",
+    "Rounding on both sides: float32 holds sums of 768 products of that size no more exactly. No two right kernels "
+    "promise 1e-6 relative.",
     ("No kernel is accused, only rounding", "where two right kernels may be"),
     tolerance=0.13,
     emulated="the order of the sums",

@@ -6,10 +6,10 @@ from questions import Question, kernels
 
 QUESTION = Question(
     "PaddlePaddle/Paddle#35498",
-    "LayerNorm's gradient is another one on a GPU",
+    "LayerNorm's gradient differs on a GPU",
     "a row of two nearly equal values: gradient -21.4 on a GPU, -0.0014 on the CPU; outputs -0.8428 and -0.8454",
     "WRONG",
-    "A true defect of that GPU kernel (mended since): no rounding explains a gradient of 21, though the row is ill-conditioned.",
+    "A true defect of that GPU kernel (fixed since): no rounding explains a gradient of 21, though the row is ill-conditioned.",
     ("Paddle's gradient of layer_norm (x)", "is wrong: no order of summation explains the error"),
     emulated="the reported output and gradient",
 )

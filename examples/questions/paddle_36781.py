@@ -9,7 +9,7 @@ QUESTION = Question(
     "Adadelta cannot be aligned",
     "forward agrees, training does not; with Adam in its place it does",
     "CODE_DIFFERS",
-    "Other defaults: a learning rate of 0.001 against 1, a rho of 0.95 against 0.9. (Paddle 2.2 left the rate out "
+    "Different defaults: a learning rate of 0.001 against 1, a rho of 0.95 against 0.9. (Paddle 2.2 left the rate out "
     "altogether.) With "
     "Torch's numbers today's Adadelta is Torch's, bit for bit.",
     ("CODE_CORRECT", "another learning rate: lr=0.001 against 1", "rho=0.95 against 0.9"),

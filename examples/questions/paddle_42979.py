@@ -7,9 +7,9 @@ from questions.training import trained
 QUESTION = Question(
     "PaddlePaddle/Paddle#42979",
     "AdamW's results are not Torch's",
-    "the same parameters and gradients, other weights behind a step",
+    "the same parameters and gradients, different weights after a step",
     "CODE_CORRECT",
-    "Today both decay the weights first and update them then: with the same numbers ten steps are equal bit for bit "
+    "Today both decay the weights first and then update them: with the same numbers ten steps are equal bit for bit "
     "on the same kernels.",
     ("CODE_CORRECT", "training: 10 steps identical bit for bit"),
 )

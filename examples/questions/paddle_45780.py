@@ -10,8 +10,8 @@ QUESTION = Question(
     "Gradients cannot be aligned",
     "the first loss agrees, the second does not; from the fourth-last Linear on gradients part; weights and seeds are equal",
     "CODE_CORRECT",
-    "If the port is right, all gradients are the original's bit for bit on the same kernels, as here: then nothing "
-    "is left to look for.",
+    "If the port is right, all gradients are the original's bit for bit on the same kernels, as here: then there is no "
+    "mistake to find.",
     ("CODE_CORRECT", "gradients identical bit for bit"),
 )
 

@@ -10,7 +10,7 @@ QUESTION = Question(
     "Gradients of a ResNet's downsample layers differ",
     "outputs and loss agree; gradients of `downsample` are 1e-4 apart, all others below 1e-5",
     "CODE_CORRECT",
-    "Not the port's: with its loss each gradient of the ResNet, those of downsample included, is the original's bit "
+    "The port is not the cause: with its loss each gradient of the ResNet, those of downsample included, is the original's bit "
     "for bit on the same kernels.",
     ("CODE_CORRECT", "gradients identical bit for bit"),
 )

@@ -8,8 +8,7 @@ QUESTION = Question(
     "Conv2D of many channels cannot be aligned",
     "`Conv2D(2048, 256, 1)`: 1.9e-4 apart; reprod_log asks for 1e-5",
     "ROUNDING",
-    "Rounding: a 1x1 convolution of 2048 channels adds up 2048 products. The threshold of 1e-5 is below what two right "
-    "kernels may be apart.",
+    "Rounding: a 1x1 convolution of 2048 channels adds up 2048 products. Two right kernels may differ by more than 1e-5.",
     ("No kernel is accused, only rounding", "where two right kernels may be"),
     tolerance=1.1e-3,
     emulated="the order of the sums",

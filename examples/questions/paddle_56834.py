@@ -9,8 +9,8 @@ QUESTION = Question(
     "softmax of symmetric logits is not symmetric",
     "the same row, shifted: 6e-8 apart on the diagonal, 7.5e-9 beside it",
     "ROUNDING",
-    "Rounding: one unit in the last place of 0.46. Where the sum over the row begins is the kernel's choice, so a shifted "
-    "row rounds otherwise.",
+    "Rounding: one unit in the last place of 0.46. The kernel chooses where the sum over the row begins, so a shifted row "
+    "rounds differently.",
     ("No kernel is accused", "where two right kernels may be"),
     tolerance=9e-7,
     emulated="the order of the sums",

@@ -5,11 +5,11 @@ from questions import Question, kernels
 
 QUESTION = Question(
     "PaddlePaddle/Paddle#67238",
-    "Precision is lost behind the third Conv2D",
-    "three stacked convolutions: behind the third, of stride 2, no digit of some values agrees",
+    "Precision is lost after the third Conv2D",
+    "three stacked convolutions: after the third, of stride 2, no digit of some values agrees",
     "ROUNDING",
     "Rounding: the third convolution adds up 288 products that cancel, so that values near 0 keep no digit. The shadow "
-    "stream shows what came in.",
+    "stream shows the incoming error.",
     ("No kernel is accused, only rounding", "amplification x"),
     tolerance=3e-4,
     emulated="the order of the sums",

@@ -9,7 +9,7 @@ QUESTION = Question(
     "Forward alignment of Paddle and Torch has an error",
     'equal weights and inputs: 6.7e-4 apart on an A100 and a 3060; a layer-by-layer tool says "linear"',
     "PRECISION_MODE",
-    "The port is proven right; its Linears carry what TF32 rounds away on one of the two GPUs, which is the cause.",
+    "The port is proven right; its Linears carry the rounding of TF32 on one of the two GPUs, which is the cause.",
     ("CODE_CORRECT", "Paddle's linear", "computes in a lower precision than its dtype", "tf32-inputs"),
     emulated="TF32 inputs of the products",
 )

@@ -10,7 +10,7 @@ QUESTION = Question(
     "A converted AlexNet gives other results: is this reasonable?",
     "mean difference 2e-7 of the outputs",
     "CODE_CORRECT",
-    "Yes. On the same kernels the converted model gives the original's bits, so what differs are the kernels.",
+    "Yes. On the same kernels the converted model gives the original's bits, so only the kernels differ.",
     ("CODE_CORRECT", "forward: identical bit for bit"),
 )
 

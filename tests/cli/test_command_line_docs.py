@@ -9,19 +9,9 @@ from helpers import ROOT
 
 from padiff_shim.cli import app, mode_options
 
-# Where each command has its page.
-OF = {
-    "doctor": "doctor.md",
-    "run": "run.md",
-    "prove": "prove.md",
-    "report": "report.md",
-    "repro": "repro.md",
-    "diff": "record.md",
-    "ops": "ops.md",
-    "audit": "audit.md",
-    "gate": "gate.md",
-}
 INDEX = "command-line.md"
+# Where each command has its page: the rows of the index.
+OF = dict(re.findall(r"^\| \[`(\w+)`\]\(([\w-]+\.md)", (ROOT / "docs" / INDEX).read_text(encoding="utf-8"), re.MULTILINE))
 PAGES = (INDEX, *OF.values(), "pytest.md", "distributed.md")
 WORDS = {
     "padiff-shim": ["-m", "padiff_shim"],
@@ -107,7 +97,6 @@ def test_a_page_that_says_something_else_is_found():
 def test_every_command_has_a_page():
     assert list(OF) == list(app.COMMANDS)
     for name, page in OF.items():
-        assert f"({page}" in text_of(INDEX), "the index leads to it"
         assert f"\n$ padiff-shim {name}" in text_of(page)
 
 

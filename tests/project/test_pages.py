@@ -1,0 +1,56 @@
+"""Files, folders and headings that the pages name are there."""
+
+import re
+
+import pytest
+from helpers import ROOT
+
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"))
+)
+MAINTAINERS = ["docs/architecture.md", "docs/tape.md", "CONTRIBUTING.md"]
+FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
+
+
+def text_of(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def missing(text):
+    """The `folder/file.py` and `folder/` of a text that are neither in the package nor in the checkout; `*` stands for any name."""
+    files = re.findall(r"(?<![\w./-])((?:[\w.-]+/)+[\w*]+\.py)\b", text)
+    folders = re.findall(r"`((?:[\w.-]+/)+)`", text)
+    roots = (ROOT / "padiff_shim", ROOT)
+    return [name for name in [*files, *folders] if not any(any(root.glob(name)) for root in roots)]
+
+
+def anchors(text):
+    """GitHub's anchors of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", MAINTAINERS)
+def test_the_sources_that_a_page_names_exist(page):
+    assert missing(text_of(page)) == []
+
+
+def test_a_source_that_is_gone_is_found():
+    assert missing("tape/twins.py, `patches/*.py`, `numerics/`; tape/twin.py, `number/`, tests/nothing/test_it.py") == [
+        "tape/twin.py",
+        "tests/nothing/test_it.py",
+        "number/",
+    ]
+
+
+def test_links_between_pages_lead_somewhere():
+    lost = []
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", text_of(page))):
+            if re.match(r"\w+:", link):
+                continue
+            name, _, anchor = link.partition("#")
+            target = (ROOT / page).parent / name if name else ROOT / page
+            if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+                lost.append((page, link))
+    assert lost == []
