@@ -1,5 +1,6 @@
 """Records as a compare run writes them, made up: what the tests of the report draw."""
 
+import copy
 import math
 import random
 
@@ -187,3 +188,13 @@ def account_data(*, profile=True, native=None, substituted=None, name="ref"):
         if profile
         else None,
     }
+
+
+class ReferenceRun:
+    """A reference run that has counted this."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def as_dict(self):
+        return copy.deepcopy(self.data)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..progress import Waiting
-from ..text import Screen
+from ..present.text import Screen
 from . import output
 from .main import FINE, NO
 

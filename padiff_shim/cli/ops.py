@@ -11,7 +11,7 @@ import click
 
 from .. import errors
 from ..progress import Waiting
-from ..text import Screen
+from ..present.text import Screen
 from . import output
 
 _EPILOG = """\

@@ -90,10 +90,4 @@ def told(found: Any) -> str:
 
 def summary(run: Any, stream: TextIO | None = None) -> str:
     """What ``print(run)`` shows, as wide as ``stream`` (default: standard output), in colours where it is a terminal."""
-    if not hasattr(run, "recorder"):  # a run of reference mode
-        from ..report.reference_text import run_table
-
-        return run_table(run, **look(stream))
-    from ..report.compare_text import summary as text
-
-    return text(run, **look(stream))
+    return str(run.text(**look(stream)))

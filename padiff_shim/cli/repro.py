@@ -7,7 +7,7 @@ import click
 from ..errors import ArgumentError, PadiffShimError
 from ..runlog.calls import Call
 from ..runs.compare_run import CompareRun, load
-from ..text import Screen
+from ..present.text import Screen
 from .main import NO
 
 _EPILOG = """\

@@ -1,15 +1,17 @@
-"""A compare run as one self-contained HTML page: no network, no other files."""
+"""A compare run as one self-contained page with a chart, filters and a table of its records; no network, no other files.
+
+The records are packed in one pass, in bounded memory: which of very many are kept, and how they are written small. Counts (per
+verdict, op, layer, and the findings) are over all records, kept or not. The page's data is one block of JSON; its scripts set what
+they show as text, never as markup.
+"""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import marshal
 import math
 import os
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -19,17 +21,14 @@ from typing import Any, NamedTuple
 from ..arguments import path as file
 from ..arguments import whole
 from ..files import write as write_file
+from ..present.html import application
 from ..progress import Waiting
 from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
 from ..text import SENTENCE, shown
 from ..verdicts import MEANING, Verdict
-from .compare_text import headline, ties
+from .compare import headline, ties
 from .source import Compared
-
-# ---- Records packed for the HTML page: which of very many are kept, and how they are written small.
-#
-# One pass over the records, bounded memory. Counts (per verdict, op, layer, and the findings) are over all records, kept or not.
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
 _MEASURED = ("type", "index", "call", "step", "reason", "stats", "born")
@@ -310,14 +309,7 @@ def pack(
     }
 
 
-# ---- A compare run as one self-contained HTML page: no network, no other files, readable where there is no Python.
-#
-# The template, the style and the scripts lie in ``page/`` and are written into the page; its data is one block of JSON. What the
-# page
-# shows is set as text, never as markup, and its content security policy admits no script, style, image or connection but its own.
-
 LIMIT = 100_000  # records that the page holds one by one
-PAGE = Path(__file__).with_name("page")
 SCRIPTS = (
     "base.js",
     "data.js",
@@ -351,15 +343,6 @@ def _json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def digest(text: str) -> str:
-    """The source expression by which a content security policy admits this very text."""
-    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
-
-
-def _read(name: str) -> str:
-    return (PAGE / name).read_text(encoding="utf-8")
-
-
 def render(
     header: Mapping[str, Any],
     records: Iterable[Mapping[str, Any]],
@@ -388,18 +371,7 @@ def render(
     whole("limit", limit, least=1)
     said = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
     data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, coverage, limit, counts)}
-    style = _read("page.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(map(_read, SCRIPTS)) + "})();\n"
-    allowed = [
-        "default-src 'none'",
-        f"script-src {digest(script)}",
-        f"style-src {digest(style)}",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
-    parts = {"POLICY": "; ".join(allowed), "STYLE": style, "SCRIPT": script, "DATA": json_block(data)}
-    # One pass over the template: whatever stands in the data is not looked at again.
-    return re.sub(r"\{\{([A-Z]+)\}\}", lambda found: parts[found[1]], _read("page.html"))
+    return application("page.html", ("base.css", "page.css"), SCRIPTS, json_block(data))
 
 
 def write(run: Compared, path: str | os.PathLike[str], *, limit: int = LIMIT) -> Path:

@@ -14,10 +14,11 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from ..present.text import STYLES
 from ..runlog.counts import Counts
 from ..text import shown
 from ..verdicts import Verdict
-from .compare_text import style
+from .compare import tone
 
 PERIOD = 0.25  # seconds between two drawings
 PATIENCE = 2.0  # seconds before the first one: short runs show nothing
@@ -122,7 +123,7 @@ def line(counts: Counts, record: Mapping[str, Any]) -> str:
     """Records, verdicts and the running layer in the terminal's width, as text with ANSI colours."""
     text = Text(f"padiff_shim: {counts.records:,} records")
     for name, number in counts.verdicts(everything=False).items():
-        text.append("  ").append(f"{name} {number:,}", style=style(Verdict(name)))
+        text.append("  ").append(f"{name} {number:,}", style=STYLES[tone(Verdict(name))])
     for why, number in counts.apart().items():
         text.append("  ").append(f"{why} {number:,}", style="dim")
     text.append(f"  {shown(record.get('layer') or record.get('op'))}", style="dim")

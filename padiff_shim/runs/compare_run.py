@@ -15,7 +15,10 @@ from typing import Any
 from ..arguments import one_of, whole
 from ..errors import OPS_LISTED, ArgumentError, PadiffShimError, UnknownNameError, optional, unknown
 from ..files import Scratch
+from ..present.document import Document
 from ..progress import Waiting
+from ..report import compare, compare_page
+from ..report.live import Live
 from ..runlog import inputs, log
 from ..runlog import reading as log_reading
 from ..runlog.calls import Call, Calls
@@ -92,9 +95,7 @@ class Results(Run):
     @property
     def headline(self) -> str:
         """The answer in a sentence: whose kernel is wrong, where and by how much; or that there is only rounding."""
-        from ..report.compare_text import headline
-
-        return headline(self.counts, self.coverage())
+        return compare.headline(self.counts, self.coverage())
 
     def worst(self, n: int = 10) -> list[Call]:
         """The ``n`` most serious records: by class, then by the multiple of the probabilistic bound. Muted ones are left out.
@@ -192,11 +193,9 @@ class Results(Run):
         pandas = optional("pandas", "pip install pandas")
         return pandas.DataFrame([_flat(call.as_dict()) for call in self.calls])
 
-    def to_markdown(self) -> str:
-        """The findings as a short text for a pull request: versions, counts, a table of the worst, coverage."""
-        from ..report.compare_text import markdown
-
-        return markdown(self)
+    def document(self) -> Document:
+        """The answer, versions, counts, the worst calls, verdicts per op and layer, and what was not checked."""
+        return compare.document(self)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write one self-contained page, in a folder that is made if need be; returns its path.
@@ -204,8 +203,6 @@ class Results(Run):
         Raises:
             FileError: it cannot be written.
         """
-        from ..report import compare_page
-
         return compare_page.write(self, path)
 
     def repro(self, call: Call | int, path: str | os.PathLike[str]) -> Path:
@@ -261,11 +258,6 @@ class Results(Run):
 
         place, nearest = max(zip(kept.places, kept), key=likeness)
         return f"{said}. Nearest of those that were (run.kept()): run.repro({place}, ...), {nearest}. Or run again: {again}"
-
-    def __str__(self) -> str:
-        from ..report.compare_text import summary
-
-        return summary(self)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {number}" for name, number in self.verdicts.items()) or "no records"
@@ -363,8 +355,6 @@ class CompareRun(Results):
         self.environment.update({key: str(value) for key, value in environment.items()})
         self.recorder.begin(environment, flags, concerns)
         if self._progress and not self.header["rank"]:
-            from ..report.live import Live
-
             self.recorder.watcher = Live.on_terminal()
 
     def warn(self, message: str) -> None:

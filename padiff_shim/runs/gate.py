@@ -18,23 +18,17 @@ from typing import Any
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
 from ..files import try_file, write
-from ..report.compare_text import cell, folded, table
+from ..present.document import TEXT, Block, Column, Document, Folded, Item, Items, Only, Table
+from ..present.result import Presented
+from ..report.compare import meaning
 from ..runlog.calls import Calls
-from ..text import SENTENCE, Screen, many, shown
-from ..verdicts import MEANING, Verdict, apart
+from ..text import SENTENCE, many, shown, tr
+from ..verdicts import Verdict, apart
 from .compare_run import CompareRun, load
 
 KEYS = ("op", "tensor", "dtype", "layer", "site")
 SOFT = Verdict.LOW_ACCURACY  # from here on a verdict is something to complain of
 MARGIN = 4.0
-_STYLES = {
-    "passed": "bold green",
-    "FAILED": "bold red",
-    "worse": "red",
-    "not whole": "red",
-    "new, and not clean": "red",
-    "better": "green",
-}
 DIGITS = 3  # significant ones of an error in the file
 
 
@@ -92,7 +86,7 @@ class BaselineEntry:
 
 
 @dataclass
-class Gate:
+class Gate(Presented):
     """What :func:`gate` found. ``print(gate)`` says it.
 
     ``worse``: (now, before). ``new``: places that the baseline has not; those with something to complain of fail. ``gone``: places
@@ -114,46 +108,50 @@ class Gate:
         """No place got worse, no new one is to be complained of, and all of the run's log is there."""
         return not self.worse and not self.missing and not any(entry.severity for entry in self.new)
 
-    def __str__(self) -> str:
-        return self.text()
+    def document(self) -> Document:
+        """Whether it passed, and each place that changed; for a pull request what got worse stands in a table."""
+        columns = (
+            Column(tr("op, tensor")),
+            Column(tr("layer")),
+            Column(tr("line")),
+            Column(tr("verdict")),
+            Column(tr("error in units"), right=True),
+            Column(tr("before"), right=True),
+        )
+        complaints = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
+        complaints += [(now, tr("new")) for now in self.new if now.severity]
+        table: list[Block] = [Table(columns, [(*now.cells, before) for now, before in complaints])] if complaints else []
+        words = Folded(tr("What the verdicts mean"), [Items([meaning(name) for name in sorted({now.verdict for now, _ in complaints})])])
+        lacking = Items([Item(shown(reason, SENTENCE), tr("not whole"), "bad") for reason in self.missing])
+        changed = Only((TEXT,), [Items([*self._worse(), *self._quiet()])])
+        quiet = Folded(tr("Everything else"), [Items(self._quiet())])
+        verdict = tr("passed") if self.passed else tr("FAILED")
+        against = tr("{places} against {baseline}", places=many(self.places, "place"), baseline=self.baseline)
+        blocks = [lacking, *table, *([words] if table else []), changed, *([quiet] if quiet.blocks[0] != Items([]) else [])]
+        return Document(f"{verdict}: {against}", blocks, "good" if self.passed else "bad")
 
-    def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
-        screen = Screen(width, colour=colour)
-        for line in self._lines():
-            said = line.partition(":")[0]
-            screen.say(line, _STYLES.get(said, ""), hang=2)
-        return screen.text()
+    def _worse(self) -> list[Item]:
+        """The places that are a complaint."""
+        worse = [Item(self._change(now, before), tr("worse"), "bad") for now, before in self.worse]
+        return worse + [Item(str(entry), tr("new, and not clean"), "bad") for entry in self.new if entry.severity]
 
-    def to_markdown(self) -> str:
-        """For a pull request: what got worse in a table, everything else folded away."""
-        first, *others = self._lines()
-        found = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
-        found += [(now, "new") for now in self.new if now.severity]
-        rows = [(*now.cells, before) for now, before in found]
-        lines = [f"**{cell(first)}**", *(f"\n{cell(one)}" for one in others if one.startswith("not whole:"))]
-        if rows:
-            lines += ["", *table(("op, tensor", "layer", "line", "verdict", "error in units", "before"), rows, 2)]
-            named = sorted({now.verdict for now, _ in found})
-            lines += folded("What the verdicts mean", [f"- {name}: {MEANING[Verdict(name)]}" for name in named])
-        quiet = [line for line in others if not line.startswith(("worse:", "not whole:", "new, and"))]
-        return "\n".join([*lines, *folded("Everything else", [f"- {cell(line)}" for line in quiet])]) + "\n"
-
-    def _lines(self) -> list[str]:
-        lines = [f"{'passed' if self.passed else 'FAILED'}: {many(self.places, 'place')} against {self.baseline}"]
-        lines += [f"not whole: {shown(one, SENTENCE)}" for one in self.missing]
-        lines += [f"worse: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.worse]
-        lines += [f"new, and not clean: {entry}" for entry in self.new if entry.severity]
-        lines += [f"better: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.better]
+    def _quiet(self) -> list[Item]:
+        """What else changed, and what can be done about it."""
+        items = [Item(self._change(now, before), tr("better"), "good") for now, before in self.better]
         clean = sum(not entry.severity for entry in self.new)
-        lines += [f"new: {many(clean, 'place')}"] if clean else []
-        lines += [f"gone: {entry}" for entry in self.gone[:10]]
-        lines += [f"gone: {many(len(self.gone) - 10, 'place')} more"] if len(self.gone) > 10 else []
+        items += [Item(many(clean, "place"), tr("new"))] if clean else []
+        items += [Item(str(entry), tr("gone")) for entry in self.gone[:10]]
+        items += [Item(tr("{places} more", places=many(len(self.gone) - 10, "place")), tr("gone"))] if len(self.gone) > 10 else []
         if self.updated:
-            lines.append(f"{self.baseline} holds this run now")
+            items.append(Item(tr("{baseline} holds this run now", baseline=self.baseline)))
         elif self.worse or self.new or self.gone or self.better:
-            lines.append(f"--update (update=True) makes this run the baseline; the margin is a factor of {self.margin:g}")
-        return lines
+            margin = f"{self.margin:g}"
+            items.append(Item(tr("--update (update=True) makes this run the baseline; the margin is a factor of {margin}", margin=margin)))
+        return items
+
+    @staticmethod
+    def _change(now: BaselineEntry, before: BaselineEntry) -> str:
+        return tr("{now}; it was {verdict}, {units:g} units", now=now, verdict=before.verdict, units=before.units)
 
 
 def gate(

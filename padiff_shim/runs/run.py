@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..arguments import path as as_path
 from ..errors import FileError
-from ..files import try_folder
+from ..files import try_folder, write
+from ..present.document import Document
+from ..present.result import Presented
+from ..report import reference
 from ..runlog import reading
 from ..runlog.counts import ClockPlace, LayoutCost, Tallies, Tally, spent
 from ..text import SENTENCE, shown
@@ -25,7 +29,7 @@ _OPENING = threading.Lock()  # for whoever opens or closes a mode; a run is pick
 
 
 @dataclass
-class Run:
+class Run(Presented):
     """The result of a mode: how many calls ran on which kernel, and why.
 
     ``print(run)`` shows a table, :meth:`to_html` and :meth:`to_markdown` write reports, :meth:`as_dict` gives plain data. The
@@ -245,11 +249,9 @@ class Run:
             ],
         }
 
-    def to_markdown(self) -> str:
-        """Coverage, what stayed native and where the time went, as a short text for a pull request."""
-        from ..report.reference_text import markdown
-
-        return markdown(self)
+    def document(self) -> Document:
+        """Coverage, where the time went, what stayed native, layers, lines and ops."""
+        return reference.document(self)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write one self-contained page, in a folder that is made if need be; returns its path.
@@ -257,14 +259,7 @@ class Run:
         Raises:
             FileError: it cannot be written.
         """
-        from ..report import reference_page
-
-        return reference_page.write(self, path)
-
-    def __str__(self) -> str:
-        from ..report.reference_text import run_table
-
-        return run_table(self)
+        return write(as_path("path", path), self.page(), "the page ")
 
     def __repr__(self) -> str:
         calls, native = sum(self.substituted.values()), sum(self._tallies.total("native").values())

@@ -4,13 +4,12 @@ import random
 
 import pytest
 import report_page
-from report_data import account_data, record, run_of
+from report_data import ReferenceRun, account_data, record, run_of
 from report_page import DESKTOP
 
-from padiff_shim.report.compare_page import PAGE
-from padiff_shim.report.reference_page import render as reference_page
-from padiff_shim.report.reference_text import ReferenceFigures
-from padiff_shim.text import markup, pieces
+from padiff_shim.present import html
+from padiff_shim.present.html import markup, pieces
+from padiff_shim.report.reference import document
 
 browser, show = report_page.browser, report_page.show  # fixtures
 PHONE = {"width": 390, "height": 844}
@@ -70,7 +69,7 @@ def test_markup_is_text_alone():
 @pytest.mark.browser
 def test_the_comparisons_page_breaks_as_the_others_do(show):
     page = show(run_of(3))
-    ours = f"(text) => {{ {(PAGE / 'base.js').read_text(encoding='utf-8')}; return h('p', {{}}, text).innerHTML; }}"
+    ours = f"(text) => {{ {html.read('base.js')}; return h('p', {{}}, text).innerHTML; }}"
     draw = random.Random(4)
     for _ in range(60):
         text = "".join(draw.choices("abcdefgh/\\._,;|=-: é\U0001f600<&0123456789", k=draw.randrange(120)))
@@ -89,4 +88,4 @@ def test_no_short_word_and_no_lines_number_is_broken(browser, show, tmp_path, vi
     for one in (*data["lines"], *data["profile"]["places"]):
         one["site"] = one["site"] and site
     with report_page.pages(browser, tmp_path) as pages:
-        assert pages(reference_page(ReferenceFigures(data)), viewport=viewport).evaluate(BROKEN) == []
+        assert pages(html.render(document(ReferenceRun(data))), viewport=viewport).evaluate(BROKEN) == []

@@ -9,7 +9,7 @@ import torch
 
 import padiff_shim
 from padiff_shim import testing
-from padiff_shim.report.compare_text import headline
+from padiff_shim.report.compare import headline
 from padiff_shim.runlog.counts import Counts
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]

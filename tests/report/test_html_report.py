@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_data import COVERAGE, HEADER, record, run_of
 
-from padiff_shim.report.compare_page import PAGE, SCRIPTS, Interned, Reservoir, dotted, pack, plain, render, taken, write
+from padiff_shim.present.html import FOLDER
+from padiff_shim.report.compare_page import SCRIPTS, Interned, Reservoir, dotted, pack, plain, render, taken, write
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.text import SENTENCE, shown
 
@@ -249,4 +250,4 @@ def test_a_reservoir_is_uniform():
 
 
 def test_every_script_is_part_of_the_page():
-    assert {path.name for path in PAGE.glob("*.js")} == set(SCRIPTS)
+    assert {path.name for path in FOLDER.glob("*.js")} == set(SCRIPTS)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.text import Text
 
-from padiff_shim.text import Column, Screen, folded, folded_text
+from padiff_shim.present.document import Column, Table
+from padiff_shim.present.text import Screen, folded
 
 WIDTHS = (80, 100, 160)
 WORDS = st.lists(st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=24), max_size=60)
@@ -44,25 +44,13 @@ def test_what_cannot_be_folded_fills_lines(word, width):
     assert "".join(lines) == word
 
 
-@given(WORDS, st.sampled_from(WIDTHS))
-def test_styles_go_with_their_words(words, width):
-    text = Text()
-    for place, word in enumerate(words):
-        text.append(word, style="bold" if place % 2 else "red").append(" ")
-    lines = folded_text(text, width)
-    assert [line.plain.rstrip() for line in lines] == folded(text.plain, width)
-    for line in lines:
-        for span in line.spans:
-            assert line.plain[span.start : span.end].strip() in words or len(words) > 1
-
-
 CELLS = st.tuples(PATHS, PATHS.map(lambda path: f"{path}.py:12 in forward"), st.sampled_from(["1.0e-05", "", "37"]))
 
 
 @given(st.lists(CELLS, min_size=1, max_size=5), st.sampled_from(WIDTHS), st.booleans())
 def test_tables_keep_to_the_width_and_cut_nothing(rows, width, colour):
     screen = Screen(width, colour=colour)
-    screen.table((Column("layer"), Column("line"), Column("error", 1, right=True)), rows, "what differs")
+    screen.table(Table((Column("layer"), Column("line"), Column("error", 1, right=True)), rows), "what differs")
     text = plain(screen.text())
     assert all(cell_len(line) <= width for line in text.splitlines())
     solid = re.sub(r"[\s│┃]", "", text)
@@ -78,7 +66,7 @@ def test_columns_are_left_out_before_a_word_is_broken():
     texts = {}
     for width in (100, 88, 80, 60):
         screen = Screen(width)
-        screen.table(heads, rows)
+        screen.table(Table(heads, rows))
         texts[width] = [head.head for head in heads if head.head in screen.text()]
     assert texts == {
         100: ["layer", "line", "mean", "max"],
@@ -90,7 +78,7 @@ def test_columns_are_left_out_before_a_word_is_broken():
 
 def test_rows_are_paragraphs_where_no_table_fits():
     screen = Screen(80)
-    screen.table((Column("layer"), Column("line")), [("a" * 60, "b" * 60 + ".py:7")], "all")
+    screen.table(Table((Column("layer"), Column("line")), [("a" * 60, "b" * 60 + ".py:7")]), "all")
     assert screen.text().splitlines() == ["all", "  " + "a" * 60, "    line: " + "b" * 60 + ".py:7"]
 
 

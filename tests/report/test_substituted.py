@@ -1,26 +1,28 @@
 """A reference run as text, Markdown and page: what they say, and that nothing in a run is read as markup."""
 
-import copy
 import re
 
 import pytest
-from report_data import account_data
+from report_data import ReferenceRun, account_data
 
 from padiff_shim.errors import FileError
-from padiff_shim.report.reference_page import render
-from padiff_shim.report.reference_text import HOW, ReferenceFigures, run_table, seconds_of
+from padiff_shim.present import html, markdown, text
+from padiff_shim.report.reference import HOW, ReferenceFigures, document, seconds_of
+from padiff_shim.runs.run import Run
 
 EVIL = "</script><b onload=x>&`|*\x1b[31m"
 
 
-class Run:
-    """A run that has counted this."""
+def page_of(data):
+    return html.render(document(ReferenceRun(data)))
 
-    def __init__(self, data):
-        self.data = data
 
-    def as_dict(self):
-        return copy.deepcopy(self.data)
+def text_of(data, width=None, **look):
+    return text.render(document(ReferenceRun(data)), width, **look)
+
+
+def markdown_of(data):
+    return markdown.render(document(ReferenceRun(data)))
 
 
 def test_the_headline_names_what_stayed_native_most_and_where():
@@ -58,21 +60,21 @@ def test_layers_hold_those_inside_of_them():
 
 def test_without_a_profile_everything_says_how_to_get_one():
     data = account_data(profile=False)
-    page = render(ReferenceFigures(data))
+    page = page_of(data)
     assert HOW.partition("`")[0] in page.replace("&#x27;", "'")
     assert "Coverage by layer" not in page
-    assert "layers" not in run_table(Run(data), 100).replace("(layers", "")
+    assert "layers" not in text_of(data, 100).replace("(layers", "")
 
 
 def test_times_on_a_device_are_explained():
     data = account_data()
     data["environment"]["device"] = "gpu:0"
-    assert "those of starting its kernels" in " ".join(run_table(Run(data), 100).split())
-    assert "those of starting its kernels" in render(ReferenceFigures(data))
+    assert "those of starting its kernels" in " ".join(text_of(data, 100).split())
+    assert "those of starting its kernels" in page_of(data)
 
 
 def test_the_page_is_one_file_that_runs_nothing():
-    page = render(ReferenceFigures(account_data()))
+    page = page_of(account_data())
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert re.search(r"default-src 'none'; style-src 'sha256-[^']+'; base-uri 'none'", page)
@@ -80,24 +82,20 @@ def test_the_page_is_one_file_that_runs_nothing():
 
 
 def test_nothing_in_a_run_is_markup():
-    from padiff_shim.report.reference_text import markdown
-
     data = account_data(name=EVIL)
-    page = render(ReferenceFigures(data))
+    page = page_of(data)
     assert EVIL not in page
     assert "<b onload" not in page
     assert "\x1b" not in page
-    text = markdown(Run(data))
+    text = markdown_of(data)
     assert "<b onload" not in text
     assert "\x1b" not in text
-    assert "\x1b" not in run_table(Run(data), 100)
+    assert "\x1b" not in text_of(data, 100)
 
 
 @pytest.mark.parametrize("profile", [True, False])
 def test_markdown_tables_have_at_most_six_columns(profile):
-    from padiff_shim.report.reference_text import markdown
-
-    lines = markdown(Run(account_data(profile=profile))).splitlines()
+    lines = markdown_of(account_data(profile=profile)).splitlines()
     tables = [line for line in lines if line.startswith("|")]
     assert tables
     assert max(line.count("|") - 1 for line in tables) <= 6
@@ -108,7 +106,7 @@ def test_markdown_tables_have_at_most_six_columns(profile):
 @pytest.mark.parametrize("width", [80, 100, 160])
 @pytest.mark.parametrize("colour", [True, False])
 def test_the_terminal_has_its_colours_and_its_width(width, colour):
-    text = run_table(Run(account_data()), width, colour=colour)
+    text = text_of(account_data(), width, colour=colour)
     assert ("\x1b[1m" in text) == colour
     plain = re.sub(r"\x1b\[[\d;]*m", "", text)
     assert max(map(len, plain.splitlines())) <= width
@@ -123,8 +121,6 @@ def test_times_in_words(seconds, said):
 
 
 def test_a_page_that_cannot_be_written(tmp_path):
-    from padiff_shim.report.reference_page import write
-
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match=r"the page .* cannot be written"):
-        write(Run(account_data()), tmp_path / "file" / "page.html")
+        Run("torch", "view").to_html(tmp_path / "file" / "page.html")

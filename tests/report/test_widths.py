@@ -10,21 +10,17 @@ from rich.cells import cell_len
 
 from padiff_shim.dispatch.call_site import CallSite
 from padiff_shim.proof.findings import CarriedBy, CarrierRow, GradientRow, LayerRow, ProgramPlace, Stage, StepRow
-from padiff_shim.proof.pages import markdown as proof_markdown
-from padiff_shim.proof.pages import text as proof_text
+from padiff_shim.present import markdown
+from padiff_shim.present import text as terminal
+from padiff_shim.proof.pages import proof_document
 from padiff_shim.questions.bisect import Bisection, Unit
 from padiff_shim.questions.drift import Distance, Drift, DriftRow
 from padiff_shim.recording.alignment import TensorDistance
 from padiff_shim.recording.diff import Difference, TensorRow
 from padiff_shim.recording.folder import Tensor
-from padiff_shim.recording.pages import markdown as diff_markdown
-from padiff_shim.recording.pages import text as diff_text
-from padiff_shim.report.compare_text import markdown as compare_markdown
-from padiff_shim.report.compare_text import summary
-from padiff_shim.report.reference_text import run_table
+from padiff_shim.report import compare, reference
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.runs.gate import BaselineEntry, Gate
-from padiff_shim.text import in_markdown
 
 WIDTHS = (80, 100, 160)
 NAMES = {
@@ -145,10 +141,10 @@ def difference(layer, site):
 
 
 PRINTED = {
-    "diff": lambda *names, **look: diff_text(difference(*names), **look),
-    "reference": lambda *names, **look: run_table(Reference(*names), **look),
-    "compare": lambda *names, **look: summary(Compared(*names), **look),
-    "proof": lambda *names, **look: proof_text(Proof(*names), **look),
+    "diff": lambda *names, **look: difference(*names).text(**look),
+    "reference": lambda *names, **look: terminal.render(reference.document(Reference(*names)), **look),
+    "compare": lambda *names, **look: terminal.render(compare.document(Compared(*names)), **look),
+    "proof": lambda *names, **look: terminal.render(proof_document(Proof(*names)), **look),
     "bisect": lambda *names, **look: bisection(*names).text(**look),
     "gate": lambda *names, **look: gate(*names).text(**look),
     "drift": lambda *names, **look: drift(*names).text(**look),
@@ -189,8 +185,8 @@ def test_words_that_have_room_are_whole(what):
 @pytest.mark.parametrize("length", [40, 60, 70, 76, 200])
 def test_a_layer_is_not_listed_without_its_share(length):
     """Where names leave no room for figures beside them, rows are paragraphs."""
-    text = run_table(Reference("l" * length, "train.py:7 in forward"), width=80)
-    layers = text.partition("\nlayers")[2].partition("\nlines")[0]
+    text = terminal.render(reference.document(Reference("l" * length, "train.py:7 in forward")), 80)
+    layers = text.partition("\nCoverage by layer")[2].partition("\nLines")[0]
     assert re.search(r"\d %", layers)
 
 
@@ -198,17 +194,18 @@ MARKDOWN = {
     "bisect": bisection,
     "gate": gate,
     "drift": drift,
-    "proof": lambda *names: Shown(proof_markdown, Proof(*names)),
-    "compare": lambda *names: Shown(compare_markdown, Compared(*names)),
-    "diff": lambda *names: Shown(diff_markdown, difference(*names)),
+    "proof": lambda *names: Shown(proof_document(Proof(*names))),
+    "compare": lambda *names: Shown(compare.document(Compared(*names))),
+    "reference": lambda *names: Shown(reference.document(Reference(*names))),
+    "diff": difference,
 }
 
 
 class Shown:
-    """What has a function for its Markdown."""
+    """A document that has its Markdown."""
 
-    def __init__(self, function, found):
-        self.to_markdown = lambda: function(found)
+    def __init__(self, document):
+        self.to_markdown = lambda: markdown.render(document)
 
 
 @pytest.mark.parametrize("what", MARKDOWN)
@@ -227,7 +224,7 @@ MARKS = "a*b*c `x` __init__ [y](z) @user #12 ~~w~~ <b> | &amp;"
 @pytest.mark.parametrize("what", MARKDOWN)
 def test_names_are_no_markup_in_markdown(what):
     text = MARKDOWN[what](MARKS, f"model.py:7 in {MARKS}").to_markdown()
-    assert in_markdown(MARKS) in text
+    assert markdown.in_markdown(MARKS) in text
     assert MARKS not in text
     assert "*b*" not in text.replace("\\*b\\*", "")
     assert not re.search(r"(?<!\\)(__init__|~~w|\[y\]\()|@user|#12|<b>", text)

@@ -5,7 +5,7 @@ import pytest
 
 import padiff_shim
 from padiff_shim import testing
-from padiff_shim.report.reference_text import ReferenceFigures
+from padiff_shim.report.reference import ReferenceFigures
 from padiff_shim.runlog.counts import is_float, rounds
 from padiff_shim.table import reasons
 

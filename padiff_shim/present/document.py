@@ -1,0 +1,269 @@
+"""A result as a tree: a headline, then blocks (paragraphs, notes, tables, findings...). Three renderers write it.
+
+A text is never read as markup, and each renderer makes it safe to print. Builders of documents pass every sentence through
+:func:`padiff_shim.text.tr`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Union
+
+Tone = Literal["", "good", "bad", "warning", "open", "soft", "strong"]
+TEXT, MARKDOWN, PAGE = "text", "markdown", "page"  # the renderers
+MARKS = {"good": "✓", "bad": "✗", "open": "–", "warning": "–"}
+
+
+class Most(NamedTuple):
+    """How many rows a renderer shows."""
+
+    text: int
+    markdown: int
+    page: int
+
+
+class Share(NamedTuple):
+    """A part of a whole, for a bar: ``kind`` is one of the style's ``p-...``, ``label`` is for the legend."""
+
+    kind: str
+    size: float
+    label: str = ""
+    figure: str = ""
+
+
+class Word(NamedTuple):
+    """Part of a line of code; ``marked``: it differs from the line beside it."""
+
+    text: str
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table that is more than a text.
+
+    ``lines``: below each other. ``shade``: from 0 to 1, how strong the page's colour of ``tone`` is behind it. ``depth``: how far
+    the page indents it. ``bar``: parts of a whole that the page draws before the text.
+    """
+
+    lines: Sequence[str]
+    tone: Tone = ""
+    shade: float | None = None
+    depth: int = 0
+    bar: Sequence[Share] = ()
+
+
+Row = Sequence[Union[str, Cell]]
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    ``leave``: the column with the largest number is the first that a narrow terminal leaves out, and a page without cards leaves
+    out on a phone from :data:`NARROW` on; 0: never. ``right``: figures. ``markdown``: whether it stands in a column of its own
+    there (``"own"``), below the one to its left (``"under"``) or not at all (``"absent"``): a pull request shows six columns.
+    ``short``: words that a page shows in one line with those beside them. ``fold``: words that a terminal may fold.
+    """
+
+    head: str
+    leave: int = 0
+    right: bool = False
+    markdown: Literal["own", "under", "absent"] = "own"
+    short: bool = False
+    fold: bool = False
+
+
+NARROW = 3
+
+
+class Block:
+    """Part of a document."""
+
+
+@dataclass(frozen=True)
+class Only(Block):
+    """Blocks that some renderers show and others do not."""
+
+    renderers: Sequence[str]
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Facts(Block):
+    """Short lines below the headline: what ran, on which versions."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Paragraph(Block):
+    """A sentence or more."""
+
+    text: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Notes(Block):
+    """Remarks; ``warning``: what to look at before anything else."""
+
+    texts: Sequence[str]
+    warning: bool = False
+
+
+class Item(NamedTuple):
+    """A line of a list: ``name: text``."""
+
+    text: str
+    name: str = ""
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Items(Block):
+    """A list; ``marks``: each is marked as good, bad or open."""
+
+    items: Sequence[Item]
+    marks: bool = False
+
+
+@dataclass(frozen=True)
+class Code(Block):
+    """Lines as they are."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Table(Block):
+    """Rows under heads. A column in which nothing stands is left out.
+
+    ``tones``: one a row. ``most``: how many rows each renderer shows; ``total``: how many there are, where ``rows`` are not all;
+    ``hint``: where the others are. ``rank``: places of the rows in order of weight, for those that are shown; without it the first
+    ones. ``others``: a row that stands for all rows from the given place on. ``cards``: on a phone each row is a card.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    tones: Sequence[Tone] = ()
+    most: Most | None = None
+    total: int | None = None
+    hint: str = ""
+    rank: Sequence[int] = ()
+    others: Callable[[int], Row] | None = None
+    cards: bool = True
+    kind: str = ""
+
+    def shown(self, renderer: str) -> tuple[list[Row], list[Tone], int]:
+        """Rows that a renderer shows, their tones, and how many are not shown."""
+        most = len(self.rows) if self.most is None else getattr(self.most, renderer)
+        order = sorted((self.rank or range(len(self.rows)))[:most])
+        rows = [self.rows[place] for place in order]
+        tones: list[Tone] = [self.tones[place] for place in order] if self.tones else [""] * len(rows)
+        further = (self.total if self.total is not None else len(self.rows)) - len(rows)
+        if further and self.others is not None:
+            return [*rows, self.others(most)], [*tones, ""], 0
+        return rows, tones, further
+
+    def filled(self, rows: Sequence[Row]) -> list[int]:
+        """Places of the columns in which anything stands."""
+        return [place for place in range(len(self.columns)) if not rows or any(lines_of(row[place]) for row in rows)]
+
+
+class Place(NamedTuple):
+    """Where a finding is, on one side. ``title`` is the side's name on a page; ``around``: lines of source before and behind."""
+
+    side: str
+    title: str
+    where: str
+    source: Sequence[Word] = ()
+    call: Sequence[Word] = ()
+    around: tuple[Sequence[str], Sequence[str]] = ((), ())
+
+
+class Finding(NamedTuple):
+    """What is wrong, its places, and what else is known, each with its word."""
+
+    text: str
+    places: Sequence[Place]
+    details: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Findings(Block):
+    """Findings, the most serious first."""
+
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True)
+class Shares(Block):
+    """Parts of a whole as a bar with a legend; drawn on pages alone."""
+
+    parts: Sequence[Share]
+
+
+class Point(NamedTuple):
+    """A point of a chart; ``soft``: one that needs no look."""
+
+    x: float
+    y: float
+    soft: bool = False
+
+
+@dataclass(frozen=True)
+class Scatter(Block):
+    """Points on a logarithmic axis, from 0 to ``last`` across; drawn on pages alone."""
+
+    points: Sequence[Point]
+    last: int
+    across: str
+    up: str
+
+
+@dataclass(frozen=True)
+class Section(Block):
+    """Blocks under a title. ``folded``: Markdown shows the title alone until it is opened."""
+
+    title: str
+    blocks: Sequence[Block]
+    note: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Folded(Block):
+    """Blocks that a click opens; a terminal does not show them."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Document:
+    """All that a result says.
+
+    ``tone``: ``"good"`` or ``"bad"`` where the headline begins with a verdict (``"SAME: ..."``). ``title``: of the page's window;
+    default the headline. ``contents``: the page begins with links to its sections.
+    """
+
+    headline: str
+    blocks: Sequence[Block]
+    tone: Tone = ""
+    title: str = ""
+    contents: bool = False
+
+
+def lines_of(cell: str | Cell) -> list[str]:
+    """The lines of a cell that are not empty."""
+    return list(filter(None, [cell] if isinstance(cell, str) else cell.lines))
+
+
+def flattened(blocks: Sequence[Block], renderer: str) -> Iterator[Block]:
+    """The blocks that a renderer shows."""
+    for block in blocks:
+        if not isinstance(block, Only):
+            yield block
+        elif renderer in block.renderers:
+            yield from flattened(block.blocks, renderer)

@@ -1,0 +1,310 @@
+"""A document as one self-contained page: no network, no other files, light and dark, for wide and narrow screens.
+
+The page runs nothing: its content security policy admits its own style alone. :func:`application` is for a page that does run
+something, its own script on its own data.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..text import SENTENCE, escaped, many, shown, tr
+from . import document
+from .document import NARROW, PAGE, Cell, Column, Document, Row, Share, Word, flattened, lines_of
+
+FOLDER = Path(__file__).with_name("page")
+_HYPHENS = re.compile(r"(\S*-\S+)")
+_WHOLE = 24  # characters of a word that a page does not break
+# A word's parts: behind / . _ and the like, but a line's number stays with the end of its file's name. base.js has the same.
+_PARTS = re.compile(r"[^/\\_,;|=-]+\.\w+:\d+\S*$|[^/\\.,;|=_-]*(?:[/\\.,;|=_-]+|$)")
+_DEEPEST = 8  # steps that a cell is indented
+_SHADES = 10  # steps of a colour's strength
+
+
+def markup(text: str) -> str:
+    """``text`` for a page: never read as markup, long words with places at which they may be broken. Browsers break words at a
+    hyphen, in the middle of ``2e-06`` and ``--quiet``: those are kept together by the class ``keep``."""
+    return "<wbr>".join(
+        "".join(
+            f'<span class="keep">{html.escape(part)}</span>' if place % 2 else html.escape(part)
+            for place, part in enumerate(_HYPHENS.split(piece))
+        )
+        for piece in pieces(text)
+    )
+
+
+def pieces(text: str) -> list[str]:
+    """``text`` in pieces between which a page may break it: long words alone, never before a line's number, and no piece too long
+    for a narrow column."""
+    parts = [""]
+    for word in re.findall(r"\s+|\S+", text):
+        first, *others = [word] if len(word) <= _WHOLE else [piece for part in _PARTS.findall(word) for piece in _chopped(part)]
+        parts[-1] += first
+        parts += others
+    return parts
+
+
+def _chopped(part: str) -> list[str]:
+    """From the end: what a line's number stands behind is there."""
+    cuts = range(len(part) % _WHOLE or _WHOLE, len(part), _WHOLE)
+    return [part[start:end] for start, end in zip((0, *cuts), (*cuts, len(part)))] if part else []
+
+
+def _text(value: object) -> str:
+    return markup(shown(value, SENTENCE))
+
+
+def _plain(value: object) -> str:
+    """The same without places for a break, for titles and attributes."""
+    return html.escape(shown(value, SENTENCE))
+
+
+def digest(text: str) -> str:
+    """The source expression by which a content security policy admits this very text."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+
+
+def read(name: str) -> str:
+    """A file that pages are made of."""
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def application(template: str, styles: Iterable[str], scripts: Iterable[str], data: str) -> str:
+    """A page with its own script: the files of a template, of styles and of scripts with the data, which is JSON that may stand
+    inside of ``<script type="application/json">``."""
+    style = "".join(map(read, styles))
+    script = '"use strict";\n(() => {\n' + "\n".join(map(read, scripts)) + "})();\n"
+    parts = {"POLICY": _policy(style, script), "STYLE": style, "SCRIPT": script, "DATA": data}
+    # One pass over the template: whatever stands in the data is not looked at again.
+    return re.sub(r"\{\{([A-Z]+)\}\}", lambda match: parts[match[1]], read(template))
+
+
+def _policy(style: str, script: str = "") -> str:
+    allowed = ["default-src 'none'", *([f"script-src {digest(script)}"] if script else []), f"style-src {digest(style)}"]
+    return "; ".join([*allowed, "base-uri 'none'", "form-action 'none'"])
+
+
+def render(made: Document) -> str:
+    """The document as a page."""
+    style = read("base.css") + read("document.css")
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style)}"><meta name="color-scheme" content="light dark">'
+        f'<meta name="generator" content="padiff_shim"><title>{_plain(made.title or made.headline)}</title><style>{style}</style>'
+    )
+    blocks = list(flattened(made.blocks, PAGE))
+    sections = [block for block in blocks if isinstance(block, document.Section)]
+    facts = "".join(map(_written_facts, (block for block in blocks if isinstance(block, document.Facts))))
+    parts = [f'<header class="top"><div><h1>{_headline(made)}</h1>{facts}</div></header>']
+    if made.contents:
+        parts.append(f"<nav>{' '.join(_link(number, section) for number, section in enumerate(sections))}</nav>")
+    for block in blocks:
+        if isinstance(block, document.Section):
+            parts.append(_section(block, f"part{sections.index(block)}" if made.contents else ""))
+        elif not isinstance(block, document.Facts):
+            parts.append(_written(block))
+    body = "\n".join(filter(None, parts))
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>\n{body}\n</main></body></html>\n'
+
+
+def _link(number: int, section: document.Section) -> str:
+    return f'<a href="#part{number}">{_text(section.title)}</a>'
+
+
+def _headline(made: Document) -> str:
+    verdict, _, rest = made.headline.partition(": ")
+    return f'<span class="status {made.tone}">{_text(verdict)}</span> {_text(rest)}' if made.tone else _text(made.headline)
+
+
+def _written(block: document.Block) -> str:
+    return _WRITERS[type(block)](block)
+
+
+def _written_facts(block: document.Facts) -> str:
+    return "".join(f'<p class="soft">{_text(line)}</p>' for line in block.lines)
+
+
+def _all(blocks: Sequence[document.Block]) -> str:
+    return "".join(map(_written, flattened(blocks, PAGE)))
+
+
+def _section(block: document.Section, name: str = "") -> str:
+    note = f'<p class="soft">{_text(block.note)}</p>' if block.note else ""
+    place = f' id="{name}"' if name else ""
+    return f'<section class="box"{place}><h2>{_text(block.title)}</h2>{note}{_all(block.blocks)}</section>'
+
+
+def _paragraph(block: document.Paragraph) -> str:
+    return f'<p class="{block.tone}">{_text(block.text)}</p>' if block.tone else f"<p>{_text(block.text)}</p>"
+
+
+def _notes(block: document.Notes) -> str:
+    if not block.texts:
+        return ""
+    if not block.warning:
+        return f'<div class="notes">{"".join(f"<p class=soft>{_text(text)}</p>" for text in block.texts)}</div>'
+    items = "".join(f"<li>{_text(text)}</li>" for text in block.texts)
+    return f'<section class="box warning" aria-label="{html.escape(tr("Warnings"))}"><ul>{items}</ul></section>'
+
+
+def _items(block: document.Items) -> str:
+    items = "".join(
+        f'<li class="{item.tone}">{f"<b>{_text(item.name)}</b> " if item.name else ""}{_text(item.text)}</li>' for item in block.items
+    )
+    return f'<ul class="{"marks" if block.marks else "items"}">{items}</ul>' if items else ""
+
+
+def _code(block: document.Code) -> str:
+    return f"<pre>{html.escape(chr(10).join(escaped(line.expandtabs(4)) for line in block.lines))}</pre>"
+
+
+def _folded(block: document.Folded) -> str:
+    return f"<details><summary>{_text(block.title)}</summary>{_all(block.blocks)}</details>"
+
+
+def _table(block: document.Table) -> str:
+    rows, tones, further = block.shown(PAGE)
+    places = block.filled(rows)
+    heads = [block.columns[place] for place in places]
+    kinds = [_kind(column, block) for column in heads]
+    top = "".join(f'<th class="{kind}">{_text(column.head)}</th>' for kind, column in zip(kinds, heads))
+    body = "\n".join(
+        f'<tr class="{tone}">' + "".join(_td(row[place], kind, column) for place, kind, column in zip(places, kinds, heads)) + "</tr>"
+        for row, tone in zip(rows, tones)
+    )
+    kind = f"rows {'cards' if block.cards else 'narrow'} {block.kind}".strip()
+    filtering = _filter(block) if 0 < block.tones.count("good") < len(rows) == len(block.rows) else ""
+    more = tr("{count:,} more are not shown", count=further)
+    note = f'<p class="soft">{_text(f"{more}: {block.hint}" if block.hint else f"{more}.")}</p>' if further else ""
+    return f'{filtering}<table class="{kind}"><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>{note}'
+
+
+def _filter(block: document.Table) -> str:
+    """A box that hides the rows in which nothing is wrong; the style does it."""
+    words = html.escape(tr("only those that differ"))
+    return f'<label class="filter"><input type="checkbox" class="only"> {words}</label>'
+
+
+def _kind(column: Column, block: document.Table) -> str:
+    narrow = "wide" if column.leave >= NARROW and not block.cards else ""
+    return " ".join(filter(None, ("n" if column.right else "", "s" if column.short else "", narrow)))
+
+
+def _td(cell: str | Cell, kind: str, column: Column) -> str:
+    lines = "<br>".join(map(_text, lines_of(cell)))
+    if isinstance(cell, Cell):
+        if cell.tone:
+            kind += f" {cell.tone}"
+        if cell.shade is not None:
+            kind += f" f{round(_SHADES * min(max(cell.shade, 0.0), 1.0))}"
+        if cell.bar:
+            lines = f'{_bar(cell.bar)}<span class="share">{lines}</span>'
+        if cell.depth:
+            lines = f'<span class="d{min(cell.depth, _DEEPEST)}">{lines}</span>'
+    return f'<td class="{kind.strip()}" data-of="{_plain(column.head)}">{lines}</td>'
+
+
+def _bar(parts: Sequence[Share], kind: str = "") -> str:
+    """Parts of a whole beside each other; read aloud by the figures beside it."""
+    whole = sum(max(part.size, 0.0) for part in parts)
+    drawn, at = [], 0.0
+    for part in parts if whole > 0 else ():
+        wide = min(100.0 * max(part.size, 0.0) / whole, 100.0 - at)
+        drawn.append(f'<rect class="p-{part.kind}" x="{at:.2f}" width="{wide:.2f}" height="10"/>')
+        at += wide
+    return f'<svg class="bar {kind}" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{"".join(drawn)}</svg>'
+
+
+def _shares(block: document.Shares) -> str:
+    legend = "".join(
+        f'<span><span class="mark p-{part.kind}"></span>{_text(part.label)}: <span class="figure">{_text(part.figure)}</span></span>'
+        for part in block.parts
+        if part.size > 0
+    )
+    return f'{_bar(block.parts, "wide")}<div class="legend">{legend}</div>'
+
+
+def _findings(block: document.Findings) -> str:
+    return "".join(map(_finding, block.findings))
+
+
+def _finding(finding: document.Finding) -> str:
+    sides = "".join(
+        f'<div class="side"><p><b>{_text(place.title)}</b> {_text(place.where)}</p>{_source(place)}'
+        f"{f'<pre class=call>{_words(place.call)}</pre>' if place.call else ''}</div>"
+        for place in finding.places
+    )
+    pair = f'<div class="pair">{sides}</div>' if sides else ""
+    details = "".join(f"<p><b>{_text(word)}</b> {_text(text)}</p>" for word, text in finding.details)
+    return f'<section class="mistake"><h3>{_text(finding.text)}</h3>{pair}{details}</section>'
+
+
+def _source(place: document.Place) -> str:
+    """The guilty line between those around it."""
+    if not place.source:
+        return ""
+    before, behind = ("".join(f'<span class="beside">{html.escape(escaped(line))}\n</span>' for line in lines) for lines in place.around)
+    return f'<pre class="source">{before}<span class="guilty">{_words(place.source)}</span>{behind}</pre>'
+
+
+def _words(words: Sequence[Word]) -> str:
+    return "".join(f"<mark>{html.escape(word.text)}</mark>" if word.marked else html.escape(word.text) for word in words)
+
+
+_WIDE, _HIGH, _MARGIN, _BELOW, _ABOVE = 720, 260, 84, 44, 12  # of a chart, and around its points
+
+
+def _scatter(block: document.Scatter) -> str:
+    """Points on a logarithmic axis."""
+    sizes = [math.log10(point.y) for point in block.points]
+    low = math.floor(min(sizes))
+    high = max(math.ceil(max(sizes)), low + 1)
+    last = max(block.last, 1)
+
+    def across(place: float) -> float:
+        return _MARGIN + (_WIDE - _MARGIN - 10) * place / last
+
+    def up(size: float) -> float:
+        return _ABOVE + (_HIGH - _BELOW - _ABOVE) * (high - size) / (high - low)
+
+    lines = "".join(
+        f'<line class="grid" x1="{_MARGIN}" x2="{_WIDE - 10}" y1="{up(mark):.1f}" y2="{up(mark):.1f}"/>'
+        f'<text x="{_MARGIN - 6}" y="{up(mark) + 4:.1f}" text-anchor="end">1e{mark}</text>'
+        for mark in range(low, high + 1, max(1, (high - low) // 3))
+    )
+    dots = "".join(
+        f'<circle class="{"dot soft" if point.soft else "dot"}" cx="{across(point.x):.1f}" cy="{up(size):.1f}" r="3"/>'
+        for point, size in zip(block.points, sizes)
+    )
+    ends = "".join(
+        f'<text x="{across(place):.1f}" y="{_HIGH - _BELOW + 18}" text-anchor="{anchor}">{place:,}</text>'
+        for place, anchor in ((0, "start"), (last, "end"))
+    )
+    names = (
+        f'<text x="{(_WIDE + _MARGIN) / 2}" y="{_HIGH - 6}" text-anchor="middle">{_plain(block.across)}</text>'
+        f'<text transform="translate(12 {(_HIGH - _BELOW) / 2}) rotate(-90)" text-anchor="middle">{_plain(block.up)}</text>'
+    )
+    shape = f'class="along" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{_plain(block.up)}"'
+    return f"<svg {shape}>{lines}{dots}{ends}{names}</svg>"
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    document.Facts: _written_facts,
+    document.Paragraph: _paragraph,
+    document.Notes: _notes,
+    document.Items: _items,
+    document.Code: _code,
+    document.Table: _table,
+    document.Findings: _findings,
+    document.Shares: _shares,
+    document.Scatter: _scatter,
+    document.Section: _section,
+    document.Folded: _folded,
+}

@@ -1,0 +1,224 @@
+"""A document for a terminal: sentences fold between words, tables leave columns out before a word is broken."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from ..text import PIPED, SENTENCE, columns, escaped, shown, tr
+from . import document
+from .document import MARKS, TEXT, Cell, Column, Document, Row, flattened, lines_of
+
+# Where a word that is longer than a line may be folded: behind these, but never before a line's number.
+_PIECES = re.compile(r"[^/\\]+:\d+\S*$|[^/\\.,;|=_-]*(?:[/\\.,;|=_-]+|$)")
+STYLES = {"good": "green", "bad": "red", "warning": "yellow", "open": "cyan", "soft": "dim", "strong": "bold", "": ""}
+_FOLDED = 22  # columns that a foldable column has at least
+
+
+class Screen:
+    """Text that is being written.
+
+    Args:
+        width: in columns; default :func:`padiff_shim.text.columns`.
+        colour: with ANSI sequences.
+    """
+
+    def __init__(self, width: int | None = None, *, colour: bool = False) -> None:
+        self.width = width or columns()
+        self._buffer = io.StringIO()
+        self._console = Console(
+            file=self._buffer,
+            width=self.width,
+            force_terminal=colour,
+            color_system="standard" if colour else None,
+            highlight=False,
+            legacy_windows=False,
+        )
+
+    def say(self, text: str, style: str = "", *, indent: int = 0, hang: int = 0) -> None:
+        """A sentence: on one line where the output is no terminal, else folded between words.
+
+        ``hang``: how much deeper than ``indent`` further lines lie.
+        """
+        lines = [" " * indent + text] if self.width >= PIPED else folded(text, self.width, indent, hang)
+        for line in lines:
+            self._console.print(Text(line, style=style), soft_wrap=True)
+
+    def table(self, table: document.Table, title: str = "") -> None:
+        """Rows under each other; as paragraphs where even the columns that are never left out do not fit."""
+        rows, tones, further = table.shown(TEXT)
+        if title:
+            self.say(title, "italic")
+        styles = [STYLES[tone] for tone in tones]
+        places = table.filled(rows)
+        while (spare := self._spare(table.columns, rows, places)) < 0:
+            leaving = max(places, key=lambda place: table.columns[place].leave, default=None)
+            if leaving is None or not table.columns[leaving].leave:
+                self._paragraphs(table.columns, rows, styles)
+                break
+            places.remove(leaving)
+        else:
+            self._console.print(_grid(table.columns, rows, places, styles, spare))
+        if further:
+            more = tr("and {count:,} more", count=further)
+            self.say(f"{more}: {table.hint}" if table.hint else more)
+
+    def _spare(self, heads: Sequence[Column], rows: Sequence[Row], places: Sequence[int]) -> int:
+        """Columns of the terminal that are free beside the table, none of whose words is broken; less than 0 if it has no room."""
+        least = sum(min(_width(heads[place], rows, place), _FOLDED) if heads[place].fold else _width(heads[place], rows, place) for place in places)
+        return self.width - least - 3 * len(places) - 1
+
+    def _paragraphs(self, heads: Sequence[Column], rows: Sequence[Row], styles: Sequence[str]) -> None:
+        for row, style in zip(rows, styles):
+            words = [(column.head, ", ".join(_lines(cell)), _tone(cell)) for column, cell in zip(heads, row) if lines_of(cell)]
+            if words:
+                _, first, tone = words[0]
+                self.say(first, style or STYLES[tone] or STYLES["strong"], indent=2, hang=2)
+                self.say("; ".join(f"{head}: {cell}" if head else cell for head, cell, _ in words[1:]), indent=4)
+
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join(line.rstrip() for line in self._buffer.getvalue().rstrip().splitlines())
+
+
+def _lines(cell: str | Cell) -> list[str]:
+    return [shown(line, SENTENCE) for line in lines_of(cell)]
+
+
+def _tone(cell: str | Cell) -> str:
+    return "" if isinstance(cell, str) else cell.tone
+
+
+def _width(column: Column, rows: Sequence[Row], place: int) -> int:
+    return max(map(cell_len, [column.head, *(line for row in rows for line in _lines(row[place]))]))
+
+
+def _grid(heads: Sequence[Column], rows: Sequence[Row], places: Sequence[int], styles: Sequence[str], spare: int) -> Grid:
+    grid = Grid()
+    for place in places:
+        column = heads[place]
+        widest = min(_width(column, rows, place), _FOLDED + spare) if column.fold else None
+        grid.add_column(column.head, justify="right" if column.right else "left", no_wrap=not column.fold, width=widest)
+    for row, style in zip(rows, styles):
+        cells = (Text("\n".join(_lines(row[place])), style=STYLES[_tone(row[place])]) for place in places)
+        grid.add_row(*cells, style=style or None)
+    return grid
+
+
+def folded(text: str, width: int, indent: int = 0, hang: int = 0) -> list[str]:
+    """``text`` in lines of at most ``width`` columns, folded between words; all but the first lie ``hang`` deeper than ``indent``.
+
+    A word that is longer than a line is folded behind ``/``, ``.``, ``_`` and the like, so that a path ends with its whole
+    ``name.py:12``; within such a piece only where that alone is longer than a line.
+    """
+    first, others = width - indent, width - indent - hang
+    lines, begin, end, room = [], 0, 0, first
+    for word in re.finditer(r"[^ ]+", text):
+        at = word.start()
+        for piece in _pieces(word[0], min(first, others)):
+            if end > begin and cell_len(text[begin : at + len(piece)]) > room:
+                lines.append(text[begin:end])
+                begin, room = at, others
+            at = end = at + len(piece)
+    lines.append(text[begin:end])
+    return [" " * (indent + (hang if place else 0)) + line.rstrip() for place, line in enumerate(lines)]
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    if cell_len(word) <= width:
+        return [word]
+    pieces: list[str] = []
+    for piece in filter(None, _PIECES.findall(word)):
+        if pieces and cell_len(pieces[-1] + piece) <= width:
+            pieces[-1] += piece
+        else:
+            pieces += [piece] if cell_len(piece) <= width else chop_cells(piece, width)
+    return pieces
+
+
+def render(made: Document, width: int | None = None, *, colour: bool = False) -> str:
+    """The document as text, ``width`` columns wide (default: the terminal's); with ``colour`` as ANSI sequences.
+
+    Tables keep to the width. So do sentences on a terminal; where the output is none, each stays one line.
+    """
+    screen = Screen(width, colour=colour)
+    screen.say(shown(made.headline, SENTENCE), f"bold {STYLES[made.tone]}".strip())
+    _write(made.blocks, screen)
+    return screen.text()
+
+
+def _write(blocks: Iterable[document.Block], screen: Screen) -> None:
+    for block in flattened(list(blocks), TEXT):
+        if type(block) in _WRITERS:
+            _WRITERS[type(block)](block, screen)
+
+
+def _facts(block: document.Facts, screen: Screen) -> None:
+    for line in block.lines:
+        screen.say(shown(line, SENTENCE), hang=3)
+
+
+def _paragraph(block: document.Paragraph, screen: Screen) -> None:
+    screen.say(shown(block.text, SENTENCE), STYLES[block.tone])
+
+
+def _notes(block: document.Notes, screen: Screen) -> None:
+    for text in block.texts:
+        said = shown(text, SENTENCE)
+        if block.warning:
+            screen.say(tr("warning: {text}", text=said), "bold yellow")
+        else:
+            screen.say(tr("note: {text}", text=said))
+
+
+def _items(block: document.Items, screen: Screen) -> None:
+    for item in block.items:
+        mark = f"{MARKS[item.tone]} " if block.marks else ""
+        name = f"{shown(item.name)}: " if item.name else ""
+        screen.say(f"{mark}{name}{shown(item.text, SENTENCE)}", STYLES[item.tone], indent=2, hang=2)
+
+
+def _code(block: document.Code, screen: Screen) -> None:
+    for line in block.lines:
+        text = escaped(line.expandtabs(4).rstrip())
+        screen.say(text.lstrip(), indent=2 + len(text) - len(text.lstrip()), hang=2)
+
+
+def _findings(block: document.Findings, screen: Screen) -> None:
+    for number, finding in enumerate(block.findings, 1):
+        screen.say(f"{number}. {shown(finding.text, SENTENCE)}", "bold", hang=3)
+        wide = max((len(place.side) for place in finding.places), default=0)
+        for place in finding.places:
+            screen.say(f"{place.side:{wide}} {shown(place.where, SENTENCE)}", indent=5, hang=2)
+            if place.source:
+                screen.say(shown("".join(word.text for word in place.source), SENTENCE), "dim", indent=12, hang=2)
+        for word, text in finding.details:
+            screen.say(f"{word:{wide}} {shown(text, SENTENCE)}", indent=5, hang=2)
+
+
+def _section(block: document.Section, screen: Screen) -> None:
+    title = shown(block.title, SENTENCE)
+    blocks = list(flattened(block.blocks, TEXT))
+    screen.say(title, "italic")
+    if block.note:
+        screen.say(shown(block.note, SENTENCE))
+    _write(blocks, screen)
+
+
+_WRITERS: dict[type, Callable[[Any, Screen], None]] = {
+    document.Facts: _facts,
+    document.Paragraph: _paragraph,
+    document.Notes: _notes,
+    document.Items: _items,
+    document.Code: _code,
+    document.Table: lambda block, screen: screen.table(block),
+    document.Findings: _findings,
+    document.Section: _section,
+}

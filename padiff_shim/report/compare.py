@@ -1,0 +1,461 @@
+"""A compare run in sentences, and as a document: the answer first, then findings, verdicts and coverage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..present.document import (
+    MARKDOWN,
+    TEXT,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Folded,
+    Item,
+    Items,
+    Most,
+    Notes,
+    Only,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+)
+from ..runlog import words
+from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding
+from ..text import SENTENCE, many, shown, tr
+from ..verdicts import APART, HARD, MEANING, Verdict, apart
+from .source import Compared
+
+# What a finding's class says of the side that it accuses.
+_SAYS = {
+    Verdict.PRECISION_MODE: lambda name: tr("computes in a lower precision than its dtype{name}", name=name),
+    Verdict.SEMANTICS: lambda name: tr("computes another formula{name}", name=name),
+    Verdict.NONFINITE: lambda _: tr("gives NaN or Inf where the exact result is finite, or the other way round"),
+    Verdict.WRONG: lambda _: tr("is wrong: no order of summation explains the error"),
+    Verdict.LOCAL_WRONG: lambda _: tr("is wrong in single elements: no order of summation explains them"),
+    Verdict.LOCAL_SUSPECT: lambda _: tr("is off in single elements, which stand far out within their bounds"),
+    Verdict.LOW_ACCURACY: lambda _: tr("is far less accurate than need be, though some order of summation explains it"),
+}
+LAYERS_SHOWN, OPS, FINDINGS, ROUNDING, TIES = 12, 20, 10, 5, 5  # rows
+_QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE)
+
+
+def share(part: int, whole: int) -> str:
+    """``"99.8 %"``: never rounded up to 100 % or down to 0 %."""
+    if not whole:
+        return "0 %"
+    percent = 100.0 * part / whole
+    if part != whole:
+        percent = min(percent, 99.9)
+    if part:
+        percent = max(percent, 0.1)
+    return f"{percent:.1f}".removesuffix(".0") + " %"
+
+
+def within(finding: LineFinding) -> str:
+    """The layer of a finding's worst record, and in how many others it occurs."""
+    layer = shown(finding.worst.get("layer") or "")
+    others = len(finding.layers) - 1
+    if others <= 0:
+        return layer
+    layer = layer or tr("outside of any layer")
+    if others + 1 >= LAYERS:
+        return tr("{layer} and {others} or more other layers", layer=layer, others=others)
+    return tr("{layer} and {others}", layer=layer, others=many(others, "other layer"))
+
+
+def count_words(verdicts: Mapping[str, int], beside: Mapping[str, int]) -> str:
+    """``"WRONG 2, ROUNDING 410, EQUAL 96; apart: known 12, negligible 3"``."""
+    counted, others = (", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in (verdicts, beside))
+    counted = counted or tr("none")
+    return tr("{counted}; apart: {others}", counted=counted, others=others) if others else counted
+
+
+def divergence(first: Any) -> str:
+    """The first record that stands out (a run's ``first_divergence()``); if it is set apart, the sentence says so."""
+    if first is None:
+        return tr("First divergence: none")
+    if why := apart(first.as_dict()):
+        return tr("First divergence: none that is not {why}; the first such one: {first}", why=why, first=first)
+    return tr("First divergence: {first}", first=first)
+
+
+def version_words(environment: Mapping[str, Any]) -> str:
+    """``"paddle 3.3.1, torch 2.13.0, cpu"``."""
+    versions = [f"{name} {shown(environment[name])}" for name in ("paddle", "torch", "numpy", "python") if environment.get(name)]
+    device = [shown(environment["device"])] if environment.get("device") else []
+    return ", ".join([*versions, *device]) or tr("versions unknown")
+
+
+def coverage_sentence(coverage: Mapping[str, Any]) -> str:
+    """How much was checked."""
+    exact, screened = (int(coverage.get(name) or 0) for name in ("exact_calls", "screened"))
+    calls, elements = int(coverage["float_calls"]), int(coverage["float_elements"])
+    text = tr("no float call was seen")
+    if calls:
+        text = tr(
+            "{checked} of {calls} and {numbers} of {elements} got a verdict",
+            checked=share(int(coverage["checked_calls"]), calls),
+            calls=many(calls, "float call"),
+            numbers=share(int(coverage["checked_elements"]), elements),
+            elements=many(elements, "output element"),
+        )
+        if screened:
+            text += tr("; {screened:,} of the verdicts were screened: a difference as before at its place", screened=screened)
+    if exact:
+        text += tr("; beside them {calls} of integers, or without elements, rounded nothing", calls=many(exact, "call"))
+    return text
+
+
+def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:
+    """Why the others did not: ``"no Torch formula: 12 calls (conv2d 10, ...)"``."""
+    by_reason: dict[str, list[tuple[int, str]]] = {}
+    for op, reasons in (coverage.get("unchecked_ops") or {}).items():
+        for reason, calls in reasons.items():
+            by_reason.setdefault(reason, []).append((calls, op))
+    lines = []
+    for reason, calls in list((coverage.get("unchecked") or {}).items())[:most]:
+        ops = sorted(by_reason.get(reason, ()), reverse=True)
+        among = ", ".join(f"{shown(op)} {number:,}" for number, op in ops[:4]) + (", ..." if len(ops) > 4 else "")
+        lines.append(f"{shown(reason, SENTENCE)}: {many(calls, 'call')}" + (f" ({among})" if among else ""))
+    more = len(coverage.get("unchecked") or {}) - most
+    return [*lines, tr("{more} further reasons", more=more)] if more > 0 else lines
+
+
+def without_kernel(kinds: Counter[tuple[str, str]], most: int = 3) -> str:
+    """The calls that this Paddle cannot run natively, by op and dtype, the commonest first; "" where there are none."""
+    if not kinds:
+        return ""
+    names = [
+        tr("{op} in {dtype} ({number:,})", op=shown(op), dtype=shown(dtype), number=number)
+        for (op, dtype), number in kinds.most_common(most)
+    ]
+    if len(kinds) > most:
+        names.append(tr("{more:,} further (run.without_kernel)", more=len(kinds) - most))
+    ops = tr("{first} and {last}", first=", ".join(names[:-1]), last=names[-1]) if len(names) > 1 else names[0]
+    calls = many(sum(kinds.values()), "call")
+    return tr("Native kernel missing: {calls} that this Paddle cannot run natively: {ops}.", calls=calls, ops=ops)
+
+
+def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
+    """The answer: which side is wrong, where, and by how much, or that none is, and of how many calls that is said.
+
+    Before it stands where a NaN or an infinity begins.
+    """
+    births = [f"{words.born(record)}." for _, record, _ in counts.first_births()]
+    return " ".join([*births, _answer(counts, coverage)])
+
+
+def ties(counts: Counts) -> str:
+    """How much differs at ties, and what follows from it; nothing where nothing does."""
+    number = sum(tie.records for tie in counts.ties.values())
+    if not number:
+        return ""
+    if number == 1:
+        differ = tr("1 result or gradient differs at a tie")
+    else:
+        differ = tr("{number:,} results and gradients differ at ties", number=number)
+    return tr(
+        "{differ}, where both choices are allowed: from there on both frameworks' programs may part, and no kernel is wrong.",
+        differ=differ,
+    )
+
+
+def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
+    findings = [finding for finding in counts.sorted_findings() if not finding.apart]
+    scope = _scope(coverage)
+    if not counts.records:
+        return tr("Nothing was compared: {scope}.", scope=scope) if scope else tr("Nothing was compared.")
+    if findings:
+        more = len(findings) - 1 + counts.further
+        return _accusation(findings[0]) + (" " + tr("And {more}.", more=many(more, "further finding")) if more else "")
+    unjudged, tied = (counts.verdicts().get(verdict.value, 0) for verdict in (Verdict.UNVERIFIED, Verdict.TIE))
+    known = sum(counts.apart().values())
+    but = [tr("{number:,} could not be judged", number=unjudged)] if unjudged else []
+    but += [tr("{number:,} known or negligible{names}", number=known, names=_names(counts))] if known else []
+    but += [tr("1 differs at ties, where both choices are allowed")] if tied == 1 else []
+    but += [tr("{number:,} differ at ties, where both choices are allowed", number=tied)] if tied > 1 else []
+    parts = [_rounding_sentence(counts, unjudged, known, tied), *([f"({', '.join(but)}.)"] if but else [])]
+    return " ".join([*parts, tr("Judged: {scope}.", scope=scope)])
+
+
+def _names(counts: Counts) -> str:
+    """The known differences that occurred, the commonest first."""
+    names = list(dict.fromkeys(name for (name, _), _ in counts.quirks.most_common()))
+    return f": {', '.join(map(shown, names[:3]))}{', ...' if len(names) > 3 else ''}" if names else ""
+
+
+def _scope(coverage: Mapping[str, Any]) -> str:
+    """How many calls were judged, of how many; with a budget, in how much of the program. "" of no calls at all."""
+    calls, judged, idle = coverage.get("float_calls", 0), coverage.get("checked_calls", 0), coverage.get("idle")
+    parts = []
+    if calls and judged == calls:
+        parts = [tr("all {calls}", calls=many(calls, "float call")) if calls > 1 else tr("the one float call")]
+    elif calls:
+        parts = [tr("{judged:,} of {calls} ({share})", judged=judged, calls=many(calls, "float call"), share=share(judged, calls))]
+    if idle:
+        stretches = coverage.get("stretches", 0)
+        parts.append(
+            tr("for budget= the hooks stood idle in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches)
+        )
+    return "; ".join(parts)
+
+
+def _accusation(finding: LineFinding) -> str:
+    record = finding.worst
+    verdict, name = Verdict(record["verdict"]), words.named(record).partition(" (")[2].rstrip(")")
+    tensor, op = str(record.get("tensor")), shown(record["op"])
+    what = tr("gradient of {op} ({tensor})", op=op, tensor=shown(tensor[5:])) if tensor.startswith("grad:") else op
+    who = {"both": tr("Both frameworks' {what}", what=what), "paddle": tr("Paddle's {what}", what=what)}
+    who["torch"] = tr("Torch's {what}", what=what)
+    return tr(
+        "{who}{where} {says}{size}.",
+        who=who.get(words.whose(record), tr("One side's {what}", what=what)),
+        where=_at(record, layer=within(finding)),
+        says=_SAYS[verdict](f" ({name})" if name else ""),
+        size="" if verdict is Verdict.NONFINITE else _size(record),
+    )
+
+
+def _at(record: Mapping[str, Any], layer: str = "") -> str:
+    """`` at train.py:7 in forward (layer encoder)``, as far as it is known."""
+    site = tr(" at {site}", site=shown(record["site"])) if record.get("site") else ""
+    return site + (tr(" (layer {layer})", layer=layer) if layer else "")
+
+
+def _size(record: Mapping[str, Any]) -> str:
+    """How far it is out, or why that is said where nothing was measured."""
+    error, bound, _ = words.observed(record)
+    if error != "-":
+        return tr(": error {error}, where rounding explains {bound}", error=error, bound=bound)
+    reason = shown(record.get("reason"), SENTENCE)
+    return f": {reason}" if reason else ""
+
+
+def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int) -> str:
+    largest, others = counts.innocent.largest(), known or tied
+    if not counts.records - unjudged - known - tied:
+        return tr("No kernel is accused of more than is known.") if known else tr("No kernel is accused, and none is cleared.")
+    if not largest:
+        screened = ""
+        if counts.verdicts(everything=False).get(Verdict.ROUNDING.value):
+            screened = tr(", or only rounding")
+        if others:
+            text = tr("No kernel is accused: all other results that could be judged are equal bit for bit{screened}.", screened=screened)
+        else:
+            text = tr("No kernel is accused: all results that could be judged are equal bit for bit{screened}.", screened=screened)
+        return text
+    record: Mapping[str, Any] = largest[0][0]
+    _, difference, allowed = words.innocent(record)
+    may = tr(", where two right kernels may be {allowed} apart", allowed=allowed) if allowed != "-" else ""
+    what = f"{shown(record['op'])} {shown(record.get('tensor'))}{_at(record)}"
+    if difference != "0":
+        return tr(
+            "No kernel is accused, only rounding: the largest difference is {difference}, of {what}{may}.",
+            difference=difference,
+            what=what,
+            may=may,
+        )
+    if others:
+        return tr("No kernel is accused: all other results are equal bit for bit, {what} among them{may}.", what=what, may=may)
+    return tr("No kernel is accused: all results are equal bit for bit, {what} among them{may}.", what=what, may=may)
+
+
+def advice(counts: Counts) -> list[str]:
+    """What can be done about the findings."""
+    tf32 = {
+        "paddle": tr(
+            "Paddle takes TF32 for float32 products where the GPU has it; NVIDIA_TF32_OVERRIDE=0 in the environment forbids it."
+        ),
+        "torch": tr(
+            "Torch takes TF32 for float32 products while torch.backends.cuda.matmul.allow_tf32 (of convolutions: "
+            "torch.backends.cudnn.allow_tf32) is True."
+        ),
+    }
+    lines = []
+    for finding in counts.sorted_findings():
+        record = finding.worst
+        names = [str(record.get("hypothesis") or ""), *map(str, record.get("alternatives") or ())]
+        if any(name.startswith("tf32") for name in names) and not finding.apart:
+            side = words.whose(record)
+            lines += [tf32[name] for name in ("paddle", "torch") if side in (name, "both")]
+        if "ill_conditioned" in (record.get("modifiers") or ()):
+            lines.append(
+                tr(
+                    "ill_conditioned: operands cancel, so that rounding alone may move the result by more than a tenth of it. It is "
+                    "judged by the bound of its rounding; no relative tolerance fits it."
+                )
+            )
+    return list(dict.fromkeys(lines))
+
+
+def meaning(verdict: str) -> Item:
+    """What a class says."""
+    return Item(tr(MEANING[Verdict(verdict)]), verdict)
+
+
+def tone(verdict: Verdict) -> Tone:
+    """How serious a class is."""
+    if verdict in HARD:
+        return "bad"
+    return "" if verdict in _QUIET else "warning" if verdict is not Verdict.UNVERIFIED else "open"
+
+
+def document(run: Compared) -> Document:
+    """The run: the answer, then warnings, versions, counts, findings, verdicts per op and layer, and what was not checked."""
+    counts, coverage = run.counts, run.coverage()
+    return Document(
+        headline(counts, coverage),
+        [
+            Notes(list(run.warnings), warning=True),
+            Facts(list(_facts(run))),
+            *_findings(run),
+            *_rounding(counts),
+            *_ties(counts),
+            Only((TEXT,), list(_groups(run))),
+            *_closing(run),
+            *([Folded(tr("Not checked, and why"), [Items(list(map(Item, unchecked(coverage))))])] if coverage["unchecked"] else []),
+            *([Folded(tr("What the verdicts mean"), [Items(list(map(meaning, counts.verdicts())))])] if counts.records else []),
+        ],
+    )
+
+
+def _facts(run: Compared) -> Iterator[str]:
+    counts = run.counts
+    versions = version_words(run.header.get("environment") or {})
+    yield tr("Paddle's kernels compared with {backend}'s, call by call ({versions})", backend=shown(run.backend), versions=versions)
+    if run.header.get("command"):
+        yield tr("Command: {command}", command=shown(run.header["command"], SENTENCE))
+    if run.replicas is not None and run.replicas.parting is None:  # else it is the first warning
+        yield shown(run.replicas, SENTENCE)
+    yield tr(
+        "{calls}, {records:,} results and gradients: {counted}",
+        calls=many(counts.calls, "call"),
+        records=counts.records,
+        counted=count_words(counts.verdicts(everything=False), counts.apart()),
+    )
+    yield tr("Coverage: {coverage}.", coverage=coverage_sentence(run.coverage()))
+    yield from advice(counts)
+
+
+def _findings(run: Compared) -> Iterator[Block]:
+    """The worst calls, those that say the same of the same line in one row; nothing where there is none, as the headline says."""
+    findings = [finding for finding in run.findings() if not finding.apart]
+    columns = (
+        Column(tr("verdict"), short=True),
+        Column(tr("side"), markdown="under", short=True),
+        Column(tr("op, tensor")),
+        Column(tr("layer, line")),
+        Column(tr("error / bound"), right=True),
+        Column(tr("atol needed"), right=True),
+        Column(tr("records"), right=True),
+    )
+    if findings:
+        rows = [_finding_row(finding) for finding in findings[:FINDINGS]]
+        total = len(findings) + run.counts.further
+        yield Section(tr("Worst calls"), [Table(columns, rows, total=total, hint="run.findings()")])
+
+
+def _finding_row(finding: LineFinding) -> Row:
+    record = finding.worst
+    error, bound, atol = words.observed(record)
+    return (
+        Cell([words.named(record)], tone(Verdict(record["verdict"]))),
+        words.whose(record),
+        _what(record),
+        Cell([within(finding), shown(record.get("site") or "")]),
+        f"{error} / {bound}",
+        atol,
+        f"{finding.records:,}",
+    )
+
+
+def _what(record: Mapping[str, Any]) -> Cell:
+    return Cell([f"{shown(record['op'])} {shown(record.get('tensor'))}", words.shape(record)])
+
+
+def _rounding(counts: Counts) -> Iterator[Block]:
+    """The largest differences that are only rounding, and the tolerance that a test of them needs."""
+    records = [record for record, _ in counts.innocent.largest()[:ROUNDING]]
+    if not records:
+        return
+    columns = (
+        Column(tr("op, tensor")),
+        Column(tr("line")),
+        Column(tr("terms of a sum"), right=True),
+        Column(tr("largest difference"), right=True),
+        Column(tr("smallest safe atol"), right=True),
+    )
+    rows = [(_what(record), shown(record.get("site") or ""), *words.innocent(record)) for record in records]
+    title = tr("Only rounding: the largest differences, and how far two right kernels may be apart")
+    largest = tr("Largest difference that is only rounding: {record}", record=words.only_rounding(records[0]))
+    yield Only((TEXT,), [Section(title, [Table(columns, rows)])])
+    yield Only((MARKDOWN,), [Paragraph(largest)])
+
+
+def _ties(counts: Counts) -> Iterator[Block]:
+    """Where elements differ at ties."""
+    if not counts.ties:
+        return
+    columns = (
+        Column(tr("op, tensor")),
+        Column(tr("line")),
+        Column(tr("elements that differ"), right=True),
+        Column(tr("records"), right=True),
+    )
+    rows = [
+        (_what(tie.first), shown(tie.first.get("site") or ""), f"{tie.elements:,}", f"{tie.records:,}")
+        for tie in sorted(counts.ties.values(), key=lambda tie: -tie.elements)
+    ]
+    table = Table(columns, rows, most=Most(TIES, TIES, TIES))
+    yield Only((TEXT,), [Section(tr("Ties: both choices are allowed"), [table])])
+    yield Paragraph(ties(counts))
+
+
+def _groups(run: Compared) -> Iterator[Block]:
+    """Verdicts per op and layer."""
+    by_layer = run.by_layer()
+    if run.counts.records:
+        yield Section(tr("Verdicts per op"), _group_table(tr("op"), run.by_op(), OPS))
+    if run.counts.records and set(by_layer) != {""}:
+        yield Section(tr("Verdicts per layer"), _group_table(tr("layer"), by_layer, LAYERS_SHOWN))
+
+
+def _group_table(head: str, groups: Mapping[str, GroupCounts], most: int) -> list[Block]:
+    first, rest = list(groups.values())[:most], list(groups.values())[most:]
+    columns = (Column(head), Column(tr("records"), fold=True), Column(tr("error / bound"), 1, right=True))
+    names = [*reversed(Verdict.__members__), *APART]
+    rows = [
+        (
+            Cell([shown(group.name) or tr("(no layer)")], tone(group.worst)),
+            ", ".join(f"{name} {group.verdicts[name]:,}" for name in names if group.verdicts[name]),
+            words.figure(group.prob) if group.prob else "-",
+        )
+        for group in first
+    ]
+    blocks: list[Block] = [Table(columns, rows)]
+    if rest:
+        worst = max((group.worst for group in rest), key=lambda verdict: verdict.severity)
+        blocks.append(Paragraph(tr("and {count:,} further, at worst {worst}", count=len(rest), worst=worst)))
+    return blocks
+
+
+def _closing(run: Compared) -> Iterator[Block]:
+    counts = run.counts
+    if lacking := without_kernel(counts.lacking):
+        yield Paragraph(lacking)
+    first = run.first_divergence()
+    yield Paragraph(divergence(first)) if first is not None else Only((TEXT,), [Paragraph(divergence(first))])
+    for (name, muted), records in counts.quirks.most_common():
+        text = tr("Known difference: {name}: {records}", name=shown(name), records=many(records, "record"))
+        yield Paragraph(tr("{text} (muted)", text=text) if muted else text)
+    if (negligible := counts.apart().get("negligible")) is not None:
+        yield Paragraph(tr("Negligible: {records}", records=many(negligible, "record")))
+    lines = unchecked(run.coverage())
+    yield Only((TEXT,), [Items([Item(line, tr("not checked")) for line in lines])])

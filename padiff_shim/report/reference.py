@@ -1,0 +1,454 @@
+"""A reference run in figures and sentences, and as a document: what ran where, what stayed native, where the time went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..present.document import (
+    MARKDOWN,
+    PAGE,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Folded,
+    Most,
+    Notes,
+    Only,
+    Paragraph,
+    Row,
+    Section,
+    Share,
+    Shares,
+    Table,
+)
+from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
+from ..text import SENTENCE, many, shown, tr
+from .compare import share, version_words, without_kernel
+from .source import Substituted
+
+REST = "rest"
+FORWARD = (REFERENCE, NATIVE, MOVES)
+PARTS = (*FORWARD, BACKWARD, OPTIMIZER, REST)
+LEFT_OUT = "filtered out by "  # how the reasons of the mode's own filters begin
+HOW = "reference(profile=True), or `padiff-shim run --profile`, notes the layer, line and time of every call"
+OPS, STAYED, LAYERS, LINES = Most(60, 100, 10_000), Most(20, 10, 10_000), Most(16, 100, 500), Most(8, 100, 40)  # rows
+_PLACES = 8  # lines of one reason
+
+
+@dataclass
+class Stayed:
+    """Calls of one op that stayed native for one reason. ``lines``: {(line, layer): calls}, as far as they are known."""
+
+    op: str
+    reason: str
+    calls: int
+    lines: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> bool:
+        """By the mode's own filters."""
+        return self.reason.startswith(LEFT_OUT)
+
+    @property
+    def rounds(self) -> bool:
+        """They are float calls."""
+        return rounds(self.reason)
+
+    def places(self) -> list[str]:
+        """``["train.py:7 in forward (layers a, b)", "train.py:9 in main"]``."""
+        by_line: dict[str, list[str]] = {}
+        for line, layer in self.lines:
+            by_line.setdefault(shown(line), []).extend([shown(layer)] if layer else [])
+        return [line + _within(layers) for line, layers in by_line.items()]
+
+    def where(self, most: int = 3) -> str:
+        """The first of them in a sentence."""
+        places = self.places()
+        more = len(places) - most
+        first = ", ".join(places[:most])
+        return tr("{first} and {more}", first=first, more=many(more, "further line")) if more > 0 else first
+
+
+def _within(layers: list[str], most: int = 2) -> str:
+    if not layers:
+        return ""
+    first = ", ".join(layers[:most])
+    if len(layers) == 1:
+        return tr(" (layer {layer})", layer=first)
+    return tr(" (layers {layers} and {more:,} more)", layers=first, more=len(layers) - most) if len(layers) > most else tr(
+        " (layers {layers})", layers=first
+    )
+
+
+@dataclass
+class Spent:
+    """Calls and seconds of a layer with those below it, or of a line."""
+
+    name: str
+    substituted: int = 0
+    native: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+
+    @property
+    def calls(self) -> int:
+        """On either kernel."""
+        return self.substituted + self.native
+
+    @property
+    def depth(self) -> int:
+        """Of a layer in the tree of layers; 0: the whole."""
+        return self.name.count(".") + 1 if self.name else 0
+
+    @property
+    def total(self) -> float:
+        """All its seconds."""
+        return sum(self.seconds.values())
+
+    @property
+    def cells(self) -> Row:
+        """The share of its calls that ran on the reference's kernels, calls, native ones, seconds forward and backward."""
+        bar = (Share(REFERENCE, self.substituted), Share(NATIVE, self.native)) if self.calls else ()
+        return (
+            Cell([share(self.substituted, self.calls) if self.calls else ""], bar=bar),
+            f"{self.calls:,}" if self.calls else "",
+            f"{self.native:,}" if self.native else "",
+            seconds_of(sum(self.seconds[part] for part in FORWARD)),
+            seconds_of(self.seconds[BACKWARD]),
+        )
+
+    def add(self, place: Mapping[str, Any]) -> None:
+        """One place of the profile."""
+        self.seconds[place["part"]] += place["seconds"]
+        if place["part"] == REFERENCE:
+            self.substituted += place["calls"]
+        elif place["part"] == NATIVE:
+            self.native += place["calls"]
+
+
+class ReferenceFigures:
+    """The figures of a reference run, from its :meth:`as_dict`."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.backend, self.ops = str(data["backend"]), data["ops"]
+        self.environment, self.warnings = data["environment"], data["warnings"]
+        self.command, self.layout_cost = data.get("command") or "", data["layout_cost"]
+        self.linear_layout, self.optimizers = data["linear_layout"], data["optimizers"]
+        # An optimizer's update is no call of the program's.
+        integers = sum(counts.get("integers", 0) for counts in self.ops.values())
+        substituted = sum(counts["substituted"] for name, counts in self.ops.items() if name not in self.optimizers)
+        self.substituted = substituted - integers
+        self.backward = sum(counts["backward"] for counts in self.ops.values())
+        self.stayed = sorted(_stayed(data), key=lambda stayed: (stayed.wanted, not stayed.rounds, -stayed.calls, stayed.op))
+        self.native = sum(stayed.calls for stayed in self.stayed if not stayed.wanted and stayed.rounds)
+        self.left_out = sum(stayed.calls for stayed in self.stayed if stayed.wanted)
+        self.exact = integers + sum(stayed.calls for stayed in self.stayed if not stayed.rounds)
+        self.profile = data.get("profile")
+
+    @property
+    def places(self) -> list[Mapping[str, Any]]:
+        """Of the profile, the longest first."""
+        return self.profile["places"] if self.profile else []
+
+    def headline(self) -> str:
+        """How much ran on the reference's kernels, and what did not."""
+        return " ".join([self._coverage(), *self._beside()])
+
+    def _beside(self) -> Iterator[str]:
+        if self.left_out == 1:
+            yield tr("1 was left out by ops=, exclude= or layers=.")
+        elif self.left_out:
+            yield tr("{count:,} were left out by ops=, exclude= or layers=.", count=self.left_out)
+        if self.exact:
+            yield tr("Beside them {calls} of integers, or without elements, rounded nothing.", calls=many(self.exact, "call"))
+
+    def _coverage(self) -> str:
+        calls, backend = self.substituted + self.native, shown(self.backend)
+        if not calls:
+            return tr("No float call was seen.")
+        if not self.native and calls == 1:
+            return tr("The one float call ran on {backend}'s kernels.", backend=backend)
+        if not self.native:
+            return tr("All {calls:,} float calls ran on {backend}'s kernels.", calls=calls, backend=backend)
+        worst = next(stayed for stayed in self.stayed if not stayed.wanted)
+        place = worst.where(1)
+        stayed = {
+            "native": self.native,
+            "op": shown(worst.op),
+            "where": tr(" at {place}", place=place) if place else "",
+            "reason": shown(worst.reason, SENTENCE),
+        }
+        if worst.calls < self.native:
+            why = tr("{native:,} stayed on Paddle's, most often {op}{where}: {reason}", **stayed)
+        elif self.native > 1:
+            why = tr("{native:,} stayed on Paddle's, all of them {op}{where}: {reason}", **stayed)
+        else:
+            why = tr("{native:,} stayed on Paddle's, a call of {op}{where}: {reason}", **stayed)
+        return tr(
+            "{substituted:,} of {calls} ({share}) ran on {backend}'s kernels; {why}.",
+            substituted=self.substituted,
+            calls=many(calls, "float call"),
+            share=share(self.substituted, calls),
+            backend=backend,
+            why=why,
+        )
+
+    def without_kernel(self) -> str:
+        """The calls that this Paddle cannot run natively, the commonest ops first; "" where there are none."""
+        kinds = {(op, dtype): calls for op, counts in self.ops.items() for dtype, calls in counts.get("without_kernel", {}).items()}
+        return without_kernel(Counter(kinds))
+
+    def parts(self) -> dict[str, float]:
+        """Part -> seconds; the rest is what was measured by nothing, where one thread was."""
+        seconds = dict.fromkeys(PARTS, 0.0)
+        for place in self.places:
+            seconds[place["part"]] += place["seconds"]
+        if self.profile:
+            seconds[REST] = max(0.0, self.profile["seconds"] - sum(seconds.values()))
+        return seconds
+
+    def part_name(self, part: str) -> str:
+        """A part of the time in words."""
+        return {
+            REFERENCE: tr("forward, on {backend}'s kernels", backend=shown(self.backend)),
+            NATIVE: tr("forward, on Paddle's kernels"),
+            MOVES: tr("views and copies, and what rounds nothing"),
+            BACKWARD: tr("backward"),
+            OPTIMIZER: tr("optimizer and clipping"),
+            REST: tr("the program itself, and what is not watched"),
+        }[part]
+
+    def spending(self) -> str:
+        """``"Of 1.2 s, 32 % went into forward, on torch's kernels, 20 % into backward ..."``; "" without a profile."""
+        parts = self.parts()
+        total = sum(parts.values())
+        if not self.profile or not total:
+            return ""
+        longest = sorted(parts.items(), key=lambda item: -item[1])
+        added = [
+            tr(", added up over {count:,} {workers}", count=self.profile[name], workers=tr(name))
+            for name in ("threads", "processes")
+            if (self.profile[name] or 0) > 1
+        ]
+        return tr(
+            "The mode was open for {seconds}{added}: {parts}.",
+            seconds=seconds_of(self.profile["seconds"]),
+            added="".join(added),
+            parts=", ".join(f"{seconds / total:.0%} {self.part_name(part)}" for part, seconds in longest if seconds),
+        )
+
+    def remarks(self) -> Iterator[str]:
+        """What to know of the times."""
+        if not self.profile:
+            yield tr("No times and no layers: {how}.", how=tr(HOW))
+        elif "cpu" not in str(self.environment.get("device") or "cpu").lower():
+            yield tr(
+                "The device computes while the program goes on: the times are those of starting its kernels, and of waiting where "
+                "the program waits."
+            )
+
+    def layers(self) -> list[Spent]:
+        """Each layer with those below it, in the order of their names, after the whole."""
+        layers: dict[str, Spent] = {}
+        for place in self.places:
+            words = place["layer"].split(".") if place["layer"] else []
+            for depth in range(len(words) + 1):
+                name = ".".join(words[:depth])
+                layers.setdefault(name, Spent(name)).add(place)
+        return [layers[name] for name in sorted(layers, key=_natural)] if set(layers) - {""} else []
+
+    def lines(self) -> list[Spent]:
+        """Each line of the program, the longest first."""
+        lines: dict[str, Spent] = {}
+        for place in self.places:
+            if place["site"]:
+                lines.setdefault(place["site"], Spent(place["site"])).add(place)
+        return sorted(lines.values(), key=lambda line: -line.total)
+
+    def seconds_of_ops(self) -> dict[str, dict[str, float]]:
+        """Op -> part -> seconds."""
+        ops: dict[str, Counter[str]] = {}
+        for place in self.places:
+            ops.setdefault(place["op"], Counter())[place["part"]] += place["seconds"]
+        return {op: dict(parts) for op, parts in ops.items()}
+
+    def costs(self) -> Iterator[str]:
+        """Sentences on copies of weights and on optimizers."""
+        cost = self.layout_cost
+        if any(cost.values()) and self.linear_layout == "view":
+            yield tr("Linear weights: transposed views, no copies ({calls}).", calls=many(cost["views"], "call"))
+        elif any(cost.values()):
+            spared = tr("; none needed for the same bits: {spared} times", spared=cost["spared"]) if cost["spared"] else ""
+            yield tr(
+                "Linear weights: contiguous [out, in] copies: {copies} made ({mebibytes:.1f} MiB, {milliseconds:.1f} ms), {reused} "
+                "times reused{spared}.",
+                copies=cost["copies"],
+                mebibytes=cost["bytes"] / 2**20,
+                milliseconds=1e3 * cost["seconds"],
+                reused=cost["reused"],
+                spared=spared,
+            )
+        updates = [
+            tr("{name} by {framework}'s definition ({calls})", name=shown(name), framework=definition.capitalize(), calls=calls)
+            for name, definitions in sorted(self.optimizers.items())
+            for definition, calls in sorted(definitions.items())
+        ]
+        if updates:
+            yield tr("Optimizers on {backend} kernels: {updates}.", backend=shown(self.backend), updates=", ".join(updates))
+
+
+def _natural(name: str) -> list[Any]:
+    """Sorts ``blocks.2`` before ``blocks.10``."""
+    return [
+        (0, int(word), "") if word.isascii() and word.isdigit() and len(word) < 19 else (1, 0, word)
+        for word in name.split(".")
+        if name
+    ]
+
+
+def _stayed(data: Mapping[str, Any]) -> list[Stayed]:
+    reasons = {
+        (op, reason): Stayed(op, reason, calls) for op, counts in data["ops"].items() for reason, calls in counts["native"].items()
+    }
+    for line in data.get("lines") or ():
+        stayed = reasons.get((line["op"], line["reason"]))
+        if stayed is not None and line["site"]:
+            key = line["site"], line["layer"]
+            stayed.lines[key] = stayed.lines.get(key, 0) + line["calls"]
+    return list(reasons.values())
+
+
+def seconds_of(seconds: float) -> str:
+    """``"12 s"``, ``"0.35 s"``, ``"2.1 ms"``, ``"40 µs"``; "" for none."""
+    if seconds >= 100:
+        return f"{seconds:,.0f} s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.1 * size or (unit == "ms" and seconds >= size):
+            return f"{seconds / size:.2g} {unit}" if seconds < 10 * size else f"{seconds / size:.0f} {unit}"
+    return "< 0.1 µs" if seconds > 0 else ""
+
+
+def document(run: Substituted) -> Document:
+    """The run: coverage, then times, what stayed native, layers, lines and ops."""
+    figures = ReferenceFigures(run.as_dict())
+    versions = version_words(figures.environment)
+    facts = [tr("Paddle's calls on {backend}'s kernels ({versions})", backend=shown(figures.backend), versions=versions)]
+    facts += [tr("Command: {command}", command=shown(figures.command, SENTENCE))] if figures.command else []
+    facts += [lacking] if (lacking := figures.without_kernel()) else []
+    words = tr(
+        "on {backend}: ran on {backend}'s kernel. native: on Paddle's, for the reason that stands there; what is computed from it "
+        "differs from a twin by Paddle's rounding.",
+        backend=shown(figures.backend),
+    )
+    return Document(
+        figures.headline(),
+        [
+            Facts([*facts, *figures.costs()]),
+            Notes(figures.warnings, warning=True),
+            *_time(figures),
+            _native(figures),
+            *_layers(figures),
+            *_lines(figures),
+            *_ops(figures),
+            Only((MARKDOWN,), [Folded(tr("What the words mean"), [Paragraph(words)])]),
+        ],
+        title=tr("padiff_shim: reference report"),
+    )
+
+
+def _time(figures: ReferenceFigures) -> Iterator[Block]:
+    text = " ".join([figures.spending(), *figures.remarks()]).strip()
+    title = tr("Where the time went")
+    if not figures.profile:
+        yield Only((PAGE,), [Section(title, [Paragraph(text)])])
+        return
+    parts = figures.parts()
+    total = round(1e9 * sum(parts.values()))
+    shares = [
+        Share(
+            part,
+            parts[part],
+            figures.part_name(part),
+            f"{seconds_of(parts[part]) or '0 s'} ({share(round(1e9 * parts[part]), total)})",
+        )
+        for part in PARTS
+    ]
+    yield Section(title, [Paragraph(text), Shares(shares)])
+
+
+def _native(figures: ReferenceFigures) -> Block:
+    """Why, and at which lines."""
+    title = tr("What stayed on Paddle's kernels")
+    if not figures.stayed:
+        return Only((PAGE,), [Section(title, [Paragraph(tr("Nothing."))])])
+    columns = (Column(tr("op")), Column(tr("why"), fold=True), Column(tr("where"), fold=True), Column(tr("calls"), right=True))
+    rows = []
+    for stayed in figures.stayed:
+        places = [] if stayed.wanted else stayed.places()
+        more = [tr("and {count:,} further lines", count=len(places) - _PLACES)] if len(places) > _PLACES else []
+        reason = shown(stayed.reason, SENTENCE)
+        rows.append((Cell([shown(stayed.op)], "strong"), reason, Cell([*places[:_PLACES], *more]), f"{stayed.calls:,}"))
+    seconds = sum(parts.get(NATIVE, 0.0) for parts in figures.seconds_of_ops().values())
+    note = tr("In {seconds} altogether.", seconds=seconds_of(seconds)) if seconds else ""
+    return Section(title, [Table(columns, rows, most=STAYED, hint="run.native")], note)
+
+
+def _spent_columns(figures: ReferenceFigures, head: str) -> tuple[Column, ...]:
+    return (
+        Column(head),
+        Column(tr("on {backend}", backend=shown(figures.backend)), right=True),
+        Column(tr("calls"), 2, right=True),
+        Column(tr("native"), 3, right=True),
+        Column(tr("forward"), 4, right=True),
+        Column(tr("backward"), 5, right=True),
+    )
+
+
+def _layers(figures: ReferenceFigures) -> Iterator[Block]:
+    layers = figures.layers()
+    title = tr("Coverage by layer")
+    if not layers:
+        if figures.profile is not None:
+            yield Only((PAGE,), [Section(title, [Paragraph(tr("No layer ran."))])])
+        return
+    rows = [(Cell([shown(layer.name) or tr("(all)")], depth=layer.depth), *layer.cells) for layer in layers]
+    rank = sorted(range(len(layers)), key=lambda place: layers[place].depth)  # the upper levels first
+    table = Table(_spent_columns(figures, tr("layer")), rows, most=LAYERS, rank=rank)
+    yield Section(title, [table], tr("Each layer with those inside of it."), folded=True)
+
+
+def _lines(figures: ReferenceFigures) -> Iterator[Block]:
+    lines = figures.lines()
+    columns = (*_spent_columns(figures, tr("line")), Column(tr("all"), right=True, markdown="absent"))
+    rows = [(shown(line.name), *line.cells, seconds_of(line.total)) for line in lines]
+    if lines:
+        yield Section(tr("Lines of the program"), [Table(columns, rows, most=LINES)], tr("The longest first."), folded=True)
+
+
+def _ops(figures: ReferenceFigures) -> Iterator[Block]:
+    columns = (
+        Column(tr("op")),
+        Column(tr("on {backend}", backend=shown(figures.backend)), right=True),
+        Column(tr("native"), right=True),
+        Column(tr("backward calls"), 2, right=True),
+        Column(tr("no kernel"), 3, right=True),
+        Column(tr("forward"), 4, right=True, markdown="absent"),
+        Column(tr("backward"), 5, right=True, markdown="absent"),
+    )
+    seconds = figures.seconds_of_ops()
+    order = sorted(
+        figures.ops, key=lambda name: (-sum(seconds.get(name, {}).values()), -figures.ops[name]["substituted"], name)
+    )
+    rows = []
+    for name in order:
+        counts, parts = figures.ops[name], seconds.get(name, {})
+        lacking = sum(counts.get("without_kernel", {}).values())
+        calls = (counts["substituted"], sum(counts["native"].values()), counts["backward"], lacking)
+        times = (sum(parts.get(part, 0.0) for part in (*FORWARD, OPTIMIZER)), parts.get(BACKWARD, 0.0))
+        rows.append((Cell([shown(name)], "strong"), *(f"{number:,}" if number else "" for number in calls), *map(seconds_of, times)))
+    if rows:
+        yield Section(tr("Ops"), [Table(columns, rows, most=OPS, hint="run.as_dict()")], folded=True)
