@@ -1,4 +1,4 @@
-"""A line on the terminal while something takes its time; none into a pipe."""
+"""A line or a bar on the terminal while a result takes its time; none into a pipe."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from contextlib import ContextDecorator
 from rich.console import Console
 from rich.file_proxy import FileProxy
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.spinner import Spinner
 
 PATIENCE = 2.0  # seconds before it is shown
-_shown = threading.Lock()  # one line at a time: what is done inside of something else goes without
+_shown = threading.Lock()  # one line at a time: a wait inside of another one shows none
 
 
 class Waiting(ContextDecorator):
     """``with Waiting("reading runs/monday"):`` shows these words on standard error, if that is a terminal, after two seconds.
 
-    Also a decorator. What is printed meanwhile stands above the line; standard output stays where it leads.
+    Also a decorator. Text that the program prints meanwhile stands above the line.
 
     Args:
-        what: is being done.
-        console: another place.
-        patience: in seconds.
+        what: the words.
+        console: another place than standard error.
+        patience: seconds before they are shown.
     """
 
     def __init__(self, what: str, *, console: Console | None = None, patience: float = PATIENCE) -> None:
@@ -31,7 +32,7 @@ class Waiting(ContextDecorator):
         self._timer: threading.Timer | None = None
         self._line: Live | None = None
 
-    def _recreate_cm(self) -> Waiting:  # each call of what is decorated waits by itself
+    def _recreate_cm(self) -> Waiting:  # each call of a decorated function waits by itself
         return Waiting(self._what, console=self._console, patience=self._patience)
 
     def _show(self) -> None:
@@ -42,7 +43,7 @@ class Waiting(ContextDecorator):
         console = self._console or Console(stderr=True)
         shows = console.is_terminal and not console.is_dumb_terminal and not _drawn_upon()
         if shows and _shown.acquire(blocking=False):
-            # What goes to another place than the terminal must not be drawn on it.
+            # Standard output that goes to another place than the terminal must not be drawn on it.
             redirect = sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
             spinner = Spinner("dots", text=self._what)
             self._line = Live(spinner, console=console, refresh_per_second=12.5, transient=True, redirect_stdout=redirect)
@@ -60,6 +61,48 @@ class Waiting(ContextDecorator):
             _shown.release()
 
 
+class Bar:
+    """A bar on standard error, if that is a terminal: how much is done, and what is being done.
+
+    Args:
+        text: the words before it.
+        total: all there is to do; None: not known yet.
+        completed: how much of it is done already.
+        wanted: False shows no bar.
+        remaining: show an estimate of the time that remains.
+    """
+
+    def __init__(
+        self, text: str, total: int | None = None, completed: int = 0, *, wanted: bool = True, remaining: bool = False
+    ) -> None:
+        console = Console(stderr=True)
+        shows = wanted and console.is_terminal and not console.is_dumb_terminal
+        columns = [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *([TimeRemainingColumn()] if remaining else [])]
+        self._progress = Progress(
+            TextColumn(text), *columns, TextColumn("{task.description}"), console=console, transient=True, disable=not shows
+        )
+        self._task = self._progress.add_task("", total=total, completed=completed)
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def describe(self, text: str) -> None:
+        """Show these words behind the bar."""
+        self._progress.update(self._task, description=text)
+
+    def advance(self) -> None:
+        """One more is done."""
+        self._progress.update(self._task, advance=1)
+
+    def reach(self, completed: int, total: int) -> None:
+        """So much is done, of so much."""
+        self._progress.update(self._task, completed=completed, total=total)
+
+
 def _drawn_upon() -> bool:
-    """Whether somebody's progress bar has the terminal: two would draw over each other."""
+    """Whether a progress bar has the terminal: two would draw over each other."""
     return isinstance(sys.stdout, FileProxy) or isinstance(sys.stderr, FileProxy)

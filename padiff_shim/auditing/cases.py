@@ -17,13 +17,11 @@ from ..dispatch.entry_point import called, present_entry, takes
 from ..dispatch.frames import paused
 from ..table.op import Entry, Op
 from ..table.samples import Floats, Ints, Sample
-from .limits import ELEMENTS, LONGEST
+from .report import ELEMENTS, LONGEST
 
-# ---- Samples made hard: the same call with long sums, other scales, infinities, NaN, denormals, masks, strides, nothing at all.
-#
-# A stress changes NumPy operands, or a sample's shapes, and knows the operands' domains: those that a sample limits to a range
-# stay
-# in what the range stands for (positive numbers, shares between 0 and 1). It says nothing of results: the verdict does.
+# A stress changes NumPy operands, or a sample's shapes: long sums, other scales, infinities, NaN, denormal numbers, masks, strides,
+# empty tensors. Operands that a sample limits to a range stay in what the range stands for (positive numbers, shares between 0 and
+# 1). A stress says nothing of results: the verdict does.
 
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
 Array = Any
@@ -31,14 +29,14 @@ Array = Any
 
 @dataclass(frozen=True)
 class Domain:
-    """What the values of one operand may be, as far as its sample says."""
+    """The values that one operand may have, as far as its sample says."""
 
     low: float = -math.inf
     high: float = math.inf
 
     @classmethod
     def of(cls, sample: Sample, operand: Any) -> Domain:
-        """That of one operand of a sample."""
+        """The domain of one operand of a sample."""
         limits = (operand.low, operand.high) if isinstance(operand, Floats) else sample.within
         if limits is None:
             return cls()
@@ -123,7 +121,7 @@ def _denormal(array: Array, domain: Domain, rng: np.random.Generator) -> Array |
 
 
 def laid_out(array: Array, layout: str) -> tuple[Array, list[int] | None, int]:
-    """What is held in memory, and the strides (in elements) and the offset (in bytes) of the view of it that has these values."""
+    """An array for the memory, and strides (in elements) and offset (in bytes) of its view that has these values."""
     held, strides, offset = array, None, 0
     if layout == "transposed" and array.ndim > 1:
         held = np.ascontiguousarray(np.swapaxes(array, -1, -2))
@@ -135,7 +133,7 @@ def laid_out(array: Array, layout: str) -> tuple[Array, list[int] | None, int]:
     elif layout == "expanded" and array.ndim and array.size:
         held = np.ascontiguousarray(array[:1])
         strides = (0, *held.strides[1:])
-    return held, None if strides is None else [one // array.itemsize for one in strides], offset
+    return held, None if strides is None else [stride // array.itemsize for stride in strides], offset
 
 
 STRESSES: tuple[Stress, ...] = (
@@ -155,34 +153,33 @@ STRESSES: tuple[Stress, ...] = (
 )
 LONG, EMPTY, WIDE = "long", "empty", "wide"
 WIDTH = 40  # elements of the longest axis that vectorised kernels take as vectors, with a rest
-# Ops that are asked with masked entries.
+# Words in the names of ops that get masked entries.
 MASKED = ("softmax", "attention", "entropy", "logsumexp", "max", "min", "top", "sort", "relu", "sigmoid", "argm", "where")
-IN_VECTORS = ("denormal", "nan", "inf", "-inf", "mask")  # what those treat otherwise than scalar loops
+IN_VECTORS = ("denormal", "nan", "inf", "-inf", "mask")  # vector loops may treat these otherwise than scalar loops
 
 
 def changed(stress: Stress, sample: Sample, arrays: Sequence[Any], rng: np.random.Generator) -> list[Any] | None:
     """The operands under a stress; None where it means nothing for this sample."""
     if stress.change is None:
         return list(arrays)
-    found, done = [], False
+    operands, done = [], False
     for operand, array in zip(sample.operands, arrays):
         new = None
         if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not (stress.first and done):
             with np.errstate(all="ignore"):
                 new = stress.change(array, Domain.of(sample, operand), rng)
-        found.append(array if new is None else new)
+        operands.append(array if new is None else new)
         done |= new is not None
-    return found if done else None
+    return operands if done else None
 
 
 def resized(sample: Sample, most_long: int = ELEMENTS) -> Iterator[tuple[str, Sample]]:
     """The sample with each of its sizes in turn made long, and made 0: ``("long 3", ...)``, ``("empty 3", ...)``.
 
-    ``most_long``: what a long size is at most.
+    ``most_long``: the largest long size.
 
-    An operand's size is known by its number alone: all axes of that size in all operands change together, and where that means
-    nothing, both frameworks refuse the call. There are no indices into what is not there: a size that limits integers stays unless
-    none are left.
+    All axes of one size, in all operands, change together; where that means nothing, both frameworks refuse the call. A size that
+    limits integers (indices) is not made 0 while there are such integers.
     """
     shapes = [shape for shape in sample.shapes if shape]
     sizes = sorted({size for shape in shapes[:1] for size in shape if size > 1})
@@ -193,7 +190,7 @@ def resized(sample: Sample, most_long: int = ELEMENTS) -> Iterator[tuple[str, Sa
         if long >= 4 * size:
             yield f"{LONG} {size}", _with(sample, size, long - long % 2 + 1)
         empty = _with(sample, size, 0)
-        if not any(isinstance(one, Ints) and one.high == size and 0 not in one.shape for one in empty.operands):
+        if not any(isinstance(operand, Ints) and operand.high == size and 0 not in operand.shape for operand in empty.operands):
             yield f"{EMPTY} {size}", empty
 
 
@@ -202,14 +199,14 @@ def wide(sample: Sample) -> Sample | None:
     shape = next((shape for shape in sample.shapes if shape), ())
     if not shape or not 1 < shape[-1] < WIDTH:
         return None
-    found = _with(sample, shape[-1], WIDTH)
-    return found if all(math.prod(one) <= ELEMENTS for one in found.shapes if one) else None
+    wider = _with(sample, shape[-1], WIDTH)
+    return wider if all(math.prod(axes) <= ELEMENTS for axes in wider.shapes if axes) else None
 
 
 def _with(sample: Sample, size: int, other: int) -> Sample:
     def changed_shape(operand: Any) -> Any:
         if isinstance(operand, tuple):
-            return tuple(other if one == size else one for one in operand)
+            return tuple(other if axis == size else axis for axis in operand)
         shape = getattr(operand, "shape", None)
         return operand if shape is None else replace(operand, shape=changed_shape(shape))
 
@@ -217,7 +214,7 @@ def _with(sample: Sample, size: int, other: int) -> Sample:
 
 
 def one_sign(sample: Sample, arrays: Sequence[Any]) -> list[Any]:
-    """Operands from anywhere as positive numbers near 1: what a long sum loses shows best where nothing cancels."""
+    """Operands of any sign as positive numbers near 1: the rounding of a long sum shows best where nothing cancels."""
     return [
         np.asarray(abs(array) * array.dtype.type(0.25) + array.dtype.type(0.5))
         if isinstance(array, np.ndarray) and array.dtype.kind == "f" and Domain.of(sample, operand).unlimited
@@ -226,8 +223,7 @@ def one_sign(sample: Sample, arrays: Sequence[Any]) -> list[Any]:
     ]
 
 
-# ---- Calls of ops whose operands no sample can draw (matrices of a kind, spectra, states): expressions over ``x``, ``y``,
-# ``z``.
+# Calls of ops whose operands no sample can draw (matrices of a kind, spectra, states): expressions over ``x``, ``y`` and ``z``.
 
 
 class Program(NamedTuple):
@@ -237,7 +233,7 @@ class Program(NamedTuple):
     sample: Sample
 
 
-# Stresses that leave what is decomposed without a decomposition, or with many: equal rows, zeros, no rank; gradients of sizes.
+# The stresses under which a decomposition exists and is the only one: no equal rows, no zeros, full rank.
 UNIQUE = frozenset(("transposed", "sliced", "large", "small", "huge", "tiny"))
 _FACTORISED = """cholesky qr svd eigh eigvalsh lu lu_unpack eig eigvals lstsq cholesky_inverse ormqr householder_product inverse
 slogdet_v2 lu_solve matrix_power matrix_exp multi_dot householder_product cov corrcoef
@@ -288,7 +284,7 @@ PROGRAMS: dict[str, tuple[Program, ...]] = {
     "pdist": (Program("paddle.pdist(x)", Sample((5, 3))),),
 }
 
-# What the expressions may name beside the operands; the text of a reproducer begins with it.
+# The names that an expression may use beside its operands; a reproducer begins with this text.
 PRELUDE = """\
 import paddle
 import paddle.nn.functional as F
@@ -303,8 +299,6 @@ def _layer(kind, dtype):
     return layer
 """
 
-
-# ---- The calls of an audit: every sample of an op under every stress that means something for it, run with its backward.
 
 SAMPLES = 4  # of an op under every stress, the first of them in every dtype; further ones are tried plainly
 PLAIN = STRESSES[0]
@@ -332,7 +326,7 @@ class AuditCase:
 
 
 class Made(NamedTuple):
-    """What is called: an entry of the op for its own sample, or a program that reaches it."""
+    """A call: an entry of the op with its own sample, or a program that reaches the op."""
 
     sample: Sample
     entry: Entry | None
@@ -341,8 +335,8 @@ class Made(NamedTuple):
 
 def made(op: Op) -> list[Made]:
     """The calls that the op is tried with: none for ops that do nothing but draw."""
-    found = [Made(sample, entry_of(op, sample), None) for sample in op.samples]
-    return found + [Made(program.sample, None, program) for program in PROGRAMS.get(op.name, ())]
+    calls = [Made(sample, entry_of(op, sample), None) for sample in op.samples]
+    return calls + [Made(program.sample, None, program) for program in PROGRAMS.get(op.name, ())]
 
 
 def entry_of(op: Op, sample: Sample) -> Entry | None:
@@ -354,31 +348,31 @@ def entry_of(op: Op, sample: Sample) -> Entry | None:
 def cases(name: str) -> Iterator[AuditCase]:
     """All calls of an op, the plain ones first."""
     op = ops()[name]
-    numbered = [(number, one) for number, one in enumerate(made(op)) if one.entry or one.program]
+    numbered = [(number, attempt) for number, attempt in enumerate(made(op)) if attempt.entry or attempt.program]
     for number, _ in numbered:
         yield from (AuditCase(name, number, PLAIN.name, dtype) for dtype in PLAIN.dtypes[: 4 if number == numbered[0][0] else 2])
-    for place, (number, one) in enumerate(numbered[:SAMPLES]):
+    for place, (number, attempt) in enumerate(numbered[:SAMPLES]):
         for stress in _stresses(name):
             yield from (AuditCase(name, number, stress.name, dtype) for dtype in stress.dtypes[: 1 if place else None])
-        if not place and name not in DECOMPOSITIONS and wide(one.sample) is not None:
+        if not place and name not in DECOMPOSITIONS and wide(attempt.sample) is not None:
             yield from (
                 AuditCase(name, number, f"{stress} {WIDE}", dtype) for stress in _in_vectors(name) for dtype in PLAIN.dtypes[:2]
             )
-        for label, _ in resized(one.sample, LONGEST.get(name, ELEMENTS)):
+        for label, _ in resized(attempt.sample, LONGEST.get(name, ELEMENTS)):
             if name not in DECOMPOSITIONS or label.startswith(EMPTY):
                 yield AuditCase(name, number, label, "float32")
 
 
 def _stresses(name: str) -> list[Stress]:
-    """Those that mean something for an op."""
+    """The stresses that mean something for an op."""
     if name in DECOMPOSITIONS:
-        return [one for one in STRESSES if one.name in UNIQUE]
+        return [stress for stress in STRESSES if stress.name in UNIQUE]
     masked = any(word in name for word in MASKED)
-    return [one for one in STRESSES[1:] if masked or one.name != "mask"]
+    return [stress for stress in STRESSES[1:] if masked or stress.name != "mask"]
 
 
 def _in_vectors(name: str) -> list[str]:
-    return [one for one in IN_VECTORS if one in {stress.name for stress in _stresses(name)}]
+    return [word for word in IN_VECTORS if word in {stress.name for stress in _stresses(name)}]
 
 
 def find(name: str) -> AuditCase:
@@ -392,20 +386,20 @@ class AuditCall:
 
     def __init__(self, case: AuditCase) -> None:
         self.case, self.op = case, ops()[case.op]
-        given, self.entry, self.program = made(self.op)[case.number]
+        sample, self.entry, self.program = made(self.op)[case.number]
         self.rng = np.random.default_rng(zlib.crc32(case.name.encode()))
-        stress, self.sample = _stressed(case, given)
+        stress, self.sample = _stressed(case, sample)
         arrays = self.sample.arrays(self.rng, "float32" if case.dtype == "bfloat16" else case.dtype)
         if case.stress.startswith(LONG):
             arrays = one_sign(self.sample, arrays)
-        found = changed(stress, self.sample, arrays, self.rng)
-        if found is None:
-            raise ValueError(f"{case.stress} means nothing for {given}")
-        self.arrays, self.layout = found, stress.layout
+        operands = changed(stress, self.sample, arrays, self.rng)
+        if operands is None:
+            raise ValueError(f"{case.stress} means nothing for {sample}")
+        self.arrays, self.layout = operands, stress.layout
 
     def tensors(self, *, grad: bool) -> list[Any]:
         """The operands as Paddle has them; ``grad``: float ones want a gradient."""
-        return [tensor(one, self.layout, self.case.dtype, grad) if isinstance(one, np.ndarray) else one for one in self.arrays]
+        return [tensor(array, self.layout, self.case.dtype, grad) if isinstance(array, np.ndarray) else array for array in self.arrays]
 
     def run(self, tensors: list[Any]) -> list[Any]:
         """The results that are tensors."""
@@ -416,9 +410,10 @@ class AuditCall:
 
     def backward(self, results: list[Any]) -> None:
         """Paddle's backward, from every result that has one, for normal incoming gradients."""
-        ends = [one for one in {id(one): one for one in results}.values() if not one.stop_gradient and one.is_floating_point()]
+        distinct = {id(result): result for result in results}.values()
+        ends = [result for result in distinct if not result.stop_gradient and result.is_floating_point()]
         with paused():  # a cast is an op, too
-            drawn = [paddle.to_tensor(np.asarray(self.rng.standard_normal(one.shape), "float32")).astype(one.dtype) for one in ends]
+            drawn = [paddle.to_tensor(np.asarray(self.rng.standard_normal(end.shape), "float32")).astype(end.dtype) for end in ends]
         if ends:
             paddle.autograd.backward(ends, drawn)
 
@@ -442,14 +437,14 @@ def tensor(array: Any, layout: str, dtype: str, grad: bool) -> Any:
     """A leaf of these values, with other strides on request."""
     floating = array.dtype.kind == "f"
     held, strides, offset = laid_out(array, layout if floating else "contiguous")
-    found = paddle.to_tensor(held)
+    leaf = paddle.to_tensor(held)
     if strides is not None:
-        found = paddle.as_strided(found, list(array.shape), strides, offset)
-    found = found.detach().astype(dtype) if floating and dtype == "bfloat16" else found.detach()
-    found.stop_gradient = not (grad and floating)
-    return found
+        leaf = paddle.as_strided(leaf, list(array.shape), strides, offset)
+    leaf = leaf.detach().astype(dtype) if floating and dtype == "bfloat16" else leaf.detach()
+    leaf.stop_gradient = not (grad and floating)
+    return leaf
 
 
 def _flat(result: Any) -> list[Any]:
-    found = [one for item in result for one in _flat(item)] if isinstance(result, (list, tuple)) else [result]
-    return [one for one in found if isinstance(one, paddle.Tensor)]
+    results = [inner for item in result for inner in _flat(item)] if isinstance(result, (list, tuple)) else [result]
+    return [leaf for leaf in results if isinstance(leaf, paddle.Tensor)]

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Gone(Exception):
-    """The worker died, or did not answer in time. ``how``: the name of a signal, an exit status, or "no end within 20 s"."""
+    """The worker died or did not answer in time. ``how``: the name of a signal, an exit status, or "no end within 20 s"."""
 
     def __init__(self, how: str) -> None:
         super().__init__(how)

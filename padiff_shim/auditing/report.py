@@ -1,4 +1,4 @@
-"""What was found of one op, and what the records of all ops say together: plain data, without a framework."""
+"""The outcome of each op, and the findings of all ops together: plain data, without a framework."""
 
 from __future__ import annotations
 
@@ -8,14 +8,28 @@ from typing import Any
 
 from ..verdicts import NEGLIGIBLE, Verdict
 
+ELEMENTS = 1 << 13  # of the largest operand of a long call
+# A long axis costs these ops its square, its cube, or a step of Python an element: so many elements it has at most.
+LONGEST = {"cumprod": 128, "diag": 512, "diag_embed": 512, "kron": 64, "rnn": 64}
 ALIKE = 3  # calls of an op that end alike, one after the other, and it is given up
 
 
 @dataclass
 class OpReport:
-    """One op. ``records``: what was not rounding. ``deaths``: calls that the process did not come back from:
-    ``how`` it ended, and how it ends if Paddle's kernel runs ``alone``, "" if well. ``untried``: calls that were left out;
-    ``row``: deaths alike, one right after the other.
+    """The outcome of one op.
+
+    Attributes:
+        name: of the op.
+        calls, judged: numbers of calls, and of judged results and gradients.
+        verdicts: class -> records.
+        refusals: error of Paddle -> calls; ``native``: why a call ran on Paddle's kernel alone -> calls.
+        warnings: remarks of the comparison.
+        records: the records that are not rounding.
+        deaths: calls that ended the process: ``case``, ``how`` it ended, how it ends if Paddle's kernel runs ``alone`` ("" if
+            well), and the ``script`` of that.
+        untried: why calls were left out -> how many.
+        row: how many deaths alike came one right after the other.
+        seconds: the time it took.
     """
 
     name: str
@@ -79,7 +93,16 @@ SLIGHT = 4.0  # times the bound: bounds are measured by chance, or of first orde
 
 @dataclass
 class Finding:
-    """Records that say the same of one tensor of an op. ``cases``: in which calls. ``worst``: the one with the largest error."""
+    """Records of one tensor of an op with the same verdict, side and explanation.
+
+    Attributes:
+        op, tensor: of which; "" for a call that ended the process.
+        kind: the part of the report: ``"crash"``, ``"wrong"``, ``"range"``, ``"treatment"``, ``"accuracy"`` or ``"unjudged"``.
+        side, verdict: as in a comparison; of a crash how the process ended.
+        name, known: the explanation, and the known difference that it is.
+        dtypes, cases: in which calls.
+        worst: the record with the largest error.
+    """
 
     op: str
     kind: str
@@ -130,16 +153,16 @@ def _alike(record: Mapping[str, Any]) -> bool:
 
 def findings(reports: Iterable[OpReport]) -> list[Finding]:
     """All findings: crashes first, then by part of the report, and by op."""
-    found: dict[Any, Finding] = {}
+    groups: dict[Any, Finding] = {}
     for report in reports:
         for finding in _of(report):
             key = (finding.op, finding.kind, finding.tensor, finding.side, finding.verdict, finding.name, finding.known)
-            if key in found:
-                _join(found[key], finding)
+            if key in groups:
+                _join(groups[key], finding)
             else:
-                found[key] = finding
+                groups[key] = finding
     order = [CRASH, WRONG, RANGE, TREATMENT, ACCURACY, UNJUDGED]
-    return sorted(found.values(), key=lambda one: (order.index(one.kind), -_severity(one), one.op, one.tensor))
+    return sorted(groups.values(), key=lambda finding: (order.index(finding.kind), -_severity(finding), finding.op, finding.tensor))
 
 
 def _severity(finding: Finding) -> int:
@@ -167,13 +190,13 @@ def _of(report: OpReport) -> Iterator[Finding]:
 def _death(op: str, death: Mapping[str, str]) -> Finding:
     """A call that the process did not come back from: Paddle's doing, if Paddle alone does not come back either."""
     case, how = death["case"], death["how"]
-    said = {"reason": f"the process ended: {how}", "script": death["script"], "case": case}
+    worst = {"reason": f"the process ended: {how}", "script": death["script"], "case": case}
     kind, side = CRASH, "paddle"
     if not death["alone"]:
         side = ""
-        said["reason"] = f"{how}, but not if Paddle's kernel runs alone: it was Torch's, or the verdict"
+        worst["reason"] = f"{how}, but not if Paddle's kernel runs alone: it was Torch's, or the verdict"
         kind = CRASH if how.startswith("SIG") else UNJUDGED
-    return Finding(op, kind, "", side, how, "", "", [case.rpartition(", ")[2]], [case], said)
+    return Finding(op, kind, "", side, how, "", "", [case.rpartition(", ")[2]], [case], worst)
 
 
 def _join(into: Finding, other: Finding) -> None:

@@ -56,19 +56,26 @@ def ended(programs: Mapping[str, str], seconds: int = SECONDS) -> tuple[dict[str
     lines = [json.loads(line) for line in run.stdout.splitlines()]
     if run.returncode or not lines:
         raise PadiffShimError(f"the programs of the defects could not be run: {run.stderr.strip()[-300:] or run.returncode}")
-    versions, *found = lines
-    return {**dict.fromkeys(programs, ""), **{one["title"]: one["how"] for one in found}}, versions
+    versions, *endings = lines
+    return {**dict.fromkeys(programs, ""), **{ending["title"]: ending["how"] for ending in endings}}, versions
 
 
-def ends_so(defect: Defect, how: str) -> bool:
+def shows_defect(defect: Defect, how: str) -> bool:
     """Whether the end of one of its programs is the defect's."""
     return any(fnmatchcase(how, pattern) for pattern in defect.ends)
 
 
 @dataclass
-class Seen:
-    """A known defect on this machine. ``claimed``: seen on these versions before; ``shown``: of ``programs`` so many show it.
-    ``by_processor``: kernels of some processors have it."""
+class DefectOutcome:
+    """A known defect on this machine.
+
+    Attributes:
+        name, op, known: of the defect, its op, and the known difference that it is ("" for none).
+        claimed: it was seen on these versions before.
+        shown: so many of its ``programs`` show it here.
+        how: how they ended.
+        by_processor: only kernels of some processors have it.
+    """
 
     name: str
     op: str
@@ -81,24 +88,24 @@ class Seen:
 
     @property
     def gone(self) -> bool:
-        """It was seen on these versions, and is not here, which is not the processor's doing."""
+        """It was seen on these versions, and is not seen here, whatever the processor."""
         return self.claimed and not self.shown and not self.by_processor
 
     @property
     def new(self) -> bool:
-        """It was not claimed for these versions, and is here."""
+        """It was not claimed for these versions, and is seen here."""
         return not self.claimed and bool(self.shown)
 
 
-def seen(chosen: Iterable[Defect] | None = None, seconds: int = SECONDS) -> list[Seen]:
+def run_defects(chosen: Iterable[Defect] | None = None, seconds: int = SECONDS) -> list[DefectOutcome]:
     """Every defect's programs, run here."""
     wanted = list(defects().values() if chosen is None else chosen)
-    endings, versions = ended({title: program for one in wanted for title, program in one.programs()}, seconds)
-    found = []
-    for one in wanted:
-        hows = [endings[title] for title, _ in one.programs()]
-        claimed = versions["paddle"] in one.paddle or versions["torch"].partition("+")[0] in one.torch
-        shown = sum(ends_so(one, how) for how in hows)
+    endings, versions = ended({title: program for defect in wanted for title, program in defect.programs()}, seconds)
+    outcomes = []
+    for defect in wanted:
+        hows = [endings[title] for title, _ in defect.programs()]
+        claimed = versions["paddle"] in defect.paddle or versions["torch"].partition("+")[0] in defect.torch
+        shown = sum(shows_defect(defect, how) for how in hows)
         how = ", ".join(dict.fromkeys(filter(None, hows)))
-        found.append(Seen(one.name, one.op, one.known, claimed, shown, len(hows), how, one.by_processor))
-    return found
+        outcomes.append(DefectOutcome(defect.name, defect.op, defect.known, claimed, shown, len(hows), how, defect.by_processor))
+    return outcomes

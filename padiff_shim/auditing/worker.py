@@ -1,4 +1,8 @@
-"""The process in which kernels are tried: it may die of one of them."""
+"""The process in which kernels are tried: it may die of one of them.
+
+It reads requests from its standard input, a JSON object a line, and answers with events, one a line, on the file descriptor that it
+gets. Before it runs a case it sends its name, so that the listener knows which call ended the process.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,6 @@ from ..errors import FileError, PadiffShimError
 from ..runlog.encoding import finite
 from .cases import NAMES, PRELUDE, AuditCall, laid_out
 
-# ---- A case as a program of its own: Paddle and NumPy alone, with the operands beside it.
-
-
 class _Named:
     """An operand under its name in the program."""
 
@@ -32,7 +33,7 @@ class _Named:
 
 
 def write(call: AuditCall, path: Path, says: str) -> Path:
-    """Write the program ``path`` and its operands (``.npz``); ``says``: what is to be seen.
+    """Write a case as a program of Paddle and NumPy alone, with its operands beside it (``.npz``); ``says``: what it shows.
 
     Raises:
         FileError: a file cannot be written.
@@ -58,10 +59,10 @@ def write(call: AuditCall, path: Path, says: str) -> Path:
 
 
 _BACKWARD = """
-results = [one for one in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(one, paddle.Tensor)]
-for one in results:
-    print(one)
-ends = [one for one in results if not one.stop_gradient]
+results = [result for result in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(result, paddle.Tensor)]
+for result in results:
+    print(result)
+ends = [result for result in results if not result.stop_gradient]
 if ends:
     paddle.autograd.backward(ends)
     print("the backward has ended")
@@ -86,17 +87,11 @@ def _expression(call: AuditCall, named: list[Any]) -> str:
 
     op, entry = call.op, call.entry
     assert entry is not None
-    given = op.arguments(call.sample, named)
-    given = (*given[: op.leading], *(typed(value, paddle) for value in given[op.leading :]))
-    arguments = spelled(entry, dict(zip(op.names, given)), {*op.names[: op.leading], *call.sample.attrs})
+    values = op.arguments(call.sample, named)
+    values = (*values[: op.leading], *(typed(value, paddle) for value in values[op.leading :]))
+    arguments = spelled(entry, dict(zip(op.names, values)), {*op.names[: op.leading], *call.sample.attrs})
     return f"{entry.target}({', '.join(map(repr, arguments))})"
 
-
-# ---- The process in which kernels are tried: it may die of one of them.
-#
-# It reads requests from its standard input, a JSON object a line, and answers with events, one a line, on the file descriptor
-# that it
-# was given. Before a case is run its name is told, so that whoever listens knows what a process died of.
 
 Tell = Callable[..., None]
 KEPT = ("tensor", "phase", "shape", "dtype", "verdict", "side", "hypothesis", "modifiers", "quirk", "reason", "stats", "entry")
@@ -136,8 +131,8 @@ def main(descriptor: int, device: str) -> None:
 def _environment() -> dict[str, Any]:
     from ..frameworks import settings
 
-    found = settings.environment() | {"processor": settings.processor()}
-    return {"environment": {name: str(value) for name, value in found.items()}}
+    environment = settings.environment() | {"processor": settings.processor()}
+    return {"environment": {name: str(value) for name, value in environment.items()}}
 
 
 def _op(name: str, after: str, folder: Path, tell: Tell) -> None:
@@ -147,7 +142,7 @@ def _op(name: str, after: str, folder: Path, tell: Tell) -> None:
     todo = _behind(name, after)
     listener = _Listener(folder / "repro", name, tell)
     mode = compare(
-        "torch", ops=[name], audit=1, mismatch_from="UNVERIFIED", callback=listener.heard, keep_inputs=MANY,
+        "torch", ops=[name], audit=1, mismatch_from="UNVERIFIED", callback=listener.note, keep_inputs=MANY,
         progress=False,
     )  # fmt: skip
     with mode as run:
@@ -204,12 +199,12 @@ class _Listener:
         self._waiting: list[dict[str, Any]] = []
         self._written: dict[Any, str] = {}
 
-    def heard(self, record: Mapping[str, Any]) -> None:
+    def note(self, record: Mapping[str, Any]) -> None:
         """The callback of the comparison."""
         self._waiting.append(dict(record))
 
     def write(self, run: Any) -> None:
-        """A case is over: its records go out, each with the name of a script that shows such a one."""
+        """A case is over: its records go out, each with the name of a script that shows its kind."""
         for record in self._waiting:
             key = tuple(map(str, (record.get(name) for name in ("tensor", "dtype", "verdict", "side", "hypothesis", "quirk"))))
             if key not in self._written:
@@ -232,7 +227,7 @@ class _Listener:
 
 
 def _script(case: str, path: Path, says: str, tell: Tell) -> None:
-    """A program for a case that nobody came back from."""
+    """A program for a case that ended the process."""
     from .cases import AuditCall, find
 
     write(AuditCall(find(case)), path, says)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..progress import Waiting
-from ..present.text import Screen
 from . import output
 from .main import FINE, NO
 
-_MARKS = {"good": ("✓", "green"), "remark": ("–", "yellow"), "bad": ("✗", "red")}
 _EPILOG = """\
 \b
 Examples:
@@ -39,18 +35,7 @@ def command(strict: bool, data: str | None) -> int:
 
         health = examine()
     if data != "-":
-        _print(health)
+        click.echo(output.told(health))
     output.write_json(data, health.as_dict)
     remarks = any(check.state == REMARK for check in health.checks)
     return FINE if health and not (strict and remarks) else NO
-
-
-def _print(health: Any) -> None:
-    told, screen = {**health.environment, **health.switches}, Screen(**output.look())
-    width = max(map(len, told))
-    for name, value in told.items():
-        screen.say(f"{name:<{width}}  {value}", indent=2, hang=width + 2)
-    for check in health.checks:
-        mark, colour = _MARKS[check.state]
-        screen.say(f"{mark} {check.name}: {check.text}", colour, hang=2)
-    click.echo(screen.text())

@@ -181,6 +181,15 @@ class Place(NamedTuple):
     call: Sequence[Word] = ()
     around: tuple[Sequence[str], Sequence[str]] = ((), ())
 
+    def line(self) -> str:
+        """The place and its call."""
+        call = "".join(word.text for word in self.call)
+        return f"{self.where}: {call}" if call else self.where
+
+    def code(self) -> str:
+        """The line of source."""
+        return "".join(word.text for word in self.source)
+
 
 class Finding(NamedTuple):
     """What is wrong, its places, and what else is known, each with its word."""

@@ -79,7 +79,7 @@ def _table(block: document.Table) -> Iterator[str]:
             groups[-1].append(place)
     heads = (in_markdown(", ".join(filter(None, (block.columns[place].head for place in group)))) for group in groups)
     rules = ("---:" if block.columns[group[0]].right else "---" for group in groups)
-    cells = ((_cell(row[place] for place in group) for group in groups) for row in rows)
+    cells = ([_cell([row[place] for place in group]) for group in groups] for row in rows)
     yield "\n".join(f"| {' | '.join(line)} |" for line in (heads, rules, *cells))
     if further:
         more = tr("{count:,} more are not shown", count=further)
@@ -96,10 +96,10 @@ def _findings(block: document.Findings) -> Iterator[str]:
         yield f"{number}. {in_markdown(finding.text)}"
         lines = []
         for place in finding.places:
-            source = "".join(word.text for word in place.source)
+            source = place.code()
             fence = "``" if "`" in source else "`"
             code = f": {fence}{shown(source, SENTENCE)}{fence}" if source else ""
-            lines.append(f"   - {in_markdown(place.side)}: {in_markdown(place.where)}{code}")
+            lines.append(f"   - {in_markdown(place.side)}: {in_markdown(place.line())}{code}")
         lines += [f"   - {word}: {in_markdown(text)}" for word, text in finding.details]
         if lines:
             yield "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len, chop_cells
@@ -58,22 +58,35 @@ class Screen:
             self.say(title, "italic")
         styles = [STYLES[tone] for tone in tones]
         places = table.filled(rows)
-        while (spare := self._spare(table.columns, rows, places)) < 0:
+        while (widths := self._widths([table.columns[place] for place in places], [[row[place] for place in places] for row in rows])) is None:
             leaving = max(places, key=lambda place: table.columns[place].leave, default=None)
             if leaving is None or not table.columns[leaving].leave:
-                self._paragraphs(table.columns, rows, styles)
                 break
             places.remove(leaving)
+        if widths is None:
+            self._paragraphs(table.columns, rows, styles)
         else:
-            self._console.print(_grid(table.columns, rows, places, styles, spare))
+            self._console.print(_grid(table.columns, rows, dict(zip(places, widths)), styles))
         if further:
             more = tr("and {count:,} more", count=further)
             self.say(f"{more}: {table.hint}" if table.hint else more)
 
-    def _spare(self, heads: Sequence[Column], rows: Sequence[Row], places: Sequence[int]) -> int:
-        """Columns of the terminal that are free beside the table, none of whose words is broken; less than 0 if it has no room."""
-        least = sum(min(_width(heads[place], rows, place), _FOLDED) if heads[place].fold else _width(heads[place], rows, place) for place in places)
-        return self.width - least - 3 * len(places) - 1
+    def _widths(self, heads: Sequence[Column], rows: Sequence[Row]) -> list[int] | None:
+        """How wide each column is, if the table has room without breaking a word; those that may be folded share what is free."""
+        texts = [[head.head, *(line for row in rows for line in _lines(row[place]))] for place, head in enumerate(heads)]
+        widths = [max(map(cell_len, lines)) for lines in texts]
+        least = [
+            max(min(width, _FOLDED), *(cell_len(word) for line in lines for word in line.split())) if head.fold else width
+            for head, width, lines in zip(heads, widths, texts)
+        ]
+        spare = self.width - sum(least) - 3 * len(heads) - 1
+        if spare < 0:
+            return None
+        for place, width in enumerate(widths):
+            more = min(width - least[place], spare)
+            least[place] += more
+            spare -= more
+        return least
 
     def _paragraphs(self, heads: Sequence[Column], rows: Sequence[Row], styles: Sequence[str]) -> None:
         for row, style in zip(rows, styles):
@@ -96,18 +109,12 @@ def _tone(cell: str | Cell) -> str:
     return "" if isinstance(cell, str) else cell.tone
 
 
-def _width(column: Column, rows: Sequence[Row], place: int) -> int:
-    return max(map(cell_len, [column.head, *(line for row in rows for line in _lines(row[place]))]))
-
-
-def _grid(heads: Sequence[Column], rows: Sequence[Row], places: Sequence[int], styles: Sequence[str], spare: int) -> Grid:
+def _grid(heads: Sequence[Column], rows: Sequence[Row], widths: Mapping[int, int], styles: Sequence[str]) -> Grid:
     grid = Grid()
-    for place in places:
-        column = heads[place]
-        widest = min(_width(column, rows, place), _FOLDED + spare) if column.fold else None
-        grid.add_column(column.head, justify="right" if column.right else "left", no_wrap=not column.fold, width=widest)
+    for place, width in widths.items():
+        grid.add_column(heads[place].head, justify="right" if heads[place].right else "left", width=width)
     for row, style in zip(rows, styles):
-        cells = (Text("\n".join(_lines(row[place])), style=STYLES[_tone(row[place])]) for place in places)
+        cells = (Text("\n".join(_lines(row[place])), style=STYLES[_tone(row[place])]) for place in widths)
         grid.add_row(*cells, style=style or None)
     return grid
 
@@ -171,11 +178,11 @@ def _paragraph(block: document.Paragraph, screen: Screen) -> None:
 
 def _notes(block: document.Notes, screen: Screen) -> None:
     for text in block.texts:
-        said = shown(text, SENTENCE)
+        line = shown(text, SENTENCE)
         if block.warning:
-            screen.say(tr("warning: {text}", text=said), "bold yellow")
+            screen.say(tr("warning: {text}", text=line), "bold yellow")
         else:
-            screen.say(tr("note: {text}", text=said))
+            screen.say(tr("note: {text}", text=line))
 
 
 def _items(block: document.Items, screen: Screen) -> None:
@@ -196,9 +203,9 @@ def _findings(block: document.Findings, screen: Screen) -> None:
         screen.say(f"{number}. {shown(finding.text, SENTENCE)}", "bold", hang=3)
         wide = max((len(place.side) for place in finding.places), default=0)
         for place in finding.places:
-            screen.say(f"{place.side:{wide}} {shown(place.where, SENTENCE)}", indent=5, hang=2)
+            screen.say(f"{place.side:{wide}} {shown(place.line(), SENTENCE)}", indent=5, hang=2)
             if place.source:
-                screen.say(shown("".join(word.text for word in place.source), SENTENCE), "dim", indent=12, hang=2)
+                screen.say(shown(place.code(), SENTENCE), "dim", indent=12, hang=2)
         for word, text in finding.details:
             screen.say(f"{word:{wide}} {shown(text, SENTENCE)}", indent=5, hang=2)
 

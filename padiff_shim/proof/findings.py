@@ -15,7 +15,6 @@ from ..dispatch.call_site import CallSite
 from ..files import write
 from .trace import TraceCall
 
-FAILS = "fails"  # in place of a native difference
 
 
 class ProofVerdict(str, Enum):

@@ -8,12 +8,14 @@ from typing import Any
 
 from ..dispatch.call_site import short
 from ..errors import ArgumentError, PadiffShimError, described
-from . import pages
+from ..present.document import Document
+from ..present.result import Presented
 from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .pages import proof_document
 
 
 @dataclass
-class Proof:
+class Proof(Presented):
     """Whether a port is right, and if not, where. True in a condition if the code is right.
 
     Attributes:
@@ -118,17 +120,10 @@ class Proof:
             fields["cause"] = str(mistake.cause)
         return {**data, "headline": self.headline, "right": bool(self)}
 
-    def to_markdown(self) -> str:
-        """The proof as Markdown, for a pull request."""
-        return pages.markdown(self)
+    def document(self) -> Document:
+        """The verdict, the mistakes with their lines, the stages, the training, what carries a native difference, and the layers."""
+        return proof_document(self)
 
     def to_html(self) -> str:
-        """The proof as one page of HTML that needs no other file."""
-        return pages.page(self)
-
-    def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """The proof for a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
-        return pages.text(self, width, colour=colour)
-
-    def __str__(self) -> str:
-        return self.text()
+        """One page that needs nothing beside it."""
+        return self.page()

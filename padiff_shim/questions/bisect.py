@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..arguments import flag, function, one_of, whole
 from ..catalogue.registry import ops, optimizers
@@ -24,11 +21,14 @@ from ..modes.environment import frameworks
 from ..modes.mode import Mode
 from ..modes.options import ReferenceOptions
 from ..modes.selection import by_torchs_definition
+from ..present.document import Column, Document, Table
+from ..present.result import Presented
+from ..progress import Bar
 from ..proof.programs import seeded
 from ..runs.run import Run
 from ..substitution.plan import Substituting
 from ..table.reasons import FILTERED, StayNative
-from ..text import Column, Screen, in_markdown, shown
+from ..text import listed, many, tr
 from ..trees import as_array, leaves
 
 # ---- Delta debugging.
@@ -204,11 +204,10 @@ class Choosing(Substituting):
 # ---- The answer.
 
 SHOWN = 4  # lines of one unit
-_KERNELS = {"paddle": "Paddle's", "torch": "Torch's"}
 
 
 @dataclass
-class Bisection:
+class Bisection(Presented):
     """The smallest set that makes the difference; iterating it gives its units.
 
     Attributes:
@@ -241,10 +240,13 @@ class Bisection:
     @property
     def headline(self) -> str:
         """The answer in one line."""
-        what = self.over[:-1] if len(self.minimal) == 1 else self.over
-        count = f"{len(self.minimal)} of {self.units} {self.over if len(self.minimal) != 1 else what + 's'}"
-        others = "no other is needed or makes it" if self.alone else "others make it as well"
-        return f"{_KERNELS[self.kernel]} kernels of {count} make the difference ({others}); {self.runs} runs"
+        units = tr("{part} of {all}", part=len(self.minimal), all=many(self.units, self.over[:-1]))
+        others = tr("no other is needed or makes it") if self.alone else tr("others make it as well")
+        if self.kernel == "paddle":
+            answer = tr("Paddle's kernels of {units} make the difference ({others})", units=units, others=others)
+        else:
+            answer = tr("Torch's kernels of {units} make the difference ({others})", units=units, others=others)
+        return f"{answer}; {many(self.runs, 'run')}"
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
@@ -273,36 +275,23 @@ class Bisection:
             ],
         }
 
-    def _rows(self) -> list[tuple[str, str, str]]:
-        return [
-            (str(unit) + (f", call {unit.number + 1} there" if unit.number else ""), str(unit.calls), _lines(unit)) for unit in self
+    def document(self) -> Document:
+        """The answer, and the units with their lines."""
+        columns = (Column(tr(self.over[:-1]), fold=True), Column(tr("calls"), right=True), Column(tr("lines"), fold=True))
+        rows = [
+            (tr("{unit}, call {number} there", unit=unit, number=unit.number + 1) if unit.number else str(unit), str(unit.calls), _lines(unit))
+            for unit in self
         ]
-
-    def to_markdown(self) -> str:
-        """The set as Markdown, for an issue or a pull request."""
-        lines = [f"**{in_markdown(self.headline)}**", "", f"| {self.over[:-1]} | calls | lines |", "| --- | ---: | --- |"]
-        return "\n".join([*lines, *(f"| {' | '.join(map(in_markdown, row))} |" for row in self._rows())]) + "\n"
-
-    def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """The set for a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
-        screen = Screen(width, colour=colour)
-        screen.say(self.headline, "bold")
-        heads = (Column(self.over[:-1]), Column("calls", right=True), Column("lines"))
-        screen.table(heads, ([shown(cell, 2000) for cell in row] for row in self._rows()))
-        return screen.text()
-
-    def __str__(self) -> str:
-        return self.text()
+        return Document(self.headline, [Table(columns, rows)])
 
 
 def _lines(unit: Unit) -> str:
-    """The lines of a unit's calls."""
+    """Where a unit's calls are made."""
     lines: dict[str, None] = {}
-    for (op, layer, site), _ in unit.places.items():
+    for op, layer, site in unit.places:
         beside = [part for part, known in ((op, unit.op), (layer, unit.layer)) if part and part != known]
         lines[str(site) + (f" ({', '.join(beside)})" if beside else "")] = None
-    more = f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
-    return "; ".join(list(lines)[:SHOWN]) + more
+    return listed(list(lines), SHOWN, "; ")
 
 
 # ---- The question.
@@ -367,7 +356,7 @@ def bisect(
     frameworks()
     torchs = by_torchs_definition(settled.definitions)
     options = {"definition": settled.optimizer, "draws": settled.random == "torch", "torchs": torchs}
-    with _BisectBar(progress) as bar:
+    with Bar(tr("bisecting"), wanted=progress) as bar:
         program = _Program(fn, question(target, atol, rtol), over, options, whole("seed", seed), bar)
         bisection = _bisected(program, over)
     bisection.seconds = time.perf_counter() - start
@@ -381,9 +370,9 @@ class _Program:
     """The user's function with some of its units on Paddle's kernels; each set runs once."""
 
     def __init__(
-        self, fn: Callable[[], Any], bad: Callable[[Any], bool], over: str, options: Any, seed: int, bar: _BisectBar
+        self, fn: Callable[[], Any], bad: Callable[[Any], bool], over: str, options: Any, seed: int, bar: Bar
     ) -> None:
-        self._fn, self._bad, self._over, self._options, self._seed, self._bar = fn, bad, over, options, seed, bar
+        self._fn, self._bad, self._over, self._options, self._seed, self.bar = fn, bad, over, options, seed, bar
         self._answers: dict[frozenset[Key], bool] = {}
         self.units: dict[Key, Unit] = {}
         self.runs = self.known = 0
@@ -426,7 +415,7 @@ class _Program:
         with seeded(self._seed), Mode(run, enabled, None, plan, strict=False, all_threads=False):
             result = self._fn()
         self.runs += 1
-        self._bar.ran(self.runs)
+        self.bar.describe(tr("run {number}", number=self.runs))
         return plan, run, self._bad(result)
 
 
@@ -445,7 +434,7 @@ def _bisected(program: _Program, over: str) -> Bisection:
         return frozenset(part) if paddles else everything - frozenset(part)
 
     def does(part: Sequence[Key]) -> bool:
-        program._bar.left(len(part), len(keys))
+        program.bar.reach(len(keys) - len(part), len(keys))
         return program.bad(native(part))
 
     minimal = ddmin(keys, does)
@@ -479,29 +468,3 @@ def _no_end(program: _Program, over: str, bad: bool) -> str:
             "gradients are added up, not from a kernel"
         )
     return f"the target holds neither on Paddle's kernels nor with all {over} on Torch's: there is no difference to look for"
-
-
-class _BisectBar:
-    """A bar on terminals."""
-
-    def __init__(self, wanted: bool) -> None:
-        console = Console(file=sys.stderr)
-        shows = wanted and console.is_terminal and not console.is_dumb_terminal
-        parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._progress = Progress(*parts, console=console, transient=True, disable=not shows)
-        self._task = self._progress.add_task("bisecting", total=None)
-
-    def __enter__(self) -> _BisectBar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def ran(self, runs: int) -> None:
-        """Item more run."""
-        self._progress.update(self._task, description=f"bisecting, run {runs}")
-
-    def left(self, part: int, total: int) -> None:
-        """How many units are being tried; the others count as done."""
-        self._progress.update(self._task, completed=total - part, total=total)

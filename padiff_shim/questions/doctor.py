@@ -16,8 +16,12 @@ from ..frameworks import memory, settings
 from ..intercept import entry_points
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
+from ..present.document import Column, Document, Item, Items, Table, Tone
+from ..present.result import Presented
+from ..text import tr
 
 GOOD, REMARK, BAD = "good", "remark", "bad"
+_TONES: dict[str, Tone] = {GOOD: "good", REMARK: "warning", BAD: "bad"}
 _DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "bool")
 
 
@@ -31,7 +35,7 @@ class Check:
 
 
 @dataclass
-class Health:
+class Health(Presented):
     """All checks in order. True if none is bad.
 
     Attributes:
@@ -52,6 +56,18 @@ class Health:
         return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
             "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
         }
+
+    def document(self) -> Document:
+        """Versions and switches, then a line for each check."""
+        bad, remarks = (sum(check.state == state for check in self.checks) for state in (BAD, REMARK))
+        if bad:
+            headline = tr("BAD: {bad} of {all} checks failed", bad=bad, all=len(self.checks))
+        else:
+            headline = tr("GOOD: Paddle and Torch work together here") + (tr("; {count} remarks", count=remarks) if remarks else "")
+        rows = [(name, str(value)) for name, value in (self.environment | self.switches).items()]
+        checks = [Item(check.text, check.name, _TONES[check.state]) for check in self.checks]
+        columns = (Column(tr("setting")), Column(tr("here"), fold=True))
+        return Document(headline, [Table(columns, rows), Items(checks, marks=True)], "good" if self else "bad")
 
 
 def examine() -> Health:

@@ -19,15 +19,16 @@ from ..arguments import path as checked
 from ..errors import ArgumentError, FileError, described, optional
 from ..files import Scratch
 from ..frameworks.copies import duplicate
+from ..present.document import MARKDOWN, PAGE, Block, Column, Document, Folded, Most, Notes, Only, Paragraph, Row, Table
+from ..present.result import Presented
 from ..progress import Waiting
 from ..proof import agreement
 from ..proof.agreement import RunOutcome
-from ..proof.findings import FAILS
 from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide, natively
 from ..proof.prove import both_losses
 from ..recording.diff import diff
 from ..recording.record import record
-from ..text import Column, Screen, in_markdown, shown
+from ..text import shown, tr
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
 
@@ -220,15 +221,11 @@ def _max(row: DriftRow, side: str) -> Any:
 
 # ---- The answer.
 
-# What it means that a difference shrinks to this share in float64, whose unit roundoff is 2e-9 of float32's.
-_MEANINGS = ((1e-6, "it is rounding"), (1e-3, "nearly all of it is rounding"), (float("inf"), "it is not rounding alone"))
-
-SHOWN = 30  # rows of Markdown that are not folded away
-_LEAVE = (7, 0, 5, 6, 4, 0, 3, 0, 2, 1)  # the order in which columns are left out where room is short
+SHOWN = 30  # rows of Markdown
 
 
 @dataclass
-class Drift:
+class Drift(Presented):
     """The differences of a port from its original, tensor by tensor.
 
     Attributes:
@@ -258,21 +255,15 @@ class Drift:
     def headline(self) -> str:
         """The answer in one line."""
         if not self.rows:
-            return "no layer, call or output has one shape on both sides"
-        kinds = (
-            ("", [row for row in self.rows if not row.of_gradient]),
-            ("gradients: ", [row for row in self.rows if row.of_gradient]),
-        )
-        return "; ".join(f"{name}{_summary(rows)}" for name, rows in kinds if rows)
+            return tr("no layer, call or output has one shape on both sides")
+        values, gradients = ([row for row in self.rows if row.of_gradient is back] for back in (False, True))
+        parts = [_summary(values)] if values else []
+        parts += [tr("gradients: {summary}", summary=_summary(gradients))] if gradients else []
+        return "; ".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {"headline": self.headline, **asdict(self)}
-
-    def table(self) -> list[list[str]]:
-        """Head and rows as text: a plain 0 is equal bit for bit, ±0 equal but for the sign of a zero."""
-        head = ["kind", "paddle", "torch", "line", *(f"{side} {figure}" for side in SIDES for figure in ("mean", "max"))]
-        return [head, *([row.kind, row.name, row.torch, row.site, *_cells(row)] for row in self.rows)]
 
     def to_csv(self, path: str | Path) -> Path:
         """Write all rows with all digits; cells are empty where there is no float64 pair.
@@ -303,32 +294,22 @@ class Drift:
         """
         return draw(self.rows, self.headline, path)
 
-    def to_markdown(self) -> str:
-        """The table as Markdown, for an issue or a pull request."""
-        _, *rows = self.table()
-        head = f"| kind | layer or call, line | {' | '.join(SIDES)} |\n| --- | --- |{' ---: |' * len(SIDES)}"
-        lines_ = [_row(row) for row in rows]
-        lines = [f"**{in_markdown(self.headline)}**", "", head, *lines_[:SHOWN]]
-        if len(lines_) > SHOWN:
-            lines += ["", f"<details><summary>{len(lines_) - SHOWN:,} more</summary>", "", head, *lines_[SHOWN:], "", "</details>"]
-        lines += ["", "Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero."]
-        return "\n".join([*lines, *(f"\n{in_markdown(note)}" for note in self.notes)]) + "\n"
-
-    def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """The table for a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
-        screen = Screen(width, colour=colour)
-        screen.say(self.headline, "bold")
-        head, *rows = self.table()
-        for cells, row in zip(rows, self.rows):  # a narrow screen leaves the kind out
-            cells[1] = row.label
-        heads = [Column(name, leave, right=place >= 4) for place, (name, leave) in enumerate(zip(head, _LEAVE))]
-        screen.table(heads, ([shown(cell) for cell in row] for row in rows))
-        for note in self.notes:
-            screen.say(f"note: {shown(note, 1000)}")
-        return screen.text()
-
-    def __str__(self) -> str:
-        return self.text()
+    def document(self) -> Document:
+        """Each tensor with its differences; a plain 0 is equal bit for bit, ±0 equal but for the sign of a zero."""
+        columns = [
+            Column(tr("kind"), 10),
+            Column("paddle"),
+            Column("torch", 5, markdown="under"),
+            Column(tr("line"), 6, markdown="under"),
+        ]
+        for side, of_mean, of_max in ((tr("native"), 9, 0), (tr("substituted"), 8, 0), ("float64", 7, 1)):
+            columns.append(Column(tr("{side} mean", side=side), of_mean, right=True, markdown="absent"))
+            columns.append(Column(tr("{side} max", side=side), of_max, right=True))
+        words = tr("Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero.")
+        rows = [_row(row) for row in self.rows]
+        first = Table(columns, rows, most=Most(len(rows), SHOWN, len(rows)))
+        rest: list[Block] = [Only((MARKDOWN,), [Folded(tr("All rows"), [Table(columns, rows)])])] if len(rows) > SHOWN else []
+        return Document(self.headline, [first, *rest, Only((MARKDOWN, PAGE), [Paragraph(words)]), Notes(self.notes)])
 
 
 def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
@@ -337,38 +318,45 @@ def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
 
 
 def _summary(rows: Sequence[DriftRow]) -> str:
-    """A clause on rows of one kind."""
+    """All rows of one kind in a sentence."""
     worst = _largest(rows)
-    same = sum(row.substituted.identical for row in rows)
-    text = f"{same} of {len(rows)} identical on Torch's kernels (largest difference {worst['substituted'].max:.2g})"
+    text = tr(
+        "{same} of {all} identical on Torch's kernels (largest difference {largest:.2g})",
+        same=sum(row.substituted.identical for row in rows),
+        all=len(rows),
+        largest=worst["substituted"].max,
+    )
     if "native" not in worst:
-        return f"{text}; natively it fails"
-    text += f"; natively up to {worst['native'].max:.2g} apart"
+        return tr("{text}; natively it fails", text=text)
+    text = tr("{text}; natively up to {largest:.2g} apart", text=text, largest=worst["native"].max)
     if "float64" not in worst or not worst["native"].max:
         return text
     ratio = worst["float64"].max / worst["native"].max
-    meaning = next(words for limit, words in _MEANINGS if ratio < limit)
-    return f"{text}, in float64 {worst['float64'].max:.2g}, which is {ratio:.1g} of it: {meaning}"
+    if ratio < 1e-6:  # the unit roundoff of float64 is 2e-9 of float32's
+        meaning = tr("it is rounding")
+    else:
+        meaning = tr("nearly all of it is rounding") if ratio < 1e-3 else tr("it is not rounding alone")
+    return tr(
+        "{text}, in float64 {largest:.2g}, which is {ratio:.1g} of it: {meaning}",
+        text=text,
+        largest=worst["float64"].max,
+        ratio=ratio,
+        meaning=meaning,
+    )
 
 
-def _row(cells: list[str]) -> str:
-    """A row of Markdown: names and line in one cell, and the maximum of each pair of runs."""
-    kind, paddle, torch, site = cells[:4]
-    names = "<br>".join(in_markdown(text) for text in dict.fromkeys((paddle, torch, site)) if text)
-    return f"| {' | '.join((kind, names, *cells[5::2]))} |"
-
-
-def _cells(row: DriftRow) -> list[str]:
-    cells = []
+def _row(row: DriftRow) -> Row:
+    """Kind, names, line, and of each column mean and maximum."""
+    figures: list[str] = []
     for side in SIDES:
         apart = getattr(row, side)
         if apart is None:
-            cells += [FAILS if side == "native" else ""] * 2
+            figures += [tr("fails") if side == "native" else ""] * 2
         elif apart.max == 0:
-            cells += ["0" if apart.identical else "±0"] * 2
+            figures += ["0" if apart.identical else "±0"] * 2
         else:
-            cells += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
-    return cells
+            figures += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
+    return (tr(row.kind), shown(row.label), shown(row.torch), shown(row.site), *figures)
 
 
 # ---- The question.

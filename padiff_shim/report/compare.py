@@ -348,10 +348,10 @@ def _findings(run: Compared) -> Iterator[Block]:
     """The worst calls, those that say the same of the same line in one row; nothing where there is none, as the headline says."""
     findings = [finding for finding in run.findings() if not finding.apart]
     columns = (
-        Column(tr("verdict"), short=True),
+        Column(tr("verdict"), short=True, fold=True),
         Column(tr("side"), markdown="under", short=True),
-        Column(tr("op, tensor")),
-        Column(tr("layer, line")),
+        Column(tr("op, tensor"), fold=True),
+        Column(tr("layer, line"), fold=True),
         Column(tr("error / bound"), right=True),
         Column(tr("atol needed"), right=True),
         Column(tr("records"), right=True),
@@ -386,8 +386,8 @@ def _rounding(counts: Counts) -> Iterator[Block]:
     if not records:
         return
     columns = (
-        Column(tr("op, tensor")),
-        Column(tr("line")),
+        Column(tr("op, tensor"), fold=True),
+        Column(tr("line"), fold=True),
         Column(tr("terms of a sum"), right=True),
         Column(tr("largest difference"), right=True),
         Column(tr("smallest safe atol"), right=True),
@@ -404,8 +404,8 @@ def _ties(counts: Counts) -> Iterator[Block]:
     if not counts.ties:
         return
     columns = (
-        Column(tr("op, tensor")),
-        Column(tr("line")),
+        Column(tr("op, tensor"), fold=True),
+        Column(tr("line"), fold=True),
         Column(tr("elements that differ"), right=True),
         Column(tr("records"), right=True),
     )

@@ -79,11 +79,11 @@ def taken(stats: Mapping[str, Any]) -> tuple[Names, tuple[Any, ...]]:
 
 def dotted(names: Names) -> tuple[str, ...]:
     """``("k", ("paddle", "prob"))`` as ``("k", "paddle.prob")``."""
-    found: list[str] = []
+    paths: list[str] = []
     for name in names:
         table, *inner = name if type(name) is tuple else ("", name)
-        found += [_text(f"{table}.{one}" if table else str(one)) for one in inner]
-    return tuple(found)
+        paths += [_text(f"{table}.{key}" if table else str(key)) for key in inner]
+    return tuple(paths)
 
 
 _key = json.JSONEncoder(default=str).encode
@@ -163,10 +163,10 @@ def surveyed(counts: Counts) -> dict[str, Any]:
     """What was counted, as the page holds it. In ops and layers what is set apart counts as such, so that it never is the worst."""
 
     def table(kind: str) -> dict[str, dict[str, int]]:
-        found: dict[str, Counter[str]] = {}
+        groups: dict[str, Counter[str]] = {}
         for name, group in counts.groups(kind).items():
-            found.setdefault(_text(name), Counter()).update(group.verdicts)
-        return {name: dict(verdicts) for name, verdicts in found.items()}
+            groups.setdefault(_text(name), Counter()).update(group.verdicts)
+        return {name: dict(verdicts) for name, verdicts in groups.items()}
 
     return {
         "total": counts.records,
@@ -175,26 +175,26 @@ def surveyed(counts: Counts) -> dict[str, Any]:
         "verdicts": counts.verdicts(),
         "ops": table("op"),
         "layers": table("layer"),
-        "findings": [_finding(found) for found in counts.sorted_findings()],
+        "findings": [_finding(finding) for finding in counts.sorted_findings()],
         "births": [{"text": _text(f"{born(record)}."), "at": order} for order, record, _ in counts.first_births()],
         "ties": _text(ties(counts)),
         "further": counts.further,
     }
 
 
-def _finding(found: LineFinding) -> dict[str, Any]:
+def _finding(finding: LineFinding) -> dict[str, Any]:
     """One finding with the places of its records in the run."""
-    record = found.worst
+    record = finding.worst
     return plain(
         {
             **{name: record.get(name) for name in ALIKE},
-            "apart": found.apart,
+            "apart": finding.apart,
             "severity": Verdict(record["verdict"]).severity,
-            "records": found.records,
-            "first": found.first,
-            "worst": found.place,
-            "excess": found.excess,
-            "layers": sorted(found.layers),
+            "records": finding.records,
+            "first": finding.first,
+            "worst": finding.place,
+            "excess": finding.excess,
+            "layers": sorted(finding.layers),
         }
     )
 
@@ -202,11 +202,11 @@ def _finding(found: LineFinding) -> dict[str, Any]:
 def chosen(reservoirs: Mapping[Verdict, Reservoir], usual: Reservoir, limit: int) -> list[PageRow]:
     """At most ``limit`` rows in order: those of the most serious classes first, then of the usual ones what has room."""
     room = limit - min(usual.seen, limit // _USUAL_SHARE)
-    kept: list[PageRow] = []
+    rows: list[PageRow] = []
     for verdict in sorted(reservoirs, key=lambda verdict: -verdict.severity):
-        kept += reservoirs[verdict].draw(room - len(kept))
-    kept += usual.draw(limit - len(kept))
-    return sorted(kept, key=lambda row: row.position)
+        rows += reservoirs[verdict].draw(room - len(rows))
+    rows += usual.draw(limit - len(rows))
+    return sorted(rows, key=lambda row: row.position)
 
 
 class Packer:
@@ -240,8 +240,8 @@ class Packer:
         kinds, table["kind"] = used(self.kinds, (row.kind for row in rows))
         outcomes, table["outcome"] = used(self.outcomes, (row.outcome for row in rows))
         table["reason"] = [reasons.add(row.reason) for row in rows]
-        found = sorted({name for names in self.names.values for name in names})
-        figures: dict[str, list[Any]] = {name: [None] * len(rows) for name in found}
+        paths = sorted({name for names in self.names.values for name in names})
+        figures: dict[str, list[Any]] = {name: [None] * len(rows) for name in paths}
         for place, row in enumerate(rows):
             for name, value in zip(self.names.values[row.names], row.values):
                 figures[name][place] = value
@@ -269,13 +269,13 @@ class WrittenJson(str):
 
 def measured(values: Sequence[Any]) -> Any:
     """A column of figures, floats with six significant digits."""
-    found = column(values)
-    if type(found) is dict:
-        return plain(found)
+    packed = column(values)
+    if type(packed) is dict:
+        return plain(packed)
     floats = tuple([value for value in values if type(value) is float])
     text = "%.6g " * len(floats) % floats
     if len(floats) + values.count(None) < len(values) or "n" in text:  # something else, or a NaN or an infinity
-        return plain(found)
+        return plain(packed)
     texts = iter(text.split())
     return WrittenJson("[" + ",".join(["null" if value is None else next(texts) for value in values]) + "]")
 
@@ -298,14 +298,14 @@ def pack(
         if counts is None:
             known.add(record)
         reservoirs.get(verdict, usual).offer(partial(packer.row, position, record))
-    kept = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
+    rows = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
     return {
         "headline": headline(known, coverage),
         **surveyed(known),
         "severity": {verdict.value: verdict.severity for verdict in Verdict},
         "meaning": {verdict.value: meaning for verdict, meaning in MEANING.items()},
         "limit": limit,
-        **packer.columns(kept),
+        **packer.columns(rows),
     }
 
 
@@ -339,7 +339,7 @@ def _json(value: Any) -> str:
     if isinstance(value, WrittenJson):
         return value
     if type(value) is dict:
-        return "{" + ",".join(f"{json.dumps(name)}:{_json(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{json.dumps(name)}:{_json(item)}" for name, item in value.items()) + "}"
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
@@ -369,8 +369,8 @@ def render(
         ValueError: a record's verdict is not one of :class:`~padiff_shim.verdicts.Verdict`.
     """
     whole("limit", limit, least=1)
-    said = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
-    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(said), **pack(records, coverage, limit, counts)}
+    remarks = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
+    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(remarks), **pack(records, coverage, limit, counts)}
     return application("page.html", ("base.css", "page.css"), SCRIPTS, json_block(data))
 
 

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
-from ..text import Column, Screen, shown
+from ..present.document import Column, Document, Items, Item, Notes, Table
+from ..present.result import Presented
+from ..text import many, shown, tr
 from .pairing import Choice
 from .reading import sides_of, synchronise, view
 from .rules import Cast
@@ -347,7 +349,7 @@ class Pair:
 
 
 @dataclass
-class Mapping:
+class Mapping(Presented):
     """Which weights and layers of a Torch module and a Paddle layer belong together; true if no weight is left over.
 
     It holds names and shapes, no tensors, and so keeps no model alive.
@@ -458,39 +460,31 @@ class Mapping:
             "notes": list(self.notes),
         }
 
-    def __str__(self) -> str:
-        return mapping_table(self)
+    def document(self) -> Document:
+        """The pairs as a table, weights without a partner, and notes."""
+        columns = (Column(tr(self.src)), Column(tr(self.dst)), Column(tr("shapes"), 1), Column(tr("on the way"), fold=True))
+        rows = [
+            (
+                *(shown(pair.name(side) or "-") for side in (self.src, self.dst)),
+                _shapes(pair, self.src, self.dst),
+                "; ".join(filter(None, (pair.transform, pair.note))),
+            )
+            for pair in self.pairs
+        ]
+        lonely = [
+            Item(f"{side} {shown(weight.name)} {list(weight.shape)}", tr("no partner"), "bad")
+            for side, weights in zip((self.src, self.dst), self.left)
+            for weight in weights
+        ]
+        weights = many(len({pair.name(self.src) for pair in self.pairs} - {""}), "weight")
+        headline = tr("{src} -> {dst}: {weights}", src=self.src.title(), dst=self.dst.title(), weights=weights)
+        if lonely:
+            headline = tr("{headline}, {count} without partner", headline=headline, count=len(lonely))
+        return Document(headline, [Table(columns, rows), Items(lonely), Notes(self.notes)])
 
 
 def _key(slot: Slot) -> Any:
     return slot.weight and slot.weight.key
-
-
-def mapping_table(mapping: Mapping, width: int | None = None) -> str:
-    """The pairs as text, ``width`` columns wide (default: :func:`padiff_shim.text.columns`)."""
-    screen = Screen(width)
-    rows = [
-        (
-            *(shown(pair.name(side) or "-") for side in (mapping.src, mapping.dst)),
-            _shapes(pair, mapping.src, mapping.dst),
-            "; ".join(filter(None, (pair.transform, pair.note))),
-        )
-        for pair in mapping.pairs
-    ]
-    heads = (Column(mapping.src), Column(mapping.dst), Column("shapes", 1), Column("on the way"))
-    screen.table(heads, rows, f"{mapping.src.title()} -> {mapping.dst.title()}: {_headline(mapping)}")
-    for side, weights in zip((mapping.src, mapping.dst), mapping.left):
-        for weight in weights:
-            screen.say(f"no partner: {side} {shown(weight.name)} {list(weight.shape)}")
-    for note in mapping.notes:
-        screen.say(shown(note))
-    return screen.text()
-
-
-def _headline(mapping: Mapping) -> str:
-    left = sum(map(len, mapping.left))
-    count = len({pair.name(mapping.src) for pair in mapping.pairs} - {""})
-    return f"{count} weights" + (f", {left} without partner" if left else "")
 
 
 def _shapes(pair: Pair, src: str, dst: str) -> str:

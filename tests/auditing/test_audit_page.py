@@ -4,10 +4,9 @@ import pytest
 import report_page
 from report_page import DESKTOP, scrolls_sideways
 
-from padiff_shim.auditing import pages
-from padiff_shim.auditing.audit import Audit
+from padiff_shim.auditing.outcome import Audit
 from padiff_shim.auditing.report import OpReport
-from padiff_shim.auditing.reproducing import Seen
+from padiff_shim.auditing.reproducing import DefectOutcome
 
 PHONE = {"width": 360, "height": 740}
 OP = "sigmoid_cross_entropy_with_logits"
@@ -30,8 +29,8 @@ def audited(folder, defects=()):
     idle = {f"idle_{number}": OpReport(f"idle_{number}") for number in range(60)}
     found = Audit(folder, environment, {OP: report, **idle})
     found.defects = [*defects] or [
-        Seen("a defect", "relu, " * 30, "", True, 0, 1, ""),
-        Seen("another", "relu", "", False, 1, 1, "SIGSEGV"),
+        DefectOutcome("a defect", "relu, " * 30, "", True, 0, 1, ""),
+        DefectOutcome("another", "relu", "", False, 1, 1, "SIGSEGV"),
     ]
     return found
 
@@ -40,7 +39,7 @@ def audited(folder, defects=()):
 def opened(browser, tmp_path):
     """A function: options of the browser -> the open page."""
     with report_page.pages(browser, tmp_path) as show:
-        yield lambda defects=(), **options: show(pages.html(audited(tmp_path, defects)), **options)
+        yield lambda defects=(), **options: show(audited(tmp_path, defects).page(), **options)
 
 
 @pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
@@ -77,7 +76,8 @@ def test_on_a_phone_each_cell_says_what_it_is(opened):
     operands = page.locator("td[data-of=operands]").first
     assert operands.is_visible()
     assert "operands: " in operands.evaluate("one => getComputedStyle(one, '::before').content").replace('"', "")
-    side, verdict = (page.locator(f"td[data-of={of}]").first.bounding_box() for of in ("side", "verdict"))
+    row = page.locator("tr", has=page.locator("td[data-of=side]")).first
+    side, verdict = (row.locator(f"td[data-of={of}]").bounding_box() for of in ("side", "verdict"))
     assert side["y"] == verdict["y"], "the side and what it is accused of: one line"
     assert not page.locator("thead").first.is_visible()
     widths = page.locator("td").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
@@ -92,7 +92,7 @@ def test_each_part_is_led_to(opened):
 
 def test_long_tables_are_folded_and_said_in_short(opened):
     """All defects' programs, a card each, were what a phone scrolled through."""
-    defects = [Seen(f"defect {number}", "relu", "", number < 2, 1 if number else 0, 1, "") for number in range(40)]
+    defects = [DefectOutcome(f"defect {number}", "relu", "", number < 2, 1 if number else 0, 1, "") for number in range(40)]
     page = opened(viewport=PHONE, defects=defects)
     part = page.locator("section", has_text="Known defects")
     assert part.locator("p").nth(1).inner_text() == "38 seen, new on these versions, 1 seen, 1 no longer seen here: defect 0"

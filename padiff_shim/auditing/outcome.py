@@ -1,0 +1,332 @@
+"""What an audit found, as data and as a document: a few lines on a terminal, sections in Markdown and on the page."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..arguments import path as as_path
+from ..catalogue.known_differences import in_range, shipped
+from ..files import write
+from ..present.document import (
+    MARKDOWN,
+    PAGE,
+    TEXT,
+    Block,
+    Column,
+    Document,
+    Facts,
+    Folded,
+    Item,
+    Items,
+    Only,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+)
+from ..present.result import Presented
+from ..text import listed, many, tr
+from .report import (
+    ACCURACY,
+    CRASH,
+    ELEMENTS,
+    LONGEST,
+    RANGE,
+    TREATMENT,
+    UNJUDGED,
+    WRONG,
+    Finding,
+    OpReport,
+    findings,
+)
+from .reproducing import DefectOutcome
+
+UNFOLDED = 20  # rows of a table that are shown without a click
+
+
+@dataclass
+class Audit(Presented):
+    """What :func:`padiff_shim.audit` found.
+
+    Attributes:
+        folder: holds the audit as files, with the reproducers in ``folder/repro``.
+        environment: versions, device and processor, by name.
+        reports: op name -> what its calls gave.
+        defects: the known ones, and whether they show here.
+        seconds: the time it took, of resumed audits in all.
+        complete: every op is there that was to be tried; False after Ctrl-C.
+    """
+
+    folder: Path
+    environment: dict[str, str]
+    reports: dict[str, OpReport] = field(default_factory=dict)
+    defects: list[DefectOutcome] = field(default_factory=list)
+    seconds: float = 0.0
+    complete: bool = True
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings, the most serious first."""
+        return findings(self.reports.values())
+
+    @property
+    def known(self) -> dict[str, bool]:
+        """The shipped known differences of these versions -> whether they showed, in a call or in a defect's program.
+
+        Those that no program shows, or one only on other processors, are left out if they did not: the calls of an audit need not
+        have them.
+        """
+        showed = {finding.known for finding in self.findings if finding.known}
+        showed |= {defect.known for defect in self.defects if defect.shown}
+        looked = showed | {defect.known for defect in self.defects if not defect.by_processor}
+        versions = [(name, self.environment.get(name, "")) for name in ("paddle", "torch")]
+        here = [quirk.name for quirk in shipped() if all(in_range(version, getattr(quirk, name)) for name, version in versions)]
+        return {name: name in showed for name in here if name in looked}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, as JSON-ready data."""
+        return {
+            "environment": self.environment,
+            "seconds": round(self.seconds, 1),
+            "complete": self.complete,
+            "findings": [{**asdict(finding), "stresses": finding.stresses} for finding in self.findings],
+            "known_differences": self.known,
+            "defects": [{**asdict(defect), "gone": defect.gone, "new": defect.new} for defect in self.defects],
+            "ops": [
+                {name: value for name, value in report.as_dict().items() if name != "records"} for report in self.reports.values()
+            ],
+        }
+
+    def document(self) -> Document:
+        """What is wrong with which kernels, what else differs, and what was not tried."""
+        return _document(self)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as one self-contained page; returns its path. Raises FileError."""
+        return write(as_path("path", path), self.page())
+
+    def save(self) -> list[Path]:
+        """Write ``audit.md``, ``audit.html`` and ``audit.json`` into the folder; returns their paths. Raises FileError."""
+        data = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+        return [
+            write(self.folder / "audit.md", self.to_markdown()),
+            self.to_html(self.folder / "audit.html"),
+            write(self.folder / "audit.json", data),
+        ]
+
+
+def _kinds() -> dict[str, tuple[str, str]]:
+    """Kind of a finding -> its title, and what it means."""
+    return {
+        CRASH: (
+            tr("Calls that end the process"),
+            tr(
+                "The process died in a call or its backward, or did not come back; the op went on in a new one behind that call. "
+                "Side paddle: so it is, too, when Paddle's kernel runs alone."
+            ),
+        ),
+        WRONG: (
+            tr("Wrong"),
+            tr(
+                "Ordinary operands, or a known defect with any, and an error on the named side that rounding does not explain. The "
+                "error is measured against a formula in higher precision, in multiples of the bound of rounding. Of float64 results "
+                "without a rounding model of their own the oracle is float64 itself, by other steps than Torch's kernel has."
+            ),
+        ),
+        RANGE: (
+            tr("At the edges of the range"),
+            tr(
+                "Operands whose squares overflow or underflow, or denormal numbers: the result has a value in this dtype, and the "
+                "named side does not give it, because something on the way there does not fit."
+            ),
+        ),
+        TREATMENT: (
+            tr("Special cases: NaN, infinities, kinks, empty tensors"),
+            tr(
+                "The operand holds a NaN or an infinity, is all 0 or all equal, or has no elements, and the two frameworks answer "
+                "differently. Where no mathematics decides, neither is right: the side is the one that does not do what Torch's "
+                "formula does in float64."
+            ),
+        ),
+        ACCURACY: (
+            tr("Less accurate than need be"),
+            tr(
+                "Possible rounding, but far more of it than on the other side or in a good summation; or at most four times the "
+                "bound; or wrong only beside the rounding of the tensor's larger elements."
+            ),
+        ),
+        UNJUDGED: (tr("Not judged"), tr("Compared, and nobody could say who is right.")),
+    }
+
+
+def _document(audit: Audit) -> Document:
+    by_kind = {kind: [finding for finding in audit.findings if finding.kind == kind] for kind in _kinds()}
+    versions = {name: audit.environment.get(name) for name in ("paddle", "torch", "processor", "device")}
+    kernels = tr("Kernels audited: Paddle {paddle}, Torch {torch}, {processor}, {device}", **versions)
+    return Document(
+        _headline(by_kind),
+        [
+            Facts([kernels, _extent(audit)]),
+            Only((TEXT,), list(_summary(audit, by_kind))),
+            Only((MARKDOWN, PAGE), list(_sections(audit, by_kind))),
+        ],
+        title=kernels,
+        contents=True,
+    )
+
+
+def _headline(by_kind: dict[str, list[Finding]]) -> str:
+    sides = {side: {finding.op for finding in by_kind[WRONG] if finding.side == side} for side in ("paddle", "torch", "both")}
+    crashes = len({finding.op for finding in by_kind[CRASH]})
+    wrong = tr(
+        "With ordinary operands, or by a known defect, Paddle's kernels are wrong in {paddle}, Torch's in {torch}, both in {both}",
+        paddle=many(len(sides["paddle"]), "op"),
+        torch=len(sides["torch"]),
+        both=len(sides["both"]),
+    )
+    if not crashes:
+        return tr("{wrong}; no op ended the process", wrong=wrong)
+    return tr("{wrong}; calls of {ops} end the process", wrong=wrong, ops=many(crashes, "op"))
+
+
+def _extent(audit: Audit) -> str:
+    reports = audit.reports.values()
+    text = tr(
+        "{ops}, {calls}, {judged:,} results and gradients judged, in {seconds:.0f} s",
+        ops=many(len(reports), "op"),
+        calls=many(sum(report.calls for report in reports), "call"),
+        judged=sum(report.judged for report in reports),
+        seconds=audit.seconds,
+    )
+    return text if audit.complete else tr("{text}; stopped before the end", text=text)
+
+
+def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Block]:
+    """A line for each kind of finding, what is gone, and where the reports are."""
+    items = []
+    for kind, group in by_kind.items():
+        ops = list(dict.fromkeys(finding.op for finding in group))
+        text = tr("{count}: {ops}", count=many(len(ops), "op"), ops=", ".join(ops))
+        items += [Item(text, _kinds()[kind][0], "bad" if kind in (CRASH, WRONG) else "")] if group else []
+    gone = [defect.name for defect in audit.defects if defect.gone] + [name for name, showed in audit.known.items() if not showed]
+    if gone and audit.complete:
+        items.append(Item(", ".join(dict.fromkeys(gone)), tr("No longer seen here")))
+    yield Items(items)
+    scripts = ", repro/" if (audit.folder / "repro").is_dir() else ""
+    yield Paragraph(tr("In {folder}: audit.md, audit.html, audit.json{scripts}", folder=audit.folder, scripts=scripts))
+
+
+def _sections(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Section]:
+    reports = audit.reports.values()
+    for kind, (title, meaning) in _kinds().items():
+        if group := by_kind[kind]:
+            ops = Counter(finding.op for finding in group)
+            short = ", ".join(f"{op} ({count:,})" if count > 1 else op for op, count in ops.items())
+            columns = (
+                Column(tr("op, tensor")),
+                Column(tr("side"), short=True),
+                Column(tr("verdict"), short=True),
+                Column(tr("operands")),
+                Column(tr("worst")),
+                Column(tr("reproducer")),
+            )
+            rows = [_finding_row(finding) for finding in group]
+            ops_listed = tr("{count}: {ops}", count=many(len(ops), "op"), ops=short)
+            yield _section(tr("{title} ({count})", title=title, count=len(group)), meaning, columns, rows, ops_listed)
+    if audit.known:
+        rows = [(name, tr("seen") if showed else tr("no longer seen here")) for name, showed in audit.known.items()]
+        meaning = tr("What a comparison counts apart by name, and whether a call of this audit or a defect's program showed it.")
+        columns = (Column(tr("name")), Column(tr("here")))
+        yield _section(tr("Known differences"), meaning, columns, rows, _states(rows))
+    if audit.defects:
+        rows = [(defect.name, defect.op, _here(defect)) for defect in audit.defects]
+        meaning = tr("The programs of docs/defects.md, each run in a process of its own.")
+        columns = (Column(tr("defect")), Column(tr("op")), Column(tr("here")))
+        yield _section(tr("Known defects"), meaning, columns, rows, _states(rows))
+    of_ops = (Column(tr("op")), Column(tr("calls")), Column(tr("why")))
+    rows = [(report.name, f"{sum(report.refusals.values()):,}", _example(report)) for report in reports if report.refusals]
+    if rows:
+        meaning = tr("Calls that raised an error instead of a result, for example the one that stands there.")
+        yield _section(tr("Refused by Paddle"), meaning, of_ops, rows)
+    rows = [(report.name, f"{sum(report.native.values()):,}", "; ".join(report.native)) for report in reports if report.native]
+    if rows:
+        yield _section(tr("Not compared"), tr("Calls that ran on Paddle's kernel alone."), of_ops, rows)
+    rows = [(report.name, f"{calls:,}", why) for report in reports for why, calls in report.untried.items()]
+    if rows:
+        yield _section(tr("Given up"), tr("Calls behind those that ended the process."), of_ops, rows)
+    rows = [(name, f"{most:,}") for name, most in LONGEST.items() if name in audit.reports]
+    if rows:
+        meaning = tr(
+            "Long axes have up to {elements:,} elements, and less where they cost an op their square or more.", elements=ELEMENTS
+        )
+        yield _section(tr("Shorter long axes"), meaning, (Column(tr("op")), Column(tr("elements at most"))), rows)
+    idle = [report.name for report in reports if not (report.calls or report.refusals or report.native or report.deaths)]
+    if idle:
+        meaning = tr("They draw random numbers, have no operands, or no call here.")
+        yield _section(tr("Not tried"), meaning, (Column(tr("ops")),), [(", ".join(idle),)])
+
+
+def _section(title: str, meaning: str, columns: Sequence[Column], rows: Sequence[Row], short: str = "") -> Section:
+    """A table, folded away behind ``short`` (default: the first cells) where it is long: a whole audit is half a mile of a phone."""
+    table = Table(columns, rows)
+    if len(rows) <= UNFOLDED:
+        return Section(title, [table], meaning)
+    short = short or ", ".join(str(row[0]) for row in rows)
+    return Section(title, [Paragraph(short), Folded(tr("All {count:,} rows", count=len(rows)), [table])], meaning)
+
+
+def _states(rows: Sequence[tuple[str, ...]]) -> str:
+    """How often each state occurs; the names of what is no longer seen."""
+    gone = [row[0] for row in rows if row[-1] == tr("no longer seen here")]
+    states = Counter(row[-1].partition(" (")[0] for row in rows if row[0] not in gone)
+    parts = [f"{count:,} {state}" for state, count in states.most_common()]
+    parts += [tr("{count:,} no longer seen here: {names}", count=len(gone), names="; ".join(gone))] if gone else []
+    return ", ".join(parts)
+
+
+def _here(defect: DefectOutcome) -> str:
+    if defect.shown:
+        state = tr("seen ({how})", how=defect.how) if defect.how else tr("seen")
+        return state if defect.claimed else tr("{state}, new on these versions", state=state)
+    if defect.gone:
+        return tr("no longer seen here")
+    return tr("not of this processor") if defect.claimed else tr("not of these versions")
+
+
+def _example(report: OpReport) -> str:
+    return next((text for text in report.refusals if "of kernel" not in text), next(iter(report.refusals)))
+
+
+def _finding_row(finding: Finding) -> Row:
+    name = finding.known or finding.name
+    verdict = f"{finding.verdict}: {name}" if name else finding.verdict
+    return (
+        f"{finding.op} {finding.tensor}".strip(),
+        finding.side,
+        tr("{verdict} (known)", verdict=verdict) if finding.known else verdict,
+        f"{', '.join(finding.stresses)} ({', '.join(finding.dtypes)}; {len(finding.cases)})",
+        _worst(finding),
+        f"repro/{finding.worst['script']}" if finding.worst.get("script") else "",
+    )
+
+
+def _worst(finding: Finding) -> str:
+    stats = finding.worst.get("stats") or {}
+    sides = [stats.get(side) or {} for side in ("paddle", "torch")]
+    bounds = [float(side["prob"]) for side in sides if side.get("prob") is not None]
+    if not finding.tensor:
+        return finding.worst["case"] + ("" if finding.side else f"; {finding.worst['reason']}")
+    if finding.verdict in ("NONFINITE", "UNVERIFIED") or not bounds or max(bounds) <= 1:
+        return str(finding.worst["reason"])
+    return tr(
+        "off by {error:.2g}, {times:.2g} times the bound, in {case}",
+        error=max(float(side.get("error_max") or 0.0) for side in sides),
+        times=max(bounds),
+        case=finding.worst["case"].partition(": ")[2],
+    )
