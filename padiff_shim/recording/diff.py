@@ -13,6 +13,8 @@ from typing import Any
 from ..arguments import path, whole
 from ..errors import ArgumentError, described
 from ..files import write
+from ..present.document import Document
+from ..present.result import Presented
 from ..progress import Waiting
 from ..text import many
 from . import pages
@@ -66,7 +68,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass
-class Difference:
+class Difference(Presented):
     """How two recordings differ. True in a condition if nothing differs.
 
     That is: something was compared, every pair is equal (or within ``atol`` and ``rtol``), and nothing is without a partner.
@@ -144,22 +146,13 @@ class Difference:
             "rows": [row.as_dict() for row in self.rows],
         }
 
+    def document(self) -> Document:
+        """Where both runs part, by how much, and what differs around them."""
+        return pages.difference_document(self)
+
     def to_html(self, path: str | os.PathLike[str]) -> Path:
         """Write it as one self-contained page; returns its path. Raises FileError."""
-        from .pages import difference_page
-
-        return write(path, difference_page(self), "the page ")
-
-    def to_markdown(self) -> str:
-        """For an issue or a pull request."""
-        return pages.markdown(self)
-
-    def text(self, width: int | None = None, *, colour: bool = False) -> str:
-        """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
-        return pages.text(self, width, colour=colour)
-
-    def __str__(self) -> str:
-        return self.text()
+        return write(path, self.page(), "the page ")
 
 
 # ---- ``padiff_shim.diff``: two recordings, compared offline.

@@ -1,28 +1,40 @@
-"""A difference as text, Markdown and one self-contained page."""
+"""A difference of two recordings as a document: where they part, how the difference goes on along the run, and every row."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Protocol
 
-from ..report.still import box, opening, page, table, warnings
-from ..report.still import text as still_text
-from ..text import SENTENCE, Column, Screen, in_markdown, many, shown
+from ..present.document import (
+    MARKDOWN,
+    PAGE,
+    TEXT,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Most,
+    Notes,
+    Only,
+    Paragraph,
+    Point,
+    Row,
+    Scatter,
+    Section,
+    Table,
+)
+from ..text import SENTENCE, many, shown, tr
 from .alignment import TensorDistance
 from .folder import WEIGHT, Tensor
 
-# ---- A difference as text and as Markdown.
-
-SHOWN = 12  # rows of a table
-HEADS = ("what", "layer", "a", "b", "max", "mean", "relative", "ULP")
-_MARKDOWN = ("what, layer", "a", "b", "max", "relative", "ULP")
-FOOT = "max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place."
-_LEFT = 4  # columns of words
-_LEAVE = (0, 4, 0, 3, 0, 6, 2, 5)  # which of them is left out first where room is short
+ROWS = Most(12, 12, 1000)
+DOTS = 4000
 
 
-class Told(Protocol):
+class RowView(Protocol):
     """A row of a difference."""
 
     rank: int
@@ -34,8 +46,8 @@ class Told(Protocol):
     def any(self) -> Tensor: ...
 
 
-class Page(Protocol):
-    """What a page is made of."""
+class DifferenceView(Protocol):
+    """A difference, as far as a document shows it."""
 
     a: str
     b: str
@@ -60,253 +72,203 @@ class Page(Protocol):
     def headline(self) -> str: ...
 
 
-def headline(page: Page) -> str:
+def headline(difference: DifferenceView) -> str:
     """The answer in one line."""
-    if not page.compared:
-        return "NOT COMPARABLE: no tensor of one recording belongs to one of the other"
-    if page.first is None and not page.met:
-        return "NOT COMPARABLE: what was compared is equal, but the last results found no partner"
-    number = f"{len(page.compared):,} tensors"
-    if page.first is None:
-        return f"SAME: {number} compared, none differs"
-    number, first = f"{len(page.differing):,} of {len(page.rows):,} differ", f"the first at {described(page.first)}"
-    return f"DIFFERENT: {_origin(page)}; of what was computed {number}, {first}" if page.origin else f"DIFFERENT: {number}, {first}"
+    if not difference.compared:
+        return tr("NOT COMPARABLE: no tensor of one recording belongs to one of the other")
+    if difference.first is None and not difference.met:
+        return tr("NOT COMPARABLE: all compared tensors are equal, but the last results have no partner")
+    if difference.first is None:
+        return tr("SAME: {tensors} compared, none differs", tensors=many(len(difference.compared), "tensor"))
+    number = tr("{count:,} of {all:,} differ", count=len(difference.differing), all=len(difference.rows))
+    first = described(difference.first)
+    if not difference.origin:
+        return tr("DIFFERENT: {number}, the first at {first}", number=number, first=first)
+    origin = _origin(difference)
+    return tr("DIFFERENT: {origin}; of what was computed {number}, the first at {first}", origin=origin, number=number, first=first)
 
 
-def _origin(page: Page) -> str:
-    """What sets both runs apart from outside: the weights that they began with, or the data, from which step and batch on."""
-    origin, weights = page.origin, [row for row in page.inputs if row.any.tensor == WEIGHT]
+def _origin(difference: DifferenceView) -> str:
+    """How both runs differ in what they were given: the weights at the start, or the data from a step and batch on."""
+    origin, weights = difference.origin, [row for row in difference.inputs if row.any.tensor == WEIGHT]
     if origin.any.tensor == WEIGHT:
         number = sum(row.differs for row in weights)
-        return f"the weights differ from the start, {number:,} of {len(weights):,}, the first {origin.any.name}"
+        return tr(
+            "the weights differ from the start, {number:,} of {all:,}, the first {name}",
+            number=number,
+            all=len(weights),
+            name=shown(origin.any.name),
+        )
     place = _place(origin)
-    batches = [row for row in page.inputs if _place(row) == place]
-    step = f"step {origin.any.step}, batch {batches.index(origin) + 1}"
-    only = "only the inputs differ" if weights else "the inputs differ"
-    return f"{only}, from {step} on ({origin.any}{_reordered(batches)})"
+    batches = [row for row in difference.inputs if _place(row) == place]
+    words = {
+        "step": origin.any.step,
+        "batch": batches.index(origin) + 1,
+        "tensor": shown(origin.any, SENTENCE),
+        "reordered": _reordered(batches),
+    }
+    if weights:
+        return tr("only the inputs differ, from step {step}, batch {batch} on ({tensor}{reordered})", **words)
+    return tr("the inputs differ, from step {step}, batch {batch} on ({tensor}{reordered})", **words)
 
 
-def _place(row: Told) -> Any:
+def _place(row: RowView) -> Any:
     tensor = row.any
     return row.rank, tensor.name, tensor.tensor, tensor.layer, tensor.site
 
 
 def _reordered(batches: list[Any]) -> str:
-    """Whether both runs were given the same samples, in another order."""
-    mine, yours = (Counter(sample for row in batches for sample in getattr(row, side).rows) for side in "ab")
-    whole = all(tensor.rows for row in batches for tensor in (row.a, row.b))
-    return f"; the same {many(sum(mine.values()), 'sample')} in another order" if whole and mine == yours else ""
+    """Whether both runs got the same samples, in another order."""
+    samples = [Counter(sample for row in batches for sample in getattr(row, side).rows) for side in "ab"]
+    if samples[0] != samples[1] or not all(tensor.rows for row in batches for tensor in (row.a, row.b)):
+        return ""
+    return tr("; the same {samples} in another order", samples=many(sum(samples[0].values()), "sample"))
 
 
-def remarks(page: Page) -> list[str]:
-    """What is said of the inputs below the answer."""
-    differing = [row for row in page.inputs if row.differs]
-    if page.inputs and not differing:
-        data = sum(row.any.tensor != WEIGHT for row in page.inputs)
-        counts = ((len(page.inputs) - data, "weight"), (data, "input"))
-        return [f"both runs were given the same: {' and '.join(many(*count) for count in counts if count[0])}"]
-    if page.origin is None or page.origin.any.tensor == WEIGHT:
+def remarks(difference: DifferenceView) -> list[str]:
+    """Notes on the inputs."""
+    differing = [row for row in difference.inputs if row.differs]
+    if difference.inputs and not differing:
+        data = sum(row.any.tensor != WEIGHT for row in difference.inputs)
+        weights = len(difference.inputs) - data
+        counts = [*([many(weights, "weight")] if weights else []), *([many(data, "input")] if data else [])]
+        return [tr("both runs were given the same: {inputs}", inputs=" and ".join(counts))]
+    if difference.origin is None or difference.origin.any.tensor == WEIGHT:
         return []
-    notes = ["whether the program itself differs behind that input cannot be told: give both runs the same inputs"]
-    if not any(row.any.tensor == WEIGHT for row in page.inputs):
-        notes.append("the weights at the start were not compared: record(folder, model) in one framework notes them")
+    notes = [tr("whether the program itself differs behind that input is not known: give both runs the same inputs")]
+    if not any(row.any.tensor == WEIGHT for row in difference.inputs):
+        notes.append(
+            tr("the weights at the start were not compared: record(folder, model) in one framework notes them")
+        )
     return notes
 
 
-def described(row: Told) -> str:
+def described(row: RowView) -> str:
     """A row in words: what, where, how far."""
-    rank = f"rank {row.rank}, " if row.rank else ""
-    step = f"step {row.any.step}, " if row.any.step else ""
-    if row.apart is None:
-        return f"{rank}{step}{row.any}: only in {'a' if row.b is None else 'b'}"
-    return f"{rank}{step}{row.any}: {size(row.apart, row)}"
+    place = [tr("rank {rank}", rank=row.rank)] if row.rank else []
+    place += [tr("step {step}", step=row.any.step)] if row.any.step else []
+    what = ", ".join([*place, shown(row.any, SENTENCE)])
+    return f"{what}: {_only(row) if row.apart is None else size(row.apart, row)}"
 
 
-def size(apart: TensorDistance, row: Told) -> str:
+def _only(row: RowView) -> str:
+    return tr("only in {side}", side="a" if row.b is None else "b")
+
+
+def size(apart: TensorDistance, row: RowView) -> str:
     """How far two tensors are apart, in words."""
     if apart.how == "shape":
-        return f"shapes {list(row.a.shape) if row.a else ''} and {list(row.b.shape) if row.b else ''}"
+        return tr("shapes {a} and {b}", a=list(row.a.shape) if row.a else "", b=list(row.b.shape) if row.b else "")
     if row.a is not None and row.b is not None and row.a.dtype != row.b.dtype and not apart.different:
-        return f"equal values in other dtypes, {row.a.dtype} and {row.b.dtype}"
+        return tr("equal values in other dtypes, {a} and {b}", a=row.a.dtype, b=row.b.dtype)
     if apart.how == "figures":
-        return f"figures {apart.relative:.2g} apart, relative (no values were recorded)"
-    ulps = "" if apart.ulp is None else f", {_number(apart.ulp)} ULP"
-    layout = f", a {apart.layout}" if apart.layout else ""
-    seen = " (of a sample)" if apart.how == "sample" else ""
+        return tr("figures {relative:.2g} apart, relative (no values were recorded)", relative=apart.relative)
     if not apart.different and apart.layout:
-        return f"the same values, a {apart.layout}"
+        return tr("the same values, a {layout}", layout=apart.layout)
     if not apart.different:
-        return f"equal in a sample of {apart.elements}, but not all bits"
-    number = f"{apart.different:,} of {apart.elements:,} elements"
-    return f"max {apart.max_abs:.3g}, relative {apart.relative:.2g}{ulps}, {number}{seen}{layout}"
+        return tr("equal in a sample of {elements}, but not all bits", elements=apart.elements)
+    return tr(
+        "max {largest:.3g}, relative {relative:.2g}{ulps}, {different:,} of {elements:,} elements{sample}{layout}",
+        largest=apart.max_abs,
+        relative=apart.relative,
+        ulps="" if apart.ulp is None else tr(", {ulps} ULP", ulps=_number(apart.ulp)),
+        different=apart.different,
+        elements=apart.elements,
+        sample=tr(" (of a sample)") if apart.how == "sample" else "",
+        layout=tr(", a {layout}", layout=apart.layout) if apart.layout else "",
+    )
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) and value < 1e6 else f"{value:.2g}"
 
 
-def cells(row: Told) -> list[str]:
-    """A row of a table, below :data:`HEADS`."""
-    one = row.any
-    what = one.name if one.tensor in ("", "out") else f"{one.name} {one.tensor}"
-    kind = "" if one.kind == "op" else f"{one.kind} "
+def difference_document(difference: DifferenceView) -> Document:
+    """All of a difference."""
+    sides = zip("ab", (difference.a, difference.b), difference.frameworks)
+    facts = [tr("{side}: {folder} ({framework})", side=side, folder=folder, framework=framework) for side, folder, framework in sides]
+    first = difference.first
+    if first is not None:
+        facts += [tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in (("a", first.a), ("b", first.b)) if tensor]
+    return Document(
+        difference.headline,
+        [
+            Facts(facts),
+            Only((PAGE,), list(_along(difference))),
+            *_differing(difference),
+            *_surroundings(difference),
+            Notes([*remarks(difference), *difference.notes]),
+        ],
+        "good" if difference.headline.startswith("SAME") else "bad",
+        title=tr("padiff_shim: difference of two runs"),
+    )
+
+
+def _differing(difference: DifferenceView) -> Iterator[Block]:
+    differing = difference.differing
+    if not differing:
+        return
+    columns = (
+        Column(tr("what")),
+        Column(tr("layer"), 4, markdown="under"),
+        Column("a"),
+        Column("b", 3),
+        Column(tr("max"), right=True),
+        Column(tr("mean"), 6, right=True, markdown="absent"),
+        Column(tr("relative"), 2, right=True),
+        Column(tr("ULP"), 5, right=True),
+    )
+    title = tr("{count:,} of {all:,} differ", count=len(differing), all=len(difference.rows))
+    words = tr(
+        "max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place."
+    )
+    rows = [_cells(row) for row in differing[: ROWS.page]]
+    yield Section(title, [Table(columns, rows, most=ROWS, total=len(differing)), Only((MARKDOWN, PAGE), [Paragraph(words)])])
+    worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
+    if worst is not None and worst not in differing[: ROWS.text]:
+        yield Only((TEXT,), [Paragraph(tr("largest relative difference: {row}", row=described(worst)))])
+
+
+def _cells(row: RowView) -> Row:
+    tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
+    kind = "" if tensor.kind == "op" else f"{tensor.kind} "
+    what = tensor.name if tensor.tensor in ("", "out") else f"{tensor.name} {tensor.tensor}"
+    step = tr(" (step {step})", step=tensor.step) if tensor.step else ""
     places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
-    return [f"{rank}{kind}{what}" + (f" (step {one.step})" if one.step else ""), one.layer, *places, *_figures(row)]
+    return Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(shown, places), *_figures(row)
 
 
-def _figures(row: Told) -> list[str]:
+def _figures(row: RowView) -> list[str]:
     apart = row.apart
     if apart is None:
-        return [f"only in {'a' if row.b is None else 'b'}", "", "", ""]
+        return [_only(row), "", "", ""]
     if apart.how == "shape":
-        return ["shape", "", "", ""]
+        return [tr("shape"), "", "", ""]
     known = [f"{value:.2g}" if not math.isnan(value) else "?" for value in (apart.max_abs, apart.mean_abs, apart.relative)]
     return [*known, "" if apart.ulp is None else _number(apart.ulp)]
 
 
-def _worst(page: Page) -> Any:
-    """The row with the largest relative difference, where there is more than the first ones show."""
-    rows = [row for row in page.differing if row.apart is not None and not math.isnan(row.apart.relative)]
-    worst = max(rows, key=lambda row: row.apart.relative, default=None)
-    return None if worst in page.differing[:SHOWN] else worst
+def _surroundings(difference: DifferenceView) -> Iterator[Block]:
+    if difference.surroundings:
+        rows = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
+        yield Section(tr("What differs around the runs"), [Table((Column(tr("what")), Column("a"), Column("b")), rows)], folded=True)
 
 
-def sides(page: Page) -> list[str]:
-    """Where both sides stand at the first difference."""
-    first = page.first
-    if first is None:
-        return []
-    return [f"first in {side}: {tensor}" for side, tensor in (("a", first.a), ("b", first.b)) if tensor is not None]
+def _along(difference: DifferenceView) -> Iterator[Block]:
+    """Relative differences by the place in the run."""
+    placed = [(place, row) for place, row in enumerate(difference.rows) if _relative(row)]
+    if not placed:
+        return
+    every = -(-len(placed) // DOTS)
+    points = [Point(place, _relative(row), not row.differs) for place, row in placed[::every]]
+    note = tr("Norm of the difference by the tensor's own. Equal tensors are not drawn.")
+    if every > 1:
+        note += " " + tr("One in {every} is drawn.", every=every)
+    chart = Scatter(points, len(difference.rows) - 1, tr("tensor (its place in the run)"), tr("relative difference"))
+    yield Section(tr("Along the run"), [chart], note)
 
 
-def text(page: Page, width: int | None = None, *, colour: bool = False) -> str:
-    """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
-    screen = Screen(width, colour=colour)
-    screen.say(shown(page.headline, SENTENCE), "bold green" if page.headline.startswith("SAME") else "bold red")
-    for told in (f"a: {page.a} ({page.frameworks[0]})", f"b: {page.b} ({page.frameworks[1]})", *sides(page)):
-        screen.say(shown(told, SENTENCE), hang=3)
-    if page.surroundings:
-        rows = [(shown(name), shown(one), shown(other)) for name, one, other in page.surroundings]
-        screen.table((Column(""), Column("a"), Column("b")), rows, "what differs around the runs")
-    if page.differing:
-        number = len(page.differing)
-        title = f"{number:,} of {len(page.rows):,} differ" + (f"; the first {SHOWN}" if number > SHOWN else "")
-        heads = [Column(head, leave, right=place >= _LEFT) for place, (head, leave) in enumerate(zip(HEADS, _LEAVE))]
-        screen.table(heads, ([shown(cell) for cell in cells(row)] for row in page.differing[:SHOWN]), title)
-        worst = _worst(page)
-        if worst is not None:
-            screen.say(shown(f"largest relative difference: {described(worst)}", SENTENCE))
-    for note in [*remarks(page), *page.notes]:
-        screen.say(shown(f"note: {note}", SENTENCE))
-    return screen.text()
-
-
-def markdown(page: Page) -> str:
-    """Headline, both sides of the first divergence, tables."""
-    lines = [f"**{in_markdown(page.headline)}**", "", f"- a: {in_markdown(page.a)} ({page.frameworks[0]})"]
-    lines += [f"- b: {in_markdown(page.b)} ({page.frameworks[1]})", *(f"- {in_markdown(side)}" for side in sides(page))]
-    if page.differing:
-        lines += ["", f"| {' | '.join(_MARKDOWN)} |", f"|{' --- |' * 3}{' ---: |' * 3}"]
-        lines += [_row(row) for row in page.differing[:SHOWN]]
-        if len(page.differing) > SHOWN:
-            lines += ["", f"{len(page.differing) - SHOWN:,} more."]
-        lines += ["", FOOT]
-    if page.surroundings:
-        lines += ["", "<details><summary>What differs around the runs</summary>", "", "| | a | b |", "| --- | --- | --- |"]
-        lines += [f"| {in_markdown(name)} | {in_markdown(one)} | {in_markdown(other)} |" for name, one, other in page.surroundings]
-        lines += ["", "</details>"]
-    lines += [f"\n{in_markdown(note)}" for note in [*remarks(page), *page.notes]]
-    return "\n".join(lines) + "\n"
-
-
-def _row(row: Told) -> str:
-    what, layer, one, other, largest, _, relative, ulps = map(in_markdown, cells(row))
-    return f"| {' | '.join((what + (f'<br>{layer}' if layer else ''), one, other, largest, relative, ulps))} |"
-
-
-# ---- A difference as one self-contained page: where two runs part, how the difference goes on along the run, and every row
-# of it.
-
-ROWS = 1000  # of the table; the page says how many there are
-DOTS = 4000
-_WIDE, _HIGH, _MARGIN, _BELOW, _ABOVE = 720, 260, 84, 44, 12
-
-
-def difference_page(difference: Page) -> str:
-    """The page as text."""
-    said = [f"{side}: {folder} ({framework})" for side, folder, framework in zip("ab", _folders(difference), difference.frameworks)]
-    parts = (
-        opening(difference.headline, said, sides(difference)),
-        warnings([*remarks(difference), *difference.notes]),
-        _along(difference),
-        _rows(difference),
-        _surroundings(difference),
-    )
-    return page("padiff_shim: difference of two runs", parts)
-
-
-def _folders(difference: Page) -> tuple[str, str]:
-    return difference.a, difference.b
-
-
-def _rows(difference: Page) -> str:
-    differing = difference.differing
-    if not differing:
-        return ""
-    left = len(differing) - ROWS
-    note = f"{len(differing):,} of {len(difference.rows):,} tensors differ, in the order of the run. {FOOT}"
-    note += f" {left:,} more are not shown." if left > 0 else ""
-    rows = ([f"<b>{still_text(what)}</b>", *map(still_text, rest)] for what, *rest in map(cells, differing[:ROWS]))
-    return box("What differs", note, table(HEADS, rows, 4))
-
-
-def _surroundings(difference: Page) -> str:
-    rows = [tuple(map(still_text, row)) for row in difference.surroundings]
-    return box("What differs around the runs", "", table(("what", "a", "b"), rows, 0)) if rows else ""
-
-
-def _along(difference: Page) -> str:
-    """Relative differences, on a logarithmic axis, by the place in the run."""
-    found = [(place, row) for place, row in enumerate(difference.rows) if _relative(row) > 0]
-    if not found:
-        return ""
-    step = -(-len(found) // DOTS)
-    found = found[::step]
-    sizes = [math.log10(_relative(row)) for _, row in found]
-    low, high = math.floor(min(sizes)), max(math.ceil(max(sizes)), math.floor(min(sizes)) + 1)
-    last = max(len(difference.rows) - 1, 1)
-
-    def across(place: float) -> float:
-        return _MARGIN + (_WIDE - _MARGIN - 10) * place / last
-
-    def up(size: float) -> float:
-        return _ABOVE + (_HIGH - _BELOW - _ABOVE) * (high - size) / (high - low)
-
-    marks = range(low, high + 1, max(1, (high - low) // 3))
-    lines = "".join(
-        f'<line class="grid" x1="{_MARGIN}" x2="{_WIDE - 10}" y1="{up(mark):.1f}" y2="{up(mark):.1f}"/>'
-        f'<text x="{_MARGIN - 6}" y="{up(mark) + 4:.1f}" text-anchor="end">1e{mark}</text>'
-        for mark in marks
-    )
-    dots = "".join(
-        f'<circle class="{"dot" if row.differs else "dot within"}" cx="{across(place):.1f}" cy="{up(size):.1f}" r="3"/>'
-        for (place, row), size in zip(found, sizes)
-    )
-    ends = "".join(
-        f'<text x="{across(place):.1f}" y="{_HIGH - _BELOW + 18}" text-anchor="{anchor}">{place:,}</text>'
-        for place, anchor in ((0, "start"), (last, "end"))
-    )
-    names = (
-        f'<text x="{(_WIDE + _MARGIN) / 2}" y="{_HIGH - 6}" text-anchor="middle">tensor (its place in the run)</text>'
-        f'<text transform="translate(12 {(_HIGH - _BELOW) / 2}) rotate(-90)" text-anchor="middle">relative difference</text>'
-    )
-    shape = f'class="along" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="Relative differences"'
-    chart = f"<svg {shape}>{lines}{dots}{ends}{names}</svg>"
-    every = f" One in {step} is drawn." if step > 1 else ""
-    return box("Along the run", f"Norm of the difference by the tensor's own. What is equal is not drawn.{every}", chart)
-
-
-def _relative(row: Told) -> float:
+def _relative(row: RowView) -> float:
     relative = 0.0 if row.apart is None else row.apart.relative
     return relative if math.isfinite(relative) else 0.0

@@ -6,7 +6,6 @@ from pairs import paddle_run, seeded
 from report_page import DESKTOP, scrolls_sideways
 
 from padiff_shim import FileError, diff
-from padiff_shim.recording.pages import difference_page
 
 PHONE = {"width": 360, "height": 740}
 EVIL = "</style><script>window.broken=1</script>"
@@ -30,13 +29,13 @@ def found(tmp_path_factory):
 def opened(browser, tmp_path):
     """A function: a difference and options of the browser -> its open page."""
     with report_page.pages(browser, tmp_path) as show:
-        yield lambda found, **options: show(difference_page(found), **options)
+        yield lambda found, **options: show(found.page(), **options)
 
 
 def test_the_answer_comes_first_then_the_run_then_rows(opened, found):
     page = opened(found)
     text = page.locator("body").inner_text()
-    parts = (found.headline, "first in a:", "Along the run", "What differs")
+    parts = (found.headline.partition(": ")[2], "first in a:", "Along the run", f"{len(found.differing)} of {len(found.rows)} differ")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert page.locator("table.rows").first.locator("tbody tr").count() == len(found.differing)
     assert "pairs.py:" in text
