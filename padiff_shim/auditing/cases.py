@@ -399,7 +399,9 @@ class AuditCall:
 
     def tensors(self, *, grad: bool) -> list[Any]:
         """The operands as Paddle has them; ``grad``: float ones want a gradient."""
-        return [tensor(array, self.layout, self.case.dtype, grad) if isinstance(array, np.ndarray) else array for array in self.arrays]
+        return [
+            tensor(array, self.layout, self.case.dtype, grad) if isinstance(array, np.ndarray) else array for array in self.arrays
+        ]
 
     def run(self, tensors: list[Any]) -> list[Any]:
         """The results that are tensors."""

@@ -26,12 +26,11 @@ from ..present.document import (
     Items,
     Only,
     Paragraph,
-    Row,
     Section,
     Table,
 )
 from ..present.result import Presented
-from ..text import listed, many, tr
+from ..text import many, tr
 from .report import (
     ACCURACY,
     CRASH,
@@ -135,8 +134,9 @@ def _kinds() -> dict[str, tuple[str, str]]:
             tr("Wrong"),
             tr(
                 "Ordinary operands, or a known defect with any, and an error on the named side that rounding does not explain. The "
-                "error is measured against a formula in higher precision, in multiples of the bound of rounding. Of float64 results "
-                "without a rounding model of their own the oracle is float64 itself, by other steps than Torch's kernel has."
+                "error is measured against a formula in higher precision, in multiples of the bound of rounding. For float64 "
+                "results without a rounding model of their own that formula is float64 itself, by other steps than Torch's kernel "
+                "has."
             ),
         ),
         RANGE: (
@@ -223,61 +223,51 @@ def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Block]
 
 
 def _sections(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Section]:
-    reports = audit.reports.values()
+    heads = [tr("op, tensor"), tr("side"), tr("verdict"), tr("operands"), tr("worst"), tr("reproducer")]
     for kind, (title, meaning) in _kinds().items():
         if group := by_kind[kind]:
             ops = Counter(finding.op for finding in group)
-            short = ", ".join(f"{op} ({count:,})" if count > 1 else op for op, count in ops.items())
-            columns = (
-                Column(tr("op, tensor")),
-                Column(tr("side"), short=True),
-                Column(tr("verdict"), short=True),
-                Column(tr("operands")),
-                Column(tr("worst")),
-                Column(tr("reproducer")),
-            )
-            rows = [_finding_row(finding) for finding in group]
-            ops_listed = tr("{count}: {ops}", count=many(len(ops), "op"), ops=short)
-            yield _section(tr("{title} ({count})", title=title, count=len(group)), meaning, columns, rows, ops_listed)
-    if audit.known:
-        rows = [(name, tr("seen") if showed else tr("no longer seen here")) for name, showed in audit.known.items()]
+            names = ", ".join(f"{op} ({count:,})" if count > 1 else op for op, count in ops.items())
+            short = tr("{count}: {ops}", count=many(len(ops), "op"), ops=names)
+            title = tr("{title} ({count})", title=title, count=len(group))
+            yield _section(title, meaning, heads, [_finding_row(finding) for finding in group], short)
+    known = [(name, tr("seen") if showed else tr("no longer seen here")) for name, showed in audit.known.items()]
+    if known:
         meaning = tr("What a comparison counts apart by name, and whether a call of this audit or a defect's program showed it.")
-        columns = (Column(tr("name")), Column(tr("here")))
-        yield _section(tr("Known differences"), meaning, columns, rows, _states(rows))
-    if audit.defects:
-        rows = [(defect.name, defect.op, _here(defect)) for defect in audit.defects]
+        yield _section(tr("Known differences"), meaning, [tr("name"), tr("here")], known, _states(known))
+    defects = [(defect.name, defect.op, _here(defect)) for defect in audit.defects]
+    if defects:
         meaning = tr("The programs of docs/defects.md, each run in a process of its own.")
-        columns = (Column(tr("defect")), Column(tr("op")), Column(tr("here")))
-        yield _section(tr("Known defects"), meaning, columns, rows, _states(rows))
-    of_ops = (Column(tr("op")), Column(tr("calls")), Column(tr("why")))
+        yield _section(tr("Known defects"), meaning, [tr("defect"), tr("op"), tr("here")], defects, _states(defects))
+    yield from (section for section in _of_ops(audit) if section.blocks)
+
+
+def _of_ops(audit: Audit) -> Iterator[Section]:
+    """What was not compared, op by op."""
+    reports = audit.reports.values()
+    heads = [tr("op"), tr("calls"), tr("why")]
     rows = [(report.name, f"{sum(report.refusals.values()):,}", _example(report)) for report in reports if report.refusals]
-    if rows:
-        meaning = tr("Calls that raised an error instead of a result, for example the one that stands there.")
-        yield _section(tr("Refused by Paddle"), meaning, of_ops, rows)
+    meaning = tr("Calls that raised an error instead of a result, for example the one that stands there.")
+    yield _section(tr("Refused by Paddle"), meaning, heads, rows)
     rows = [(report.name, f"{sum(report.native.values()):,}", "; ".join(report.native)) for report in reports if report.native]
-    if rows:
-        yield _section(tr("Not compared"), tr("Calls that ran on Paddle's kernel alone."), of_ops, rows)
+    yield _section(tr("Not compared"), tr("Calls that ran on Paddle's kernel alone."), heads, rows)
     rows = [(report.name, f"{calls:,}", why) for report in reports for why, calls in report.untried.items()]
-    if rows:
-        yield _section(tr("Given up"), tr("Calls behind those that ended the process."), of_ops, rows)
-    rows = [(name, f"{most:,}") for name, most in LONGEST.items() if name in audit.reports]
-    if rows:
-        meaning = tr(
-            "Long axes have up to {elements:,} elements, and less where they cost an op their square or more.", elements=ELEMENTS
-        )
-        yield _section(tr("Shorter long axes"), meaning, (Column(tr("op")), Column(tr("elements at most"))), rows)
+    yield _section(tr("Given up"), tr("Calls behind those that ended the process."), heads, rows)
+    shorter = [(name, f"{most:,}") for name, most in LONGEST.items() if name in audit.reports]
+    meaning = tr("Long axes have up to {most:,} elements, and less where they cost an op their square or more.", most=ELEMENTS)
+    yield _section(tr("Shorter long axes"), meaning, [tr("op"), tr("elements at most")], shorter)
     idle = [report.name for report in reports if not (report.calls or report.refusals or report.native or report.deaths)]
-    if idle:
-        meaning = tr("They draw random numbers, have no operands, or no call here.")
-        yield _section(tr("Not tried"), meaning, (Column(tr("ops")),), [(", ".join(idle),)])
+    meaning = tr("They draw random numbers, have no operands, or no call here.")
+    yield _section(tr("Not tried"), meaning, [tr("ops")], [(", ".join(idle),)] if idle else [])
 
 
-def _section(title: str, meaning: str, columns: Sequence[Column], rows: Sequence[Row], short: str = "") -> Section:
-    """A table, folded away behind ``short`` (default: the first cells) where it is long: a whole audit is half a mile of a phone."""
-    table = Table(columns, rows)
+def _section(title: str, meaning: str, heads: Sequence[str], rows: Sequence[tuple[str, ...]], short: str = "") -> Section:
+    """A table; a long one is folded away behind ``short`` (default: its first cells), for it is half a mile on a phone."""
+    words = (tr("side"), tr("verdict"))
+    table = Table([Column(head, short=head in words) for head in heads], rows)
     if len(rows) <= UNFOLDED:
-        return Section(title, [table], meaning)
-    short = short or ", ".join(str(row[0]) for row in rows)
+        return Section(title, [table] if rows else [], meaning)
+    short = short or ", ".join(row[0] for row in rows)
     return Section(title, [Paragraph(short), Folded(tr("All {count:,} rows", count=len(rows)), [table])], meaning)
 
 
@@ -303,7 +293,7 @@ def _example(report: OpReport) -> str:
     return next((text for text in report.refusals if "of kernel" not in text), next(iter(report.refusals)))
 
 
-def _finding_row(finding: Finding) -> Row:
+def _finding_row(finding: Finding) -> tuple[str, ...]:
     name = finding.known or finding.name
     verdict = f"{finding.verdict}: {name}" if name else finding.verdict
     return (

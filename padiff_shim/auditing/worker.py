@@ -22,6 +22,7 @@ from ..errors import FileError, PadiffShimError
 from ..runlog.encoding import finite
 from .cases import NAMES, PRELUDE, AuditCall, laid_out
 
+
 class _Named:
     """An operand under its name in the program."""
 

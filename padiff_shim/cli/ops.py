@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from .. import errors
-from ..progress import Waiting
 from ..present.text import Screen
+from ..progress import Waiting
 from . import output
 
 _EPILOG = """\

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from ..errors import ArgumentError, PadiffShimError
+from ..present.text import Screen
 from ..runlog.calls import Call
 from ..runs.compare_run import CompareRun, load
-from ..present.text import Screen
 from .main import NO
 
 _EPILOG = """\

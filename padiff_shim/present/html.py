@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..text import SENTENCE, escaped, many, shown, tr
+from ..text import SENTENCE, escaped, shown, tr
 from . import document
-from .document import NARROW, PAGE, Cell, Column, Document, Row, Share, Word, flattened, lines_of
+from .document import NARROW, PAGE, Cell, Column, Document, Share, Word, flattened, lines_of
 
 FOLDER = Path(__file__).with_name("page")
 _HYPHENS = re.compile(r"(\S*-\S+)")
@@ -156,7 +156,8 @@ def _notes(block: document.Notes) -> str:
 
 def _items(block: document.Items) -> str:
     items = "".join(
-        f'<li class="{item.tone}">{f"<b>{_text(item.name)}</b> " if item.name else ""}{_text(item.text)}</li>' for item in block.items
+        f'<li class="{item.tone}">{f"<b>{_text(item.name)}</b> " if item.name else ""}{_text(item.text)}</li>'
+        for item in block.items
     )
     return f'<ul class="{"marks" if block.marks else "items"}">{items}</ul>' if items else ""
 
@@ -176,7 +177,9 @@ def _table(block: document.Table) -> str:
     kinds = [_kind(column, block) for column in heads]
     top = "".join(f'<th class="{kind}">{_text(column.head)}</th>' for kind, column in zip(kinds, heads))
     body = "\n".join(
-        f'<tr class="{tone}">' + "".join(_td(row[place], kind, column) for place, kind, column in zip(places, kinds, heads)) + "</tr>"
+        f'<tr class="{tone}">'
+        + "".join(_td(row[place], kind, column) for place, kind, column in zip(places, kinds, heads))
+        + "</tr>"
         for row, tone in zip(rows, tones)
     )
     kind = f"rows {'cards' if block.cards else 'narrow'} {block.kind}".strip()
@@ -224,7 +227,8 @@ def _bar(parts: Sequence[Share], kind: str = "") -> str:
 
 def _shares(block: document.Shares) -> str:
     legend = "".join(
-        f'<span><span class="mark p-{part.kind}"></span>{_text(part.label)}: <span class="figure">{_text(part.figure)}</span></span>'
+        f'<span><span class="mark p-{part.kind}"></span>{_text(part.label)}: '
+        f'<span class="figure">{_text(part.figure)}</span></span>'
         for part in block.parts
         if part.size > 0
     )
@@ -250,7 +254,9 @@ def _source(place: document.Place) -> str:
     """The guilty line between those around it."""
     if not place.source:
         return ""
-    before, behind = ("".join(f'<span class="beside">{html.escape(escaped(line))}\n</span>' for line in lines) for lines in place.around)
+    before, behind = (
+        "".join(f'<span class="beside">{html.escape(escaped(line))}\n</span>' for line in lines) for lines in place.around
+    )
     return f'<pre class="source">{before}<span class="guilty">{_words(place.source)}</span>{behind}</pre>'
 
 

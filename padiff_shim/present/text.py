@@ -58,7 +58,9 @@ class Screen:
             self.say(title, "italic")
         styles = [STYLES[tone] for tone in tones]
         places = table.filled(rows)
-        while (widths := self._widths([table.columns[place] for place in places], [[row[place] for place in places] for row in rows])) is None:
+        while (
+            widths := self._widths([table.columns[place] for place in places], [[row[place] for place in places] for row in rows])
+        ) is None:
             leaving = max(places, key=lambda place: table.columns[place].leave, default=None)
             if leaving is None or not table.columns[leaving].leave:
                 break

@@ -16,7 +16,6 @@ from ..files import write
 from .trace import TraceCall
 
 
-
 class ProofVerdict(str, Enum):
     """What a proof says of a port; true in a condition if the code is right.
 

@@ -121,7 +121,7 @@ class Proof(Presented):
         return {**data, "headline": self.headline, "right": bool(self)}
 
     def document(self) -> Document:
-        """The verdict, the mistakes with their lines, the stages, the training, what carries a native difference, and the layers."""
+        """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""
         return proof_document(self)
 
     def to_html(self) -> str:

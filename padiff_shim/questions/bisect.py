@@ -279,7 +279,11 @@ class Bisection(Presented):
         """The answer, and the units with their lines."""
         columns = (Column(tr(self.over[:-1]), fold=True), Column(tr("calls"), right=True), Column(tr("lines"), fold=True))
         rows = [
-            (tr("{unit}, call {number} there", unit=unit, number=unit.number + 1) if unit.number else str(unit), str(unit.calls), _lines(unit))
+            (
+                tr("{unit}, call {number} there", unit=unit, number=unit.number + 1) if unit.number else str(unit),
+                str(unit.calls),
+                _lines(unit),
+            )
             for unit in self
         ]
         return Document(self.headline, [Table(columns, rows)])
@@ -369,9 +373,7 @@ _NOWHERE = CallSite("", 0, "an optimizer's step")
 class _Program:
     """The user's function with some of its units on Paddle's kernels; each set runs once."""
 
-    def __init__(
-        self, fn: Callable[[], Any], bad: Callable[[Any], bool], over: str, options: Any, seed: int, bar: Bar
-    ) -> None:
+    def __init__(self, fn: Callable[[], Any], bad: Callable[[Any], bool], over: str, options: Any, seed: int, bar: Bar) -> None:
         self._fn, self._bad, self._over, self._options, self._seed, self.bar = fn, bad, over, options, seed, bar
         self._answers: dict[frozenset[Key], bool] = {}
         self.units: dict[Key, Unit] = {}

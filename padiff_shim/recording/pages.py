@@ -137,9 +137,7 @@ def remarks(difference: DifferenceView) -> list[str]:
         return []
     notes = [tr("whether the program itself differs behind that input is not known: give both runs the same inputs")]
     if not any(row.any.tensor == WEIGHT for row in difference.inputs):
-        notes.append(
-            tr("the weights at the start were not compared: record(folder, model) in one framework notes them")
-        )
+        notes.append(tr("the weights at the start were not compared: record(folder, model) in one framework notes them"))
     return notes
 
 
@@ -186,10 +184,14 @@ def _number(value: float) -> str:
 def difference_document(difference: DifferenceView) -> Document:
     """All of a difference."""
     sides = zip("ab", (difference.a, difference.b), difference.frameworks)
-    facts = [tr("{side}: {folder} ({framework})", side=side, folder=folder, framework=framework) for side, folder, framework in sides]
+    facts = [
+        tr("{side}: {folder} ({framework})", side=side, folder=folder, framework=framework) for side, folder, framework in sides
+    ]
     first = difference.first
     if first is not None:
-        facts += [tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in (("a", first.a), ("b", first.b)) if tensor]
+        facts += [
+            tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in (("a", first.a), ("b", first.b)) if tensor
+        ]
     return Document(
         difference.headline,
         [
@@ -219,9 +221,7 @@ def _differing(difference: DifferenceView) -> Iterator[Block]:
         Column(tr("ULP"), 5, right=True),
     )
     title = tr("{count:,} of {all:,} differ", count=len(differing), all=len(difference.rows))
-    words = tr(
-        "max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place."
-    )
+    words = tr("max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place.")
     rows = [_cells(row) for row in differing[: ROWS.page]]
     yield Section(title, [Table(columns, rows, most=ROWS, total=len(differing)), Only((MARKDOWN, PAGE), [Paragraph(words)])])
     worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
@@ -252,7 +252,9 @@ def _figures(row: RowView) -> list[str]:
 def _surroundings(difference: DifferenceView) -> Iterator[Block]:
     if difference.surroundings:
         rows = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
-        yield Section(tr("What differs around the runs"), [Table((Column(tr("what")), Column("a"), Column("b")), rows)], folded=True)
+        yield Section(
+            tr("What differs around the runs"), [Table((Column(tr("what")), Column("a"), Column("b")), rows)], folded=True
+        )
 
 
 def _along(difference: DifferenceView) -> Iterator[Block]:

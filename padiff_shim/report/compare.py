@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..present.document import (
@@ -247,7 +247,9 @@ def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int) -> 
         if counts.verdicts(everything=False).get(Verdict.ROUNDING.value):
             screened = tr(", or only rounding")
         if others:
-            text = tr("No kernel is accused: all other results that could be judged are equal bit for bit{screened}.", screened=screened)
+            text = tr(
+                "No kernel is accused: all other results that could be judged are equal bit for bit{screened}.", screened=screened
+            )
         else:
             text = tr("No kernel is accused: all results that could be judged are equal bit for bit{screened}.", screened=screened)
         return text
@@ -288,8 +290,8 @@ def advice(counts: Counts) -> list[str]:
         if "ill_conditioned" in (record.get("modifiers") or ()):
             lines.append(
                 tr(
-                    "ill_conditioned: operands cancel, so that rounding alone may move the result by more than a tenth of it. It is "
-                    "judged by the bound of its rounding; no relative tolerance fits it."
+                    "ill_conditioned: operands cancel, so that rounding alone may move the result by more than a tenth of it. "
+                    "It is judged by the bound of its rounding; no relative tolerance fits it."
                 )
             )
     return list(dict.fromkeys(lines))
@@ -392,7 +394,7 @@ def _rounding(counts: Counts) -> Iterator[Block]:
         Column(tr("largest difference"), right=True),
         Column(tr("smallest safe atol"), right=True),
     )
-    rows = [(_what(record), shown(record.get("site") or ""), *words.innocent(record)) for record in records]
+    rows: list[Row] = [(_what(record), shown(record.get("site") or ""), *words.innocent(record)) for record in records]
     title = tr("Only rounding: the largest differences, and how far two right kernels may be apart")
     largest = tr("Largest difference that is only rounding: {record}", record=words.only_rounding(records[0]))
     yield Only((TEXT,), [Section(title, [Table(columns, rows)])])
@@ -431,7 +433,7 @@ def _group_table(head: str, groups: Mapping[str, GroupCounts], most: int) -> lis
     first, rest = list(groups.values())[:most], list(groups.values())[most:]
     columns = (Column(head), Column(tr("records"), fold=True), Column(tr("error / bound"), 1, right=True))
     names = [*reversed(Verdict.__members__), *APART]
-    rows = [
+    rows: list[Row] = [
         (
             Cell([shown(group.name) or tr("(no layer)")], tone(group.worst)),
             ", ".join(f"{name} {group.verdicts[name]:,}" for name in names if group.verdicts[name]),

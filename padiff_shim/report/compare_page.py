@@ -370,7 +370,12 @@ def render(
     """
     whole("limit", limit, least=1)
     remarks = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
-    data = {"header": plain(header), "coverage": plain(coverage), "warnings": plain(remarks), **pack(records, coverage, limit, counts)}
+    data = {
+        "header": plain(header),
+        "coverage": plain(coverage),
+        "warnings": plain(remarks),
+        **pack(records, coverage, limit, counts),
+    }
     return application("page.html", ("base.css", "page.css"), SCRIPTS, json_block(data))
 
 

@@ -80,8 +80,10 @@ def _within(layers: list[str], most: int = 2) -> str:
     first = ", ".join(layers[:most])
     if len(layers) == 1:
         return tr(" (layer {layer})", layer=first)
-    return tr(" (layers {layers} and {more:,} more)", layers=first, more=len(layers) - most) if len(layers) > most else tr(
-        " (layers {layers})", layers=first
+    return (
+        tr(" (layers {layers} and {more:,} more)", layers=first, more=len(layers) - most)
+        if len(layers) > most
+        else tr(" (layers {layers})", layers=first)
     )
 
 
@@ -440,15 +442,15 @@ def _ops(figures: ReferenceFigures) -> Iterator[Block]:
         Column(tr("backward"), 5, right=True, markdown="absent"),
     )
     seconds = figures.seconds_of_ops()
-    order = sorted(
-        figures.ops, key=lambda name: (-sum(seconds.get(name, {}).values()), -figures.ops[name]["substituted"], name)
-    )
-    rows = []
+    order = sorted(figures.ops, key=lambda name: (-sum(seconds.get(name, {}).values()), -figures.ops[name]["substituted"], name))
+    rows: list[Row] = []
     for name in order:
         counts, parts = figures.ops[name], seconds.get(name, {})
         lacking = sum(counts.get("without_kernel", {}).values())
         calls = (counts["substituted"], sum(counts["native"].values()), counts["backward"], lacking)
         times = (sum(parts.get(part, 0.0) for part in (*FORWARD, OPTIMIZER)), parts.get(BACKWARD, 0.0))
-        rows.append((Cell([shown(name)], "strong"), *(f"{number:,}" if number else "" for number in calls), *map(seconds_of, times)))
+        rows.append(
+            (Cell([shown(name)], "strong"), *(f"{number:,}" if number else "" for number in calls), *map(seconds_of, times))
+        )
     if rows:
         yield Section(tr("Ops"), [Table(columns, rows, most=OPS, hint="run.as_dict()")], folded=True)

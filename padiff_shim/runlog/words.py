@@ -77,7 +77,7 @@ def only_rounding(record: Mapping[str, Any]) -> str:
     """The same in words, with what it is of and where."""
     terms, difference, allowed = innocent(record)
     where = f" at {shown(record['site'])}" if record.get("site") else ""
-    may = f"; sums of {terms} terms: atol that fails no right kernel {allowed}" if allowed != "-" else ""
+    may = f"; sums of {terms} terms: smallest safe atol {allowed}" if allowed != "-" else ""
     return f"{shown(record['op'])} {shown(record.get('tensor'))} {shape(record)}{where}: {difference}{may}"
 
 

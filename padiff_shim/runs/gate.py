@@ -121,7 +121,9 @@ class Gate(Presented):
         complaints = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
         complaints += [(now, tr("new")) for now in self.new if now.severity]
         table: list[Block] = [Table(columns, [(*now.cells, before) for now, before in complaints])] if complaints else []
-        words = Folded(tr("What the verdicts mean"), [Items([meaning(name) for name in sorted({now.verdict for now, _ in complaints})])])
+        words = Folded(
+            tr("What the verdicts mean"), [Items([meaning(name) for name in sorted({now.verdict for now, _ in complaints})])]
+        )
         lacking = Items([Item(shown(reason, SENTENCE), tr("not whole"), "bad") for reason in self.missing])
         changed = Only((TEXT,), [Items([*self._worse(), *self._quiet()])])
         quiet = Folded(tr("Everything else"), [Items(self._quiet())])
@@ -146,7 +148,9 @@ class Gate(Presented):
             items.append(Item(tr("{baseline} holds this run now", baseline=self.baseline)))
         elif self.worse or self.new or self.gone or self.better:
             margin = f"{self.margin:g}"
-            items.append(Item(tr("--update (update=True) makes this run the baseline; the margin is a factor of {margin}", margin=margin)))
+            items.append(
+                Item(tr("--update (update=True) makes this run the baseline; the margin is a factor of {margin}", margin=margin))
+            )
         return items
 
     @staticmethod

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
-from ..present.document import Column, Document, Items, Item, Notes, Table
+from ..present.document import Column, Document, Item, Items, Notes, Table
 from ..present.result import Presented
 from ..text import many, shown, tr
 from .pairing import Choice

@@ -156,7 +156,10 @@ def test_pages_escape_what_they_show(tmp_path):
     report.records = [{**record("WRONG"), "reason": HOSTILE, "hypothesis": HOSTILE, "script": "relu_0.py"}]
     report.died("relu: sample 0, plain, float32", "SIGSEGV")
     found = Audit(tmp_path, {"paddle": "3", "torch": "2", "processor": HOSTILE, "device": "cpu"}, {"relu": report})
-    found.defects = [DefectOutcome("a defect", "relu", "", True, 0, 1, ""), DefectOutcome("another", "relu", "", False, 1, 1, "SIGSEGV")]
+    found.defects = [
+        DefectOutcome("a defect", "relu", "", True, 0, 1, ""),
+        DefectOutcome("another", "relu", "", False, 1, 1, "SIGSEGV"),
+    ]
     found.defects.append(DefectOutcome("of others", "relu", "relu of NaN", True, 0, 1, "", by_processor=True))
     page, text = found.page(), found.to_markdown()
     assert "<script>" not in page

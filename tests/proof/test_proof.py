@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from padiff_shim import ArgumentError, ProofVerdict, prove
-from padiff_shim.proof.proof import Proof
 from padiff_shim.present.markdown import in_markdown
+from padiff_shim.proof.proof import Proof
 
 pytestmark = pytest.mark.usefixtures("undone")
 X = np.random.default_rng(0).standard_normal((4, 6))

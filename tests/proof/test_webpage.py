@@ -54,7 +54,10 @@ def test_words_that_differ_are_marked():
         return "".join(f"[{word.text}]" if word.marked else word.text for word in words)
 
     assert [*map(brackets, marked("a = gelu(x)", "a = gelu(x)"))] == ["a = gelu(x)"] * 2
-    assert [*map(brackets, marked("F.softmax(x, axis=1)", "TF.softmax(x, dim=-1)"))] == ["F.softmax(x, axis=1)", "TF.softmax(x, dim=[-]1)"]
+    assert [*map(brackets, marked("F.softmax(x, axis=1)", "TF.softmax(x, dim=-1)"))] == [
+        "F.softmax(x, axis=1)",
+        "TF.softmax(x, dim=[-]1)",
+    ]
     assert brackets(marked("norm(eps=1e-12)", "norm(eps=1e-05)")[0]) == "norm(eps=[1e-12])"
     assert brackets(marked("a &lt b + c d", "a &lt b")[0]) == "a &lt b [+ c d]"
     assert [*map(brackets, marked("", "relu(x)"))] == ["", "relu(x)"]
@@ -108,9 +111,7 @@ def test_layers_stand_side_by_side_and_those_that_differ_can_be_chosen(show, pro
     assert same.count(True) == page.locator(".layers tr.good").count() == 1
     page.get_by_label("only those that differ").check()
     assert [rows.nth(at).is_visible() for at in range(rows.count())] == [not identical for identical in same]
-    shades = page.evaluate(
-        "[...document.querySelectorAll('td.bad, td.good')].map(td => getComputedStyle(td).backgroundColor)"
-    )
+    shades = page.evaluate("[...document.querySelectorAll('td.bad, td.good')].map(td => getComputedStyle(td).backgroundColor)")
     assert len(shades) == rows.count()
     assert all(shade != "rgba(0, 0, 0, 0)" for shade in shades)
 

@@ -9,9 +9,9 @@ from report_data import account_data, record, run_of
 from rich.cells import cell_len
 
 from padiff_shim.dispatch.call_site import CallSite
-from padiff_shim.proof.findings import CarriedBy, CarrierRow, GradientRow, LayerRow, ProgramPlace, Stage, StepRow
 from padiff_shim.present import markdown
 from padiff_shim.present import text as terminal
+from padiff_shim.proof.findings import CarriedBy, CarrierRow, GradientRow, LayerRow, ProgramPlace, Stage, StepRow
 from padiff_shim.proof.pages import proof_document
 from padiff_shim.questions.bisect import Bisection, Unit
 from padiff_shim.questions.drift import Distance, Drift, DriftRow
