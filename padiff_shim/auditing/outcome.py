@@ -17,15 +17,15 @@ from ..present.document import (
     MARKDOWN,
     PAGE,
     TEXT,
-    Block,
     Column,
     Document,
     Facts,
     Folded,
-    Item,
     Items,
+    ListItem,
     Only,
     Paragraph,
+    Part,
     Section,
     Table,
 )
@@ -207,16 +207,16 @@ def _extent(audit: Audit) -> str:
     return text if audit.complete else tr("{text}; stopped before the end", text=text)
 
 
-def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Block]:
+def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Part]:
     """A line for each kind of finding, what is gone, and where the reports are."""
     items = []
     for kind, group in by_kind.items():
         ops = list(dict.fromkeys(finding.op for finding in group))
         text = tr("{count}: {ops}", count=many(len(ops), "op"), ops=", ".join(ops))
-        items += [Item(text, _kinds()[kind][0], "bad" if kind in (CRASH, WRONG) else "")] if group else []
+        items += [ListItem(text, _kinds()[kind][0], "bad" if kind in (CRASH, WRONG) else "")] if group else []
     gone = [defect.name for defect in audit.defects if defect.gone] + [name for name, showed in audit.known.items() if not showed]
     if gone and audit.complete:
-        items.append(Item(", ".join(dict.fromkeys(gone)), tr("No longer seen here")))
+        items.append(ListItem(", ".join(dict.fromkeys(gone)), tr("No longer seen here")))
     yield Items(items)
     scripts = ", repro/" if (audit.folder / "repro").is_dir() else ""
     yield Paragraph(tr("In {folder}: audit.md, audit.html, audit.json{scripts}", folder=audit.folder, scripts=scripts))

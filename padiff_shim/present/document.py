@@ -77,27 +77,27 @@ class Column(NamedTuple):
 NARROW = 3
 
 
-class Block:
+class Part:
     """Part of a document."""
 
 
 @dataclass(frozen=True)
-class Only(Block):
+class Only(Part):
     """Blocks that some renderers show and others do not."""
 
     renderers: Sequence[str]
-    blocks: Sequence[Block]
+    blocks: Sequence[Part]
 
 
 @dataclass(frozen=True)
-class Facts(Block):
+class Facts(Part):
     """Short lines below the headline: what ran, on which versions."""
 
     lines: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Paragraph(Block):
+class Paragraph(Part):
     """A sentence or more."""
 
     text: str
@@ -105,14 +105,14 @@ class Paragraph(Block):
 
 
 @dataclass(frozen=True)
-class Notes(Block):
+class Notes(Part):
     """Remarks; ``warning``: what to look at before anything else."""
 
     texts: Sequence[str]
     warning: bool = False
 
 
-class Item(NamedTuple):
+class ListItem(NamedTuple):
     """A line of a list: ``name: text``."""
 
     text: str
@@ -121,22 +121,22 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Items(Block):
+class Items(Part):
     """A list; ``marks``: each is marked as good, bad or open."""
 
-    items: Sequence[Item]
+    items: Sequence[ListItem]
     marks: bool = False
 
 
 @dataclass(frozen=True)
-class Code(Block):
+class Code(Part):
     """Lines as they are."""
 
     lines: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Table(Block):
+class Table(Part):
     """Rows under heads. A column in which nothing stands is left out.
 
     ``tones``: one a row. ``most``: how many rows each renderer shows; ``total``: how many there are, where ``rows`` are not all;
@@ -191,7 +191,7 @@ class Place(NamedTuple):
         return "".join(word.text for word in self.source)
 
 
-class Finding(NamedTuple):
+class ListedFinding(NamedTuple):
     """What is wrong, its places, and what else is known, each with its word."""
 
     text: str
@@ -200,20 +200,20 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Findings(Block):
+class Findings(Part):
     """Findings, the most serious first."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[ListedFinding]
 
 
 @dataclass(frozen=True)
-class Shares(Block):
+class Shares(Part):
     """Parts of a whole as a bar with a legend; drawn on pages alone."""
 
     parts: Sequence[Share]
 
 
-class Point(NamedTuple):
+class ChartPoint(NamedTuple):
     """A point of a chart; ``soft``: one that needs no look."""
 
     x: float
@@ -222,31 +222,31 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scatter(Block):
+class Scatter(Part):
     """Points on a logarithmic axis, from 0 to ``last`` across; drawn on pages alone."""
 
-    points: Sequence[Point]
+    points: Sequence[ChartPoint]
     last: int
     across: str
     up: str
 
 
 @dataclass(frozen=True)
-class Section(Block):
+class Section(Part):
     """Blocks under a title. ``folded``: Markdown shows the title alone until it is opened."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Part]
     note: str = ""
     folded: bool = False
 
 
 @dataclass(frozen=True)
-class Folded(Block):
+class Folded(Part):
     """Blocks that a click opens; a terminal does not show them."""
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Part]
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class Document:
     """
 
     headline: str
-    blocks: Sequence[Block]
+    blocks: Sequence[Part]
     tone: Tone = ""
     title: str = ""
     contents: bool = False
@@ -269,7 +269,7 @@ def lines_of(cell: str | Cell) -> list[str]:
     return list(filter(None, [cell] if isinstance(cell, str) else cell.lines))
 
 
-def flattened(blocks: Sequence[Block], renderer: str) -> Iterator[Block]:
+def flattened(blocks: Sequence[Part], renderer: str) -> Iterator[Part]:
     """The blocks that a renderer shows."""
     for block in blocks:
         if not isinstance(block, Only):

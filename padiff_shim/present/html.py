@@ -123,7 +123,7 @@ def _headline(made: Document) -> str:
     return f'<span class="status {made.tone}">{_text(verdict)}</span> {_text(rest)}' if made.tone else _text(made.headline)
 
 
-def _written(block: document.Block) -> str:
+def _written(block: document.Part) -> str:
     return _WRITERS[type(block)](block)
 
 
@@ -131,7 +131,7 @@ def _written_facts(block: document.Facts) -> str:
     return "".join(f'<p class="soft">{_text(line)}</p>' for line in block.lines)
 
 
-def _all(blocks: Sequence[document.Block]) -> str:
+def _all(blocks: Sequence[document.Part]) -> str:
     return "".join(map(_written, flattened(blocks, PAGE)))
 
 
@@ -163,7 +163,7 @@ def _items(block: document.Items) -> str:
 
 
 def _code(block: document.Code) -> str:
-    return f"<pre>{html.escape(chr(10).join(escaped(line.expandtabs(4)) for line in block.lines))}</pre>"
+    return f"<pre>{chr(10).join(map(_code_text, block.lines))}</pre>"
 
 
 def _folded(block: document.Folded) -> str:
@@ -239,7 +239,7 @@ def _findings(block: document.Findings) -> str:
     return "".join(map(_finding, block.findings))
 
 
-def _finding(finding: document.Finding) -> str:
+def _finding(finding: document.ListedFinding) -> str:
     sides = "".join(
         f'<div class="side"><p><b>{_text(place.title)}</b> {_text(place.where)}</p>{_source(place)}'
         f"{f'<pre class=call>{_words(place.call)}</pre>' if place.call else ''}</div>"
@@ -254,14 +254,17 @@ def _source(place: document.Place) -> str:
     """The guilty line between those around it."""
     if not place.source:
         return ""
-    before, behind = (
-        "".join(f'<span class="beside">{html.escape(escaped(line))}\n</span>' for line in lines) for lines in place.around
-    )
+    before, behind = ("".join(f'<span class="beside">{_code_text(line)}\n</span>' for line in lines) for lines in place.around)
     return f'<pre class="source">{before}<span class="guilty">{_words(place.source)}</span>{behind}</pre>'
 
 
 def _words(words: Sequence[Word]) -> str:
-    return "".join(f"<mark>{html.escape(word.text)}</mark>" if word.marked else html.escape(word.text) for word in words)
+    return "".join(f"<mark>{_code_text(word.text)}</mark>" if word.marked else _code_text(word.text) for word in words)
+
+
+def _code_text(line: str) -> str:
+    """A line of code as it stands, on one line."""
+    return html.escape(escaped(line.expandtabs(4)))
 
 
 _WIDE, _HIGH, _MARGIN, _BELOW, _ABOVE = 720, 260, 84, 44, 12  # of a chart, and around its points

@@ -33,7 +33,7 @@ def render(made: Document) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _written(blocks: Sequence[document.Block]) -> Iterator[str]:
+def _written(blocks: Sequence[document.Part]) -> Iterator[str]:
     """The parts, each of one or more lines, that stand apart by an empty one."""
     for block in flattened(blocks, MARKDOWN):
         if type(block) in _WRITERS:

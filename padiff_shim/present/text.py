@@ -75,7 +75,7 @@ class Screen:
 
     def _widths(self, heads: Sequence[Column], rows: Sequence[Row]) -> list[int] | None:
         """How wide each column is, if the table has room without breaking a word; those that may be folded share what is free."""
-        texts = [[head.head, *(line for row in rows for line in _lines(row[place]))] for place, head in enumerate(heads)]
+        texts = [[shown(head.head), *(line for row in rows for line in _lines(row[place]))] for place, head in enumerate(heads)]
         widths = [max(map(cell_len, lines)) for lines in texts]
         least = [
             max(min(width, _FOLDED), *(cell_len(word) for line in lines for word in line.split())) if head.fold else width
@@ -92,7 +92,9 @@ class Screen:
 
     def _paragraphs(self, heads: Sequence[Column], rows: Sequence[Row], styles: Sequence[str]) -> None:
         for row, style in zip(rows, styles):
-            words = [(column.head, ", ".join(_lines(cell)), _tone(cell)) for column, cell in zip(heads, row) if lines_of(cell)]
+            words = [
+                (shown(column.head), ", ".join(_lines(cell)), _tone(cell)) for column, cell in zip(heads, row) if lines_of(cell)
+            ]
             if words:
                 _, first, tone = words[0]
                 self.say(first, style or STYLES[tone] or STYLES["strong"], indent=2, hang=2)
@@ -114,7 +116,7 @@ def _tone(cell: str | Cell) -> str:
 def _grid(heads: Sequence[Column], rows: Sequence[Row], widths: Mapping[int, int], styles: Sequence[str]) -> Grid:
     grid = Grid()
     for place, width in widths.items():
-        grid.add_column(heads[place].head, justify="right" if heads[place].right else "left", width=width)
+        grid.add_column(Text(shown(heads[place].head)), justify="right" if heads[place].right else "left", width=width)
     for row, style in zip(rows, styles):
         cells = (Text("\n".join(_lines(row[place])), style=STYLES[_tone(row[place])]) for place in widths)
         grid.add_row(*cells, style=style or None)
@@ -163,7 +165,7 @@ def render(made: Document, width: int | None = None, *, colour: bool = False) ->
     return screen.text()
 
 
-def _write(blocks: Iterable[document.Block], screen: Screen) -> None:
+def _write(blocks: Iterable[document.Part], screen: Screen) -> None:
     for block in flattened(list(blocks), TEXT):
         if type(block) in _WRITERS:
             _WRITERS[type(block)](block, screen)
@@ -203,9 +205,10 @@ def _code(block: document.Code, screen: Screen) -> None:
 def _findings(block: document.Findings, screen: Screen) -> None:
     for number, finding in enumerate(block.findings, 1):
         screen.say(f"{number}. {shown(finding.text, SENTENCE)}", "bold", hang=3)
-        wide = max((len(place.side) for place in finding.places), default=0)
-        for place in finding.places:
-            screen.say(f"{place.side:{wide}} {shown(place.line(), SENTENCE)}", indent=5, hang=2)
+        words = [shown(place.side) for place in finding.places]
+        wide = max(map(len, words), default=0)
+        for side, place in zip(words, finding.places):
+            screen.say(f"{side:{wide}} {shown(place.line(), SENTENCE)}", indent=5, hang=2)
             if place.source:
                 screen.say(shown(place.code(), SENTENCE), "dim", indent=12, hang=2)
         for word, text in finding.details:

@@ -11,17 +11,17 @@ from typing import Protocol
 
 from ..dispatch.call_site import short
 from ..present.document import (
-    Block,
     Cell,
     Column,
     Document,
-    Finding,
     Findings,
-    Item,
     Items,
+    ListedFinding,
+    ListItem,
     Most,
     Notes,
     Paragraph,
+    Part,
     Place,
     Row,
     Section,
@@ -62,7 +62,7 @@ class Proven(Protocol):
 def proof_document(proof: Proven) -> Document:
     """All of a proof."""
     measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
-    stages = [Item(stage.text, stage.name, _TONES[stage.right]) for stage in proof.stages]
+    stages = [ListItem(stage.text, stage.name, _TONES[stage.right]) for stage in proof.stages]
     return Document(
         proof.headline,
         [
@@ -77,7 +77,7 @@ def proof_document(proof: Proven) -> Document:
     )
 
 
-def _finding(mistake: Mistake, mistakes: int) -> Finding:
+def _finding(mistake: Mistake, mistakes: int) -> ListedFinding:
     """A mistake with both places (none where neither is known, as of an optimizer that was named), and what else is known."""
     places = (mistake.torch, mistake.paddle)
     sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))
@@ -92,7 +92,7 @@ def _finding(mistake: Mistake, mistakes: int) -> Finding:
     if mistake.effect and mistakes > 1:
         effect = tr("mended, the port's results move by {size:.3g} in float64", size=mistake.effect)
         details.append((tr("effect"), effect))
-    return Finding(str(mistake), sides if any(places) else [], details)
+    return ListedFinding(str(mistake), sides if any(places) else [], details)
 
 
 def _where(place: ProgramPlace | None) -> str:
@@ -158,7 +158,7 @@ def _words(words: Sequence[str], chosen: set[int]) -> list[Word]:
     return parts
 
 
-def _layers(rows: Sequence[LayerRow]) -> Block:
+def _layers(rows: Sequence[LayerRow]) -> Part:
     """Those that differ first, where not all are shown; else those whose native difference is largest."""
     columns = (
         Column(tr("original, Torch"), 1),
@@ -201,7 +201,7 @@ def far(difference: float | None) -> float:
     return 0.1 + 0.9 * min(max((math.log10(difference) + 9) / 9, 0.0), 1.0)
 
 
-def _training(rows: Sequence[StepRow]) -> Block:
+def _training(rows: Sequence[StepRow]) -> Part:
     columns = (
         Column(tr("step"), right=True),
         Column(tr("loss"), 1, right=True),
@@ -215,7 +215,7 @@ def _training(rows: Sequence[StepRow]) -> Block:
     return Section(tr("Training"), [Table(columns, cells, most=STEPS, rank=rank, cards=False, kind="training")], note)
 
 
-def _carriers(carriers: CarriedBy) -> Iterator[Block]:
+def _carriers(carriers: CarriedBy) -> Iterator[Part]:
     """What carries a native difference, or why that is not known."""
     of = shown(carriers.of)
     whose = tr("the {of}", of=tr(of)) if of in ("outputs", "gradients") else tr("the gradient of {of}", of=of)
@@ -242,7 +242,7 @@ def _carriers(carriers: CarriedBy) -> Iterator[Block]:
         Column(tr("share"), right=True),
     )
     rows = [_carrier(row) for row in carriers.rows]
-    tables: list[Block] = [
+    tables: list[Part] = [
         Table(columns, rows, most=CARRIERS, others=lambda most: _other_carriers(carriers.rows[most:]), cards=False, kind="carriers")
     ]
     if len(carriers.gradients) > 1:

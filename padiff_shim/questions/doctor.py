@@ -16,7 +16,7 @@ from ..frameworks import memory, settings
 from ..intercept import entry_points
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
-from ..present.document import Column, Document, Item, Items, Table, Tone
+from ..present.document import Column, Document, Items, ListItem, Table, Tone
 from ..present.result import Presented
 from ..text import tr
 
@@ -65,7 +65,7 @@ class Health(Presented):
         else:
             headline = tr("GOOD: Paddle and Torch work together here") + (tr("; {count} remarks", count=remarks) if remarks else "")
         rows = [(name, str(value)) for name, value in (self.environment | self.switches).items()]
-        checks = [Item(check.text, check.name, _TONES[check.state]) for check in self.checks]
+        checks = [ListItem(check.text, check.name, _TONES[check.state]) for check in self.checks]
         columns = (Column(tr("setting")), Column(tr("here"), fold=True))
         return Document(headline, [Table(columns, rows), Items(checks, marks=True)], "good" if self else "bad")
 

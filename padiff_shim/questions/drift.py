@@ -19,7 +19,7 @@ from ..arguments import path as checked
 from ..errors import ArgumentError, FileError, described, optional
 from ..files import Scratch
 from ..frameworks.copies import duplicate
-from ..present.document import MARKDOWN, PAGE, Block, Column, Document, Folded, Most, Notes, Only, Paragraph, Row, Table
+from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
 from ..present.result import Presented
 from ..progress import Waiting
 from ..proof import agreement
@@ -308,7 +308,7 @@ class Drift(Presented):
         words = tr("Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero.")
         rows = [_row(row) for row in self.rows]
         first = Table(columns, rows, most=Most(len(rows), SHOWN, len(rows)))
-        rest: list[Block] = [Only((MARKDOWN,), [Folded(tr("All rows"), [Table(columns, rows)])])] if len(rows) > SHOWN else []
+        rest: list[Part] = [Only((MARKDOWN,), [Folded(tr("All rows"), [Table(columns, rows)])])] if len(rows) > SHOWN else []
         return Document(self.headline, [first, *rest, Only((MARKDOWN, PAGE), [Paragraph(words)]), Notes(self.notes)])
 
 

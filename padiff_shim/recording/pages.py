@@ -11,8 +11,8 @@ from ..present.document import (
     MARKDOWN,
     PAGE,
     TEXT,
-    Block,
     Cell,
+    ChartPoint,
     Column,
     Document,
     Facts,
@@ -20,7 +20,7 @@ from ..present.document import (
     Notes,
     Only,
     Paragraph,
-    Point,
+    Part,
     Row,
     Scatter,
     Section,
@@ -206,7 +206,7 @@ def difference_document(difference: DifferenceView) -> Document:
     )
 
 
-def _differing(difference: DifferenceView) -> Iterator[Block]:
+def _differing(difference: DifferenceView) -> Iterator[Part]:
     differing = difference.differing
     if not differing:
         return
@@ -249,7 +249,7 @@ def _figures(row: RowView) -> list[str]:
     return [*known, "" if apart.ulp is None else _number(apart.ulp)]
 
 
-def _surroundings(difference: DifferenceView) -> Iterator[Block]:
+def _surroundings(difference: DifferenceView) -> Iterator[Part]:
     if difference.surroundings:
         rows = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
         yield Section(
@@ -257,13 +257,13 @@ def _surroundings(difference: DifferenceView) -> Iterator[Block]:
         )
 
 
-def _along(difference: DifferenceView) -> Iterator[Block]:
+def _along(difference: DifferenceView) -> Iterator[Part]:
     """Relative differences by the place in the run."""
     placed = [(place, row) for place, row in enumerate(difference.rows) if _relative(row)]
     if not placed:
         return
     every = -(-len(placed) // DOTS)
-    points = [Point(place, _relative(row), not row.differs) for place, row in placed[::every]]
+    points = [ChartPoint(place, _relative(row), not row.differs) for place, row in placed[::every]]
     note = tr("Norm of the difference by the tensor's own. Equal tensors are not drawn.")
     if every > 1:
         note += " " + tr("One in {every} is drawn.", every=every)

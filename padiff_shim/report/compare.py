@@ -9,18 +9,18 @@ from typing import Any
 from ..present.document import (
     MARKDOWN,
     TEXT,
-    Block,
     Cell,
     Column,
     Document,
     Facts,
     Folded,
-    Item,
     Items,
+    ListItem,
     Most,
     Notes,
     Only,
     Paragraph,
+    Part,
     Row,
     Section,
     Table,
@@ -297,9 +297,9 @@ def advice(counts: Counts) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def meaning(verdict: str) -> Item:
+def meaning(verdict: str) -> ListItem:
     """What a class says."""
-    return Item(tr(MEANING[Verdict(verdict)]), verdict)
+    return ListItem(tr(MEANING[Verdict(verdict)]), verdict)
 
 
 def tone(verdict: Verdict) -> Tone:
@@ -322,7 +322,11 @@ def document(run: Compared) -> Document:
             *_ties(counts),
             Only((TEXT,), list(_groups(run))),
             *_closing(run),
-            *([Folded(tr("Not checked, and why"), [Items(list(map(Item, unchecked(coverage))))])] if coverage["unchecked"] else []),
+            *(
+                [Folded(tr("Not checked, and why"), [Items(list(map(ListItem, unchecked(coverage))))])]
+                if coverage["unchecked"]
+                else []
+            ),
             *([Folded(tr("What the verdicts mean"), [Items(list(map(meaning, counts.verdicts())))])] if counts.records else []),
         ],
     )
@@ -346,7 +350,7 @@ def _facts(run: Compared) -> Iterator[str]:
     yield from advice(counts)
 
 
-def _findings(run: Compared) -> Iterator[Block]:
+def _findings(run: Compared) -> Iterator[Part]:
     """The worst calls, those that say the same of the same line in one row; nothing where there is none, as the headline says."""
     findings = [finding for finding in run.findings() if not finding.apart]
     columns = (
@@ -382,7 +386,7 @@ def _what(record: Mapping[str, Any]) -> Cell:
     return Cell([f"{shown(record['op'])} {shown(record.get('tensor'))}", words.shape(record)])
 
 
-def _rounding(counts: Counts) -> Iterator[Block]:
+def _rounding(counts: Counts) -> Iterator[Part]:
     """The largest differences that are only rounding, and the tolerance that a test of them needs."""
     records = [record for record, _ in counts.innocent.largest()[:ROUNDING]]
     if not records:
@@ -401,7 +405,7 @@ def _rounding(counts: Counts) -> Iterator[Block]:
     yield Only((MARKDOWN,), [Paragraph(largest)])
 
 
-def _ties(counts: Counts) -> Iterator[Block]:
+def _ties(counts: Counts) -> Iterator[Part]:
     """Where elements differ at ties."""
     if not counts.ties:
         return
@@ -420,7 +424,7 @@ def _ties(counts: Counts) -> Iterator[Block]:
     yield Paragraph(ties(counts))
 
 
-def _groups(run: Compared) -> Iterator[Block]:
+def _groups(run: Compared) -> Iterator[Part]:
     """Verdicts per op and layer."""
     by_layer = run.by_layer()
     if run.counts.records:
@@ -429,7 +433,7 @@ def _groups(run: Compared) -> Iterator[Block]:
         yield Section(tr("Verdicts per layer"), _group_table(tr("layer"), by_layer, LAYERS_SHOWN))
 
 
-def _group_table(head: str, groups: Mapping[str, GroupCounts], most: int) -> list[Block]:
+def _group_table(head: str, groups: Mapping[str, GroupCounts], most: int) -> list[Part]:
     first, rest = list(groups.values())[:most], list(groups.values())[most:]
     columns = (Column(head), Column(tr("records"), fold=True), Column(tr("error / bound"), 1, right=True))
     names = [*reversed(Verdict.__members__), *APART]
@@ -441,14 +445,14 @@ def _group_table(head: str, groups: Mapping[str, GroupCounts], most: int) -> lis
         )
         for group in first
     ]
-    blocks: list[Block] = [Table(columns, rows)]
+    blocks: list[Part] = [Table(columns, rows)]
     if rest:
         worst = max((group.worst for group in rest), key=lambda verdict: verdict.severity)
         blocks.append(Paragraph(tr("and {count:,} further, at worst {worst}", count=len(rest), worst=worst)))
     return blocks
 
 
-def _closing(run: Compared) -> Iterator[Block]:
+def _closing(run: Compared) -> Iterator[Part]:
     counts = run.counts
     if lacking := without_kernel(counts.lacking):
         yield Paragraph(lacking)
@@ -460,4 +464,4 @@ def _closing(run: Compared) -> Iterator[Block]:
     if (negligible := counts.apart().get("negligible")) is not None:
         yield Paragraph(tr("Negligible: {records}", records=many(negligible, "record")))
     lines = unchecked(run.coverage())
-    yield Only((TEXT,), [Items([Item(line, tr("not checked")) for line in lines])])
+    yield Only((TEXT,), [Items([ListItem(line, tr("not checked")) for line in lines])])

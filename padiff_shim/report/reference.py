@@ -10,7 +10,6 @@ from typing import Any
 from ..present.document import (
     MARKDOWN,
     PAGE,
-    Block,
     Cell,
     Column,
     Document,
@@ -20,6 +19,7 @@ from ..present.document import (
     Notes,
     Only,
     Paragraph,
+    Part,
     Row,
     Section,
     Share,
@@ -362,7 +362,7 @@ def document(run: Substituted) -> Document:
     )
 
 
-def _time(figures: ReferenceFigures) -> Iterator[Block]:
+def _time(figures: ReferenceFigures) -> Iterator[Part]:
     text = " ".join([figures.spending(), *figures.remarks()]).strip()
     title = tr("Where the time went")
     if not figures.profile:
@@ -382,7 +382,7 @@ def _time(figures: ReferenceFigures) -> Iterator[Block]:
     yield Section(title, [Paragraph(text), Shares(shares)])
 
 
-def _native(figures: ReferenceFigures) -> Block:
+def _native(figures: ReferenceFigures) -> Part:
     """Why, and at which lines."""
     title = tr("What stayed on Paddle's kernels")
     if not figures.stayed:
@@ -410,7 +410,7 @@ def _spent_columns(figures: ReferenceFigures, head: str) -> tuple[Column, ...]:
     )
 
 
-def _layers(figures: ReferenceFigures) -> Iterator[Block]:
+def _layers(figures: ReferenceFigures) -> Iterator[Part]:
     layers = figures.layers()
     title = tr("Coverage by layer")
     if not layers:
@@ -423,7 +423,7 @@ def _layers(figures: ReferenceFigures) -> Iterator[Block]:
     yield Section(title, [table], tr("Each layer with those inside of it."), folded=True)
 
 
-def _lines(figures: ReferenceFigures) -> Iterator[Block]:
+def _lines(figures: ReferenceFigures) -> Iterator[Part]:
     lines = figures.lines()
     columns = (*_spent_columns(figures, tr("line")), Column(tr("all"), right=True, markdown="absent"))
     rows = [(shown(line.name), *line.cells, seconds_of(line.total)) for line in lines]
@@ -431,7 +431,7 @@ def _lines(figures: ReferenceFigures) -> Iterator[Block]:
         yield Section(tr("Lines of the program"), [Table(columns, rows, most=LINES)], tr("The longest first."), folded=True)
 
 
-def _ops(figures: ReferenceFigures) -> Iterator[Block]:
+def _ops(figures: ReferenceFigures) -> Iterator[Part]:
     columns = (
         Column(tr("op")),
         Column(tr("on {backend}", backend=shown(figures.backend)), right=True),

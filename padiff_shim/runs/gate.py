@@ -18,7 +18,7 @@ from typing import Any
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
 from ..files import try_file, write
-from ..present.document import TEXT, Block, Column, Document, Folded, Item, Items, Only, Table
+from ..present.document import TEXT, Column, Document, Folded, Items, ListItem, Only, Part, Table
 from ..present.result import Presented
 from ..report.compare import meaning
 from ..runlog.calls import Calls
@@ -120,11 +120,11 @@ class Gate(Presented):
         )
         complaints = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
         complaints += [(now, tr("new")) for now in self.new if now.severity]
-        table: list[Block] = [Table(columns, [(*now.cells, before) for now, before in complaints])] if complaints else []
+        table: list[Part] = [Table(columns, [(*now.cells, before) for now, before in complaints])] if complaints else []
         words = Folded(
             tr("What the verdicts mean"), [Items([meaning(name) for name in sorted({now.verdict for now, _ in complaints})])]
         )
-        lacking = Items([Item(shown(reason, SENTENCE), tr("not whole"), "bad") for reason in self.missing])
+        lacking = Items([ListItem(shown(reason, SENTENCE), tr("not whole"), "bad") for reason in self.missing])
         changed = Only((TEXT,), [Items([*self._worse(), *self._quiet()])])
         quiet = Folded(tr("Everything else"), [Items(self._quiet())])
         verdict = tr("passed") if self.passed else tr("FAILED")
@@ -132,24 +132,28 @@ class Gate(Presented):
         blocks = [lacking, *table, *([words] if table else []), changed, *([quiet] if quiet.blocks[0] != Items([]) else [])]
         return Document(f"{verdict}: {against}", blocks, "good" if self.passed else "bad")
 
-    def _worse(self) -> list[Item]:
+    def _worse(self) -> list[ListItem]:
         """The places that are a complaint."""
-        worse = [Item(self._change(now, before), tr("worse"), "bad") for now, before in self.worse]
-        return worse + [Item(str(entry), tr("new, and not clean"), "bad") for entry in self.new if entry.severity]
+        worse = [ListItem(self._change(now, before), tr("worse"), "bad") for now, before in self.worse]
+        return worse + [ListItem(str(entry), tr("new, and not clean"), "bad") for entry in self.new if entry.severity]
 
-    def _quiet(self) -> list[Item]:
+    def _quiet(self) -> list[ListItem]:
         """What else changed, and what can be done about it."""
-        items = [Item(self._change(now, before), tr("better"), "good") for now, before in self.better]
+        items = [ListItem(self._change(now, before), tr("better"), "good") for now, before in self.better]
         clean = sum(not entry.severity for entry in self.new)
-        items += [Item(many(clean, "place"), tr("new"))] if clean else []
-        items += [Item(str(entry), tr("gone")) for entry in self.gone[:10]]
-        items += [Item(tr("{places} more", places=many(len(self.gone) - 10, "place")), tr("gone"))] if len(self.gone) > 10 else []
+        items += [ListItem(many(clean, "place"), tr("new"))] if clean else []
+        items += [ListItem(str(entry), tr("gone")) for entry in self.gone[:10]]
+        items += (
+            [ListItem(tr("{places} more", places=many(len(self.gone) - 10, "place")), tr("gone"))] if len(self.gone) > 10 else []
+        )
         if self.updated:
-            items.append(Item(tr("{baseline} holds this run now", baseline=self.baseline)))
+            items.append(ListItem(tr("{baseline} holds this run now", baseline=self.baseline)))
         elif self.worse or self.new or self.gone or self.better:
             margin = f"{self.margin:g}"
             items.append(
-                Item(tr("--update (update=True) makes this run the baseline; the margin is a factor of {margin}", margin=margin))
+                ListItem(
+                    tr("--update (update=True) makes this run the baseline; the margin is a factor of {margin}", margin=margin)
+                )
             )
         return items
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
-from ..present.document import Column, Document, Item, Items, Notes, Table
+from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
 from ..text import many, shown, tr
 from .pairing import Choice
@@ -472,7 +472,7 @@ class Mapping(Presented):
             for pair in self.pairs
         ]
         lonely = [
-            Item(f"{side} {shown(weight.name)} {list(weight.shape)}", tr("no partner"), "bad")
+            ListItem(f"{side} {shown(weight.name)} {list(weight.shape)}", tr("no partner"), "bad")
             for side, weights in zip((self.src, self.dst), self.left)
             for weight in weights
         ]

@@ -452,7 +452,7 @@ RECORDS = (
     ),
     Fault(
         "all-but-one-is-all",
-        "padiff_shim/report/compare_text.py",
+        "padiff_shim/report/compare.py",
         "    if part != whole:\n        percent = min(percent, 99.9)\n",
         "",
         "9,999 of 10,000 calls are shown as 100 %",

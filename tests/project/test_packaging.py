@@ -31,9 +31,8 @@ def installed_files():
     """All that the wheel holds: the modules, the programs of the defects, and what the pages are made of."""
     yield from modules()
     yield from (f"padiff_shim/patches/defects/{path.name}" for path in DEFECTS.glob("*.py"))
-    for room in ("report", "proof"):
-        for path in (CHECKOUT / "padiff_shim" / room / "page").iterdir():
-            yield f"padiff_shim/{room}/page/{path.name}"
+    for path in (CHECKOUT / "padiff_shim" / "present" / "page").iterdir():
+        yield f"padiff_shim/present/page/{path.name}"
 
 
 def run(*command, cwd, path=None):

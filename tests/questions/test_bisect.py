@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import padiff_shim
 from padiff_shim import ArgumentError, BisectionError, bisect
 from padiff_shim.dispatch import frames
+from padiff_shim.present.markdown import in_markdown
 from padiff_shim.questions.bisect import ddmin
-from padiff_shim.text import in_markdown
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 D = 4

@@ -1,0 +1,115 @@
+"""Every sentence of a result passes through ``tr``, in a form from which a catalogue can be made."""
+
+import ast
+import re
+import string
+import sys
+
+import pytest
+from helpers import ROOT
+
+from padiff_shim import text
+from padiff_shim.text import many, tr
+
+ROOMS = ("present", "report", "auditing", "proof/pages.py", "recording/pages.py", "questions")
+# What documents are built of, and where a sentence stands among the arguments.
+BLOCKS = {"Document": 0, "Paragraph": 0, "Section": 0, "Folded": 0, "Column": 0}
+NAMES = {"a", "b", "paddle", "torch", "float64"}  # of things, in any language
+
+
+def sources():
+    for room in ROOMS:
+        path = ROOT / "padiff_shim" / room
+        yield from sorted(path.glob("*.py")) if path.is_dir() else [path]
+
+
+def calls(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
+            yield node, node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+
+
+def fields(message):
+    return {name for _, name, _, _ in string.Formatter().parse(message) if name is not None}
+
+
+def test_messages_are_literals_with_named_fields():
+    wrong, seen = [], 0
+    for path in sources():
+        for node, name in calls(path):
+            if name != "tr":
+                continue
+            seen += 1
+            (message,) = node.args
+            passed = {keyword.arg for keyword in node.keywords}
+            if isinstance(message, ast.Constant):
+                right = fields(message.value) == passed if None not in passed else not any(map(str.isdigit, fields(message.value)))
+            else:
+                right = not isinstance(message, ast.JoinedStr)  # a word of a closed set, which is marked where it is defined
+            if not right:
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert seen > 150
+    assert not wrong, wrong
+
+
+def test_blocks_hold_no_bare_sentence():
+    wrong = []
+    for path in sources():
+        for node, name in calls(path):
+            if name in BLOCKS and len(node.args) > BLOCKS[name]:
+                words = node.args[BLOCKS[name]]
+                if isinstance(words, ast.JoinedStr) or (isinstance(words, ast.Constant) and words.value not in NAMES):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong, wrong
+
+
+def test_fields_are_filled_in_once():
+    assert tr("{count:,} of {name}", count=2000, name="{count}") == "2,000 of {count}"
+    assert tr("no {field}") == "no {field}"
+    assert [many(1, "call"), many(2000, "call")] == ["1 call", "2,000 calls"]
+
+
+class Shouting:
+    """A catalogue in which everything is translated."""
+
+    def gettext(self, message):
+        return re.sub(r"[a-z]+(?![^{]*\})", lambda word: word[0].upper(), message)
+
+    def ngettext(self, singular, plural, number):
+        return (singular if number == 1 else plural).upper()
+
+
+@pytest.mark.parametrize("name", ["compare", "reference"])
+def test_a_catalogue_reaches_all_of_a_report(name, monkeypatch):
+    from report_data import ReferenceRun, account_data
+
+    from padiff_shim.present.text import render
+    from padiff_shim.report import compare, reference
+    from padiff_shim.runs.compare_run import CompareRun
+
+    monkeypatch.setattr(sys, "argv", [])
+    made = {
+        "compare": lambda: compare.document(CompareRun()),
+        "reference": lambda: reference.document(ReferenceRun(account_data())),
+    }
+    before = render(made[name](), 120)
+    monkeypatch.setattr(text, "_CATALOGUE", Shouting())
+    after = render(made[name](), 120)
+    assert len(after.splitlines()) == len(before.splitlines())
+    left = set(re.findall(r"[a-z]{4,}", after)) & set(re.findall(r"[a-z]{4,}", before))
+    data = {
+        "paddle",
+        "torch",
+        "train",
+        "python",
+        "blocks",
+        "drop",
+        "main",
+        "forward",
+        "uniformref",
+        "dropout",
+        "adamw",
+        "gelu",
+        "linear",
+    }
+    assert not {word for word in left - data if word not in str(account_data())}
