@@ -106,30 +106,30 @@ FEW = 40  # names that an error lists one by one
 OPS_LISTED = "`padiff-shim ops` lists them."
 
 
-def unknown(kind: str, given: object, accepted: Iterable[str], listed: str = "", prefix: str = "") -> UnknownNameError:
+def unknown(kind: str, word: object, accepted: Iterable[str], listed: str = "", prefix: str = "") -> UnknownNameError:
     """The error for a name that is not in ``accepted``, with the nearest accepted names, and all of them if they are few.
 
     Of many it says how many there are, and what ``listed`` says: a sentence, where they can be looked up. ``prefix``: what all
     of them begin with, which makes none of them near.
     """
     names = sorted(map(str, accepted))
-    near = [prefix + name for name in nearest(str(given)[len(prefix) :], [name[len(prefix) :] for name in names])]
+    near = [prefix + name for name in nearest(str(word)[len(prefix) :], [name[len(prefix) :] for name in names])]
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     if len(names) <= FEW:
-        told = f"Accepted: {', '.join(names)}."
+        choices = f"Accepted: {', '.join(names)}."
     elif listed:
-        told = f"Accepted are {len(names):,} names. {listed}"
+        choices = f"Accepted are {len(names):,} names. {listed}"
     else:
-        told = f"Accepted: {', '.join(names[:FEW])}, and {len(names) - FEW:,} more."
-    return UnknownNameError(f"unknown {kind} {described(given)}.{hint} {told}")
+        choices = f"Accepted: {', '.join(names[:FEW])}, and {len(names) - FEW:,} more."
+    return UnknownNameError(f"unknown {kind} {described(word)}.{hint} {choices}")
 
 
-def nearest(given: str, names: Iterable[str]) -> list[str]:
-    """At most three of ``names`` that are spelt much like ``given``, the nearest first; case does not matter."""
+def nearest(word: str, names: Iterable[str]) -> list[str]:
+    """At most three of ``names`` that are spelt much like ``word``, the nearest first; case does not matter."""
     folded: dict[str, str] = {}
     for name in names:
         folded.setdefault(name.casefold(), name)
-    return [folded[near] for near in difflib.get_close_matches(given[:200].casefold(), list(folded), n=3, cutoff=0.5)]
+    return [folded[near] for near in difflib.get_close_matches(word[:200].casefold(), list(folded), n=3, cutoff=0.5)]
 
 
 def described(value: object) -> str:

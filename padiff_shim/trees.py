@@ -49,8 +49,8 @@ def changed(tree: Tree, change: Callable[[str, Any], Any], path: str = "") -> Tr
     if isinstance(tree, Mapping):
         return {key: changed(value, change, where) for key, (where, value) in zip(tree, _within(tree, path))}
     if isinstance(tree, (list, tuple)):
-        held = [changed(value, change, where) for where, value in _within(tree, path)]
-        return type(tree)(*held) if hasattr(tree, "_fields") else type(tree)(held)
+        items = [changed(value, change, where) for where, value in _within(tree, path)]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     return tree
 
 
@@ -93,8 +93,8 @@ def parts(tensor: Any) -> list[tuple[str, Any]]:
         names = _COORDINATES if tensor.is_sparse_coo() else _ROWS if tensor.is_sparse_csr() else {}
         return [(name, getattr(tensor, name)()) for name in names] or [("", tensor)]
     if framework == "torch" and (tensor.is_sparse or tensor.is_sparse_csr):
-        held, names = (tensor.detach().coalesce(), _COORDINATES) if tensor.is_sparse else (tensor.detach(), _ROWS)
-        return [(name, getattr(held, method)()) for name, method in names.items()]
+        sparse, names = (tensor.detach().coalesce(), _COORDINATES) if tensor.is_sparse else (tensor.detach(), _ROWS)
+        return [(name, getattr(sparse, method)()) for name, method in names.items()]
     return [("", tensor)]
 
 
@@ -128,7 +128,7 @@ def _numpy_copies() -> bool:
     """Whether this Paddle's ``numpy()`` has made a copy already."""
     tensor = sys.modules["paddle"].to_tensor  # no op: no mode sees it
     samples = [tensor(np.ones(shape, "float32")) for shape in ((), (3,), (64, 64))]
-    return all(one.numpy().__array_interface__["data"][0] != one.data_ptr() for one in samples)
+    return all(sample.numpy().__array_interface__["data"][0] != sample.data_ptr() for sample in samples)
 
 
 @functools.cache

@@ -114,13 +114,13 @@ _layers = functools.cache(LayerFilter)
 @functools.cache
 def _conditions(version_range: str) -> tuple[tuple[str, tuple[int, ...], bool], ...]:
     """``">=3.3,<3.4"`` -> comparisons. Raises ArgumentError for anything else."""
-    found = []
+    conditions = []
     for part in filter(None, (part.strip() for part in version_range.split(","))):
         match = _VERSION.fullmatch(part)
         if match is None or (match[3] and match[1] not in ("==", "!=")):
             raise ArgumentError(f"{part!r} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'")
-        found.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
-    return tuple(found)
+        conditions.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
+    return tuple(conditions)
 
 
 def in_range(version: str, version_range: str) -> bool:
@@ -131,13 +131,13 @@ def in_range(version: str, version_range: str) -> bool:
     release = re.match(r"\d+(?:\.\d+)*", version)
     if release is None:
         return False
-    ours = tuple(int(number) for number in release[0].split("."))
-    return all(_holds(ours, *condition) for condition in conditions)
+    numbers = tuple(int(number) for number in release[0].split("."))
+    return all(_holds(numbers, *condition) for condition in conditions)
 
 
-def _holds(ours: tuple[int, ...], sign: str, theirs: tuple[int, ...], prefix: bool) -> bool:
-    width = len(theirs) if prefix else max(len(ours), len(theirs))
-    a, b = ((version + (0,) * width)[:width] for version in (ours, theirs))
+def _holds(release: tuple[int, ...], sign: str, limit: tuple[int, ...], prefix: bool) -> bool:
+    width = len(limit) if prefix else max(len(release), len(limit))
+    a, b = ((version + (0,) * width)[:width] for version in (release, limit))
     return {"==": a == b, "!=": a != b, ">=": a >= b, "<=": a <= b, ">": a > b, "<": a < b}[sign]
 
 
@@ -191,34 +191,34 @@ def _parsed(path: Path) -> Any:
         raise ArgumentError(f"{path}: {error}") from error
 
 
-def _entry(given: Any, where: str) -> Quirk:
+def _entry(entry: Any, where: str) -> Quirk:
     """One entry, checked."""
-    if not isinstance(given, Mapping):
-        raise ArgumentError(f"{where} is not a table of keys: {given!r}")
-    names = [one.name for one in fields(Quirk)]
-    where = f"{where} ({given.get('name', 'without a name')})"
-    for key in given:
+    if not isinstance(entry, Mapping):
+        raise ArgumentError(f"{where} is not a table of keys: {entry!r}")
+    names = [field.name for field in fields(Quirk)]
+    where = f"{where} ({entry.get('name', 'without a name')})"
+    for key in entry:
         if key not in names:
             raise ArgumentError(f"{where}: {unknown('key', str(key), names)}")
-    if set(given) <= {"name", "mute"} and given.get("name"):
+    if set(entry) <= {"name", "mute"} and entry.get("name"):
         names = [quirk.name for quirk in shipped()]
-        _among(str(given["name"]), names, "name", where)
-        return replace(shipped()[names.index(given["name"])], mute=_value("mute", given.get("mute", False), where))
+        _among(str(entry["name"]), names, "name", where)
+        return replace(shipped()[names.index(entry["name"])], mute=_value("mute", entry.get("mute", False), where))
     for key in ("name", "op", "reason", "verdict"):
-        if not given.get(key):
+        if not entry.get(key):
             raise ArgumentError(f"{where}: {key!r} is missing")
-    return Quirk(**{key: _value(key, value, where) for key, value in given.items()})
+    return Quirk(**{key: _value(key, value, where) for key, value in entry.items()})
 
 
 def _value(key: str, value: Any, where: str) -> Any:
     """One key's value in the type that :class:`Quirk` holds."""
     if key in (*_PATTERNS, "verdict"):
         values = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else ()
-        if not values or not all(isinstance(one, str) and one for one in values):
+        if not values or not all(isinstance(word, str) and word for word in values):
             raise ArgumentError(f"{where}: {key!r} is a string or a list of strings, not {value!r}")
-        for one in values if key == "verdict" else ():
-            _among(one, [str(verdict) for verdict in Verdict], key, where)
-        return tuple(str(one) for one in values)
+        for word in values if key == "verdict" else ():
+            _among(word, [str(verdict) for verdict in Verdict], key, where)
+        return tuple(str(word) for word in values)
     if key == "rho_max":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise ArgumentError(f"{where}: 'rho_max' is a number of rounding units, not {value!r}")

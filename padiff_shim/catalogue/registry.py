@@ -28,18 +28,18 @@ def ops() -> dict[str, Op]:
     Raises:
         ValueError: two ops claim one name or one entry point, or an op stands under another name than its own.
     """
-    found: dict[str, Op] = {}
+    by_name: dict[str, Op] = {}
     claimed: dict[tuple[str, Any], tuple[str, Entry]] = {}
     for op in (op for declared in _declared().values() for op in declared):
-        if op.name in found:
+        if op.name in by_name:
             raise ValueError(f"op {op.name!r} is declared twice (ops are not imported from other families)")
-        found[op.name] = op
+        by_name[op.name] = op
         for entry in op.entries:
             for value in (None,) if entry.when is None else entry.when[1]:
                 other, door = claimed.get((entry.target, None)) or claimed.setdefault((entry.target, value), (op.name, entry))
                 if other != op.name and not _replaces(door, entry):
                     raise ValueError(f"{entry.target} is claimed by {other!r} and by {op.name!r}")
-    return found
+    return by_name
 
 
 def _replaces(door: Entry, other: Entry) -> bool:
@@ -57,7 +57,7 @@ def optimizers() -> frozenset[str]:
     """Names of the optimizers' updates and of the clippers, which ``ops=`` and ``exclude=`` take beside those of ops."""
     from ..optimizers.update import CLIPPERS, updates  # imports Torch
 
-    return frozenset(CLIPPERS.values()) | {one.name for one in updates().values()}
+    return frozenset(CLIPPERS.values()) | {update.name for update in updates().values()}
 
 
 @functools.cache
@@ -65,20 +65,20 @@ def _declared() -> dict[str, list[Op]]:
     """The ops of every family, in the order of their declarations."""
     from .. import patches
 
-    found: dict[str, list[Op]] = {}
-    for family in sorted(one.name for one in pkgutil.iter_modules(patches.__path__) if not one.name.startswith("_")):
+    declared: dict[str, list[Op]] = {}
+    for family in sorted(module.name for module in pkgutil.iter_modules(patches.__path__) if not module.name.startswith("_")):
         module = importlib.import_module(f"{patches.__name__}.{family}")
-        found[family] = gather(vars(module), family)
-    return found
+        declared[family] = gather(vars(module), family)
+    return declared
 
 
 def gather(names: Mapping[str, Any], family: str) -> list[Op]:
     """The ops among a family module's names. Raises ValueError for one that stands under another name than its own."""
-    found = {name: value for name, value in names.items() if isinstance(value, Op)}
-    for name, op in found.items():
+    declared = {name: value for name, value in names.items() if isinstance(value, Op)}
+    for name, op in declared.items():
         if name.rstrip("_") != op.name:
             raise ValueError(f"op {op.name!r} stands in family {family!r} as {name!r}: give it name={name.rstrip('_')!r}")
-    return list(found.values())
+    return list(declared.values())
 
 
 def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]:

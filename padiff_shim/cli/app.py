@@ -44,8 +44,8 @@ class Commands(click.Group):
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
-        return found
+        command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """As click does it, but an unknown command names the nearest ones."""
@@ -54,9 +54,9 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def did_you_mean(given: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The nearest of ``names`` as a sentence, or nothing."""
-    near = nearest(given, names)
+    near = nearest(name, names)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -39,7 +39,7 @@ def command(
     Kernels run in processes of their own: one that ends its process is reported, and the audit goes on."""
     from ..auditing.audit import audit
 
-    found = audit(ops or None, device=device, folder=folder, resume=resume, workers=workers, seconds=seconds, defects=defects)
-    found.save()
-    click.echo(output.told(found))
-    return 0 if found.complete else 130
+    result = audit(ops or None, device=device, folder=folder, resume=resume, workers=workers, seconds=seconds, defects=defects)
+    result.save()
+    click.echo(output.told(result))
+    return 0 if result.complete else 130

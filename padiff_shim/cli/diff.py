@@ -43,14 +43,14 @@ def command(
     """Compare two runs that padiff_shim.record() wrote down: machines, devices, versions, commits, Paddle and Torch. Says where
     they part first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
-    found = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
+    difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
     if html is not None:
-        output.written(found.to_html(html))
-    output.write_json(data, found.as_dict)
-    output.write_markdown(markdown, found)
+        output.written(difference.to_html(html))
+    output.write_json(data, difference.as_dict)
+    output.write_markdown(markdown, difference)
     if html is None and data is None and markdown is None:
-        click.echo(output.told(found))
-    return FINE if found else NO
+        click.echo(output.told(difference))
+    return FINE if difference else NO
 
 
 def _ranks(text: str | None) -> int | tuple[int, int] | None:
@@ -58,5 +58,5 @@ def _ranks(text: str | None) -> int | tuple[int, int] | None:
         return None
     if re.fullmatch(r"\d+(,\d+)?", text) is None:
         raise ArgumentError(f"--ranks takes one rank of both (0), or one of each (0,3), got {text!r}")
-    one, _, other = text.partition(",")
-    return (int(one), int(other)) if other else int(one)
+    first, _, second = text.partition(",")
+    return (int(first), int(second)) if second else int(first)

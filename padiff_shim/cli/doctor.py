@@ -46,9 +46,9 @@ def command(strict: bool, data: str | None) -> int:
 
 
 def _print(health: Any) -> None:
-    told, screen = {**health.environment, **health.switches}, Screen(**output.look())
-    width = max(map(len, told))
-    for name, value in told.items():
+    facts, screen = {**health.environment, **health.switches}, Screen(**output.look())
+    width = max(map(len, facts))
+    for name, value in facts.items():
         screen.say(f"{name:<{width}}  {value}", indent=2, hang=width + 2)
     for check in health.checks:
         mark, colour = _MARKS[check.state]

@@ -36,8 +36,8 @@ def command(folder: str, baseline: str, update: bool, margin: float, markdown: s
     """Hold the log of a comparison against a baseline, and fail where a call got worse: its verdict, from LOW_ACCURACY up, or its
     error by more than the margin. Calls that are new or gone are told."""
     with Waiting(f"reading {folder}"):
-        found = gate(folder, baseline, update=update, margin=margin)
+        result = gate(folder, baseline, update=update, margin=margin)
     if markdown != "-":
-        click.echo(output.told(found))
-    output.write_markdown(markdown, found)
-    return FINE if found.passed or update else NO
+        click.echo(output.told(result))
+    output.write_markdown(markdown, result)
+    return FINE if result.passed or update else NO

@@ -41,7 +41,7 @@ def command(names: Sequence[str], data: str | None) -> None:
     with Waiting("reading the table of ops"):
         families()
     if data is not None:
-        chosen = list(dict.fromkeys(one for name in names for one in _members(name))) if names else list(ops())
+        chosen = list(dict.fromkeys(op for name in names for op in _members(name))) if names else list(ops())
         output.write_json(data, lambda: [_facts(ops()[name]) for name in chosen])
     elif not names:
         screen = Screen(**output.look())

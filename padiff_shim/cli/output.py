@@ -56,9 +56,9 @@ def write_json(path: str | None, data: Callable[[], Any], who: str | None = "") 
     _put(path, lambda: json.dumps(data(), indent=2, ensure_ascii=False, default=str) + "\n", who)
 
 
-def write_markdown(path: str | None, found: Any, who: str | None = "") -> None:
+def write_markdown(path: str | None, result: Any, who: str | None = "") -> None:
     """``found.to_markdown()`` likewise."""
-    _put(path, lambda: str(found.to_markdown()), who)
+    _put(path, lambda: str(result.to_markdown()), who)
 
 
 def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:
@@ -83,9 +83,9 @@ def look(stream: TextIO | None = None) -> dict[str, Any]:
     return {"width": max(80, shutil.get_terminal_size().columns) if terminal else None, "colour": terminal and not plain}
 
 
-def told(found: Any) -> str:
+def told(result: Any) -> str:
     """What ``print(found)`` shows, in colours where standard output is a terminal."""
-    return str(found.text(**look()))
+    return str(result.text(**look()))
 
 
 def summary(run: Any, stream: TextIO | None = None) -> str:

@@ -37,13 +37,13 @@ def load(word: str, argument: str) -> Any:
     place, _, name = word.rpartition(":")
     if not place or not name.replace(".", "").isidentifier():
         raise ArgumentError(f"{argument} is file.py:name or package.module:name, got {word!r}")
-    found: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place)
+    target: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place)
     for part in name.split("."):
-        if not hasattr(found, part):
-            names = [one for one in dir(found) if not one.startswith("_")]
+        if not hasattr(target, part):
+            names = [name for name in dir(target) if not name.startswith("_")]
             raise ArgumentError(f"{argument}: {unknown(f'name in {place}', part, names)}")
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 def _module(name: str) -> ModuleType:
@@ -68,7 +68,9 @@ def _file(path: Path, argument: str) -> ModuleType:
     finally:
         sys.path.remove(folder)
     sys.path.append(folder)  # what is imported later, inside of functions
-    for beside in [one for one in set(sys.modules) - before - {name} if _lies_in(sys.modules[one], path.parent)]:
+    for beside in [
+        module_name for module_name in set(sys.modules) - before - {name} if _lies_in(sys.modules[module_name], path.parent)
+    ]:
         del sys.modules[beside]
     return module
 
@@ -108,14 +110,14 @@ def tidy(error: BaseException) -> None:
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
-        one = waiting.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            one.__traceback__ = _without_ours(one)
-            said = one.args[0] if one.args and type(one.args[0]) is str else ""
-            if said != (theirs := "\n".join(_said(said.split("\n")))):
-                one.args = (theirs, *one.args[1:])
-            waiting += [one.__cause__, one.__context__]
+        raised = waiting.pop()
+        if raised is not None and id(raised) not in seen:
+            seen.add(id(raised))
+            raised.__traceback__ = _without_ours(raised)
+            message = raised.args[0] if raised.args and type(raised.args[0]) is str else ""
+            if message != (own_message := "\n".join(_said(message.split("\n")))):
+                raised.args = (own_message, *raised.args[1:])
+            waiting += [raised.__cause__, raised.__context__]
 
 
 def _without_ours(error: BaseException) -> TracebackType | None:
@@ -125,30 +127,30 @@ def _without_ours(error: BaseException) -> TracebackType | None:
         frames.append(place)
         place = place.tb_next
     through = isinstance(error, KeyboardInterrupt) or bool(_PADDLES.match(str(error)))  # it only came through us
-    kept: list[TracebackType] = []
-    ours: list[TracebackType] = []  # those since the last one of somebody else
+    shown: list[TracebackType] = []
+    left_out: list[TracebackType] = []  # those since the last one of somebody else
     for place in frames:
         torchs = _TORCHS in place.tb_frame.f_code.co_filename
-        if _is_ours(place) or (torchs and ours and through):
-            ours.append(place)
+        if _is_ours(place) or (torchs and left_out and through):
+            left_out.append(place)
             continue
         if torchs:
-            kept += ours
-        kept.append(place)
-        ours = []
-    if not kept or not through:
-        kept += ours
-    for place, after in zip(kept, [*kept[1:], None]):
+            shown += left_out
+        shown.append(place)
+        left_out = []
+    if not shown or not through:
+        shown += left_out
+    for place, after in zip(shown, [*shown[1:], None]):
         place.tb_next = after
-    return kept[0] if kept else None
+    return shown[0] if shown else None
 
 
 def _is_ours(place: TracebackType) -> bool:
     """Whether a frame is a hook's, a formula's, or that of the code which stands in for a function of Paddle's (its constant is the
     hook)."""
     code, module = place.tb_frame.f_code, str(place.tb_frame.f_globals.get("__name__"))
-    ours = code.co_filename.startswith(_OURS) or module == _LIBRARY or module.startswith(_LIBRARY + ".")
-    return ours or any(type(constant) is FunctionType for constant in code.co_consts)
+    in_library = code.co_filename.startswith(_OURS) or module == _LIBRARY or module.startswith(_LIBRARY + ".")
+    return in_library or any(type(constant) is FunctionType for constant in code.co_consts)
 
 
 def _said(lines: list[str]) -> Iterator[str]:
@@ -280,23 +282,23 @@ def _begin(program: Callable[[], Any]) -> None:
 def _show(hook: Callable[..., Any], kind: Any, error: BaseException, traceback: Any) -> None:
     error.__traceback__ = _below(traceback)
     tidy(error)
-    sys.last_traceback = theirs = error.__traceback__
-    hook(kind, error, theirs)
+    sys.last_traceback = own_frames = error.__traceback__
+    hook(kind, error, own_frames)
 
 
 def _show_of_thread(hook: Callable[..., Any], raised: threading.ExceptHookArgs) -> None:
     if raised.exc_value is None:
         return hook(raised)
     tidy(raised.exc_value)
-    theirs = raised.exc_type, raised.exc_value, raised.exc_value.__traceback__, raised.thread
-    return hook(threading.ExceptHookArgs(theirs))
+    values = raised.exc_type, raised.exc_value, raised.exc_value.__traceback__, raised.thread
+    return hook(threading.ExceptHookArgs(values))
 
 
 def _below(traceback: types.TracebackType | None) -> types.TracebackType | None:
     """The frames below those of this module; all of them if it has none."""
-    ours, place = None, traceback
+    last, place = None, traceback
     while place is not None:
         if place.tb_frame.f_code.co_filename == __file__:
-            ours = place
+            last = place
         place = place.tb_next
-    return traceback if ours is None else ours.tb_next
+    return traceback if last is None else last.tb_next

@@ -68,8 +68,8 @@ def command(
     models = _made(port, "PADDLE"), _made(original, "TORCH")
     options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(_pair, layer_map)) or None}
     options["rules"] = None if rules is None else load(rules, "--rules")
-    given = _inputs(inputs)
-    proof = prove(*models, given, **options)
+    arguments = _inputs(inputs)
+    proof = prove(*models, arguments, **options)
     if html is not None:
         output.written(output.write(html, proof.to_html()))
     output.write_json(data, proof.as_dict)
@@ -81,16 +81,16 @@ def command(
 
 def _made(word: str, argument: str) -> Any:
     """A model: what was named, or what it makes."""
-    found = load(word, argument)
-    is_model = hasattr(found, "parameters") and not inspect.isclass(found)
-    return found if is_model or not callable(found) else found()
+    target = load(word, argument)
+    is_model = hasattr(target, "parameters") and not inspect.isclass(target)
+    return target if is_model or not callable(target) else target()
 
 
 def _pair(word: str) -> tuple[str, str]:
-    one, sign, other = word.partition("=")
+    torch_name, sign, paddle_name = word.partition("=")
     if not sign:
         raise ArgumentError(f"--layer-map is TORCH=PADDLE, got {word!r}")
-    return one, other
+    return torch_name, paddle_name
 
 
 def _inputs(word: str) -> Any:
@@ -98,17 +98,17 @@ def _inputs(word: str) -> Any:
     import numpy as np
 
     if Path(word).suffix not in (".npy", ".npz"):
-        found = load(word, "--inputs")
-        return found() if callable(found) and not inspect.signature(found).parameters else found
+        target = load(word, "--inputs")
+        return target() if callable(target) and not inspect.signature(target).parameters else target
     try:
-        held = np.load(word, allow_pickle=False)
+        loaded = np.load(word, allow_pickle=False)
     except OSError as error:
         raise unreadable("the inputs", word, error) from None
     except ValueError as error:
         raise ArgumentError(f"--inputs: {word}: {error}") from None
-    if isinstance(held, np.ndarray):
-        return held
-    arrays = {name: held[name] for name in held.files}
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    arrays = {name: loaded[name] for name in loaded.files}
     if all(name.startswith("arr_") for name in arrays):
         return tuple(arrays[f"arr_{place}"] for place in range(len(arrays)))
     return arrays

@@ -59,7 +59,7 @@ class Note:
 def found(folder: str) -> list[Note]:
     """All notes, by rank."""
     notes = [Note(**json.loads(path.read_text(encoding="utf-8"))) for path in Path(folder).glob("[0-9]*.json")]
-    return sorted(notes, key=lambda one: (one.rank, one.pid))
+    return sorted(notes, key=lambda note: (note.rank, note.pid))
 
 
 # ---- What a rank inherits of its run: ``padiff-shim run`` writes it into the environment, and
@@ -96,9 +96,9 @@ class Inheritance:
     def of(cls, options: ModeOptions, owed: Mapping[str, Setting], command: str, notes: str) -> Inheritance:
         """The run with these options of a mode."""
         mode = next(name for name, kind in MODES.items() if type(options) is kind)
-        held = {name: as_data(getattr(options, name)) for name in textual(MODES[mode])}
-        settings = {name: [as_data(one.value), one.origin] for name, one in owed.items()}
-        return cls(mode, held, settings, command, notes, sitecustomize.rank())
+        values = {name: as_data(getattr(options, name)) for name in textual(MODES[mode])}
+        settings = {name: [as_data(setting.value), setting.origin] for name, setting in owed.items()}
+        return cls(mode, values, settings, command, notes, sitecustomize.rank())
 
     def export(self) -> None:
         """Put it into this process's environment, for those that it starts."""
@@ -113,7 +113,7 @@ class Inheritance:
         Raises:
             ArgumentError: another version of this library did.
         """
-        if data.get("version") != __version__ or set(data) != {one.name for one in fields(cls)}:
+        if data.get("version") != __version__ or set(data) != {field.name for field in fields(cls)}:
             raise ArgumentError(f"the run is one of padiff_shim {data.get('version')}, and this rank has {__version__}")
         return cls(**data)
 
@@ -273,20 +273,20 @@ class Ranks:
         return together(paths[0].parent, paths) if paths else own
 
     def _remarks(self, left: list[Note], there: list[Note]) -> list[str]:
-        told = [f"{_listed(there)} took part" + ("" if len(there) > 1 else ", alone")] if there else []
+        remarks = [f"{_listed(there)} took part" + ("" if len(there) > 1 else ", alone")] if there else []
         for why in dict.fromkeys(note.native for note in left if note.native):
-            told.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
+            remarks.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
         ended = [note for note in there if note.counted is None]
         if ended and not isinstance(self._options, CompareOptions):  # of a comparison its log tells
-            told.append(
+            remarks.append(
                 f"{_listed(ended)} did not come to an end: killed, or still running; what was counted on the way is added up"
             )
         if not left and (self._spawned or _launches()):
-            told.append(
+            remarks.append(
                 "no rank took part: either none imported paddle, or their Python was started with -E, -I or -S, or without this "
                 "process's environment, and they ran on Paddle's kernels"
             )
-        return told
+        return remarks
 
 
 def _launches() -> bool:
@@ -304,12 +304,12 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
     """Their counts, added up; of a rank that was killed what it had written on the way."""
     remarks, counted = [], []
     for note in there:
-        found = note.counted
-        if found is None and note.log:
+        counts = note.counted
+        if counts is None and note.log:
             with contextlib.suppress(reading.LogError):  # it was killed before it counted anything: its absence is told
-                found = reading.read_reference(Path(note.log))
-                remarks.append(reading.unfinished(Path(note.log), found))
-        counted += [] if found is None else [found]
+                counts = reading.read_reference(Path(note.log))
+                remarks.append(reading.unfinished(Path(note.log), counts))
+        counted += [] if counts is None else [counts]
     if own is not None and own.as_dict()["ops"]:
         counted.insert(0, own.as_dict())
     elif own is not None and own.file is not None:
@@ -317,8 +317,8 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
     if not counted:
         return own
     total = Run(counted[0]["backend"], counted[0]["linear_layout"])
-    for one in counted:
-        total.add(one)
+    for rank_counts in counted:
+        total.add(rank_counts)
     for remark in filter(None, remarks):
         total.warn(remark)
     return total

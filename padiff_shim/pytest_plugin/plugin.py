@@ -36,8 +36,8 @@ class Plugin:
         self._mode: Any = None  # that of the running test
         self._run: Any = None  # that of the latest one
 
-    def _resolved(self, mode: str, given: list[str]) -> tuple[ModeOptions, dict[str, options.Setting]]:
-        pairs = dict(_pair(word) for word in given)
+    def _resolved(self, mode: str, words: list[str]) -> tuple[ModeOptions, dict[str, options.Setting]]:
+        pairs = dict(_pair(word) for word in words)
         return options.resolved(mode, pairs, lambda name: f"--padiff-set {name}=")
 
     def _verdict(self, word: str | None) -> str | None:
@@ -67,9 +67,9 @@ class Plugin:
             self._close()
             if self._run is not None:
                 item.user_properties.append((_PROPERTY, _in_short(self._run)))
-        told = self._serious()
-        if told:
-            pytest.fail("\n".join([f"padiff_shim: findings from {self._threshold} up", *told]), pytrace=False)
+        findings = self._serious()
+        if findings:
+            pytest.fail("\n".join([f"padiff_shim: findings from {self._threshold} up", *findings]), pytrace=False)
         return result
 
     @pytest.hookimpl(specname="pytest_runtest_makereport")
@@ -143,15 +143,15 @@ class Plugin:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """A line for each test with something to look at."""
-        told = [
-            (report.nodeid, said)
+        summaries = [
+            (report.nodeid, summary)
             for reports in terminalreporter.stats.values()
             for report in reports
-            for name, said in getattr(report, "user_properties", ())
+            for name, summary in getattr(report, "user_properties", ())
             if name == _PROPERTY and report.when == "call"
         ]
-        terminalreporter.section(f"padiff_shim, {self._mode_name}: {len(told)} tests")
-        rows = [f"{nodeid}: {said}" for nodeid, said in told if said != _QUIET]
+        terminalreporter.section(f"padiff_shim, {self._mode_name}: {len(summaries)} tests")
+        rows = [f"{nodeid}: {summary}" for nodeid, summary in summaries if summary != _QUIET]
         for row in rows[:_ROWS]:
             terminalreporter.line(row)
         if len(rows) > _ROWS:
@@ -179,8 +179,8 @@ def _for_test(options: ModeOptions, item: pytest.Item) -> ModeOptions:
     if options.log is None:
         return options
     folder = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-")
-    given = {**vars(options), "log": Path(item.config.rootpath, options.log, folder)}
-    return type(options)(**given)
+    values = {**vars(options), "log": Path(item.config.rootpath, options.log, folder)}
+    return type(options)(**values)
 
 
 def _in_short(run: Any) -> str:

@@ -174,17 +174,17 @@ class _Vocabulary:
 
 def _prefixes(pattern: str, known: Iterable[str]) -> set[tuple[str, str]]:
     """(what is to be put before a name, what is to be taken away) for it to be that of a pattern."""
-    found = set()
+    prefixes = set()
     words = pattern.split(r"\.")
     for count in range(1, min(4, len(words))):
         rest = re.compile(r"\.".join(words[count:]))
         if any(rest.fullmatch(name) for name in known):
-            found.add(("".join(f"{word}." for word in words[:count]), ""))
+            prefixes.add(("".join(f"{word}." for word in words[:count]), ""))
             break
     longer = re.compile(rf"((?:[A-Za-z_]\w*\.){{1,3}}){pattern}")
-    if not found:
-        found = {("", match[1]) for name in known if (match := longer.fullmatch(name))}
-    return found
+    if not prefixes:
+        prefixes = {("", match[1]) for name in known if (match := longer.fullmatch(name))}
+    return prefixes
 
 
 def _experts(name: str, slot: Slot, known: dict[str, Slot]) -> Iterator[tuple[str, Slot]]:
@@ -196,13 +196,13 @@ def _experts(name: str, slot: Slot, known: dict[str, Slot]) -> Iterator[tuple[st
     down = known.get(tree.joined(path, leaf.replace("gate_up", "down").replace("up_gate", "down")))
     rows = slot.shape[1]
     for number in range(slot.shape[0]):
-        one = slot.at(select(0, number))
+        matrix = slot.at(select(0, number))
         if len(words) < 2:
-            yield tree.joined(path, str(number), leaf, "weight"), one
+            yield tree.joined(path, str(number), leaf, "weight"), matrix
         elif down is None or (rows, slot.shape[2]) == (2 * down.shape[2], down.shape[1]):  # [2 * n, in], of which down is [in, n]
             halves = sorted(words, key=leaf.index)
             for place, word in enumerate(halves):
-                part = one.at(narrow(0, place * (rows // 2), (place + 1) * (rows // 2)))
+                part = matrix.at(narrow(0, place * (rows // 2), (place + 1) * (rows // 2)))
                 yield tree.joined(path, str(number), f"{word}_proj", "weight"), part
 
 
@@ -375,8 +375,8 @@ def _pairs_of(target: Slot, parts: Sequence[tuple[Slot, _Part]], is_torch: bool)
     for slot, part in parts:
         groups.setdefault((slot, part.axes, part.dtype), []).append(part)
     for (source, axes, dtype), group in groups.items():
-        for mine, yours in _views(source, target, axes, _joined(group)):
-            ends = (mine, yours) if is_torch else (yours, mine)
+        for source_view, target_view in _views(source, target, axes, _joined(group)):
+            ends = (source_view, target_view) if is_torch else (target_view, source_view)
             yield SlotPair(*ends, AS_DESCRIBED, cast=Cast(dtype) if dtype else None)
 
 
@@ -395,8 +395,8 @@ def _joined(parts: list[_Part]) -> list[_Part]:
     return parts
 
 
-def _goes_on(one: _Part, other: _Part, axis: int) -> bool:
-    rows = list(zip(one.source, one.target, one.size, other.source, other.target, other.size))
+def _goes_on(part: _Part, following: _Part, axis: int) -> bool:
+    rows = list(zip(part.source, part.target, part.size, following.source, following.target, following.size))
     elsewhere = all(row[:3] == row[3:] for place, row in enumerate(rows) if place != axis)
     source, target, size, *then = rows[axis]
     return elsewhere and then[:2] == [source + size, target + size]
@@ -452,9 +452,9 @@ def _evenly(source: Slot, target: Slot, axes: Shape, parts: list[_Part]) -> tupl
         return None
     (step, start), (own_step, own_start) = ends
     view = target.at(unflatten(axis, count, step), *_narrowed((start,), (length,), (axis + 1,), {axis + 1: step}))
-    mine = source.at(unflatten(own, count, own_step), *_narrowed((own_start,), (length,), (own + 1,), {own + 1: own_step}))
+    source_view = source.at(unflatten(own, count, own_step), *_narrowed((own_start,), (length,), (own + 1,), {own + 1: own_step}))
     order = [new for old in axes for new in ([own, own + 1] if old == own else [old + (old > own)])]
-    return _turned(mine, tuple(order)), view
+    return _turned(source_view, tuple(order)), view
 
 
 def _without(numbers: Shape, place: int) -> Shape:

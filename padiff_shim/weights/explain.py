@@ -63,13 +63,17 @@ def _listed(things: Sequence[_Thing], line: Callable[[_Thing], str]) -> list[str
 
 def _clashes(mapping: Mapping) -> Iterator[tuple[Weight, Weight]]:
     """Weights without partner in layers that belong together, of one role: their shapes do not fit."""
-    layers = mapping.layers if mapping.src == "torch" else {yours: mine for mine, yours in mapping.layers.items()}
-    free = {_place(one.name): one for one in mapping.left[1]}
-    for one in mapping.left[0]:
-        layer, what = _place(one.name)
+    layers = (
+        mapping.layers
+        if mapping.src == "torch"
+        else {paddle_name: torch_name for torch_name, paddle_name in mapping.layers.items()}
+    )
+    free = {_place(weight.name): weight for weight in mapping.left[1]}
+    for weight in mapping.left[0]:
+        layer, what = _place(weight.name)
         other = free.get((layers.get(layer, ""), what)) if layer in layers else None
         if other is not None:
-            yield one, other
+            yield weight, other
 
 
 def _place(name: str) -> tuple[str, str]:
@@ -94,16 +98,22 @@ def _text(shape: Shape) -> str:
 def _near(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSide, mapping: Mapping) -> str:
     """What is known of the partner that a weight should have: a free one of its shape, its layer's, or one of a similar name."""
     size = sorted(weight.shape)
-    fitting = [one for one in free if sorted(one.shape) == size or math.prod(one.shape) == math.prod(weight.shape)]
+    fitting = [
+        candidate for candidate in free if sorted(candidate.shape) == size or math.prod(candidate.shape) == math.prod(weight.shape)
+    ]
     if fitting:
-        near = _nearest(weight.name, [one.name for one in fitting]) or [one.name for one in fitting[:3]]
+        near = _nearest(weight.name, [candidate.name for candidate in fitting]) or [candidate.name for candidate in fitting[:3]]
         return f": of this shape and free: {', '.join(near)}"
-    layers = mapping.layers if side.framework == "torch" else {yours: mine for mine, yours in mapping.layers.items()}
+    layers = (
+        mapping.layers
+        if side.framework == "torch"
+        else {paddle_name: torch_name for torch_name, paddle_name in mapping.layers.items()}
+    )
     layer = tree.parent(weight.name)
     if layer in layers and layer:
         return f": its layer's partner, {layers[layer]}, has no weight for it"
     near = _nearest(weight.name, list(other.weights))
-    known = {one.name for one in free}
+    known = {candidate.name for candidate in free}
     words = [f"{name} {_text(other.weights[name].shape)} ({'free' if name in known else 'taken'})" for name in near[:2]]
     return f": nearest in name: {', '.join(words)}" if words else ""
 

@@ -25,8 +25,12 @@ def by_parts(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> l
         for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
             for name in list(whole.weights):
                 for values, ending in _spoken(rule.pattern, name):
-                    held = _Held(name, whole, other, values, ending)
-                    pairs += held.stacked(rule.transform) if isinstance(rule.transform, Stack) else held.parts(rule.transform)
+                    rule_of_weight = _Held(name, whole, other, values, ending)
+                    pairs += (
+                        rule_of_weight.stacked(rule.transform)
+                        if isinstance(rule.transform, Stack)
+                        else rule_of_weight.parts(rule.transform)
+                    )
                     rule.applied.append(name)
     return pairs
 
@@ -76,11 +80,11 @@ class _Held:
         for number in range(count):
             spoken = patterns if isinstance(inner, Parts) else [patterns[number % len(patterns)]]
             others = [self._part(name.replace("{}", str(number))) for name in spoken]
-            one = self._oriented(slot.at(select(0, number)), others, stack)
+            matrix = self._oriented(slot.at(select(0, number)), others, stack)
             if isinstance(inner, Reordered):
-                pairs += reordered_pairs(*self._in_order(one, others[0]), inner, self._refused)
+                pairs += reordered_pairs(*self._in_order(matrix, others[0]), inner, self._refused)
             else:
-                pairs += self._pairs(self._inside(one, inner, others) if inner else [one], others)
+                pairs += self._pairs(self._inside(matrix, inner, others) if inner else [matrix], others)
         return pairs
 
     def _part(self, name: str) -> Slot:
@@ -121,14 +125,14 @@ class _Held:
 
     def _pairs(self, inside: list[Slot], others: list[Slot]) -> list[SlotPair]:
         pairs = []
-        for one, other in zip(inside, others):
-            if one.shape != other.shape:
-                raise self._refused(f"{name_of(other)!r} is {list(other.shape)} where {list(one.shape)} is its share")
-            pairs.append(SlotPair(*self._in_order(one, other), BY_RULE))
+        for part, other in zip(inside, others):
+            if part.shape != other.shape:
+                raise self._refused(f"{name_of(other)!r} is {list(other.shape)} where {list(part.shape)} is its share")
+            pairs.append(SlotPair(*self._in_order(part, other), BY_RULE))
         return pairs
 
-    def _in_order(self, one: Slot, other: Slot) -> tuple[Slot, Slot]:
-        return (one, other) if self.whole.framework == "torch" else (other, one)
+    def _in_order(self, whole: Slot, other: Slot) -> tuple[Slot, Slot]:
+        return (whole, other) if self.whole.framework == "torch" else (other, whole)
 
     def _refused(self, reason: str) -> ArgumentError:
         return ArgumentError(f"rule for {self.name!r}: {reason}")
@@ -153,7 +157,7 @@ def reordered_pairs(
     ways = reordered(order.torch, order.paddle, order.axis, torch.shape[order.axis])
     if not ways:
         raise refused(f"{torch.shape[order.axis]} rows cannot be divided into such blocks")
-    return [SlotPair(torch.at(*one), paddle.at(*other), note) for one, other in ways]
+    return [SlotPair(torch.at(*torch_steps), paddle.at(*paddle_steps), note) for torch_steps, paddle_steps in ways]
 
 
 def _slot(side: WeightSide, *spoken: str, stacked: bool = False) -> Slot:
@@ -188,19 +192,19 @@ BY_USE = "paired by its use"
 
 def by_use(used: Sequence[Used], torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
     """The pairs of these weights; what does not fit is left to the others."""
-    found = []
-    for one in used:
-        mine, yours = _holder(torch_side, one.torch), _holder(paddle_side, one.paddle)
-        if mine is None or yours is None:
+    pairs = []
+    for use in used:
+        torch_holder, paddle_holder = _holder(torch_side, use.torch), _holder(paddle_side, use.paddle)
+        if torch_holder is None or paddle_holder is None:
             continue
-        (torch, kind), (paddle, other) = mine, yours
-        known = len(torch.shape) == 2 and one.turned is not None
-        pair = turned(torch, paddle, bool(one.turned)) if known else fit(torch, paddle, kind or other)
+        (torch, kind), (paddle, other) = torch_holder, paddle_holder
+        known = len(torch.shape) == 2 and use.turned is not None
+        pair = turned(torch, paddle, bool(use.turned)) if known else fit(torch, paddle, kind or other)
         if pair is not None:
-            found.append(replace(pair, note=BY_USE))
+            pairs.append(replace(pair, note=BY_USE))
             take(torch_side, partial(is_, torch))
             take(paddle_side, partial(is_, paddle))
-    return found
+    return pairs
 
 
 def _holder(side: WeightSide, name: str) -> tuple[Slot, str] | None:
@@ -216,20 +220,22 @@ def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSid
     """Match what the caller says belongs together, the deepest layers first, and take it out of the trees."""
     pins = sorted(_pins(layer_map, torch_side, paddle_side), key=lambda pin: -pin[0].count("."))
     tnodes, pnodes = torch_side.nodes, paddle_side.nodes
-    for mine, yours in pins:
-        if mine in tnodes and yours in pnodes:
-            torch_node, paddle_node = tnodes[mine], pnodes[yours]
-            ours, theirs = matcher.pair(torch_node, paddle_node, BY_MAP, trusted=True)
-            matcher.left[0].extend(ours)
-            matcher.left[1].extend(theirs)
+    for torch_name, paddle_name in pins:
+        if torch_name in tnodes and paddle_name in pnodes:
+            torch_node, paddle_node = tnodes[torch_name], pnodes[paddle_name]
+            torch_left, paddle_left = matcher.pair(torch_node, paddle_node, BY_MAP, trusted=True)
+            matcher.left[0].extend(torch_left)
+            matcher.left[1].extend(paddle_left)
             torch_node.taken = paddle_node.taken = True
             continue
-        ours_, theirs_ = _slot(torch_side, mine), _slot(paddle_side, yours)
-        pair = fit(ours_, theirs_, "", BY_MAP)
-        if pair is None and callable(rules.changing(mine, yours)):
-            pair = SlotPair(ours_, theirs_, BY_MAP)
+        torch_slot, paddle_slot = _slot(torch_side, torch_name), _slot(paddle_side, paddle_name)
+        pair = fit(torch_slot, paddle_slot, "", BY_MAP)
+        if pair is None and callable(rules.changing(torch_name, paddle_name)):
+            pair = SlotPair(torch_slot, paddle_slot, BY_MAP)
         if pair is None:
-            raise ArgumentError(f"layer_map: {mine!r} {list(ours_.shape)} and {yours!r} {list(theirs_.shape)} differ in shape")
+            raise ArgumentError(
+                f"layer_map: {torch_name!r} {list(torch_slot.shape)} and {paddle_name!r} {list(paddle_slot.shape)} differ in shape"
+            )
         matcher.slots.append(pair)
 
 
@@ -240,14 +246,14 @@ def _pins(layer_map: Any, torch_side: WeightSide, paddle_side: WeightSide) -> It
     if not isinstance(layer_map, Dict):
         raise ArgumentError(f"layer_map= is a dict of layers, Torch's -> Paddle's, got {described(layer_map)}")
     known = [sorted({*side.nodes, *side.weights}) for side in (torch_side, paddle_side)]
-    for mine, yours in layer_map.items():
-        mine, yours = _layer_name(mine, torch_side), _layer_name(yours, paddle_side)
-        found = [(name, captured(mine, name)) for name in known[0]]
-        matches = [(name, values) for name, values in found if values is not None]
+    for torch_pattern, paddle_pattern in layer_map.items():
+        torch_pattern, paddle_pattern = _layer_name(torch_pattern, torch_side), _layer_name(paddle_pattern, paddle_side)
+        captures = [(name, captured(torch_pattern, name)) for name in known[0]]
+        matches = [(name, values) for name, values in captures if values is not None]
         if not matches:
-            raise unknown("layer of the Torch module in layer_map", mine, known[0])
+            raise unknown("layer of the Torch module in layer_map", torch_pattern, known[0])
         for name, values in matches:
-            other = filled(yours, values, "layer_map")
+            other = filled(paddle_pattern, values, "layer_map")
             if other not in known[1]:
                 raise unknown("layer of the Paddle model in layer_map", other, known[1])
             yield name, other
@@ -257,8 +263,8 @@ def _layer_name(layer: Any, side: WeightSide) -> str:
     """The name of a layer that is given as a name or an object."""
     if isinstance(layer, str):
         return layer
-    for name, held in side.objects.items():
-        if held is layer:
+    for name, known_layer in side.objects.items():
+        if known_layer is layer:
             return name
     raise ArgumentError(
         f"layer_map= takes names of layers, or layers of the {side.framework.title()} model, got {described(layer)}"
@@ -271,10 +277,14 @@ def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide
     shapes = {name: weight.shape for name, weight in paddle_side.weights.items()}
     for name, weight in list(torch_side.weights.items()):
         if name in shapes and shapes[name] != weight.shape and callable(rules.changing(name, name)):
-            mine, yours = _holder(torch_side, name), _holder(paddle_side, name)
-            if mine and yours and fit(mine[0], yours[0], mine[1] or yours[1]) is None:
-                pairs.append(SlotPair(mine[0], yours[0]))
-                for side, slot in ((torch_side, mine[0]), (paddle_side, yours[0])):
+            torch_holder, paddle_holder = _holder(torch_side, name), _holder(paddle_side, name)
+            if (
+                torch_holder
+                and paddle_holder
+                and fit(torch_holder[0], paddle_holder[0], torch_holder[1] or paddle_holder[1]) is None
+            ):
+                pairs.append(SlotPair(torch_holder[0], paddle_holder[0]))
+                for side, slot in ((torch_side, torch_holder[0]), (paddle_side, paddle_holder[0])):
                     take(side, partial(is_, slot))
     return pairs
 
@@ -319,8 +329,8 @@ class Changes:
         return tuple(getattr(made, "shape", ())) == target.weight.shape
 
     def _is_near(self, source: Slot, target: Slot, layers: Dict[str, str]) -> bool:
-        one, other = map(name_of, self._in_order(source, target))
-        in_layers = layers.get(tree.parent(one)) == tree.parent(other) and tree.role(tree.last_name(one)) == tree.role(
-            tree.last_name(other)
-        )
-        return in_layers or tree.words_of(one) == tree.words_of(other)
+        torch_name, paddle_name = map(name_of, self._in_order(source, target))
+        in_layers = layers.get(tree.parent(torch_name)) == tree.parent(paddle_name) and tree.role(
+            tree.last_name(torch_name)
+        ) == tree.role(tree.last_name(paddle_name))
+        return in_layers or tree.words_of(torch_name) == tree.words_of(paddle_name)

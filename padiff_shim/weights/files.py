@@ -531,14 +531,14 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
         raise FileError(f"{path} is no state dict that can be read safely: {type(error).__name__} {reason}") from error
 
 
-def _checked(found: Any, path: Path) -> dict[str, Any]:
+def _checked(content: Any, path: Path) -> dict[str, Any]:
     """A dict of tensors; what else a file may hold is named."""
-    if not isinstance(found, dict):
-        raise ArgumentError(f"{path} holds a {type(found).__name__}, not a state dict")
-    if len(found) > MOST:
-        raise ArgumentError(f"{path} holds {len(found):,} entries; accepted are up to {MOST:,}")
-    nested = [str(key)[:100] for key, value in found.items() if isinstance(value, dict)]
-    tensors = {key: value for key, value in found.items() if isinstance(value, (torch.Tensor, np.ndarray))}
+    if not isinstance(content, dict):
+        raise ArgumentError(f"{path} holds a {type(content).__name__}, not a state dict")
+    if len(content) > MOST:
+        raise ArgumentError(f"{path} holds {len(content):,} entries; accepted are up to {MOST:,}")
+    nested = [str(key)[:100] for key, value in content.items() if isinstance(value, dict)]
+    tensors = {key: value for key, value in content.items() if isinstance(value, (torch.Tensor, np.ndarray))}
     if nested:
         raise ArgumentError(f"{path} holds dicts ({', '.join(nested[:5])}): load it, and give the one that is the state dict")
     if not tensors:

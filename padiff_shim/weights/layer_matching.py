@@ -35,7 +35,7 @@ class Candidates:
 
     def name(self, node: LayerNode) -> str:
         """A layer's name in the scope."""
-        return name_in(node, self.tscope if any(node is one for one in self.ts) else self.pscope)
+        return name_in(node, self.tscope if any(node is torch_node for torch_node in self.ts) else self.pscope)
 
 
 def name_in(node: LayerNode, scope: str) -> str:
@@ -89,12 +89,12 @@ def loose(node: LayerNode) -> list[Hashable]:
 @remembered
 def counted(node: LayerNode) -> Counter[tuple[int, ...]]:
     """All shapes below a layer, whichever way matrices lie."""
-    found: Counter[tuple[int, ...]] = Counter()
+    shapes_below: Counter[tuple[int, ...]] = Counter()
     if not node.taken:
-        found.update(tuple(sorted(size for size in slot.shape if size != 1)) for slot in node.slots)
+        shapes_below.update(tuple(sorted(size for size in slot.shape if size != 1)) for slot in node.slots)
         for child in node.children:
-            found.update(counted(child))
-    return found
+            shapes_below.update(counted(child))
+    return shapes_below
 
 
 @remembered
@@ -102,13 +102,13 @@ def _multiset(node: LayerNode) -> tuple:
     return tuple(sorted(counted(node).items()))
 
 
-def common(one: LayerNode, other: LayerNode) -> float:
+def common(first: LayerNode, second: LayerNode) -> float:
     """Share of the units that two layers have in common, by the shapes of their largest weights, whichever way matrices lie."""
-    mine, yours = (
+    first_shapes, second_shapes = (
         Counter(tuple(sorted(size for size in _largest(unit).shape if size != 1)) for unit in units_of(node))
-        for node in (one, other)
+        for node in (first, second)
     )
-    return sum((mine & yours).values()) / max(mine.total(), yours.total())
+    return sum((first_shapes & second_shapes).values()) / max(first_shapes.total(), second_shapes.total())
 
 
 def _largest(unit: LayerNode) -> Slot:
@@ -125,9 +125,9 @@ def main(node: LayerNode) -> list[Hashable]:
 def equal_names(ts: list[LayerNode], ps: list[LayerNode], pool: Candidates) -> Pairs:
     """Those whose words are the same and stand for one layer on either side; bare numbers tell of order only."""
     of_t, of_p = ({}, {})  # type: dict[tuple, list[LayerNode]], dict[tuple, list[LayerNode]]
-    for nodes, found in ((ts, of_t), (ps, of_p)):
+    for nodes, groups in ((ts, of_t), (ps, of_p)):
         for node in nodes:
-            found.setdefault(tree.words_of(pool.name(node)), []).append(node)
+            groups.setdefault(tree.words_of(pool.name(node)), []).append(node)
     return [
         (nodes[0], of_p[name][0], "")
         for name, nodes in of_t.items()
@@ -137,14 +137,14 @@ def equal_names(ts: list[LayerNode], ps: list[LayerNode], pool: Candidates) -> P
 
 def own_names(pool: Candidates) -> Pairs:
     """Those whose own names have the same telling words, which no other layer of their side has."""
-    found: tuple[dict[frozenset[str], list[LayerNode]], dict[frozenset[str], list[LayerNode]]] = ({}, {})
-    for nodes, groups in zip((pool.ts, pool.ps), found):
+    groups_of: tuple[dict[frozenset[str], list[LayerNode]], dict[frozenset[str], list[LayerNode]]] = ({}, {})
+    for nodes, groups in zip((pool.ts, pool.ps), groups_of):
         for node in nodes:
             groups.setdefault(_own_words(node, pool), []).append(node)
     return [
-        (nodes[0], found[1][words][0], "")
-        for words, nodes in found[0].items()
-        if words and len(nodes) == len(found[1].get(words, ())) == 1
+        (nodes[0], groups_of[1][words][0], "")
+        for words, nodes in groups_of[0].items()
+        if words and len(nodes) == len(groups_of[1].get(words, ())) == 1
     ]
 
 
@@ -164,22 +164,22 @@ def assign(ts: list[LayerNode], ps: list[LayerNode], pool: Candidates, ranks: Bu
 def _by_telling_words(ts: list[LayerNode], ps: list[LayerNode], pool: Candidates, ranks: BuildOrder) -> Pairs:
     """By the words that both sides use, and what is left in order of construction."""
     words_t, words_p = ({id(n): tree.telling_words(pool.name(n)) for n in nodes} for nodes in (ts, ps))
-    left_t, left_p, found = list(ts), list(ps), []  # type: list[LayerNode], list[LayerNode], Pairs
+    left_t, left_p, pairs = list(ts), list(ps), []  # type: list[LayerNode], list[LayerNode], Pairs
     for key in dict.fromkeys(words_t.values()):
-        mine = [n for n in ts if words_t[id(n)] == key]
-        yours = [n for n in ps if words_p[id(n)] == key]
-        if key and len(mine) == len(yours):
-            found += [(torch, paddle, "") for torch, paddle in zip(mine, yours)]
-            left_t = [n for n in left_t if n not in mine]
-            left_p = [n for n in left_p if n not in yours]
+        torch_nodes = [n for n in ts if words_t[id(n)] == key]
+        paddle_nodes = [n for n in ps if words_p[id(n)] == key]
+        if key and len(torch_nodes) == len(paddle_nodes):
+            pairs += [(torch, paddle, "") for torch, paddle in zip(torch_nodes, paddle_nodes)]
+            left_t = [n for n in left_t if n not in torch_nodes]
+            left_p = [n for n in left_p if n not in paddle_nodes]
     several = len(left_t) > 1
     for torch in left_t:
-        paddle = left_p[0] if pool.trusted else max(left_p, key=lambda one: ranks.share(torch, one) or 0)
+        paddle = left_p[0] if pool.trusted else max(left_p, key=lambda candidate: ranks.share(torch, candidate) or 0)
         left_p.remove(paddle)
         doubted = several and _own_words(torch, pool) != _own_words(paddle, pool)
         if pool.ordered or not doubted:
-            found.append((torch, paddle, ORDER if doubted else ""))
-    return found
+            pairs.append((torch, paddle, ORDER if doubted else ""))
+    return pairs
 
 
 def _own_words(node: LayerNode, pool: Candidates) -> frozenset[str]:
@@ -204,13 +204,13 @@ class BuildOrder:
         ts, ps = list(ts), list(ps)
         plain = all(slot.settled for node in (*ts, *ps) for slot in node.slots)
         groups: tuple[dict[Hashable, list[LayerNode]], dict[Hashable, list[LayerNode]]] = ({}, {})
-        for nodes, found in zip((ts, ps), groups):
+        for nodes, group in zip((ts, ps), groups):
             for node in nodes:
-                found.setdefault(_readings(node)[0] if plain else _multiset(node), []).append(node)
+                group.setdefault(_readings(node)[0] if plain else _multiset(node), []).append(node)
         self.partners = {
-            _key(mine): _key(yours)
+            _key(torch_unit): _key(paddle_unit)
             for shape, nodes in groups[0].items()
-            for mine, yours in zip(nodes, groups[1].get(shape, ()))
+            for torch_unit, paddle_unit in zip(nodes, groups[1].get(shape, ()))
             if len(nodes) == len(groups[1][shape])
         }
 
@@ -242,31 +242,31 @@ class Steps:
 
 def in_step(torch: LayerNode, paddle: LayerNode, ordered: bool) -> Steps | None:
     """The pairs of two trees that are one; None if they are not."""
-    found = Steps()
-    return found if _walk(torch, paddle, ordered, found) else None
+    steps = Steps()
+    return steps if _walk(torch, paddle, ordered, steps) else None
 
 
-def _walk(torch: LayerNode, paddle: LayerNode, ordered: bool, found: Steps) -> bool:
+def _walk(torch: LayerNode, paddle: LayerNode, ordered: bool, steps: Steps) -> bool:
     ts, ps = torch.parts(), paddle.parts()
     if len(ts) != len(ps):
         return False
     words = [tree.words_of(name_in(node, torch.path)) for node in ts]
     if len(set(words)) != len(words) or words != [tree.words_of(name_in(node, paddle.path)) for node in ps]:
         return False  # which of them belong together is to be found out
-    return all(_pair(mine, yours, ordered, found) for mine, yours in zip(ts, ps))
+    return all(_pair(torch_part, paddle_part, ordered, steps) for torch_part, paddle_part in zip(ts, ps))
 
 
-def _pair(torch: LayerNode, paddle: LayerNode, ordered: bool, found: Steps) -> bool:
+def _pair(torch: LayerNode, paddle: LayerNode, ordered: bool, steps: Steps) -> bool:
     if torch.is_unit is not paddle.is_unit:
         return False
     if not torch.is_unit:
-        found.scopes.append((torch, paddle))
-        return _walk(torch, paddle, ordered, found)
+        steps.scopes.append((torch, paddle))
+        return _walk(torch, paddle, ordered, steps)
     if torch.kind != paddle.kind or exact(torch) != exact(paddle):
         return False
     slots = pair_slots(torch, paddle, ordered)
-    found.units.append((torch, paddle))
-    found.slots += slots
+    steps.units.append((torch, paddle))
+    steps.slots += slots
     return len(slots) == len(torch.slots) == len(paddle.slots)
 
 
@@ -316,18 +316,22 @@ class Matcher:
         steps = in_step(torch, paddle, self.ordered)
         if steps is not None:
             self.scopes = [(torch, paddle), *self.scopes, *steps.scopes]
-            self.units += [UnitPair(mine, yours) for mine, yours in steps.units]
+            self.units += [UnitPair(torch_unit, paddle_unit) for torch_unit, paddle_unit in steps.units]
             self.slots += steps.slots
             return
         if self.ordered:
             self.ranks = BuildOrder(units_of(torch), units_of(paddle))
-        ours, theirs = self.settle(torch.parts(), paddle.parts(), torch.path, paddle.path)
+        torch_left, paddle_left = self.settle(torch.parts(), paddle.parts(), torch.path, paddle.path)
         self.scopes.insert(0, (torch, paddle))
-        ours, theirs = self.settle(ours, theirs, torch.path, paddle.path, last=True)
-        self.left[0].extend(ours)
-        self.left[1].extend(theirs)
-        pool = Candidates(ours, theirs, torch.path, paddle.path, self.ordered)
-        self.scopes += [(mine, yours) for mine, yours, _ in equal_names(ours, theirs, pool) if agree(mine, yours)]
+        torch_left, paddle_left = self.settle(torch_left, paddle_left, torch.path, paddle.path, last=True)
+        self.left[0].extend(torch_left)
+        self.left[1].extend(paddle_left)
+        pool = Candidates(torch_left, paddle_left, torch.path, paddle.path, self.ordered)
+        self.scopes += [
+            (torch_node, paddle_node)
+            for torch_node, paddle_node, _ in equal_names(torch_left, paddle_left, pool)
+            if agree(torch_node, paddle_node)
+        ]
 
     def settle(
         self, ts: list[LayerNode], ps: list[LayerNode], tscope: str, pscope: str, *, last: bool = False, trusted: bool = False
@@ -353,34 +357,34 @@ class Matcher:
         return any(self.grouped(pool, keys) for keys in (exact, shapes, loose))
 
     def grouped(self, pool: Candidates, keys: Keys, wholly: bool = True) -> bool:
-        found = False
+        paired = False
         for key in dict.fromkeys(key for node in pool.ts for key in keys(node)):
             ts = [node for node in pool.ts if key in keys(node)]
             ps = [node for node in pool.ps if key in keys(node)]
-            found |= bool(ts and ps) and self.take(pool, assign(ts, ps, pool, self.ranks), wholly)
-        return found
+            paired |= bool(ts and ps) and self.take(pool, assign(ts, ps, pool, self.ranks), wholly)
+        return paired
 
     def fits(self, torch: LayerNode, paddle: LayerNode, wholly: bool) -> bool:
         """Whether the weights of two units have partners in each other: all of them, or some."""
         if not torch.is_unit or not paddle.is_unit:
             return True
-        found = len(pair_slots(torch, paddle, self.ordered))
-        return found == len(torch.slots) == len(paddle.slots) if wholly else found > 0
+        count = len(pair_slots(torch, paddle, self.ordered))
+        return count == len(torch.slots) == len(paddle.slots) if wholly else count > 0
 
     def take(self, pool: Candidates, pairs: Pairs, wholly: bool = True) -> bool:
         """Pair what can be paired; what is left inside of two layers comes back into the pool."""
-        found = False
+        paired = False
         for torch, paddle, note in pairs:
             named = pool.trusted or note == NAMES or same_name(torch, paddle, pool)
             share = None if named else self.ranks.share(torch, paddle)
             if (share is not None and share < 0.5) or not agree(torch, paddle) or not self.fits(torch, paddle, wholly):
                 continue
-            found = True
+            paired = True
             pool.ts.remove(torch)
             pool.ps.remove(paddle)
-            ours, theirs = self.pair(torch, paddle, note, named)
-            pool.put_back(ours, theirs)
-        return found
+            torch_left, paddle_left = self.pair(torch, paddle, note, named)
+            pool.put_back(torch_left, paddle_left)
+        return paired
 
     def pair(
         self, torch: LayerNode, paddle: LayerNode, note: str = "", trusted: bool = False
@@ -388,9 +392,9 @@ class Matcher:
         """Pair two layers; returns the units inside them that found no partner there."""
         if torch.is_unit and paddle.is_unit:
             self.units.append(UnitPair(torch, paddle, note))
-            found = pair_slots(torch, paddle, self.ordered, note)
+            slots = pair_slots(torch, paddle, self.ordered, note)
             doubted = note == ORDER and not (torch.kind and paddle.kind)
-            self.slots += [replace(pair, doubted=True) for pair in found] if doubted else found
+            self.slots += [replace(pair, doubted=True) for pair in slots] if doubted else slots
             return [], []
         if not torch.is_unit and not paddle.is_unit:
             self.scopes.append((torch, paddle))
@@ -398,16 +402,16 @@ class Matcher:
 
     def fused(self, pool: Candidates) -> bool:
         """One projection that does the work of several on the other side."""
-        found = False
+        paired = False
         for projection in list(pairing.candidates(pool.ts, pool.ps)):
-            mine, other = (pool.ts, pool.ps) if projection.side == "torch" else (pool.ps, pool.ts)
-            if projection.whole in mine and all(part in other for part in projection.parts):
-                mine.remove(projection.whole)
+            wholes, parts = (pool.ts, pool.ps) if projection.side == "torch" else (pool.ps, pool.ts)
+            if projection.whole in wholes and all(part in parts for part in projection.parts):
+                wholes.remove(projection.whole)
                 for part in projection.parts:
-                    other.remove(part)
+                    parts.remove(part)
                 self.choices.append(projection.choice())
-                found = True
-        return found
+                paired = True
+        return paired
 
     def by_name(self, pool: Candidates) -> bool:
         """Layers with layers below and one name; what they hold may differ."""
@@ -416,14 +420,14 @@ class Matcher:
     def by_content(self, pool: Candidates) -> bool:
         """Layers with layers below that have most of their weights in common, in order."""
         ts, ps = [n for n in pool.ts if not n.is_unit], [n for n in pool.ps if not n.is_unit]
-        found: Pairs = []
+        pairs: Pairs = []
         for torch in ts:
-            likely = [one for one in ps if common(torch, one) > 0.5]
+            likely = [candidate for candidate in ps if common(torch, candidate) > 0.5]
             if likely:
-                paddle = max(likely, key=lambda one: (self.ranks.share(torch, one) or 0, common(torch, one)))
-                found.append((torch, paddle, ""))
+                paddle = max(likely, key=lambda candidate: (self.ranks.share(torch, candidate) or 0, common(torch, candidate)))
+                pairs.append((torch, paddle, ""))
                 ps.remove(paddle)
-        return self.take(pool, found)
+        return self.take(pool, pairs)
 
     def taken_apart(self, pool: Candidates) -> bool:
         """The largest layers with layers below give way to their parts."""
@@ -445,7 +449,7 @@ class Matcher:
 
     def singly(self, pool: Candidates) -> bool:
         """Weights of layers of the user's own, one by one."""
-        ts, ps = [one for node in pool.ts for one in singles(node)], [one for node in pool.ps for one in singles(node)]
+        ts, ps = [single for node in pool.ts for single in singles(node)], [single for node in pool.ps for single in singles(node)]
         if (len(ts), len(ps)) == (len(pool.ts), len(pool.ps)):
             return False
         pool.ts, pool.ps = ts, ps
@@ -467,10 +471,10 @@ class Matcher:
                 for slot in node.slots if node.is_unit else ():
                     alone = LayerNode(node.path, node.type, node.kind, [slot], virtual=True, place=node.place)
                     groups.setdefault(tree.plain(slot.weight.name) if slot.weight else (), []).append(alone)
-        for key, mine in sides[0].items():
-            yours = sides[1].get(key, [])
-            if key and len(mine) == len(yours) == 1:
-                pair = fit(mine[0].slots[0], yours[0].slots[0], mine[0].kind or yours[0].kind)
+        for key, torch_nodes in sides[0].items():
+            paddle_nodes = sides[1].get(key, [])
+            if key and len(torch_nodes) == len(paddle_nodes) == 1:
+                pair = fit(torch_nodes[0].slots[0], paddle_nodes[0].slots[0], torch_nodes[0].kind or paddle_nodes[0].kind)
                 if pair is not None:
                     self.slots.append(pair)
                     _without(pool.ts, pair.torch)
@@ -481,9 +485,9 @@ class Matcher:
 def _without(nodes: list[LayerNode], taken: Slot) -> None:
     """Take a weight away; the layers stay what they are to others."""
     for place, node in enumerate(nodes):
-        kept = [slot for slot in node.slots if slot.weight is not taken.weight]
-        if len(kept) < len(node.slots):
-            nodes[place] = LayerNode(node.path, node.type, node.kind, kept, virtual=True, place=node.place)
+        others = [slot for slot in node.slots if slot.weight is not taken.weight]
+        if len(others) < len(node.slots):
+            nodes[place] = LayerNode(node.path, node.type, node.kind, others, virtual=True, place=node.place)
 
 
 # ---- Which layers of two models stand for each other, layers without weights included.
@@ -530,17 +534,17 @@ class Correspondence:
 
     def by_content(self, pairs: list[tuple[str, str]]) -> None:
         """Layers that hold the same weights, all of them and no others, the outermost first."""
-        held: list[dict[LayerNode, frozenset[int]]] = []
+        contents: list[dict[LayerNode, frozenset[int]]] = []
         for place, side in enumerate(self.sides):
             indices: dict[str, set[int]] = {}
             for index, pair in enumerate(pairs):
                 indices.setdefault(pair[place], set()).add(index)
-            held.append(_contents(side.root, self.owned[place], indices))
+            contents.append(_contents(side.root, self.owned[place], indices))
         waiting: dict[tuple[frozenset[int], bool], list[LayerNode]] = {}
-        for node, content in held[1].items():
+        for node, content in contents[1].items():
             if node not in self.back:
                 waiting.setdefault((content, node.kind == "list"), []).append(node)
-        for node, content in held[0].items():
+        for node, content in contents[0].items():
             candidates = waiting.get((content, node.kind == "list"), [])
             if content and node not in self.of and candidates and self.add(node, candidates[0]):
                 candidates.pop(0)
@@ -552,32 +556,32 @@ class Correspondence:
         if not ps:
             return
         for kind in dict.fromkeys(_type(node) for node in ts):
-            mine, yours = [n for n in ts if _type(n) == kind], [n for n in ps if _type(n) == kind]
-            for one, other in _in_order(mine, yours):
-                self.add(one, other)
+            torch_nodes, paddle_nodes = [n for n in ts if _type(n) == kind], [n for n in ps if _type(n) == kind]
+            for torch_node, paddle_node in _in_order(torch_nodes, paddle_nodes):
+                self.add(torch_node, paddle_node)
         ts, ps = [n for n in ts if n not in self.of], [n for n in ps if n not in self.back]
-        for one, other in _equal_names(ts, ps):
-            self.add(one, other)
+        for torch_node, paddle_node in _equal_names(ts, ps):
+            self.add(torch_node, paddle_node)
         ts, ps = [n for n in ts if n not in self.of], [n for n in ps if n not in self.back]
         if len(ts) == len(ps) == 1:
             self.add(ts[0], ps[0])
 
     def holds(self, side: int, node: LayerNode) -> bool:
-        return any(self.owned[side].get(one) for one in node.walk())
+        return any(self.owned[side].get(layer) for layer in node.walk())
 
 
 def _contents(root: LayerNode, owned: Owners, indices: dict[str, set[int]]) -> dict[LayerNode, frozenset[int]]:
     """{layer: the indices of all pairs below it}, from the root on."""
-    found: dict[LayerNode, frozenset[int]] = {}
+    contents: dict[LayerNode, frozenset[int]] = {}
 
     def fill(node: LayerNode) -> frozenset[int]:
-        found[node] = frozenset()  # keeps the order of construction
-        mine = {index for name in owned.get(node, ()) for index in indices.get(name, ())}
-        found[node] = frozenset(mine.union(*(fill(child) for child in node.children)))
-        return found[node]
+        contents[node] = frozenset()  # keeps the order of construction
+        own_indices = {index for name in owned.get(node, ()) for index in indices.get(name, ())}
+        contents[node] = frozenset(own_indices.union(*(fill(child) for child in node.children)))
+        return contents[node]
 
     fill(root)
-    return found
+    return contents
 
 
 def _type(node: LayerNode) -> str:

@@ -68,10 +68,11 @@ def moves(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Moves | Non
 def is_affine(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
     """Whether it is a linear map and a shift, so that gradients are taken across by the adjoint of the map."""
     generator = torch.Generator().manual_seed(0)
-    one, other = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
+    first_values, second_values = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
     try:
         together, first, second, zero = (
-            torch.as_tensor(function(value)) for value in (one + other, one.clone(), other.clone(), torch.zeros_like(one))
+            torch.as_tensor(function(value))
+            for value in (first_values + second_values, first_values.clone(), second_values.clone(), torch.zeros_like(first_values))
         )
         if not torch.allclose(
             together + zero, first + second, rtol=1e-9, atol=1e-9 * float(first.abs().max() + second.abs().max())
@@ -145,13 +146,13 @@ class WeightCheck:
         """Plain data."""
         rows = [
             {
-                "torch": one.pair.torch,
-                "paddle": one.pair.paddle,
-                "largest": one.largest,
-                "finding": one.finding,
-                "other": [*one.other],
+                "torch": difference.pair.torch,
+                "paddle": difference.pair.paddle,
+                "largest": difference.largest,
+                "finding": difference.finding,
+                "other": [*difference.other],
             }
-            for one in self.differences
+            for difference in self.differences
         ]
         return {"compared": self.compared, "differences": rows}
 
@@ -163,52 +164,63 @@ def check(mapping: Mapping, torch_side: WeightSide, paddle_side: WeightSide) -> 
         ArgumentError: the models are not those of the mapping.
     """
     synchronise()
-    found = WeightCheck()
+    result = WeightCheck()
     unequal = []
     for pair in mapping.pairs:
         if pair.torch_slot.weight is None or pair.paddle_slot.weight is None:
             continue
-        mine, yours = pair.values(torch_side), pair.values(paddle_side)
-        found.compared += 1
-        if not _same_bits(mine, yours):
-            unequal.append((pair, mine, yours))
-    held = [(pair.paddle, yours) for pair, _, yours in unequal]
-    found.differences = [_difference(pair, mine, yours, held) for pair, mine, yours in unequal]
-    return found
+        torch_values, paddle_values = pair.values(torch_side), pair.values(paddle_side)
+        result.compared += 1
+        if not _same_bits(torch_values, paddle_values):
+            unequal.append((pair, torch_values, paddle_values))
+    candidates = [(pair.paddle, paddle_values) for pair, _, paddle_values in unequal]
+    result.differences = [
+        _difference(pair, torch_values, paddle_values, candidates) for pair, torch_values, paddle_values in unequal
+    ]
+    return result
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(one.element_size())
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(first.element_size())
     if bits is None:  # complex128
-        return torch.equal(torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj()))
-    return torch.equal(one.contiguous().view(bits), other.contiguous().view(bits))
+        return torch.equal(torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj()))
+    return torch.equal(first.contiguous().view(bits), second.contiguous().view(bits))
 
 
-def _difference(pair: Pair, mine: torch.Tensor, yours: torch.Tensor, held: list[tuple[str, torch.Tensor]]) -> UnequalPair:
-    if mine.shape != yours.shape:
+def _difference(
+    pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor, candidates: list[tuple[str, torch.Tensor]]
+) -> UnequalPair:
+    if torch_values.shape != paddle_values.shape:
         return UnequalPair(pair, math.nan, DIFFERENT)
-    wide = torch.promote_types(torch.promote_types(mine.dtype, yours.dtype), torch.float64)
-    largest = float((mine.to(wide) - yours.to(wide)).abs().max()) if mine.numel() else 0.0
-    if torch.equal(mine, yours):
+    wide = torch.promote_types(torch.promote_types(torch_values.dtype, paddle_values.dtype), torch.float64)
+    largest = float((torch_values.to(wide) - paddle_values.to(wide)).abs().max()) if torch_values.numel() else 0.0
+    if torch.equal(torch_values, paddle_values):
         return UnequalPair(pair, 0.0, SIGNS)
-    if mine.dtype != yours.dtype and any(torch.equal(mine.to(dtype), yours.to(dtype)) for dtype in (mine.dtype, yours.dtype)):
+    if torch_values.dtype != paddle_values.dtype and any(
+        torch.equal(torch_values.to(dtype), paddle_values.to(dtype)) for dtype in (torch_values.dtype, paddle_values.dtype)
+    ):
         return UnequalPair(pair, largest, DTYPES)
-    if mine.ndim == 2 and mine.shape[0] > 1 < mine.shape[1] and pair.rule is None and _turned(pair, mine, yours):
+    if (
+        torch_values.ndim == 2
+        and torch_values.shape[0] > 1 < torch_values.shape[1]
+        and pair.rule is None
+        and _turned(pair, torch_values, paddle_values)
+    ):
         return UnequalPair(pair, largest, TURNED)
-    others = tuple(name for name, values in held if values is not yours and _same_bits(mine, values))
+    others = tuple(name for name, values in candidates if values is not paddle_values and _same_bits(torch_values, values))
     return UnequalPair(pair, largest, SWAPPED if others else DIFFERENT, others)
 
 
-def _turned(pair: Pair, mine: torch.Tensor, yours: torch.Tensor) -> bool:
+def _turned(pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor) -> bool:
     """Whether somebody copied or reshaped a matrix where it had to be transposed, or the other way round."""
-    if mine.shape[0] == mine.shape[1]:
-        return torch.equal(mine, yours.t())
+    if torch_values.shape[0] == torch_values.shape[1]:
+        return torch.equal(torch_values, paddle_values.t())
     if pair.paddle_slot.steps:
         return False
-    stored = own_layout(pair.paddle_slot, yours)  # [in, out] filled with the elements of [out, in] in memory order
-    return torch.equal(mine.reshape(-1), stored.reshape(-1))
+    stored = own_layout(pair.paddle_slot, paddle_values)  # [in, out] filled with the elements of [out, in] in memory order
+    return torch.equal(torch_values.reshape(-1), stored.reshape(-1))
 
 
 # ---- What belongs together: the answer of a match, as data and as a table.
@@ -302,14 +314,14 @@ class Pair:
         if self.rule is None:
             laid_out: Array = canonical(self.slot(framework), values)
             return laid_out
-        mine = framework == self.rule_from
+        is_source = framework == self.rule_from
         if self.moves is not None:
-            return self.moves.of(values) if mine else values
+            return self.moves.of(values) if is_source else values
         if not gradient:
-            return torch.as_tensor(self.rule(torch.from_numpy(values.copy()))).numpy() if mine else values
+            return torch.as_tensor(self.rule(torch.from_numpy(values.copy()))).numpy() if is_source else values
         if not self.has_gradient:
             return None
-        return values if mine else adjoint(self.rule, self.shape(self.rule_from) or (), values)
+        return values if is_source else adjoint(self.rule, self.shape(self.rule_from) or (), values)
 
     def values(self, side: WeightSide) -> Tensor:
         """The values of one side now, in the layout in which both are compared.
@@ -431,10 +443,10 @@ class Mapping:
         Raises:
             ArgumentError: there is no weight of that name in a pair.
         """
-        found = [pair.paddle if pair.torch == name else pair.torch for pair in self.pairs if name in (pair.torch, pair.paddle)]
-        if not found:
+        partners = [pair.paddle if pair.torch == name else pair.torch for pair in self.pairs if name in (pair.torch, pair.paddle)]
+        if not partners:
             raise ArgumentError(f"no pair has a weight named {name!r}")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(partners))
 
     def check(self, src: Any, dst: Any) -> WeightCheck:
         """Which pairs hold unequal values now, by how much, and whether they are transposed or swapped.

@@ -64,15 +64,15 @@ def pair_slots(torch: LayerNode, paddle: LayerNode, ordered: bool = True, note: 
     Of the last nothing is said unless the order is known, or there is no choice.
     """
     if _straight(torch.slots, paddle.slots):
-        return [SlotPair(mine, yours, note) for mine, yours in zip(torch.slots, paddle.slots)]
+        return [SlotPair(torch_slot, paddle_slot, note) for torch_slot, paddle_slot in zip(torch.slots, paddle.slots)]
     left = _Left(list(torch.slots), list(paddle.slots), torch.kind or paddle.kind, note)
-    found = left.by_role()
+    pairs = left.by_role()
     for words in (tree.plain, tree.telling_words):
-        found += left.by_words(words, ordered)
-    found += left.by_order(ordered)
+        pairs += left.by_words(words, ordered)
+    pairs += left.by_order(ordered)
     # What only stands for an absent weight needs no partner.
-    absent = [SlotPair(Slot(one.role, None, one.shape, fill=one.neutral), one) for one in left.ps if one.neutral is not None]
-    return found + absent
+    absent = [SlotPair(Slot(slot.role, None, slot.shape, fill=slot.neutral), slot) for slot in left.ps if slot.neutral is not None]
+    return pairs + absent
 
 
 @dataclass
@@ -84,21 +84,25 @@ class _Left:
     kind: str
     note: str
 
-    def _take(self, pair: SlotPair, mine: Slot, yours: Slot) -> SlotPair:
-        self.ts.remove(mine)
-        self.ps.remove(yours)
+    def _take(self, pair: SlotPair, torch_slot: Slot, paddle_slot: Slot) -> SlotPair:
+        self.ts.remove(torch_slot)
+        self.ps.remove(paddle_slot)
         return pair
 
-    def _fitting(self, mine: Slot, by_role: bool) -> list[tuple[Slot, SlotPair]]:
-        pairs = ((yours, fit(mine, yours, self.kind, self.note)) for yours in self.ps if _may(mine, yours, by_role))
-        return [(yours, pair) for yours, pair in pairs if pair is not None]
+    def _fitting(self, torch_slot: Slot, by_role: bool) -> list[tuple[Slot, SlotPair]]:
+        pairs = (
+            (paddle_slot, fit(torch_slot, paddle_slot, self.kind, self.note))
+            for paddle_slot in self.ps
+            if _may(torch_slot, paddle_slot, by_role)
+        )
+        return [(paddle_slot, pair) for paddle_slot, pair in pairs if pair is not None]
 
     def by_role(self) -> list[SlotPair]:
-        found = []
-        for mine in list(self.ts):
-            fitting = self._fitting(mine, True)
-            found += [self._take(pair, mine, yours) for yours, pair in fitting[:1]]
-        return found
+        pairs = []
+        for torch_slot in list(self.ts):
+            fitting = self._fitting(torch_slot, True)
+            pairs += [self._take(pair, torch_slot, paddle_slot) for paddle_slot, pair in fitting[:1]]
+        return pairs
 
     def by_words(self, words: Callable[[str], Hashable], ordered: bool) -> list[SlotPair]:
         """Those whose names have the same words, as many on either side."""
@@ -106,31 +110,38 @@ class _Left:
         for slots, group in zip((self.ts, self.ps), groups):
             for slot in slots:
                 group.setdefault(words(slot.role), []).append(slot)
-        found = []
-        for key, mine in groups[0].items():
-            yours = groups[1].get(key, [])
-            if not key or len(mine) != len(yours) or (len(mine) > 1 and not ordered):
+        paired = []
+        for key, torch_slots in groups[0].items():
+            paddle_slots = groups[1].get(key, [])
+            if not key or len(torch_slots) != len(paddle_slots) or (len(torch_slots) > 1 and not ordered):
                 continue
-            pairs = [fit(one, other, self.kind, self.note) if _may(one, other, False) else None for one, other in zip(mine, yours)]
+            pairs = [
+                fit(torch_slot, paddle_slot, self.kind, self.note) if _may(torch_slot, paddle_slot, False) else None
+                for torch_slot, paddle_slot in zip(torch_slots, paddle_slots)
+            ]
             if all(pairs):
-                order = len(mine) > 1 and any(_numbers(one) != _numbers(other) for one, other in zip(mine, yours))
-                found += [
-                    self._take(_by_order(pair) if order else pair, one, other)
-                    for pair, one, other in zip(pairs, mine, yours)
+                order = len(torch_slots) > 1 and any(
+                    _numbers(torch_slot) != _numbers(paddle_slot) for torch_slot, paddle_slot in zip(torch_slots, paddle_slots)
+                )
+                paired += [
+                    self._take(_by_order(pair) if order else pair, torch_slot, paddle_slot)
+                    for pair, torch_slot, paddle_slot in zip(pairs, torch_slots, paddle_slots)
                     if pair
                 ]
-        return found
+        return paired
 
     def by_order(self, ordered: bool) -> list[SlotPair]:
-        choices = [[yours for yours, _ in self._fitting(mine, False)] for mine in self.ts]
-        found = []
-        for mine, choice in zip(list(self.ts), choices):
-            fitting = self._fitting(mine, False)
+        choices = [[paddle_slot for paddle_slot, _ in self._fitting(torch_slot, False)] for torch_slot in self.ts]
+        pairs = []
+        for torch_slot, choice in zip(list(self.ts), choices):
+            fitting = self._fitting(torch_slot, False)
             if len(fitting) == 1 or (fitting and ordered):
-                yours, pair = fitting[0]
-                several = len(choice) > 1 or sum(any(one is yours for one in other) for other in choices) > 1
-                found.append(self._take(_by_order(pair) if several else pair, mine, yours))
-        return found
+                paddle_slot, pair = fitting[0]
+                several = (
+                    len(choice) > 1 or sum(any(candidate is paddle_slot for candidate in candidates) for candidates in choices) > 1
+                )
+                pairs.append(self._take(_by_order(pair) if several else pair, torch_slot, paddle_slot))
+        return pairs
 
 
 def _by_order(pair: SlotPair) -> SlotPair:
@@ -147,7 +158,10 @@ def _straight(ts: list[Slot], ps: list[Slot]) -> bool:
     return (
         roles == [slot.role for slot in ps]
         and len(set(roles)) == len(roles)
-        and all(mine.settled and yours.settled and mine.shape == yours.shape for mine, yours in zip(ts, ps))
+        and all(
+            torch_slot.settled and paddle_slot.settled and torch_slot.shape == paddle_slot.shape
+            for torch_slot, paddle_slot in zip(ts, ps)
+        )
     )
 
 
@@ -167,10 +181,12 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
     Where a layout is open, the usual one of the partner's kind of layer is tried first.
     """
     ways = [
-        (mine, yours)
-        for mine in torch.readings()
-        for yours in paddle.readings()
-        if mine.shape == yours.shape and _plausible(torch, mine, yours) and _plausible(paddle, yours, mine)
+        (torch_reading, paddle_reading)
+        for torch_reading in torch.readings()
+        for paddle_reading in paddle.readings()
+        if torch_reading.shape == paddle_reading.shape
+        and _plausible(torch, torch_reading, paddle_reading)
+        and _plausible(paddle, paddle_reading, torch_reading)
     ]
     if not ways:
         return None
@@ -179,20 +195,24 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
         ways.sort(key=lambda way: _unusual(torch, way[0], usual[0]) + _unusual(paddle, way[1], usual[1]))
     else:
         ways.sort(key=lambda way: (FLAT in (way[0].layout, way[1].layout), way[0].layout != way[1].layout))
-    mine, yours = ways[0]
-    open_ = _is_square(mine) and not (torch.settled or paddle.settled)
+    torch_reading, paddle_reading = ways[0]
+    open_ = _is_square(torch_reading) and not (torch.settled or paddle.settled)
     undecided = open_ and not (torch.typed or paddle.typed)
-    said = "; ".join(filter(None, (note, _said(torch, paddle, mine, yours))))
-    return SlotPair(mine, yours, said, undecided, turnable=open_)
+    notes = "; ".join(filter(None, (note, _said(torch, paddle, torch_reading, paddle_reading))))
+    return SlotPair(torch_reading, paddle_reading, notes, undecided, turnable=open_)
 
 
 def turned(torch: Slot, paddle: Slot, transposed: bool) -> SlotPair | None:
     """The two slots of matrices of which it is known whether one holds the other transposed; None if that cannot be."""
-    for mine in torch.readings():
-        for yours in paddle.readings():
-            flat = FLAT in (mine.layout, yours.layout)
-            if mine.shape == yours.shape and not flat and (mine.layout != yours.layout) is transposed:
-                return SlotPair(mine, yours)
+    for torch_reading in torch.readings():
+        for paddle_reading in paddle.readings():
+            flat = FLAT in (torch_reading.layout, paddle_reading.layout)
+            if (
+                torch_reading.shape == paddle_reading.shape
+                and not flat
+                and (torch_reading.layout != paddle_reading.layout) is transposed
+            ):
+                return SlotPair(torch_reading, paddle_reading)
     return None
 
 
@@ -211,13 +231,13 @@ def _unusual(slot: Slot, reading: Slot, usual: str) -> int:
     return 0 if slot.settled or reading.layout == usual or len(slot.shape) != 2 else 1
 
 
-def _said(torch: Slot, paddle: Slot, mine: Slot, yours: Slot) -> str:
+def _said(torch: Slot, paddle: Slot, torch_reading: Slot, paddle_reading: Slot) -> str:
     """What a reader should know of matrices whose layout no type tells; the layers of a state dict are taken for ordinary ones."""
-    if (torch.settled and paddle.settled) or len(mine.shape) != 2 or not (torch.typed and paddle.typed):
+    if (torch.settled and paddle.settled) or len(torch_reading.shape) != 2 or not (torch.typed and paddle.typed):
         return ""
-    if not _is_square(mine):
-        return "layout found by the shapes" if TRANSPOSED in (mine.layout, yours.layout) else ""
-    return f"square, of unknown type: taken as {'it is' if mine.layout == yours.layout else 'a Linear holds it'}"
+    if not _is_square(torch_reading):
+        return "layout found by the shapes" if TRANSPOSED in (torch_reading.layout, paddle_reading.layout) else ""
+    return f"square, of unknown type: taken as {'it is' if torch_reading.layout == paddle_reading.layout else 'a Linear holds it'}"
 
 
 # ---- Weights whose layout neither names nor shapes tell: the ways in which they may lie, one of which a use of them
@@ -306,7 +326,7 @@ def fused(whole: str, parts: Sequence[str], letters: Sequence[str], slots: list[
         for slot, others in slots:
             inside = [slot.at(*steps) for steps in blocks.steps(0, tuple(sizes))]
             own = [part.at(*blocks.own(0, size)) for part, size in zip(others, sizes)]
-            pairs += [SlotPair(*((one, other) if side == "torch" else (other, one)), "fused") for one, other in zip(inside, own)]
+            pairs += [SlotPair(*((inner, part) if side == "torch" else (part, inner)), "fused") for inner, part in zip(inside, own)]
         return pairs
 
     spoken = [tree.starred(name) for name in parts]
@@ -349,9 +369,9 @@ def _halves(pair: SlotPair, axis: int) -> bool:
 
 def _exchanged(slots: Sequence[SlotPair], axis: int) -> list[SlotPair]:
     return [
-        replace(pair, torch=pair.torch.at(*mine), paddle=pair.paddle.at(*yours), turnable=False)
+        replace(pair, torch=pair.torch.at(*torch_steps), paddle=pair.paddle.at(*paddle_steps), turnable=False)
         for pair in slots
-        for mine, yours in reordered(Blocks(), Blocks(order=(1, 0)), axis, pair.torch.shape[axis])
+        for torch_steps, paddle_steps in reordered(Blocks(), Blocks(order=(1, 0)), axis, pair.torch.shape[axis])
     ]
 
 
@@ -432,9 +452,9 @@ class Fused(NamedTuple):
 
 def candidates(ts: list[LayerNode], ps: list[LayerNode]) -> Iterator[Fused]:
     """What shapes and names allow in one way only, or in order."""
-    for side, mine, other in (("torch", ts, ps), ("paddle", ps, ts)):
+    for side, nodes, other in (("torch", ts, ps), ("paddle", ps, ts)):
         for letters, wanted in _FUSED:
-            wholes = [node for node in mine if _is_fused(node, side, letters, wanted)]
+            wholes = [node for node in nodes if _is_fused(node, side, letters, wanted)]
             sets = list(_siblings([node for node in other if node.is_unit], OTHER[side], letters)) if wholes else []
             fitting = [whole for whole in wholes if any(_adds_up(whole, parts, side) for parts in sets)]
             sets = [parts for parts in sets if any(_adds_up(whole, parts, side) for whole in wholes)]
@@ -569,8 +589,10 @@ class _StackOfExperts:
         pairs = []
         for role, slot in self.slots.items():
             for number in range(slot.shape[0]):
-                one = slot._replace(settled=True).at(select(0, number), *((permute(1, 0),) if turned and role == "weight" else ()))
-                for inside, other in self._inside(one, [experts.slots[role][number] for experts in self.experts], blocks):
+                matrix = slot._replace(settled=True).at(
+                    select(0, number), *((permute(1, 0),) if turned and role == "weight" else ())
+                )
+                for inside, other in self._inside(matrix, [experts.slots[role][number] for experts in self.experts], blocks):
                     pairs.append(SlotPair(*((inside, other) if self.side == "torch" else (other, inside)), "stacked"))
         return pairs
 
@@ -580,8 +602,8 @@ class _StackOfExperts:
             for steps, other, size in zip(blocks.steps(0, sizes), others, sizes):
                 yield slot.at(*steps), other.at(*blocks.own(0, size))
         elif blocks is not None and blocks.order:
-            for mine, yours in reordered(Blocks(), blocks, 0, slot.shape[0]):
-                yield slot.at(*mine), others[0].at(*yours)
+            for whole_steps, part_steps in reordered(Blocks(), blocks, 0, slot.shape[0]):
+                yield slot.at(*whole_steps), others[0].at(*part_steps)
         else:
             yield slot, others[0]
 
@@ -590,7 +612,7 @@ def stacked(torch_side: WeightSide, paddle_side: WeightSide) -> list[Choice]:
     """The choices of all stacks, which are taken out of the trees."""
     choices = []
     for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
-        holders = [(node, held) for node in whole.root.walk() if (held := _stacks_of(node))]
+        holders = [(node, stacks) for node in whole.root.walk() if (stacks := _stacks_of(node))]
         lists = [node for node in other.root.walk() if node.kind == "list" and holders and _numbered(node)]
         for (node, stacks), experts in _paired(holders, lists):
             for stack in _fitting(node, stacks, experts, whole.framework):

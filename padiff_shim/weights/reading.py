@@ -115,8 +115,8 @@ def view(tensor: Any) -> torch.Tensor:
     if isinstance(tensor, torch.Tensor):
         return tensor.detach()
     if isinstance(tensor, np.ndarray):
-        held = torch.from_numpy(tensor) if tensor.flags.writeable else torch.from_numpy(tensor.copy())
-        return held.view(torch.bfloat16) if tensor.dtype == np.uint16 else held
+        shared = torch.from_numpy(tensor) if tensor.flags.writeable else torch.from_numpy(tensor.copy())
+        return shared.view(torch.bfloat16) if tensor.dtype == np.uint16 else shared
     return to_torch(tensor)
 
 
@@ -306,11 +306,11 @@ def slot_of(weight: Weight, what: str, kind: str, layout: str) -> Slot:
 def split_projections(node: LayerNode) -> None:
     """Give the fused projections of Torch's attention as layers of their own: q, k and v."""
     slots = {slot.role: slot for slot in node.slots}
-    found = {letter: LayerNode(joined(node.path, f"{letter}_proj"), "", "linear", virtual=True) for letter in "qkv"}
+    projections = {letter: LayerNode(joined(node.path, f"{letter}_proj"), "", "linear", virtual=True) for letter in "qkv"}
     taken = []
     for what in ("weight", "bias"):
         fused = slots.get(f"in_proj_{what}")
-        for place, (letter, child) in enumerate(found.items()):
+        for place, (letter, child) in enumerate(projections.items()):
             alone = slots.get(f"{letter}_proj_{what}")
             if alone is not None:
                 child.slots.append(alone._replace(role=what, settled=True))
@@ -320,7 +320,7 @@ def split_projections(node: LayerNode) -> None:
                 child.slots.append(fused.at(narrow(0, place * size, (place + 1) * size))._replace(role=what, settled=True))
                 taken.append(fused.role)
     node.slots = [slot for slot in node.slots if slot.role not in taken]
-    node.children += [child for child in found.values() if child.slots]
+    node.children += [child for child in projections.values() if child.slots]
 
 
 def _is_constant(layer: Any, name: str) -> bool:
@@ -330,14 +330,14 @@ def _is_constant(layer: Any, name: str) -> bool:
 
 def _normed(layer: Any, in_out: bool) -> dict[str, str]:
     """{name of a weight: role} of what weight_norm and spectral_norm made of a layer's weight."""
-    found: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for hook in layer._forward_pre_hooks.values():
         kind, name = type(hook).__name__, getattr(hook, "name", None)
         if kind == "WeightNorm":
-            found |= {f"{name}_g": _magnitude(hook.dim, in_out), f"{name}_v": "direction"}
+            roles |= {f"{name}_g": _magnitude(hook.dim, in_out), f"{name}_v": "direction"}
         elif kind == "SpectralNorm":
-            found |= {f"{name}_orig": "original", f"{name}_u": "spectral u", f"{name}_v": "spectral v"}
-    return found
+            roles |= {f"{name}_orig": "original", f"{name}_u": "spectral u", f"{name}_v": "spectral v"}
+    return roles
 
 
 def _magnitude(dim: int | None, in_out: bool) -> str:
@@ -349,7 +349,7 @@ def _magnitude(dim: int | None, in_out: bool) -> str:
 
 def _parametrized(layer: Any, roles: dict[str, str]) -> list[tuple[str, Any, bool]]:
     """(name, tensor, whether it is a buffer) of what ``torch.nn.utils.parametrizations`` holds; their roles are added."""
-    found = []
+    entries = []
     for target, steps in layer.parametrizations.items():
         base = f"parametrizations.{target}"
         kinds = [type(step).__name__ for step in steps]
@@ -357,9 +357,9 @@ def _parametrized(layer: Any, roles: dict[str, str]) -> list[tuple[str, Any, boo
             roles |= {f"{base}.original0": _magnitude(steps[0].dim, False), f"{base}.original1": "direction"}
         elif kinds == ["_SpectralNorm"]:
             roles |= {f"{base}.original": "original", f"{base}.0._u": "spectral u", f"{base}.0._v": "spectral v"}
-        found += [(f"{base}.{name}", tensor, False) for name, tensor in steps.named_parameters()]
-        found += [(f"{base}.{name}", tensor, True) for name, tensor in steps.named_buffers()]
-    return found
+        entries += [(f"{base}.{name}", tensor, False) for name, tensor in steps.named_parameters()]
+        entries += [(f"{base}.{name}", tensor, True) for name, tensor in steps.named_buffers()]
+    return entries
 
 
 def _cells(layer: Any) -> Iterator[tuple[str, Any, str]]:
@@ -404,11 +404,11 @@ _ROLES = {
 
 def framework_of_state(state: Dict[str, Any], hint: str | None) -> str:
     """Which framework's names and layouts a state dict has; arrays alone do not say, so their names do, or ``hint``."""
-    found = {framework_of(tensor) for tensor in state.values()} - {"numpy"}
-    if len(found) == 1 and None not in found:
-        return str(found.pop())
-    if found:
-        raise ArgumentError(f"a state dict holds tensors of one framework, or arrays; got {sorted(map(str, found))}")
+    frameworks = {framework_of(tensor) for tensor in state.values()} - {"numpy"}
+    if len(frameworks) == 1 and None not in frameworks:
+        return str(frameworks.pop())
+    if frameworks:
+        raise ArgumentError(f"a state dict holds tensors of one framework, or arrays; got {sorted(map(str, frameworks))}")
     ends = {last_name(name) for name in state}
     if ends & {"_mean", "_variance"}:
         return "paddle"
@@ -474,8 +474,8 @@ def _place(name: str, state: Dict[str, Any]) -> tuple[str, str]:
         return layer, cell["what"].replace("_ho", "_hr") + suffix
     if _OF_A_CELL.fullmatch(last_name(name)):
         return parent(name), f"{last_name(name)}_l0"
-    if found := _PARAMETRIZED.fullmatch(name):
-        return found["layer"] or "", _ROLES[found["what"]]
+    if parametrized := _PARAMETRIZED.fullmatch(name):
+        return parametrized["layer"] or "", _ROLES[parametrized["what"]]
     return parent(name), _ROLES.get(last_name(name), last_name(name) if "proj" in last_name(name) else role(last_name(name)))
 
 
@@ -493,8 +493,8 @@ def _node(nodes: dict[str, LayerNode], path: str) -> LayerNode:
 
 def sides_of(src: Any, dst: Any) -> tuple[WeightSide, WeightSide]:
     """(Torch's side, Paddle's) of two models in any order."""
-    ours, theirs = read_both(src, dst)
-    return (ours, theirs) if ours.framework == "torch" else (theirs, ours)
+    first, second = read_both(src, dst)
+    return (first, second) if first.framework == "torch" else (second, first)
 
 
 def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[WeightSide, WeightSide]:
@@ -508,14 +508,14 @@ def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[WeightSide, Wei
         ArgumentError: an argument that is none of these, or both of one framework.
     """
     hints = _known_framework(src), _known_framework(dst)
-    ours = _side("src", src, hints[1])
-    theirs = _side("dst", dst, ours.framework, writes)
-    if ours.framework == theirs.framework:
+    source = _side("src", src, hints[1])
+    target = _side("dst", dst, source.framework, writes)
+    if source.framework == target.framework:
         raise ArgumentError(
-            f"src and dst are both {ours.framework.title()}'s; between models of one framework load_state_dict (Torch) and "
+            f"src and dst are both {source.framework.title()}'s; between models of one framework load_state_dict (Torch) and "
             "set_state_dict (Paddle) do it"
         )
-    return ours, theirs
+    return source, target
 
 
 def _known_framework(model: Any) -> str | None:
@@ -543,9 +543,9 @@ def _side(argument: str, model: Any, other: str | None, writes: bool = False) ->
     if isinstance(model, (str, os.PathLike)):
         if writes:
             raise ArgumentError("dst= is a model or state dict that is written into; save it as a file afterwards")
-        state, told = read_file(checked_path(argument, model))
-        side = read_state(state, told or hint)
-        side.framework = told or side.framework
+        state, framework = read_file(checked_path(argument, model))
+        side = read_state(state, framework or hint)
+        side.framework = framework or side.framework
         side.ordered = not str(model).endswith(".safetensors")
         return side
     raise ArgumentError(

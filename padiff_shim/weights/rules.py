@@ -331,8 +331,8 @@ def covers(pattern: str, name: str) -> bool:
 
 def captured(pattern: str, name: str) -> tuple[str, ...] | None:
     """What the wildcards of a pattern stand for in exactly this name; None if it is another name."""
-    found = re.fullmatch(_expression(pattern), name)
-    return found.groups() if found else None
+    match = re.fullmatch(_expression(pattern), name)
+    return match.groups() if match else None
 
 
 def filled(pattern: str, values: tuple[str, ...], argument: str) -> str:

@@ -51,15 +51,24 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
     """
     sides = read_both(src, dst, writes=True)
     mapping = match(*sides, layer_map=layer_map, rules=rules)
+    transfer(mapping, *sides)
+    return mapping
+
+
+def transfer(mapping: Mapping, src: WeightSide, dst: WeightSide) -> None:
+    """Copy all weights from the source of a match into its target, or none.
+
+    Raises:
+        TransferError: a weight has no partner, its values do not fit, or nothing tells how a weight lies; nothing was written.
+    """
     if not mapping:
-        raise TransferError(explain.incomplete(mapping, *sides), mapping)
+        raise TransferError(explain.incomplete(mapping, src, dst), mapping)
     if mapping.undecided:
         raise TransferError(f"{pairing.undecided(mapping.undecided)}\nNothing was written.", mapping)
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
         raise TransferError(explain.undecided(undecided), mapping)
-    write_all(prepared(mapping, *sides))
-    return mapping
+    write_all(prepared(mapping, src, dst))
 
 
 def carry(mapping: Mapping, src: Any, dst: Any) -> None:
@@ -209,7 +218,7 @@ class _Draft:
         for side in (self.source, self.target):
             slots = [slot for node in side.root.walk() for slot in (*node.slots, *node.extras)]
             free[side.framework] = [slot for slot in slots if slot.weight and slot.weight.name not in paired]
-        layers = {mine.path: yours.path for mine, yours in matcher.scopes}
+        layers = {torch_node.path: paddle_node.path for torch_node, paddle_node in matcher.scopes}
         layers |= {unit.torch.path: unit.paddle.path for unit in matcher.units}
         changes = Changes(self.rules, self.source, self.target)
         matcher.slots += changes.pairs(free[self.source.framework], free[self.target.framework], layers)
@@ -324,13 +333,13 @@ def _place(slot: Slot) -> tuple[tuple[int, ...], ...]:
 
 def _extras(growing: Correspondence) -> list[SlotPair]:
     """Pairs of the buffers that may lack a partner: those of one role and shape in two layers."""
-    found = []
-    for mine, yours in growing.of.items():
-        for slot in mine.extras:
-            other = next((one for one in yours.extras if (one.role, one.shape) == (slot.role, slot.shape)), None)
+    pairs = []
+    for torch_node, paddle_node in growing.of.items():
+        for slot in torch_node.extras:
+            other = next((extra for extra in paddle_node.extras if (extra.role, extra.shape) == (slot.role, slot.shape)), None)
             if other is not None:
-                found.append(SlotPair(slot, other))
-    return found
+                pairs.append(SlotPair(slot, other))
+    return pairs
 
 
 def _left(weights: dict[str, Weight], pairs: Iterable[Pair | SlotPair], framework: str, out: set[str]) -> list[Weight]:
@@ -364,9 +373,9 @@ def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
 
 def _padding(layers: dict[str, str], paddle_side: WeightSide) -> list[str]:
     """Paddle's embeddings whose padding row counts as zeros whatever it holds; Torch reads what is there."""
-    found = []
+    notes = []
     for name in layers.values():
         row = getattr(paddle_side.objects.get(name), "_padding_idx", None)
         if row is not None and row != -1:
-            found.append(f"{name}: Paddle reads row {row} as zeros (padding_idx), Torch reads what it holds")
-    return found
+            notes.append(f"{name}: Paddle reads row {row} as zeros (padding_idx), Torch reads what it holds")
+    return notes

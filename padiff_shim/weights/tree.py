@@ -108,17 +108,17 @@ class Blocks(NamedTuple):
         return () if self.groups == 1 else (unflatten(axis, self.groups, size // self.groups),)
 
 
-def reordered(one: Blocks, other: Blocks, axis: int, rows: int) -> list[tuple[tuple[ViewStep, ...], tuple[ViewStep, ...]]]:
+def reordered(first: Blocks, second: Blocks, axis: int, rows: int) -> list[tuple[tuple[ViewStep, ...], tuple[ViewStep, ...]]]:
     """For each part the steps to it in both orders, which end in one shape; nothing if so many rows cannot be divided so."""
-    one, other = one.counted(rows), other.counted(rows)
-    sizes = one.sizes(rows)
-    few, many = sorted((one.groups, other.groups))
-    if not sizes or sizes != other.sizes(rows) or many % few:
+    first, second = first.counted(rows), second.counted(rows)
+    sizes = first.sizes(rows)
+    few, many = sorted((first.groups, second.groups))
+    if not sizes or sizes != second.sizes(rows) or many % few:
         return []
     pairs = []
-    for number, ways in enumerate(zip(one.steps(axis, sizes), other.steps(axis, sizes))):
+    for number, ways in enumerate(zip(first.steps(axis, sizes), second.steps(axis, sizes))):
         ends = []
-        for way, blocks in zip(ways, (one, other)):
+        for way, blocks in zip(ways, (first, second)):
             if few < many and blocks.groups == few:
                 way = (*way, unflatten(axis + (few > 1), many // few, sizes[number] // many))
             elif 1 < few < many:
@@ -234,12 +234,12 @@ class Slot(NamedTuple):
         """The slot in every layout that is possible."""
         if self.settled or self.weight is None:
             return [self]
-        found = [self]
+        readings = [self]
         if len(self.shape) in (2, 3):  # three: a stack of matrices, one for each expert
-            found.append(self._replace(layout=TRANSPOSED, shape=(*self.shape[:-2], *self.shape[:-3:-1])))
+            readings.append(self._replace(layout=TRANSPOSED, shape=(*self.shape[:-2], *self.shape[:-3:-1])))
         if len(self.shape) != 1:
-            found.append(self._replace(layout=FLAT, shape=(self.size,)))
-        return found
+            readings.append(self._replace(layout=FLAT, shape=(self.size,)))
+        return readings
 
     @property
     def whole(self) -> bool:
@@ -265,10 +265,10 @@ def remembered(question: Callable[[LayerNode], _Answer]) -> Callable[[LayerNode]
         if node.facts is None:
             return question(node)
         try:
-            found: _Answer = node.facts[question]
+            answer: _Answer = node.facts[question]
         except KeyError:
-            found = node.facts[question] = question(node)
-        return found
+            answer = node.facts[question] = question(node)
+        return answer
 
     return asked
 
@@ -319,15 +319,15 @@ class LayerNode:
 
     def walk(self) -> Iterator[LayerNode]:
         """Itself and all layers below, in order of construction."""
-        found: list[LayerNode] = []
+        nodes: list[LayerNode] = []
 
         def fill(node: LayerNode) -> None:
-            found.append(node)
+            nodes.append(node)
             for child in node.children:
                 fill(child)
 
         fill(self)
-        return iter(found)
+        return iter(nodes)
 
     def all_slots(self) -> Iterator[Slot]:
         """Its slots and those of all layers below that are still to be matched."""
@@ -380,12 +380,12 @@ class WeightSide:
     @functools.cached_property
     def weights(self) -> dict[str, Weight]:
         """All weights by name, those that may lack a partner included."""
-        found: dict[str, Weight] = {}
+        weights: dict[str, Weight] = {}
         for node in self.root.walk():
             for slot in (*node.slots, *node.extras):
                 if slot.weight is not None:
-                    found.setdefault(slot.weight.name, slot.weight)
-        return found
+                    weights.setdefault(slot.weight.name, slot.weight)
+        return weights
 
     @functools.cached_property
     def canonical(self) -> dict[str, Shape]:
@@ -493,10 +493,10 @@ def plain(name: str) -> tuple[str, ...]:
     Nothing if it tells numbers and a role alone.
     """
     path, last = parent(name), last_name(name)
-    found = [word for word in words_of(path) if word not in _GENERIC]
-    found += [_LETTERS.get(word, word) for word in words_of(_ROLES.get(last, last))]
-    found = [word for word in found if word not in _GENERIC]
-    return tuple(found) if any(word != "bias" and not word.isdigit() for word in found) else ()
+    words = [word for word in words_of(path) if word not in _GENERIC]
+    words += [_LETTERS.get(word, word) for word in words_of(_ROLES.get(last, last))]
+    words = [word for word in words if word not in _GENERIC]
+    return tuple(words) if any(word != "bias" and not word.isdigit() for word in words) else ()
 
 
 # Roles of weights at the end of a name; that of a matrix goes without saying.

@@ -54,18 +54,18 @@ def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
             _check_placeless(pair, src)
         elif pair.slot(src.framework).weight is not None or pair.slot(src.framework).fill is not None:
             groups.setdefault(slot.weight.name, []).append(pair)
-    found: dict[Any, Write] = {}
+    writes: dict[Any, Write] = {}
     for name, pairs in groups.items():
         slot = pairs[0].slot(dst.framework)
         assert slot.weight is not None
         made = _made(name, pairs, src, dst)
-        first = found.setdefault(slot.weight.key, made)
+        first = writes.setdefault(slot.weight.key, made)
         if first is not made and not _equal(first, made):
             raise TransferError(
                 f"{first.name} and {name} are one tensor in {dst.framework.title()}, but their sources hold different values",
                 mapping,
             )
-    return list(found.values())
+    return list(writes.values())
 
 
 def _target(name: str, dst: WeightSide) -> torch.Tensor:
@@ -159,10 +159,10 @@ def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: P
         )
 
 
-def _equal(one: Write, other: Write) -> bool:
-    if isinstance(one.value, float) or isinstance(other.value, float):
-        return one.value is other.value
-    return torch.equal(one.value, other.value)
+def _equal(first: Write, second: Write) -> bool:
+    if isinstance(first.value, float) or isinstance(second.value, float):
+        return first.value is second.value
+    return torch.equal(first.value, second.value)
 
 
 def _check_placeless(pair: Pair, src: WeightSide) -> None:
@@ -191,10 +191,10 @@ def write_all(writes: list[Write], put: Callable[[Write], None] = put) -> None:
     """
     synchronise()
     with torch.no_grad():
-        held = [write.target.clone() for write in writes]
+        old_values = [write.target.clone() for write in writes]
         begun = []
         try:
-            for write, old in zip(writes, held):
+            for write, old in zip(writes, old_values):
                 begun.append((write.target, old))
                 put(write)
             synchronise()
@@ -325,9 +325,9 @@ class Trials:
         inside = {"torch": _above([choice.whole]), "paddle": _above(choice.parts)}
         if choice.side == "paddle":
             inside = {"torch": _above(choice.parts), "paddle": _above([choice.whole])}
-        theirs, ours = _chain(inside["torch"]), _chain(inside["paddle"])
-        pairs = [(theirs[0], ours[0])]
-        pairs += [(path, self.layers[path]) for path in theirs if self.layers.get(path) in ours]
+        torch_chain, paddle_chain = _chain(inside["torch"]), _chain(inside["paddle"])
+        pairs = [(torch_chain[0], paddle_chain[0])]
+        pairs += [(path, self.layers[path]) for path in torch_chain if self.layers.get(path) in paddle_chain]
         for scope in dict.fromkeys(pairs):
             if all(path in side.objects for path, side in zip(scope, (self.torch_side, self.paddle_side))):
                 yield scope
@@ -361,9 +361,9 @@ class Trials:
 
     def _around(self, scope: tuple[str, str]) -> Iterator[tuple[str, str]]:
         """The layers around a scope that belong together."""
-        ours = _chain(scope[1])[1:]
+        paddle_chain = _chain(scope[1])[1:]
         for path in _chain(scope[0])[1:]:
-            if self.layers.get(path) in ours:
+            if self.layers.get(path) in paddle_chain:
                 yield path, self.layers[path]
 
     def _reached(self, side: WeightSide, path: str, run: Run) -> Arguments | None:
@@ -402,7 +402,7 @@ class _Trial:
             raise ValueError("it is too large to be copied")
         self._layers = {framework: _converted(duplicate(layer)) for framework, layer in layers.items()}
         tensors = {framework: _tensors_of(self._layers[framework], path) for framework, path in zip(("torch", "paddle"), scope)}
-        self._sides = {framework: WeightSide(framework, LayerNode(""), held) for framework, held in tensors.items()}
+        self._sides = {framework: WeightSide(framework, LayerNode(""), side_tensors) for framework, side_tensors in tensors.items()}
         rest = [*trials.pairs, *(trials.made(pair) for other in others for pair in other.pairs())]
         self._width = choice.ways[0].pairs()[0].torch.shape[-1]
         most = max(_FEWEST, _EFFORT // max(1, elements))
@@ -473,10 +473,10 @@ class _Trial:
 
 def _apart(wanted: list[np.ndarray[Any, Any]], made: list[np.ndarray[Any, Any]]) -> float:
     """How far the first outputs of one shape are apart."""
-    for one in wanted:
+    for expected in wanted:
         for other in made:
-            if one.shape == other.shape:
-                apart = float(np.abs(one - other).max() / max(float(np.abs(one).max()), 1e-300))
+            if expected.shape == other.shape:
+                apart = float(np.abs(expected - other).max() / max(float(np.abs(expected).max()), 1e-300))
                 return apart if math.isfinite(apart) else math.inf
     raise ValueError("no outputs of one shape")
 
@@ -499,10 +499,13 @@ def _assumptions(choices: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
 
 def _head_counts(layer: Any) -> set[int]:
     """The numbers that a layer and its configuration call heads or groups."""
-    held = [vars(layer), *(vars(value) for name, value in vars(layer).items() if name == "config" and hasattr(value, "__dict__"))]
+    attribute_dicts = [
+        vars(layer),
+        *(vars(value) for name, value in vars(layer).items() if name == "config" and hasattr(value, "__dict__")),
+    ]
     return {
         value
-        for attributes in held
+        for attributes in attribute_dicts
         for name, value in attributes.items()
         if isinstance(value, int) and not isinstance(value, bool) and re.search("head|group|kv", name)
     }
@@ -543,10 +546,10 @@ def _tensors(framework: str, values: np.ndarray[Any, Any], count: int) -> tuple[
 
 def _tensors_of(layer: Any, path: str) -> dict[str, Any]:
     """The weights of a layer by their names in the whole model."""
-    held = [*layer.named_parameters(), *layer.named_buffers()]
+    named_tensors = [*layer.named_parameters(), *layer.named_buffers()]
     if isinstance(layer, torch.nn.Module):
-        held = [*layer.named_parameters(remove_duplicate=False), *layer.named_buffers(remove_duplicate=False)]
-    return {tree.joined(path, name): tensor for name, tensor in held}
+        named_tensors = [*layer.named_parameters(remove_duplicate=False), *layer.named_buffers(remove_duplicate=False)]
+    return {tree.joined(path, name): tensor for name, tensor in named_tensors}
 
 
 def _elements(layer: Any) -> int:
@@ -577,14 +580,14 @@ def _fresh(arguments: Arguments, dtype: str) -> Arguments:
 
 def _equal_arguments(arguments: tuple[Arguments, Arguments]) -> tuple[Arguments, Arguments]:
     """The same with Torch's numbers in all of Paddle's tensors of floats that have a counterpart of one shape."""
-    theirs = [leaf for _, leaf in leaves(arguments[0]) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    torch_leaves = [leaf for _, leaf in leaves(arguments[0]) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
     def change(leaf: Any) -> Any:
         if not isinstance(leaf, paddle.Tensor) or not paddle.is_floating_point(leaf):
             return leaf
-        for place, tensor in enumerate(theirs):
+        for place, tensor in enumerate(torch_leaves):
             if list(tensor.shape) == list(leaf.shape):
-                return paddle.to_tensor(as_array(theirs.pop(place)).copy())
+                return paddle.to_tensor(as_array(torch_leaves.pop(place)).copy())
         return leaf
 
     return arguments[0], (mapped(arguments[1][0], change), mapped(arguments[1][1], change))
@@ -609,7 +612,7 @@ def _alike(arguments: Arguments, width: int) -> Arguments:
 def _as_they_were(*models: Any) -> Iterator[None]:
     """Both models are evaluated; then they, and the random generators, are as they were."""
     layers = [layer for model in models if model is not None for layer in _all_layers(model)]
-    held = [(layer, layer.training) for layer in layers]
+    modes = [(layer, layer.training) for layer in layers]
     state = paddle.get_rng_state()
     try:
         with torch.random.fork_rng():
@@ -617,7 +620,7 @@ def _as_they_were(*models: Any) -> Iterator[None]:
                 layer.training = False
             yield
     finally:
-        for layer, training in held:
+        for layer, training in modes:
             layer.training = training
         paddle.set_rng_state(state)
 

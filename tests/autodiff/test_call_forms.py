@@ -9,7 +9,7 @@ from padiff_models import inputs, pair, residual
 
 from padiff_shim import ArgumentError, UnknownNameError
 from padiff_shim.autodiff import LayerMap, add_special_init, assign_weight, auto_diff, create_model
-from padiff_shim.autodiff.auto_diff import read
+from padiff_shim.autodiff.arguments import read
 
 pytestmark = pytest.mark.compat
 

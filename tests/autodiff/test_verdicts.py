@@ -8,7 +8,7 @@ from padiff_models import inputs, pair, residual
 
 from padiff_shim import auto_diff
 from padiff_shim.autodiff import check_dataloader
-from padiff_shim.autodiff.auto_diff import Tolerance
+from padiff_shim.autodiff.differences import Tolerance
 
 pytestmark = pytest.mark.compat
 
