@@ -1,4 +1,4 @@
-"""What the caller has said belongs together: ``layer_map``, and the rules that split, join or reshape weights."""
+"""The pairs that the caller names: ``layer_map``, and the rules that split, join or reshape weights."""
 
 from __future__ import annotations
 
@@ -25,18 +25,15 @@ def by_parts(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> l
         for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
             for name in list(whole.weights):
                 for values, ending in _spoken(rule.pattern, name):
-                    rule_of_weight = _Held(name, whole, other, values, ending)
-                    pairs += (
-                        rule_of_weight.stacked(rule.transform)
-                        if isinstance(rule.transform, Stack)
-                        else rule_of_weight.parts(rule.transform)
-                    )
+                    weight = _Whole(name, whole, other, values, ending)
+                    stacked = isinstance(rule.transform, Stack)
+                    pairs += weight.stacked(rule.transform) if stacked else weight.parts(rule.transform)
                     rule.applied.append(name)
     return pairs
 
 
 def _spoken(pattern: str, name: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(what its wildcards stand for, what is added to the parts' names) if a pattern is the name of a weight, or of its layer."""
+    """(values of its wildcards, ending of the parts' names) if a pattern is the name of a weight, or of its layer."""
     for spoken, ending in ((name, ""), (tree.parent(name), tree.last_name(name))):
         values = captured(pattern, spoken) if spoken else None
         if values is not None:
@@ -45,14 +42,14 @@ def _spoken(pattern: str, name: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Whole:
     """A weight that holds several of the other side, by a rule of the caller's.
 
     Args:
-        name: which.
-        whole, other: its side, and theirs.
-        values: what the wildcards of the rule's pattern stand for.
-        ending: of a pattern that is the name of its layer, the name of the weight in it.
+        name: the weight's name.
+        whole, other: its side, and the side of its parts.
+        values: the values of the wildcards in the rule's pattern.
+        ending: if the pattern is the name of the weight's layer, the name of the weight in it.
     """
 
     name: str
@@ -67,7 +64,7 @@ class _Held:
             return self.stacked(Stack(parts.names))  # one of each expert
         slot = _slot(self.whole, self.name)
         others = [self._part(filled(name, self.values, "rules")) for name in parts.names]
-        return self._pairs(self._inside(slot, parts, others), others)
+        return self._pairs(slot, parts, others)
 
     def stacked(self, stack: Stack) -> list[SlotPair]:
         slot = _slot(self.whole, self.name, stacked=True)
@@ -82,9 +79,10 @@ class _Held:
             others = [self._part(name.replace("{}", str(number))) for name in spoken]
             matrix = self._oriented(slot.at(select(0, number)), others, stack)
             if isinstance(inner, Reordered):
-                pairs += reordered_pairs(*self._in_order(matrix, others[0]), inner, self._refused)
+                ends = (matrix, others[0]) if self.whole.framework == "torch" else (others[0], matrix)
+                pairs += reordered_pairs(*ends, inner, self._refused)
             else:
-                pairs += self._pairs(self._inside(matrix, inner, others) if inner else [matrix], others)
+                pairs += self._pairs(matrix, inner, others)
         return pairs
 
     def _part(self, name: str) -> Slot:
@@ -108,8 +106,8 @@ class _Held:
             )
         return fitting[0] if fitting else slot
 
-    def _inside(self, slot: Slot, parts: Parts, others: list[Slot]) -> list[Slot]:
-        """The parts of a weight that holds these."""
+    def _shares(self, slot: Slot, parts: Parts, others: list[Slot]) -> Iterator[tuple[Slot, Slot]]:
+        """(share of the weight, part) of each part."""
         if parts.axis >= len(slot.shape) or any(len(part.shape) != len(slot.shape) for part in others):
             shapes = ", ".join(f"{name_of(part)!r} is {list(part.shape)}" for part in others)
             raise self._refused(f"{shapes}: no part of {list(slot.shape)} along {parts.axis}")
@@ -119,20 +117,15 @@ class _Held:
             raise self._refused(f"it has {rows} rows, its parts have {sum(sizes)} together")
         if any(size % parts.groups for size in sizes):
             raise self._refused(f"{', '.join(map(str, sizes))} rows cannot be divided into {parts.groups} groups")
-        blocks = Blocks(groups=parts.groups)
-        others[:] = [part.at(*blocks.own(parts.axis, size)) for part, size in zip(others, sizes)]
-        return [slot.at(*steps) for steps in blocks.steps(parts.axis, sizes)]
+        return Blocks(groups=parts.groups).split(slot, others, parts.axis)
 
-    def _pairs(self, inside: list[Slot], others: list[Slot]) -> list[SlotPair]:
+    def _pairs(self, slot: Slot, parts: Parts | None, others: list[Slot]) -> list[SlotPair]:
         pairs = []
-        for part, other in zip(inside, others):
-            if part.shape != other.shape:
-                raise self._refused(f"{name_of(other)!r} is {list(other.shape)} where {list(part.shape)} is its share")
-            pairs.append(SlotPair(*self._in_order(part, other), BY_RULE))
+        for share, part in self._shares(slot, parts, others) if parts else zip([slot], others):
+            if share.shape != part.shape:
+                raise self._refused(f"{name_of(part)!r} is {list(part.shape)} where {list(share.shape)} is its share")
+            pairs.append(SlotPair.of(self.whole.framework, share, part, BY_RULE))
         return pairs
-
-    def _in_order(self, whole: Slot, other: Slot) -> tuple[Slot, Slot]:
-        return (whole, other) if self.whole.framework == "torch" else (other, whole)
 
     def _refused(self, reason: str) -> ArgumentError:
         return ArgumentError(f"rule for {self.name!r}: {reason}")
@@ -147,10 +140,9 @@ def _holds(slot: Slot, others: list[Slot]) -> bool:
 def reordered_pairs(
     torch: Slot, paddle: Slot, order: Reordered, refused: Callable[[str], Exception], note: str = BY_RULE
 ) -> list[SlotPair]:
-    """The pairs of the blocks of two weights that hold the same ones, each in its own order.
+    """The pairs of the blocks of two weights that hold the same blocks, each in its own order.
 
-    Raises:
-        what ``refused`` makes of a reason: they do not.
+    Raises the error that ``refused`` makes of a reason if they do not.
     """
     if torch.shape != paddle.shape or order.axis >= len(torch.shape):
         raise refused(f"{list(torch.shape)} and {list(paddle.shape)} do not hold the same blocks along {order.axis}")
@@ -180,7 +172,7 @@ def _is_called(name: str, slot: Slot) -> bool:
 
 
 class Used(NamedTuple):
-    """Weights of both models that their programs use alike; ``turned``: whether one holds the other transposed, if that shows."""
+    """Weights that both programs use alike; ``turned``: whether one holds the other transposed, None if unknown."""
 
     torch: str
     paddle: str
@@ -191,7 +183,7 @@ BY_USE = "paired by its use"
 
 
 def by_use(used: Sequence[Used], torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
-    """The pairs of these weights; what does not fit is left to the others."""
+    """The pairs of these weights, as far as they fit."""
     pairs = []
     for use in used:
         torch_holder, paddle_holder = _holder(torch_side, use.torch), _holder(paddle_side, use.paddle)
@@ -217,7 +209,7 @@ def _holder(side: WeightSide, name: str) -> tuple[Slot, str] | None:
 
 
 def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> None:
-    """Match what the caller says belongs together, the deepest layers first, and take it out of the trees."""
+    """Match the layers and weights of ``layer_map``, the deepest layers first, and take them out of the trees."""
     pins = sorted(_pins(layer_map, torch_side, paddle_side), key=lambda pin: -pin[0].count("."))
     tnodes, pnodes = torch_side.nodes, paddle_side.nodes
     for torch_name, paddle_name in pins:
@@ -240,7 +232,7 @@ def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSid
 
 
 def _pins(layer_map: Any, torch_side: WeightSide, paddle_side: WeightSide) -> Iterator[tuple[str, str]]:
-    """(Torch name, Paddle name) of everything in ``layer_map``, patterns resolved."""
+    """(Torch name, Paddle name) of all entries of ``layer_map``, with patterns resolved."""
     if layer_map is None:
         return
     if not isinstance(layer_map, Dict):
@@ -260,7 +252,7 @@ def _pins(layer_map: Any, torch_side: WeightSide, paddle_side: WeightSide) -> It
 
 
 def _layer_name(layer: Any, side: WeightSide) -> str:
-    """The name of a layer that is given as a name or an object."""
+    """The name of a layer, from its name or the layer itself."""
     if isinstance(layer, str):
         return layer
     for name, known_layer in side.objects.items():
@@ -272,7 +264,7 @@ def _layer_name(layer: Any, side: WeightSide) -> str:
 
 
 def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
-    """Pairs of one name whose values a rule changes, if their shapes differ: no matcher could know that they belong together."""
+    """Pairs of one name and other shapes whose values a rule changes: no matcher could know that they belong together."""
     pairs = []
     shapes = {name: weight.shape for name, weight in paddle_side.weights.items()}
     for name, weight in list(torch_side.weights.items()):
@@ -290,7 +282,7 @@ def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide
 
 
 class Changes:
-    """What rules make of the weights that found no partner.
+    """Pairs weights that found no partner, if a rule changes one into the other.
 
     Args:
         rules: the rules.
@@ -299,27 +291,24 @@ class Changes:
 
     def __init__(self, rules: Rules, src: WeightSide, dst: WeightSide) -> None:
         self._rules, self._src, self._dst = rules, src, dst
-        self._torch_first = src.framework == "torch"
 
     def pairs(self, sources: list[Slot], targets: list[Slot], layers: Dict[str, str]) -> list[SlotPair]:
-        """Those whose values a rule changes into the shape of exactly one target, of one name or layer if there are several."""
+        """The pairs where a rule makes the shape of exactly one target; among several the one of the same name or layer."""
         pairs = []
         for slot in sources:
             fitting = [target for target in targets if self._fits(slot, target)]
             near = [target for target in fitting if self._is_near(slot, target, layers)] or fitting
             if len(near) == 1:
                 targets.remove(near[0])
-                pairs.append(SlotPair(*self._in_order(slot, near[0])))
+                pairs.append(SlotPair.of(self._src.framework, slot, near[0]))
         return pairs
-
-    def _in_order(self, source: Slot, target: Slot) -> tuple[Slot, Slot]:
-        return (source, target) if self._torch_first else (target, source)
 
     def _fits(self, source: Slot, target: Slot) -> bool:
         """Whether a rule gives a target its shape."""
         assert source.weight
         assert target.weight
-        change = self._rules.changing(*map(name_of, self._in_order(source, target)))
+        pair = SlotPair.of(self._src.framework, source, target)
+        change = self._rules.changing(name_of(pair.torch), name_of(pair.paddle))
         if not callable(change):
             return False
         try:
@@ -329,7 +318,8 @@ class Changes:
         return tuple(getattr(made, "shape", ())) == target.weight.shape
 
     def _is_near(self, source: Slot, target: Slot, layers: Dict[str, str]) -> bool:
-        torch_name, paddle_name = map(name_of, self._in_order(source, target))
+        pair = SlotPair.of(self._src.framework, source, target)
+        torch_name, paddle_name = name_of(pair.torch), name_of(pair.paddle)
         in_layers = layers.get(tree.parent(torch_name)) == tree.parent(paddle_name) and tree.role(
             tree.last_name(torch_name)
         ) == tree.role(tree.last_name(paddle_name))

@@ -406,7 +406,7 @@ class Mapping:
         ``updates``: also of the steps of optimizers.
         """
         decided = {choice.key: choice for choice in self.choices if choice.taken}
-        lines = [choice.told() for choice in decided.values()]
+        lines = [choice.decision() for choice in decided.values()]
         behind = [pair for pair in self.pairs if not pair.has_gradient]
         if behind:
             listed = ", ".join(dict.fromkeys(pair.paddle for pair in behind))

@@ -200,7 +200,7 @@ class _Draft:
 
     def _exchanged(self) -> None:
         """Make choices of what the trees have paired, though its name says that it lies otherwise."""
-        for slots in pairing.by_place([pair for pair in self._matcher.slots if not pair.is_said]).values():
+        for slots in pairing.by_place([pair for pair in self._matcher.slots if not pair.is_explicit]).values():
             names = name_of(slots[0].torch), name_of(slots[0].paddle)
             choice = pairing.exchanged(slots) if self.rules.changing(*names) is None else None
             if choice is not None:

@@ -13,9 +13,9 @@ from padiff_shim.weights.transfer import match
 def both_ways(torch_module, paddle_layer, monkeypatch, **options):
     """The mapping, that of the search alone, and whether the first was made without it."""
     found, steps = [], []
-    walk = layer_matching.in_step
+    walk = layer_matching.equal_trees
     for way in (lambda *given: steps.append(walk(*given)) or steps[-1], lambda *_: None):
-        monkeypatch.setattr(layer_matching, "in_step", way)
+        monkeypatch.setattr(layer_matching, "equal_trees", way)
         mapping = match(torch_module, paddle_layer, **options)
         found.append({**mapping.as_dict(), "layers": list(mapping.layers.items())})
     return found, steps == [None]
