@@ -36,8 +36,6 @@ from .tree import (
     role,
 )
 
-# ---- The values of weights: tensors of either framework and arrays, seen as Torch tensors over the same memory.
-
 
 def framework_of(tensor: Any) -> str | None:
     """``"torch"``, ``"paddle"`` or ``"numpy"``; None for anything else."""
@@ -60,7 +58,7 @@ def _stopped(tensor: Any) -> bool:
 
 
 def dtype_name(tensor: Any) -> str:
-    """The dtype in words of both frameworks. NumPy has no bfloat16; its uint16 stands for it, as in Paddle."""
+    """The dtype's name, the same in both frameworks. NumPy has no bfloat16; its uint16 stands for it, as in Paddle."""
     name = _name_of(tensor.dtype)
     return "bfloat16" if name == "uint16" and isinstance(tensor, np.ndarray) else name
 
@@ -74,7 +72,7 @@ _PLAIN = (torch.nn.Parameter, torch.Tensor)
 
 
 def _refuse(name: str, tensor: Any) -> None:
-    """Raise for what holds no plain values of its own."""
+    """Raise for a tensor that holds no plain values of its own."""
     why = None
     if isinstance(tensor, torch.Tensor):
         if tensor.is_meta:
@@ -101,7 +99,7 @@ def _refuse(name: str, tensor: Any) -> None:
 
 
 def _memory(tensor: Any) -> Any:
-    """What is equal for two names of one tensor: where and how it lies in memory."""
+    """A key that is equal for two names of one tensor: its place and layout in memory."""
     if not math.prod(tensor.shape):
         return id(tensor)
     if isinstance(tensor, np.ndarray):
@@ -121,14 +119,14 @@ def view(tensor: Any) -> torch.Tensor:
 
 
 def synchronise() -> None:
-    """Wait for both frameworks' devices, so that either may read what the other wrote."""
+    """Wait for both frameworks' devices, so that either may read the other's results."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     if paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count():
         paddle.device.cuda.synchronize()
 
 
-# ---- The kinds of layers that both frameworks have, and how each of them lays out its weights.
+# The kinds of layers that both frameworks have: names of classes -> kind.
 
 _TORCH = {
     "Linear": "linear", "Bilinear": "bilinear", "Embedding": "embedding", "EmbeddingBag": "embedding",
@@ -153,14 +151,14 @@ _PADDLE = {
 }  # fmt: skip
 KINDS = {"torch": _TORCH, "paddle": _PADDLE}
 
-# Both frameworks stack the gates of these in one order (LSTM: i f g o; GRU: r z n), and their biases apart.
+# Both frameworks stack the gates of these in one order (LSTM: i f g o; GRU: r z n), and have two biases.
 RECURRENT = ("lstm", "gru", "rnn")
-# Roles that hold the matrix of a layer, also where weight_norm or spectral_norm has taken it apart.
+# Roles that hold the matrix of a layer, also after weight_norm or spectral_norm has decomposed it.
 MATRICES = ("weight", "direction", "original")
 
 
 def kind_of(layer: Any, framework: str) -> str:
-    """What a layer computes; "" if neither its class nor one of its bases is the framework's own."""
+    """The kind of a layer; "" if neither its class nor one of its bases is the framework's own."""
     kind = type(layer)
     known = _KNOWN[framework].get(kind)
     if known is None:
@@ -198,8 +196,6 @@ def layout_of(kind: str, role: str, shape: Shape, in_out: bool) -> str:
     return FLAT if flat and len(shape) != 1 else AS_IS
 
 
-# ---- Layers and modules read into trees.
-
 IGNORED = ("num_batches_tracked",)  # Torch's counter, which Paddle's BatchNorm does not have
 _FIELDS = {
     "torch": ("_modules", "_non_persistent_buffers_set"),
@@ -218,7 +214,7 @@ class _Reader:
         self.seen: set[int] = set()
 
     def weight(self, name: str, tensor: Any, buffer: bool = False) -> Weight:
-        """The description of a tensor, which is kept under that name."""
+        """The description of a tensor; the tensor is stored under that name."""
         self.tensors[name] = tensor
         return weight_of(name, tensor, self.framework, buffer)
 
@@ -278,7 +274,7 @@ class _Reader:
             for name, tensor, _ in self.own(cell):
                 known = names.get(id(tensor)) or joined(inner, name)
                 weight = self.weight(joined(node.path, known), tensor)
-                # The zeros that stand for a bias that was switched off are the cell's only.
+                # Only the cell has the zeros that stand for a disabled bias.
                 constant = name.startswith("bias") and bool(names) and id(tensor) not in names
                 node.slots.append(_recurrent_slot(weight, name, suffix, 0.0 if constant else None))
             if self.framework == "torch":
@@ -324,12 +320,12 @@ def split_projections(node: LayerNode) -> None:
 
 
 def _is_constant(layer: Any, name: str) -> bool:
-    """Whether a weight only stands for one that was switched off: 2.6's GroupNorm(weight_attr=False) holds ones."""
+    """Whether a weight only stands for a disabled one: 2.6's GroupNorm(weight_attr=False) holds ones."""
     return name in ("weight", "bias") and getattr(layer, f"_{name}_attr", None) is False
 
 
 def _normed(layer: Any, in_out: bool) -> dict[str, str]:
-    """{name of a weight: role} of what weight_norm and spectral_norm made of a layer's weight."""
+    """{name of a weight: role} of the weights into which weight_norm and spectral_norm decompose a layer's weight."""
     roles: dict[str, str] = {}
     for hook in layer._forward_pre_hooks.values():
         kind, name = type(hook).__name__, getattr(hook, "name", None)
@@ -348,7 +344,7 @@ def _magnitude(dim: int | None, in_out: bool) -> str:
 
 
 def _parametrized(layer: Any, roles: dict[str, str]) -> list[tuple[str, Any, bool]]:
-    """(name, tensor, whether it is a buffer) of what ``torch.nn.utils.parametrizations`` holds; their roles are added."""
+    """(name, tensor, whether it is a buffer) of the weights in ``torch.nn.utils.parametrizations``; adds their roles."""
     entries = []
     for target, steps in layer.parametrizations.items():
         base = f"parametrizations.{target}"
@@ -390,7 +386,7 @@ def _absent_biases(node: LayerNode, layer: Any) -> Iterator[Slot]:
                     yield Slot(slot.role.replace("weight_ih", what), None, (slot.shape[0],), fill=0.0)
 
 
-# ---- State dicts read into trees. They know names and shapes, but no types: how a matrix lies, its partner's layer tells.
+# A state dict has names and shapes, but no types: the partner's layer tells how a matrix lies.
 
 LONGEST, DEEPEST = 1000, 100  # of a name: its letters, and its dots, for each of which a layer is made
 _CELL = re.compile(r"(?:(?P<layer>.*)\.)?cell(?P<way>_fw|_bw)?\.(?P<what>(weight|bias)_[ih][ho])")
@@ -403,7 +399,7 @@ _ROLES = {
 
 
 def framework_of_state(state: Dict[str, Any], hint: str | None) -> str:
-    """Which framework's names and layouts a state dict has; arrays alone do not say, so their names do, or ``hint``."""
+    """The framework whose names and layouts a state dict has; for arrays their names tell it, or ``hint``."""
     frameworks = {framework_of(tensor) for tensor in state.values()} - {"numpy"}
     if len(frameworks) == 1 and None not in frameworks:
         return str(frameworks.pop())
@@ -488,9 +484,6 @@ def _node(nodes: dict[str, LayerNode], path: str) -> LayerNode:
     return nodes[path]
 
 
-# ---- What the caller gives as a model, read into a tree.
-
-
 def sides_of(src: Any, dst: Any) -> tuple[WeightSide, WeightSide]:
     """(Torch's side, Paddle's) of two models in any order."""
     first, second = read_both(src, dst)
@@ -519,7 +512,7 @@ def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[WeightSide, Wei
 
 
 def _known_framework(model: Any) -> str | None:
-    """The framework of a module, layer or tensors, if that is plain to see."""
+    """The framework of a module, a layer, or the tensors of a dict; None if there is none."""
     if isinstance(model, WeightSide):
         return model.framework
     if isinstance(model, torch.nn.Module):
@@ -532,7 +525,7 @@ def _known_framework(model: Any) -> str | None:
 
 
 def _side(argument: str, model: Any, other: str | None, writes: bool = False) -> WeightSide:
-    """One of the two models as a tree; ``other`` is the framework of the other one, if it is known."""
+    """One of the two models as a tree; ``other``: the other model's framework, if it is known."""
     if isinstance(model, WeightSide):
         return model
     hint = OTHER.get(other or "")
