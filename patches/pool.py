@@ -71,7 +71,9 @@ def _pool(
     return to_last(_MAX[n](x, size, stride, both, 1, ceil), last)
 
 
-def _with_index(n: int, x: Any, size: Any, stride: Any, padding: Any, whole: bool, adaptive: bool, ceil: bool) -> Any:
+def _with_index(
+    n: int, x: Any, size: Any, stride: Any, padding: Any, whole: bool, adaptive: bool, ceil: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Maxima and their places in a plane, which Paddle has in int32."""
     if adaptive or whole:
         out, places = _ADAPTIVE["max"][n](x, [1] * n if whole else numbers(size, n, "output_size"), return_indices=True)

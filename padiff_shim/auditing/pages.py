@@ -169,7 +169,7 @@ def _worst(one: Finding) -> str:
     sides = [stats.get(side) or {} for side in ("paddle", "torch")]
     bounds = [float(side["prob"]) for side in sides if side.get("prob") is not None]
     if not one.tensor:
-        return one.worst["case"] + ("" if one.side else f"; {one.worst['reason']}")
+        return str(one.worst["case"]) + ("" if one.side else f"; {one.worst['reason']}")
     if one.verdict in ("NONFINITE", "UNVERIFIED") or not bounds or max(bounds) <= 1:
         return str(one.worst["reason"])
     off = max(float(side.get("error_max") or 0.0) for side in sides)

@@ -45,9 +45,10 @@ class Model:
         return f"Model({self.framework}::{self.name})"
 
     @property
-    def tensor(self) -> type:
+    def tensor(self) -> type[Any]:
         """The framework's class of tensors."""
-        return torch.Tensor if self.framework == "torch" else paddle.Tensor
+        kinds: dict[str, type[Any]] = {"torch": torch.Tensor, "paddle": paddle.Tensor}
+        return kinds[self.framework]
 
     @property
     def layers(self) -> list[tuple[str, Any]]:

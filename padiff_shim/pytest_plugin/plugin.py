@@ -1,4 +1,4 @@
-"""What ``pytest --padiff`` does: a mode around each test, its findings in the reports of failing ones, and a summary."""
+"""The plugin of ``pytest --padiff``: a mode around each test, its findings in the reports of failing tests, and a summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROWS = 20
 
 
 class Plugin:
-    """One for a session. Each test has a mode of its own, open from its fixtures to the end of its call; then it closes."""
+    """The plugin of a session. Each test has its own mode, open from its fixtures to the end of its call."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._mode_name: str = config.getoption("--padiff")
@@ -33,8 +33,8 @@ class Plugin:
             self._threshold = self._verdict(config.getoption("--padiff-from"))
         except PadiffShimError as error:
             raise pytest.UsageError(f"padiff_shim: {error}") from None
-        self._mode: Any = None  # that of the running test
-        self._run: Any = None  # that of the latest one
+        self._mode: Any = None  # the mode of the running test
+        self._run: Any = None  # the run of the latest test
 
     def _resolved(self, mode: str, words: list[str]) -> tuple[ModeOptions, dict[str, options.Setting]]:
         pairs = dict(_pair(word) for word in words)
@@ -60,7 +60,7 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Close it after the test; a finding that is serious enough fails a test that passed."""
+        """Close the mode after the test; a sufficiently serious finding fails a test that passed."""
         try:
             result = yield
         finally:
@@ -121,7 +121,7 @@ class Plugin:
     # ------------------------------------------------------------------------------------------- the session
 
     def pytest_sessionstart(self) -> None:
-        """Redirect Paddle's functions once and not for each test; what no test could be run with is refused before the first."""
+        """Redirect Paddle's functions once for all tests; options that no test can run with are an error before the first."""
         from ..modes.opening import looked_up
         from ..modes.reference import install
 
@@ -142,7 +142,7 @@ class Plugin:
         return f"padiff_shim: {self._mode_name}" + (f", failing from {self._threshold}" if self._threshold else "")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """A line for each test with something to look at."""
+        """A line for each test with findings."""
         summaries = [
             (report.nodeid, summary)
             for reports in terminalreporter.stats.values()

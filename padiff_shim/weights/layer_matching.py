@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from . import pairing, tree
 from .pairing import ORDER, Choice, SlotPair, fit, name_of, pair_slots
-from .tree import LayerNode, Slot, WeightSide, grouped, remembered, unique_pairs
+from .tree import LayerNode, Shape, Slot, WeightSide, grouped, remembered, unique_pairs
 
 Pairs = list[tuple[LayerNode, LayerNode, str]]
 
@@ -70,7 +70,7 @@ def agree(torch: LayerNode, paddle: LayerNode) -> bool:
 
 
 @remembered
-def _readings(node: LayerNode) -> list[tuple]:
+def _readings(node: LayerNode) -> list[tuple[Shape, ...]]:
     """The sorted canonical shapes of a unit, and, if a layout is open, those with every such matrix transposed."""
     slots = node.slots
     plain = tuple(sorted(slot.shape for slot in slots))
@@ -94,17 +94,17 @@ def loose(node: LayerNode) -> list[Hashable]:
 
 
 @remembered
-def counted(node: LayerNode) -> Counter[tuple[int, ...]]:
+def counted(node: LayerNode) -> Counter[Shape]:
     """All shapes below a layer, however matrices lie."""
     return Counter(map(_unordered, node.all_slots()))
 
 
-def _unordered(slot: Slot) -> tuple[int, ...]:
+def _unordered(slot: Slot) -> Shape:
     return tuple(sorted(size for size in slot.shape if size != 1))
 
 
 @remembered
-def _multiset(node: LayerNode) -> tuple:
+def _multiset(node: LayerNode) -> tuple[tuple[Shape, int], ...]:
     return tuple(sorted(counted(node).items()))
 
 
@@ -211,7 +211,7 @@ class BuildOrder:
         return sum(key in inside for key in wanted) / len(wanted) if wanted else None
 
 
-def _key(unit: LayerNode) -> tuple:
+def _key(unit: LayerNode) -> tuple[Hashable, ...]:
     """A key that identifies a unit in whichever tree it stands."""
     return tuple((slot.weight.name, slot.steps) for slot in unit.slots[:1] if slot.weight) or (unit.path,)
 

@@ -88,7 +88,8 @@ def adjoint(function: Callable[[Any], Any], shape: tuple[int, ...], gradient: Ar
         start = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
         result = function(start * 1)
         back = torch.autograd.grad(result, start, torch.from_numpy(np.ascontiguousarray(gradient, dtype=np.float64)))[0]
-    return back.numpy().astype(gradient.dtype)
+    adjoined: Array = back.numpy().astype(gradient.dtype)
+    return adjoined
 
 
 TURNED, SWAPPED, SIGNS, DTYPES, DIFFERENT = "transposed", "swapped", "signs of zeros", "rounded", "different"
@@ -186,8 +187,8 @@ def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
         return False
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(first.element_size())
     if bits is None:  # complex128
-        return torch.equal(torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj()))
-    return torch.equal(first.contiguous().view(bits), second.contiguous().view(bits))
+        return bool(torch.equal(torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())))
+    return bool(torch.equal(first.contiguous().view(bits), second.contiguous().view(bits)))
 
 
 def _difference(
@@ -217,11 +218,11 @@ def _difference(
 def _turned(pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor) -> bool:
     """Whether a matrix was copied or reshaped instead of transposed, or the other way round."""
     if torch_values.shape[0] == torch_values.shape[1]:
-        return torch.equal(torch_values, paddle_values.t())
+        return bool(torch.equal(torch_values, paddle_values.t()))
     if pair.paddle_slot.steps:
         return False
     stored = own_layout(pair.paddle_slot, paddle_values)  # [in, out] filled with the elements of [out, in] in memory order
-    return torch.equal(torch_values.reshape(-1), stored.reshape(-1))
+    return bool(torch.equal(torch_values.reshape(-1), stored.reshape(-1)))
 
 
 @dataclass(frozen=True)

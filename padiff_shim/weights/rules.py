@@ -259,7 +259,8 @@ class Rules:
         """The transform of a pair's values; the first rule that covers the pair counts."""
         for rule in self.rules:
             if rule.changes and (covers(rule.pattern, torch) or covers(rule.pattern, paddle)):
-                return rule.transform
+                transform: Transform | Reordered = rule.transform
+                return transform
         transforms = self._of_functions(torch, paddle)
         return next((transform for transform in transforms if not isinstance(transform, Cast)), None)
 

@@ -159,7 +159,7 @@ def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: P
 def _equal(first: Write, second: Write) -> bool:
     if isinstance(first.value, float) or isinstance(second.value, float):
         return first.value is second.value
-    return torch.equal(first.value, second.value)
+    return bool(torch.equal(first.value, second.value))
 
 
 def _check_placeless(pair: Pair, src: WeightSide) -> None:

@@ -168,8 +168,8 @@ def test_values_of_options_as_data(value):
 
 def test_notes_are_read_by_rank(tmp_path):
     place = str(tmp_path / "notes")
-    assert ranks.found(place) == []
+    assert ranks.read_notes(place) == []
     for rank, pid in ((1, 7), (0, 9)):
         ranks.Note(rank, pid, log="x").leave(place)
     ranks.Note(1, 7, log="x", counted={"ops": {}}).leave(place)
-    assert [(one.rank, one.counted) for one in ranks.found(place)] == [(0, None), (1, {"ops": {}})]
+    assert [(one.rank, one.counted) for one in ranks.read_notes(place)] == [(0, None), (1, {"ops": {}})]
