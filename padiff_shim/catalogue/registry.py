@@ -121,7 +121,7 @@ def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """Possible names of the op of a layer's class: ``"conv2d"`` for ``"Conv2D"``, at last ``"batch_norm"`` for ``"BatchNorm2D"``."""
+    """Possible names of the op of a layer's class: ``"conv2d"`` for ``"Conv2D"``, ``"batch_norm"`` for ``"BatchNorm2D"``."""
     words = re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z][a-z])", "_", name).lower()
     return name.lower(), words, re.sub(r"_?[123]d$", "", words)
 
