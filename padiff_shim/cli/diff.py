@@ -44,12 +44,7 @@ def command(
     they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
     difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
-    if html is not None:
-        output.written(difference.to_html(html))
-    output.write_json(data, difference.as_dict)
-    output.write_markdown(markdown, difference)
-    if html is None and data is None and markdown is None:
-        click.echo(output.as_text(difference))
+    output.deliver(difference, html, markdown, data, output.as_text)
     return FINE if difference else NO
 
 

@@ -59,6 +59,20 @@ def write_markdown(path: str | None, result: Any, who: str | None = "") -> None:
     _put(path, lambda: str(result.to_markdown()), who)
 
 
+def deliver(result: Any, html: str | None, markdown: str | None, data: str | None, text: Callable[[Any], str]) -> None:
+    """Write a result into the files that the options name, or print its text if they name none.
+
+    Raises:
+        FileError: a file cannot be written.
+    """
+    if html is not None:
+        written(result.to_html(html))
+    write_json(data, result.as_dict)
+    write_markdown(markdown, result)
+    if html is None and data is None and markdown is None:
+        click.echo(text(result))
+
+
 def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:
     if path == "-":
         click.echo(text(), nl=False)
