@@ -53,8 +53,8 @@ def ports(demo: Any, models: list[str], folder: Path) -> Iterator[tuple[bool, An
                 padiff_shim.transfer_weights(theirs, ours)
                 planted.change(ours)
             arrays = demo.arrays_of(module, np.random.default_rng(0), "float32")
-            given = {key: arrays[key] for key in demo.INPUTS[name]}
-            yield planted is None, *_called_by_name(ours, theirs), given, planted is None or planted.change is None
+            inputs = {key: arrays[key] for key in demo.INPUTS[name]}
+            yield planted is None, *_called_by_name(ours, theirs), inputs, planted is None or planted.change is None
 
 
 def _called_by_name(ours: Any, theirs: Any) -> tuple[Any, Any]:
@@ -95,9 +95,9 @@ def asking(tool: str, options: dict[str, Any]) -> Callable[[Any, Any, dict[str, 
     def ask(ours: Any, theirs: Any, arrays: dict[str, Any], weights: bool) -> bool:
         if tool == "prove":
             return bool(padiff_shim.prove(ours, theirs, arrays, weights="torch->paddle" if weights else "as-is"))
-        given = tuple({key: make(array) for key, array in arrays.items()} for make in (paddle.to_tensor, torch.tensor))
+        inputs = tuple({key: make(array) for key, array in arrays.items()} for make in (paddle.to_tensor, torch.tensor))
         more = {"report_dir": None} if tool == "auto_diff" else {}
-        return bool(auto_diff(ours, theirs, given, auto_weights=weights, options={**options, **more}))
+        return bool(auto_diff(ours, theirs, inputs, auto_weights=weights, options={**options, **more}))
 
     return ask
 
@@ -116,10 +116,10 @@ def child(tool: str, options: dict[str, Any], models: list[str]) -> None:
             start, error = time.process_time(), ""
             try:
                 with contextlib.redirect_stdout(io.StringIO()):
-                    said = ask(ours, theirs, arrays, weights)
+                    answer = ask(ours, theirs, arrays, weights)
             except Exception as failed:  # counted
-                said, error = None, f"{type(failed).__name__}: {str(failed).strip().splitlines()[-1][:80]}"
-            print("ROW", json.dumps([right, said, time.process_time() - start, error]), flush=True)
+                answer, error = None, f"{type(failed).__name__}: {str(failed).strip().splitlines()[-1][:80]}"
+            print("ROW", json.dumps([right, answer, time.process_time() - start, error]), flush=True)
 
 
 def asked(python: str, tool: str, options: dict[str, Any], models: list[str]) -> list[Any] | str:
@@ -134,11 +134,11 @@ def asked(python: str, tool: str, options: dict[str, Any], models: list[str]) ->
 
 def row(rows: list[Any]) -> list[str]:
     """Counts and seconds of a tool."""
-    wrong, right = [one for one in rows if not one[0]], [one for one in rows if one[0]]
-    failed = sum(said is None for _, said, _, _ in rows)
+    wrong, right = [row for row in rows if not row[0]], [row for row in rows if row[0]]
+    failed = sum(answer is None for _, answer, _, _ in rows)
     return [
-        f"{sum(said is False for _, said, _, _ in wrong)} of {len(wrong)}",
-        f"{sum(said is True for _, said, _, _ in right)} of {len(right)}",
+        f"{sum(answer is False for _, answer, _, _ in wrong)} of {len(wrong)}",
+        f"{sum(answer is True for _, answer, _, _ in right)} of {len(right)}",
         str(failed),
         f"{statistics.median(seconds for _, _, seconds, _ in right):.2f}",
         f"{statistics.median(seconds for _, _, seconds, _ in wrong):.2f}",

@@ -56,9 +56,9 @@ def cases(quick: bool) -> list[Case]:
     """What is measured: matmul over all sizes, a few other ops small and middle."""
     two, affine = ("matrix", "matrix"), ("matrix", "matrix", "vector")
     sizes = (8, 128, 1024) if quick else (8, 32, 128, 512, 1024)
-    found = [Case("matmul", size, paddle.matmul, torch.matmul, two) for size in sizes]
+    cases = [Case("matmul", size, paddle.matmul, torch.matmul, two) for size in sizes]
     for size in (8,) if quick else (8, 256):
-        found += [
+        cases += [
             Case("linear", size, paddle.nn.functional.linear, lambda x, w, b: torch.nn.functional.linear(x, w.t(), b), affine),
             Case(
                 "layer_norm",
@@ -70,7 +70,7 @@ def cases(quick: bool) -> list[Case]:
             Case("softmax", size, paddle.nn.functional.softmax, lambda x: torch.softmax(x, -1), ("matrix",)),
             Case("add", size, paddle.add, torch.add, two),
         ]
-    return found
+    return cases
 
 
 def ways(case: Case, kind: str) -> Ways:
@@ -263,9 +263,9 @@ def main() -> int:
     facts = machine()
     console.print("\n".join(facts), highlight=False)
     if args.markdown:
-        kept = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
+        text = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
         lines = ["Measured on", *[f"- {fact}" for fact in facts], "", *[markdown(*table) for table in tables]]
-        args.markdown.write_text(f"{kept}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
+        args.markdown.write_text(f"{text}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
     return 0
 
 

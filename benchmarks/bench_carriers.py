@@ -26,10 +26,10 @@ def runner(port: Any, arrays: dict[str, Any]) -> Callable[[Any], Any]:
 
     def run(mode: Any) -> Any:
         with paddle.no_grad(), mode:
-            found = port(**{name: paddle.to_tensor(array) for name, array in arrays.items()})
+            output = port(**{name: paddle.to_tensor(array) for name, array in arrays.items()})
         port.set_state_dict(held)
-        outputs = found["outputs"] if isinstance(found["outputs"], (tuple, list)) else [found["outputs"]]
-        return np.concatenate([tensor.numpy().astype(np.float64).ravel() for tensor in [*outputs, found["loss"]]])
+        outputs = output["outputs"] if isinstance(output["outputs"], (tuple, list)) else [output["outputs"]]
+        return np.concatenate([tensor.numpy().astype(np.float64).ravel() for tensor in [*outputs, output["loss"]]])
 
     return run
 
@@ -41,11 +41,13 @@ def going_back(port: Any, arrays: dict[str, Any]) -> Callable[[Any], Any]:
     def run(mode: Any) -> Any:
         with mode:
             port(**{name: paddle.to_tensor(array) for name, array in arrays.items()})["loss"].backward()
-        found = [one.grad.numpy().astype(np.float64).ravel() for one in port.parameters() if one.grad is not None]
+        gradients = [
+            parameter.grad.numpy().astype(np.float64).ravel() for parameter in port.parameters() if parameter.grad is not None
+        ]
         for parameter in port.parameters():
             parameter.clear_gradient(False)
         port.set_state_dict(held)
-        return np.concatenate(found)
+        return np.concatenate(gradients)
 
     return run
 
@@ -78,10 +80,10 @@ def main() -> None:
     parser.add_argument("models", nargs="*", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--most", type=int, default=4, help="rows that are tried")
     parser.add_argument("--gradients", action="store_true", help="what carries the difference of the gradients")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    for name in asked.models or NAMES:
-        experiment(name, asked.most, gradients=asked.gradients)
+    for name in arguments.models or NAMES:
+        experiment(name, arguments.most, gradients=arguments.gradients)
     print("", *machine(), sep="\n")
 
 

@@ -123,24 +123,24 @@ def measure(size: Size, rounds: int) -> dict[str, list[float]]:
     for way in todo.values():
         for _ in range(LEARNING):
             way()
-    found: dict[str, list[float]] = {name: [] for name in todo}
+    seconds: dict[str, list[float]] = {name: [] for name in todo}
     names = list(todo)
     for turn in track(range(rounds), description="timing", console=Console(stderr=True), transient=True):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             gc.collect()
-            found[name].append(todo[name]() / size.passes)
-    return found
+            seconds[name].append(todo[name]() / size.passes)
+    return seconds
 
 
 HEADER = ["way", "ms (best)", "/ native", "/ (native + substituted)"]
 
 
-def rows(found: dict[str, list[float]]) -> list[list[str]]:
+def rows(seconds: dict[str, list[float]]) -> list[list[str]]:
     """The table."""
     table = []
-    for name, times in found.items():
-        native = statistics.median(t / n for t, n in zip(times, found[NATIVE], strict=True))
-        both = statistics.median(t / (n + s) for t, n, s in zip(times, found[NATIVE], found[SUBSTITUTED], strict=True))
+    for name, times in seconds.items():
+        native = statistics.median(t / n for t, n in zip(times, seconds[NATIVE], strict=True))
+        both = statistics.median(t / (n + s) for t, n, s in zip(times, seconds[NATIVE], seconds[SUBSTITUTED], strict=True))
         table.append([name, f"{min(times) * 1e3:.1f}", f"{native:.2f}", f"{both:.2f}"])
     return table
 
@@ -159,9 +159,9 @@ def main() -> int:
     facts = machine()
     console.print("\n".join(facts), highlight=False)
     if args.markdown:
-        kept = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
+        text = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
         lines = ["Measured on", *[f"- {fact}" for fact in facts], "", *[markdown(*table) for table in tables]]
-        args.markdown.write_text(f"{kept}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
+        args.markdown.write_text(f"{text}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
     return 0
 
 

@@ -62,7 +62,7 @@ def measure(way: str, size: Size) -> dict[str, int]:
         Step(Size(8, 1, 2, 1)).both()[SHIM]()  # what is built and learnt once
     step = Step(size)
     before = resident("VmRSS")
-    found, copies = {}, 0
+    bytes_of, copies = {}, 0
     with padiff_shim.reference("torch") if way == SHIM else contextlib.nullcontext():
         function = step.both()[way]
         for number in range(1, STEPS + 1):
@@ -73,27 +73,27 @@ def measure(way: str, size: Size) -> dict[str, int]:
             copies = max(copies, copied())
             if number in (FIRST, STEPS):
                 when = "first" if number == FIRST else "later"
-                found.update({when: resident("VmHWM") - before, f"{when} copies": copies})
-    return found
+                bytes_of.update({when: resident("VmHWM") - before, f"{when} copies": copies})
+    return bytes_of
 
 
 def apart(way: str, size: Size) -> dict[str, int]:
     """:func:`measure` in a process of its own."""
     command = [sys.executable, __file__, "--way", way, "--size", *map(str, size)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **ALLOCATOR})
-    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def row(size: Size) -> list[str]:
     """One size, all ways."""
     native, shim, torch = (apart(way, size) for way in (PADDLE, SHIM, TORCH))
     cells = [native["later"], torch["later"]]
-    told = [f"{value / 2**20:.1f}" for value in cells]
+    texts = [f"{value / 2**20:.1f}" for value in cells]
     for when in ("first", "later"):
         peak, copies = shim[when], shim[f"{when} copies"]
-        told += [f"{peak / 2**20:.1f}", f"{copies / 2**20:.1f}", f"{peak / (torch[when] + copies):.2f}"]
-    return [str(size), *told]
+        texts += [f"{peak / 2**20:.1f}", f"{copies / 2**20:.1f}", f"{peak / (torch[when] + copies):.2f}"]
+    return [str(size), *texts]
 
 
 def main() -> int:

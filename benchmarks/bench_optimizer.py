@@ -76,7 +76,7 @@ def ways(step: Step, kind: Kind, *, clip: bool) -> Ways:
             clipper.clip_norm = limits[0].next()
         ours.step()
 
-    found: Ways = {PADDLE: mine, SHIM: mine, DEFINED: mine}
+    ways: Ways = {PADDLE: mine, SHIM: mine, DEFINED: mine}
     if kind.twin:
         theirs = getattr(torch.optim, kind.twin)(params, lr=RATE, **kind.twin_options)
 
@@ -85,8 +85,8 @@ def ways(step: Step, kind: Kind, *, clip: bool) -> Ways:
                 torch.nn.utils.clip_grad_norm_(params, limits[1].next())
             theirs.step()
 
-        found[TORCH] = twin
-    return found
+        ways[TORCH] = twin
+    return ways
 
 
 def training(step: Step) -> Ways:
@@ -134,11 +134,11 @@ def equal(build: Callable[[Step], Ways], *, gradients: bool) -> str:
             both[TORCH]()
     turned = digits_torch.turned(step.twin)
     pairs = zip(step.ours.named_parameters(), step.twin.named_parameters(), strict=True)
-    found = [
+    cases = [
         mine.numpy().tobytes() == (theirs.detach().t() if name in turned else theirs.detach()).contiguous().numpy().tobytes()
         for (_, mine), (name, theirs) in pairs
     ]
-    return f"{sum(found)} of {len(found)}"
+    return f"{sum(cases)} of {len(cases)}"
 
 
 COLUMNS = ["native ms", "shim ms", 'optimizer="torch" ms', "torch ms"]
@@ -172,10 +172,10 @@ def training_rows(rounds: int, budget: float) -> list[list[str]]:
     """The table of whole training steps."""
     same = equal(training, gradients=False)
     step = Step(SIZE)
-    found = training(step)
-    settle(found[SHIM])
+    seconds = training(step)
+    settle(seconds[SHIM])
     name = "forward, loss, backward, clipping, AdamW with a schedule, clear_grad"
-    return [[name, *cells(in_turns(found, rounds, budget), same)]]
+    return [[name, *cells(in_turns(seconds, rounds, budget), same)]]
 
 
 def main() -> int:
@@ -185,29 +185,33 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--budget", type=float, default=0.15, help="seconds for each way in a round")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write all tables there, between their marks")
-    asked = parser.parse_args()
-    if unknown := [kind for kind in asked.kinds if kind not in (*KINDS, "training")]:
+    arguments = parser.parse_args()
+    if unknown := [kind for kind in arguments.kinds if kind not in (*KINDS, "training")]:
         parser.error(f"no such optimizer: {', '.join(unknown)}; there are {', '.join(KINDS)}, and training")
-    if asked.kinds and asked.markdown:
+    if arguments.kinds and arguments.markdown:
         parser.error("--markdown writes all tables: name no optimizers")
     torch.set_num_threads(1)
-    names = [kind for kind in asked.kinds if kind in KINDS] if asked.kinds else list(KINDS)
+    names = [kind for kind in arguments.kinds if kind in KINDS] if arguments.kinds else list(KINDS)
     tables = []
     if names:
         title = f"An optimizer's step: 60 parameters of a Transformer ({SIZE})"
-        tables.append((title, ["step", *COLUMNS], optimizer_rows(names, asked.rounds, asked.budget)))
-    if not asked.kinds or "training" in asked.kinds:
+        tables.append((title, ["step", *COLUMNS], optimizer_rows(names, arguments.rounds, arguments.budget)))
+    if not arguments.kinds or "training" in arguments.kinds:
         tables.append(
-            (f"A training step of a Transformer ({SIZE})", ["step", *COLUMNS], training_rows(asked.rounds, 3 * asked.budget))
+            (
+                f"A training step of a Transformer ({SIZE})",
+                ["step", *COLUMNS],
+                training_rows(arguments.rounds, 3 * arguments.budget),
+            )
         )
     console = Console(width=None if sys.stdout.isatty() else 180)
     for table in tables:
         console.print(shown(*table), "")
     facts = machine()
     console.print("\n".join(facts), highlight=False)
-    if asked.markdown:
+    if arguments.markdown:
         lines = ["Measured on", *[f"- {fact}" for fact in facts], "", *["#" + markdown(*table) for table in tables]]
-        asked.markdown.write_text(written(asked.markdown.read_text(), "\n".join(lines), BEGIN, END))
+        arguments.markdown.write_text(written(arguments.markdown.read_text(), "\n".join(lines), BEGIN, END))
     return 0
 
 

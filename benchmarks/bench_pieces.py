@@ -43,7 +43,7 @@ def pieces() -> list[list[str]]:
     leaf.stop_gradient = False
     theirs, their_leaf, gradient = torch.ones(8, 8), torch.ones(8, 8, requires_grad=True), torch.ones(8, 8)
     product = torch.matmul(their_leaf, their_leaf)
-    found: dict[str, Callable[[], Any]] = {
+    pieces: dict[str, Callable[[], Any]] = {
         "Paddle's own call": lambda: paddle.matmul(x, x),
         "Torch's kernel": lambda: torch.matmul(theirs, theirs),
         "Torch's kernel with its graph": lambda: torch.matmul(their_leaf, their_leaf),
@@ -52,17 +52,17 @@ def pieces() -> list[list[str]]:
         "a result to Paddle, on the tape": lambda: taped_result(product),
         "backward: Torch's engine": lambda: torch.autograd.grad(product, their_leaf, gradient, retain_graph=True),
     }
-    rows = [[name, f"{best(function):.1f}"] for name, function in found.items()]
+    rows = [[name, f"{best(function):.1f}"] for name, function in pieces.items()]
     with padiff_shim.reference("torch"):
         result = paddle.matmul(leaf, leaf)
         record = taped(result)
-        found = {
+        pieces = {
             "backward: the walk over the graph": lambda: Walk([record.twin]),
             "backward: the whole": lambda: result.backward(x, retain_graph=True),
             "the whole call": lambda: paddle.matmul(x, x),
             "the whole call, on the tape": lambda: paddle.matmul(leaf, leaf),
         }
-        rows += [[name, f"{best(function):.1f}"] for name, function in found.items()]
+        rows += [[name, f"{best(function):.1f}"] for name, function in pieces.items()]
     return rows
 
 

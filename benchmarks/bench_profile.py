@@ -47,12 +47,12 @@ def main() -> None:
     print("width  calls  plain us  profile us  more a call us")
     for width in (8, 512):
         model, x = made(width)
-        found = {False: [], True: []}
+        times = {False: [], True: []}
         for _ in range(ROUNDS):
-            for profile in found:
-                found[profile].append(timed(model, x, profile=profile))
-        plain, more = (min(seconds for seconds, _ in found[profile]) for profile in (False, True))
-        calls = found[True][0][1]
+            for profile in times:
+                times[profile].append(timed(model, x, profile=profile))
+        plain, more = (min(seconds for seconds, _ in times[profile]) for profile in (False, True))
+        calls = times[True][0][1]
         print(f"{width:5}  {calls:5}  {plain * 1e6:8.0f}  {more * 1e6:10.0f}  {(more - plain) / calls * 1e6:14.1f}")
 
 

@@ -117,12 +117,12 @@ def proving(pair: Pair, phase: str) -> Callable[[], Any]:
 
 def best(function: Callable[[], Any], budget: float) -> float:
     """Seconds of processor time: the best of as many calls as fit into ``budget`` seconds."""
-    found, end = [], time.perf_counter() + budget
-    while not found or time.perf_counter() < end:
+    seconds, end = [], time.perf_counter() + budget
+    while not seconds or time.perf_counter() < end:
         start = time.process_time()
         function()
-        found.append(time.process_time() - start)
-    return min(found)
+        seconds.append(time.process_time() - start)
+    return min(seconds)
 
 
 def measured(case: Case, rounds: int, budget: float) -> list[list[str]]:
@@ -161,7 +161,7 @@ PARTS = ("copy both", "match weights", "inputs, transfer", "run Torch", "run on 
 def pieces(case: Case, phase: str, times: int) -> list[str]:
     """A row: milliseconds of the parts of a proof without training, of the whole, and of the models' own runs; medians."""
     pair = built(case)
-    prove, found = proving(pair, phase), []
+    prove, rounds = proving(pair, phase), []
     now: dict[str, float] = {}
 
     def timed(original: Callable[..., Any], name: Callable[[Any], str]) -> Callable[..., Any]:
@@ -182,8 +182,8 @@ def pieces(case: Case, phase: str, times: int) -> list[str]:
             now.clear()
             start = time.process_time()
             prove()
-            found.append({**now, "prove": time.process_time() - start})
-    medians = [statistics.median(one[part] for one in found[1:]) for part in (*PARTS, "prove")]
+            rounds.append({**now, "prove": time.process_time() - start})
+    medians = [statistics.median(round_[part] for round_ in rounds[1:]) for part in (*PARTS, "prove")]
     own = [statistics.median(best(way, 0) for _ in range(times)) for way in runs(pair, phase)]
     return [str(case), phase, *(f"{value * 1e3:.1f}" for value in (*medians, *own))]
 
@@ -263,18 +263,18 @@ def main() -> None:
         "--wrong", nargs="?", const="", help="wrong ports, of the size that people port; of a name: in this process"
     )
     parser.add_argument("--what", choices=("time", "memory"), default="time", help="of a named wrong port")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.filterwarnings("ignore", message="When training, we now always track")
     torch.set_num_threads(1)
     console = Console(stderr=True)
-    if asked.wrong:
-        wrong_alone(asked.wrong, asked.what)
-    elif asked.wrong is not None:
+    if arguments.wrong:
+        wrong_alone(arguments.wrong, arguments.what)
+    elif arguments.wrong is not None:
         rows = [wrong(name) for name in track(wrong_ports.CASES, description="proofs", console=console, transient=True)]
         print(table(["port", "mistakes", "step s", "prove s", "ratio", "step GiB", "prove GiB", "ratio"], rows, words=1))
         print("", *machine(), sep="\n")
     else:
-        right(asked, console)
+        right(arguments, console)
 
 
 def right(options: argparse.Namespace, console: Console) -> None:

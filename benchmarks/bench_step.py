@@ -107,9 +107,9 @@ class Step:
 
         def count() -> str:
             (self.ours(self.x) ** 2).mean().backward()
-            found = [grads[name].numpy().tobytes() == p.grad.numpy().tobytes() for name, p in self.ours.named_parameters()]
+            equal = [grads[name].numpy().tobytes() == p.grad.numpy().tobytes() for name, p in self.ours.named_parameters()]
             self.ours.clear_gradients()
-            return f"{sum(found)} of {len(found)}"
+            return f"{sum(equal)} of {len(equal)}"
 
         native = count()
         with padiff_shim.reference("torch"):

@@ -59,8 +59,8 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 def matrix(outcomes: list[Outcome]) -> str:
     """Expected kind against verdict."""
-    found = counts(outcomes)
-    rows = [[kind, sum(found[kind, c] for c in CLASSES), *(found[kind, c] or "" for c in CLASSES)] for kind in KINDS]
+    counted = counts(outcomes)
+    rows = [[kind, sum(counted[kind, c] for c in CLASSES), *(counted[kind, c] or "" for c in CLASSES)] for kind in KINDS]
     return table(["planted", "n", *map(str, CLASSES)], rows)
 
 
@@ -116,10 +116,10 @@ def targets(clean: list[Outcome], faults: list[Outcome]) -> list[tuple[str, str,
     large = [o for o in seen if o.size >= 8]
     flagged = [o for o in seen if o.flagged]
     alarms, right = sum(o.false_alarm for o in clean), sum(o.right_side for o in flagged)
-    found, found_large = sum(o.detected for o in seen), sum(o.detected for o in large)
+    detected, found_large = sum(o.detected for o in seen), sum(o.detected for o in large)
     return [
         ("clean pairs in a hard class", "0", alarms, len(clean), alarms == 0),
-        ("visible faults detected", "97 %", found, len(seen), found >= 0.97 * len(seen)),
+        ("visible faults detected", "97 %", detected, len(seen), detected >= 0.97 * len(seen)),
         ("faults of 8 units or more detected", "99 %", found_large, len(large), found_large >= 0.99 * len(large)),
         ("right side among the flagged", "98 %", right, len(flagged), right >= 0.98 * len(flagged)),
     ]
@@ -127,14 +127,14 @@ def targets(clean: list[Outcome], faults: list[Outcome]) -> list[tuple[str, str,
 
 def defects(seed: int) -> str:
     """The native results that were kept out of the clean pairs, with what the verdict says of them."""
-    found: dict[tuple[str, ...], Counter] = defaultdict(Counter)
+    verdicts: dict[tuple[str, ...], Counter] = defaultdict(Counter)
     for number, problem in enumerate(problems(seed)):
         name = defect(problem)
         if name:
             judged = verdict_of(problem, paddle_kernel(problem), torch_kernel(problem), number)
-            said = f"{judged.verdict} {judged.side}" + (f" ({judged.hypothesis})" if judged.hypothesis else "")
-            found[problem.op, problem.wanted, problem.dtype, name][said] += 1
-    rows = [[*key, ", ".join(f"{said} {n}" for said, n in c.most_common())] for key, c in found.items()]
+            verdict = f"{judged.verdict} {judged.side}" + (f" ({judged.hypothesis})" if judged.hypothesis else "")
+            verdicts[problem.op, problem.wanted, problem.dtype, name][verdict] += 1
+    rows = [[*key, ", ".join(f"{verdict} {n}" for verdict, n in c.most_common())] for key, c in verdicts.items()]
     return table(["op", "tensor", "dtype", "Paddle's defect", "verdicts"], rows)
 
 
@@ -197,8 +197,8 @@ def show(which: str, clean: list[Outcome], faults: list[Outcome]) -> None:
     }[which]
     for o in chosen:
         name = o.fault.name if o.fault else o.kernel
-        said = f"{o.judged.verdict} {o.judged.side} {o.judged.hypothesis}"
-        print(f"{name} | {o.problem} | size {o.size:.3g} | planted {o.planted} | {said}")
+        verdict = f"{o.judged.verdict} {o.judged.side} {o.judged.hypothesis}"
+        print(f"{name} | {o.problem} | size {o.size:.3g} | planted {o.planted} | {verdict}")
         print(f"    {o.judged.reason}")
 
 

@@ -50,7 +50,7 @@ class Timing(NamedTuple):
 
 def in_turns(functions: Ways, rounds: int, budget: float, exclude: Sequence[str] = ()) -> Timing:
     """Time all ways in turns, ``budget`` seconds for each in a round; the mode leaves the ops in ``exclude`` native."""
-    found: dict[str, list[float]] = {way: [] for way in functions}
+    seconds: dict[str, list[float]] = {way: [] for way in functions}
     calls = {}
     for way, function in functions.items():
         once = min(timed(way, function, 1, exclude) for _ in range(2))
@@ -60,7 +60,7 @@ def in_turns(functions: Ways, rounds: int, budget: float, exclude: Sequence[str]
     try:
         for turn in range(rounds):
             for way in order[turn % len(order) :] + order[: turn % len(order)]:
-                found[way].append(timed(way, functions[way], calls[way], exclude))
+                seconds[way].append(timed(way, functions[way], calls[way], exclude))
     finally:
         gc.enable()
-    return Timing(found)
+    return Timing(seconds)

@@ -26,14 +26,14 @@ def main() -> None:
     options = parser.parse_args()
     paddle.set_device("cpu")
     for pair in (ctrl("float32"), reformer(TWELVE)):
-        found = padiff_shim.drift(pair.port, pair.original, pair.inputs)
-        print(f"{pair.name}, {pair.dtype}: {found.headline}")
+        drift = padiff_shim.drift(pair.port, pair.original, pair.inputs)
+        print(f"{pair.name}, {pair.dtype}: {drift.headline}")
         if options.plot is not None:
             options.plot.mkdir(parents=True, exist_ok=True)
-            print(found.plot(options.plot / f"drift-{pair.name.split()[0].lower()}.png"))
+            print(drift.plot(options.plot / f"drift-{pair.name.split()[0].lower()}.png"))
         if not options.whole:
-            found.rows = [row for row in found.rows if row.kind == "output"]
-        print(found, flush=True)
+            drift.rows = [row for row in drift.rows if row.kind == "output"]
+        print(drift, flush=True)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Row(NamedTuple):
     model: str
     what: str
     verdict: str
-    found: tuple[bool, ...]
+    located: tuple[bool, ...]
     named: tuple[bool, ...]
     seconds: float
     headline: str
@@ -51,11 +51,11 @@ class Row(NamedTuple):
 def planted_port(name: str, planted: list[Planted], folder: Path) -> Any:
     """The module of the zoo with mistakes in its source, imported from a file of its own."""
     source, original, rest = Path(importlib.import_module(f"zoo.{name}").__file__ or "").read_text().partition("class Torch")
-    for one in planted:
-        if one.old:
-            if one.old not in source:
-                raise SystemExit(f"{name} has no {one.old!r}")
-            source = source.replace(one.old, one.new, 1)
+    for mistake in planted:
+        if mistake.old:
+            if mistake.old not in source:
+                raise SystemExit(f"{name} has no {mistake.old!r}")
+            source = source.replace(mistake.old, mistake.new, 1)
     port = f"{name}_{len(list(folder.iterdir()))}"  # each its own file: Python keeps the lines of one that it has read
     path = folder / f"{port}.py"
     path.write_text(source + original + rest)
@@ -76,16 +76,16 @@ def wrong_port(name: str, planted: list[Planted], folder: Path, dtype: str | Non
     drop_nothing(theirs)
     drop_nothing(ours)
     weights = "torch->paddle"
-    for one in planted:
-        if one.change is not None:
+    for mistake in planted:
+        if mistake.change is not None:
             padiff_shim.transfer_weights(theirs, ours)
-            one.change(ours)
+            mistake.change(ours)
             weights = "as-is"
     arrays = arrays_of(module, np.random.default_rng(0), "float32")
     proof = padiff_shim.prove(ours, theirs, tuple(arrays[key] for key in INPUTS[name]), weights=weights, dtype=dtype)
-    found, named = zip(*(_told(one, proof) for one in planted))
-    what = planted[0].name if len(planted) == 1 else "at once: " + ", ".join(one.name for one in planted)
-    return Row(name, what, str(proof.verdict), found, named, proof.seconds, proof.headline)
+    located, named = zip(*(_told(mistake, proof) for mistake in planted))
+    what = planted[0].name if len(planted) == 1 else "at once: " + ", ".join(mistake.name for mistake in planted)
+    return Row(name, what, str(proof.verdict), located, named, proof.seconds, proof.headline)
 
 
 def _told(planted: Planted, proof: padiff_shim.Proof) -> tuple[bool, bool]:
@@ -143,17 +143,17 @@ def right_rewritten(name: str, dtype: str | None = None) -> Row:
 
 def jobs(folder: Path, models: list[str], dtype: str | None) -> list[Any]:
     """What is to be proven: functions that give a row."""
-    found: list[Any] = []
+    ports: list[Any] = []
     for name in models:
-        by_name = {one.name: one for one in MODELS[name]}
-        found += [lambda name=name, one=one: wrong_port(name, [one], folder, dtype) for one in MODELS[name]]
-        found.append(lambda name=name, at=[by_name[one] for one in TOGETHER[name]]: wrong_port(name, at, folder, dtype))
-    found += [
+        by_name = {mistake.name: mistake for mistake in MODELS[name]}
+        ports += [lambda name=name, mistake=mistake: wrong_port(name, [mistake], folder, dtype) for mistake in MODELS[name]]
+        ports.append(lambda name=name, at=[by_name[word] for word in TOGETHER[name]]: wrong_port(name, at, folder, dtype))
+    ports += [
         lambda name=name, dtype=dtype: right_pair(name, dtype)
         for dtype in ([dtype] if dtype else ["float32", "float64"])
         for name in RIGHT
     ]
-    return found + [lambda name=name: right_rewritten(name, dtype) for name in rewritten.PORTS]
+    return ports + [lambda name=name: right_rewritten(name, dtype) for name in rewritten.PORTS]
 
 
 def mark(values: tuple[bool, ...]) -> str:
@@ -175,7 +175,7 @@ def main() -> int:
             rows.append(job())
     table = new_table("model", "port", "verdict", "found", "cause named", "seconds", *(["headline"] if options.verbose else []))
     for row in rows:
-        shown = [row.model, row.what, row.verdict, mark(row.found), mark(row.named), f"{row.seconds:.1f}"]
+        shown = [row.model, row.what, row.verdict, mark(row.located), mark(row.named), f"{row.seconds:.1f}"]
         table.add_row(*shown, *([row.headline] if options.verbose else []))
     console.print(table)
     return counted(console, rows)
@@ -184,13 +184,13 @@ def main() -> int:
 def counted(console: Console, rows: list[Row]) -> int:
     """The counts that the demo is about; 1 if one of them is not what it should be."""
     wrong, right = [row for row in rows if row.named], [row for row in rows if not row.named]
-    found, named = [one for row in wrong for one in row.found], [one for row in wrong for one in row.named]
-    proven = sum(row.found[0] for row in right)
+    located, named = [each for row in wrong for each in row.located], [each for row in wrong for each in row.named]
+    proven = sum(row.located[0] for row in right)
     console.print(
-        f"mistakes: {sum(found)} of {len(found)} found at their line or weight, the cause of {sum(named)} named; "
+        f"mistakes: {sum(located)} of {len(located)} found at their line or weight, the cause of {sum(named)} named; "
         f"right ports: {proven} of {len(right)} proven, none accused" + ("" if proven == len(right) else " IS NOT TRUE")
     )
-    return int(not all(found) or sum(named) < 0.9 * len(named) or proven < len(right))
+    return int(not all(located) or sum(named) < 0.9 * len(named) or proven < len(right))
 
 
 if __name__ == "__main__":

@@ -83,15 +83,15 @@ class TorchSteps(torch.nn.Module):
 
 def noted(model: Any, arrays: Any) -> dict[str, Any]:
     """The hidden states and what comes after the layers, by step."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
 
     def note(step: Any, tensor: Any) -> Any:
         if hidden_state(step):
-            found[str(step)] = tensor
+            figures[str(step)] = tensor
         return tensor
 
     model(*arrays, note)
-    return found
+    return figures
 
 
 def ctrl(dtype: str, config: Ctrl = WHOLE, shape: tuple[int, int] = (2, 64)) -> Pair:
@@ -137,20 +137,20 @@ def proven(pair: Pair) -> Row:
     seconds = time.perf_counter() - start
     forward = padiff_shim.prove(pair.port, pair.original, pair.inputs, weights="as-is", phase="forward")
     # Which calls carry a difference is told by their formulas in float64: nothing is wider than a float64 model.
-    said = carriers(forward.carriers()) if pair.dtype == "float32" else ""
-    return Row(pair, proof, forward.differences["native"] or 0.0, said, seconds)
+    carried = carriers(forward.carriers()) if pair.dtype == "float32" else ""
+    return Row(pair, proof, forward.differences["native"] or 0.0, carried, seconds)
 
 
-def carriers(found: Any) -> str:
+def carriers(table: Any) -> str:
     """The ops and the one layer whose kernels carry most of a native difference."""
     by_op: dict[str, float] = {}
-    for row in found.rows:
+    for row in table.rows:
         by_op[row.op] = by_op.get(row.op, 0.0) + row.own
     ops = sorted(by_op, key=lambda op: -by_op[op])[:3]
-    if not found.apart or not ops:
+    if not table.apart or not ops:
         return "no kernel"
     most = ", ".join(f"{op} {by_op[op]:.0%}" for op in ops if op is ops[0] or by_op[op] >= 0.005)
-    first, rest = found.rows[0], found.explained - found.own
+    first, rest = table.rows[0], table.explained - table.own
     return f"{most} (most of all {first.layer or 'the model'}, {first.own:.0%}), and {rest:.0%} by rounding of what differs already"
 
 
@@ -193,8 +193,8 @@ def main() -> int:
     explain(console, COLUMNS)
     for row in rows:
         if row.carriers:
-            told = f"natively differs by {size(row.native)}, carried by the kernels of {row.carriers}."
-            console.print(f"[bold]{row.pair.name}[/] {told}", highlight=False)
+            text = f"natively differs by {size(row.native)}, carried by the kernels of {row.carriers}."
+            console.print(f"[bold]{row.pair.name}[/] {text}", highlight=False)
     right = sum(row.proof.verdict is padiff_shim.ProofVerdict.CODE_CORRECT for row in rows)
     console.print(f"{right} of {len(rows)} ports proven bit for bit.", highlight=False)
     return int(right < len(rows))

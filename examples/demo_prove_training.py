@@ -98,17 +98,17 @@ def training(model: str, planted: Planted | None = None) -> Row:
     port, original = PaddleStep(pair.paddle, pair.module), TorchStep(pair.torch, pair.module)
     optimizers = (paddle_training, torch_training)
     proof = padiff_shim.prove(port, original, dict(pair.arrays), phase="train", optimizer=optimizers, steps=STEPS)
-    told = any(planted.cause in str(mistake) for mistake in proof.mistakes) if planted else bool(proof)
-    return Row(model, planted.name if planted else "right", proof, told)
+    named = any(planted.cause in str(mistake) for mistake in proof.mistakes) if planted else bool(proof)
+    return Row(model, planted.name if planted else "right", proof, named)
 
 
 def main() -> int:
     """Prove all, print the table; 1 if something is not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", help=f"of {', '.join(MODELS)} (default: all right, mistakes in the first)")
-    asked = parser.parse_args().models or MODELS
+    names = parser.parse_args().models or MODELS
     console = Console()
-    jobs = [(model, None) for model in asked] + [(asked[0], planted) for planted in MISTAKES]
+    jobs = [(model, None) for model in names] + [(names[0], planted) for planted in MISTAKES]
     with new_progress(console, transient=True) as progress:
         rows = [training(*job) for job in progress.track(jobs, description="training")]
     table = new_table("training", "Paddle half", "verdict", "named", "native", "seconds", "headline")

@@ -73,42 +73,44 @@ def question(name: str) -> Any:
 
 def answered(name: str) -> Answer:
     """Ask, and read the last answer."""
-    given = question(name).ask()
-    last = given[-1]
-    printed = "\n".join(map(str, given))
+    answer = question(name).ask()
+    last = answer[-1]
+    printed = "\n".join(map(str, answer))
     if isinstance(last, padiff_shim.Proof):
         return Answer(str(last.verdict), last.headline, printed, None)
-    found = [finding for finding in last.findings() if not finding.apart]
-    verdict = str(found[0].worst["verdict"]) if found else "ROUNDING"
+    findings = [finding for finding in last.findings() if not finding.apart]
+    verdict = str(findings[0].worst["verdict"]) if findings else "ROUNDING"
     largest = last.rounding(1)
     return Answer(verdict, last.headline, printed, largest[0].stats.get("allowed") if largest else None)
 
 
-def missing(asked: Question, answer: Answer) -> list[str]:
+def missing(question: Question, answer: Answer) -> list[str]:
     """What was promised, and is not so."""
-    found = [f"{quote!r} is not printed" for quote in asked.quotes if quote not in answer.printed]
-    if answer.verdict != asked.verdict:
-        found.append(f"the verdict is {answer.verdict}, not {asked.verdict}")
-    if asked.tolerance is not None:
+    lacking = [f"{quote!r} is not printed" for quote in question.quotes if quote not in answer.printed]
+    if answer.verdict != question.verdict:
+        lacking.append(f"the verdict is {answer.verdict}, not {question.verdict}")
+    if question.tolerance is not None:
         allowed = answer.allowed or 0.0
-        if not asked.tolerance / 2 <= allowed <= asked.tolerance * 2:
-            found.append(f"the tolerance is {allowed:.2g}, not {asked.tolerance:.2g}")
-    return found
+        if not question.tolerance / 2 <= allowed <= question.tolerance * 2:
+            lacking.append(f"the tolerance is {allowed:.2g}, not {question.tolerance:.2g}")
+    return lacking
 
 
 def page() -> str:
     """docs/questions.md."""
-    rows, told = [], []
+    rows, texts = [], []
     for name in ORDER:
-        asked = question(name).QUESTION
-        tolerance = "" if asked.tolerance is None else f"{asked.tolerance:.1e}"
-        thread = f"[{asked.thread}]({asked.link})<br>{asked.title}"
-        rows.append(f"| {thread} | {asked.saw} | {asked.verdict} | {asked.answer} | {tolerance} |")
-        emulated = f" In place of Paddle's kernel: {asked.emulated}." if asked.emulated else ""
-        quotes = "\n".join(f"… {quote} …" for quote in asked.quotes)
-        told.append(f"[{name}.py](../examples/questions/{name}.py), {asked.thread}.{emulated} It prints\n\n```\n{quotes}\n```\n")
+        asked_question = question(name).QUESTION
+        tolerance = "" if asked_question.tolerance is None else f"{asked_question.tolerance:.1e}"
+        thread = f"[{asked_question.thread}]({asked_question.link})<br>{asked_question.title}"
+        rows.append(f"| {thread} | {asked_question.saw} | {asked_question.verdict} | {asked_question.answer} | {tolerance} |")
+        emulated = f" In place of Paddle's kernel: {asked_question.emulated}." if asked_question.emulated else ""
+        quotes = "\n".join(f"… {quote} …" for quote in asked_question.quotes)
+        texts.append(
+            f"[{name}.py](../examples/questions/{name}.py), {asked_question.thread}.{emulated} It prints\n\n```\n{quotes}\n```\n"
+        )
     table = ["| thread | what was seen | verdict | answer | atol needed |", "|---|---|---|---|---:|", *rows]
-    return "\n".join([HEAD, *table, "", "## What is printed", "These parts of the output hold on any machine.", "", *told])
+    return "\n".join([HEAD, *table, "", "## What is printed", "These parts of the output hold on any machine.", "", *texts])
 
 
 def chosen(wanted: list[str]) -> list[str]:
@@ -117,13 +119,13 @@ def chosen(wanted: list[str]) -> list[str]:
     Raises:
         ValueError: there is none of that name.
     """
-    found = []
-    for one in wanted:
-        names = [name for name in ORDER if one in (name, name.partition("_")[2])]
+    chosen = []
+    for word in wanted:
+        names = [name for name in ORDER if word in (name, name.partition("_")[2])]
         if not names:
-            raise ValueError(f"there is no question {one!r}; there are {', '.join(ORDER)}")
-        found += names
-    return found or list(ORDER)
+            raise ValueError(f"there is no question {word!r}; there are {', '.join(ORDER)}")
+        chosen += names
+    return chosen or list(ORDER)
 
 
 def main() -> int:
@@ -145,17 +147,19 @@ def main() -> int:
     paddle.set_device("cpu")
     console, wrong = Console(highlight=False, markup=False), 0
     for name in names:
-        asked = question(name).QUESTION
-        with Waiting(f"asking {asked.thread}"):
+        asked_question = question(name).QUESTION
+        with Waiting(f"asking {asked_question.thread}"):
             answer = answered(name)
-        console.rule(f"{asked.thread}: {asked.title}")
-        console.print(f"seen:   {asked.saw}" + (f"\nhere:   emulated: {asked.emulated}" if asked.emulated else ""))
+        console.rule(f"{asked_question.thread}: {asked_question.title}")
+        console.print(
+            f"seen:   {asked_question.saw}" + (f"\nhere:   emulated: {asked_question.emulated}" if asked_question.emulated else "")
+        )
         console.print(answer.printed if options.verbose else f"says:   {answer.headline}", style="" if options.verbose else "bold")
-        console.print(f"that is: {asked.answer}")
-        lacking = missing(asked, answer)
+        console.print(f"that is: {asked_question.answer}")
+        lacking = missing(asked_question, answer)
         wrong += bool(lacking)
-        for one in lacking:
-            console.print(f"NOT AS PROMISED: {one}", style="red")
+        for line in lacking:
+            console.print(f"NOT AS PROMISED: {line}", style="red")
     console.rule()
     console.print(f"{len(names) - wrong} of {len(names)} questions answered as docs/questions.md promises.")
     return int(wrong > 0)

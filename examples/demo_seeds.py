@@ -61,12 +61,12 @@ def conclude(console: Console, results: list[Result]) -> bool:
 
 def set_aside(results: list[Result]) -> dict[str, list[str]]:
     """The steps that are shown but not judged, by reason."""
-    found: dict[str, list[str]] = {}
+    rows: dict[str, list[str]] = {}
     for result in results:
         for row in result.rows:
             if row.aside:
-                found.setdefault(row.aside, []).append(str(row.step))
-    return found
+                rows.setdefault(row.aside, []).append(str(row.step))
+    return rows
 
 
 def main() -> int:

@@ -86,13 +86,13 @@ def lines_table(lines: list[trained.Line]) -> Table:
 
 def work_of(names: list[str], dtypes: list[str], steps: int | None) -> list[tuple[str, str, int]]:
     """Every training with its dtype and number of steps."""
-    found = []
+    rows = []
     for name in names:
         for dtype in dtypes:
             usual = getattr(TRAININGS[name], dtype)
             if usual is not None:
-                found.append((name, dtype, usual if steps is None else min(steps, usual)))
-    return found
+                rows.append((name, dtype, usual if steps is None else min(steps, usual)))
+    return rows
 
 
 def run_all(work: list[tuple[str, str, int]], progress: Progress) -> tuple[list[Row], list[trained.Line]]:

@@ -40,7 +40,7 @@ class Row(NamedTuple):
     dtype: str
     verdicts: Counter[str]  # what is set apart by its reason, all else by its verdict
     unjudged: float  # share of the elements
-    found: dict[str, int]  # what is more than rounding, in words: records
+    findings: dict[str, int]  # differences beyond rounding, in words: records
 
     @property
     def more(self) -> int:
@@ -56,11 +56,11 @@ def measure(name: str, dtype: str) -> Row:
     verdicts: Counter[str] = Counter()
     for (_, verdict, _, why), count in run.counts.kinds.items():
         verdicts[verdict if verdict in MINOR else why or verdict] += count
-    found = Counter[str]()
+    counts = Counter[str]()
     for finding in run.findings():
-        found[described(finding.worst, finding.apart)] += finding.records
+        counts[described(finding.worst, finding.apart)] += finding.records
     coverage = run.coverage()
-    return Row(name, dtype, verdicts, 1 - coverage["checked_elements"] / coverage["float_elements"], found)
+    return Row(name, dtype, verdicts, 1 - coverage["checked_elements"] / coverage["float_elements"], counts)
 
 
 def described(record: Any, why: str) -> str:
@@ -88,7 +88,7 @@ def main() -> int:
     explain(console, COLUMNS)
     places: dict[str, list[str]] = {}
     for row in rows:
-        for what, count in row.found.items():
+        for what, count in row.findings.items():
             places.setdefault(what, []).append(f"{row.name} {row.dtype} ({count})")
     for what, where in sorted(places.items()):
         console.print(f"{what}: {', '.join(where)}", markup=False, highlight=False)

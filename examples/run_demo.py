@@ -44,7 +44,7 @@ COLUMNS = {
 class Same(NamedTuple):
     """How many of the parameters' gradients are the twin's bit for bit, at equal weights and on the same images."""
 
-    given: int  # from the same gradient of the logits: the model's kernels, and the order in which gradients are added up
+    shared: int  # from the same gradient of the logits: the model's kernels, and the order in which gradients are added up
     whole: int  # from each framework's own cross_entropy
     of: int
 
@@ -108,8 +108,8 @@ def same_gradients(model: Any, twin: Any, data: Data, config: Config) -> Same:
         else:
             logits.backward(torch.from_numpy(seed))
         turned = digits_torch.turned(twin)
-        found = {name: p.grad.t() if name in turned else p.grad for name, p in twin.named_parameters()}
-        return logits.grad.numpy(), [found[name].numpy().tobytes() for name, _ in model.named_parameters()]
+        gradients = {name: p.grad.t() if name in turned else p.grad for name, p in twin.named_parameters()}
+        return logits.grad.numpy(), [gradients[name].numpy().tobytes() for name, _ in model.named_parameters()]
 
     def ours(seed: np.ndarray | None) -> list[bytes]:
         logits = model(paddle.to_tensor(images))
@@ -117,13 +117,15 @@ def same_gradients(model: Any, twin: Any, data: Data, config: Config) -> Same:
             paddle.nn.functional.cross_entropy(logits, paddle.to_tensor(labels)).backward()
         else:
             logits.backward(paddle.to_tensor(seed))
-        found = [parameter.grad.numpy().tobytes() for parameter in model.parameters()]
+        gradients = [parameter.grad.numpy().tobytes() for parameter in model.parameters()]
         model.clear_gradients()
-        return found
+        return gradients
 
     seed, whole = theirs(None)
-    _, given = theirs(seed)
-    counts = [sum(a == b for a, b in zip(ours(start), expected, strict=True)) for start, expected in ((seed, given), (None, whole))]
+    _, shared = theirs(seed)
+    counts = [
+        sum(a == b for a, b in zip(ours(start), expected, strict=True)) for start, expected in ((seed, shared), (None, whole))
+    ]
     return Same(*counts, of=len(whole))
 
 
@@ -165,10 +167,10 @@ def epochs_table(traces: dict[str, Trace]) -> Table:
     table = new_table("epoch", "loss", *[""] * 2, "logits", "", "params", "", "forward", "")
     table.add_row("", "twin", *["native", "shim"] * 4, style="bold")
     for number, (twin, *ours) in enumerate(zip(*(trace.epochs for trace in traces.values()), strict=True), 1):
-        differences = [largest(one.metrics.logits, twin.metrics.logits) for one in ours]
-        differences += [max(largest(one.parameters[name], twin.parameters[name]) for name in twin.parameters) for one in ours]
-        differences += [one.forward for one in ours]
-        losses = [f"{one.loss:.6f}" for one in (twin, *ours)]
+        differences = [largest(epoch.metrics.logits, twin.metrics.logits) for epoch in ours]
+        differences += [max(largest(epoch.parameters[name], twin.parameters[name]) for name in twin.parameters) for epoch in ours]
+        differences += [epoch.forward for epoch in ours]
+        losses = [f"{epoch.loss:.6f}" for epoch in (twin, *ours)]
         table.add_row(str(number), *losses, *map(size, differences))
     return table
 
@@ -185,12 +187,12 @@ def identity_table(twin: Trace, runs: dict[str, Trace]) -> Table:
 def gradients_table(runs: dict[str, Trace]) -> Table:
     """How many gradients are the twin's, over all epochs."""
     table = new_table("gradients identical bit for bit", *runs)
-    rows = {"from the same gradient of the logits": "given", "from each framework's own cross_entropy": "whole"}
+    rows = {"from the same gradient of the logits": "shared", "from each framework's own cross_entropy": "whole"}
     for label, kind in rows.items():
         counts = []
         for run in runs.values():
-            found = [epoch.gradients for epoch in run.epochs if epoch.gradients is not None]
-            counts.append(f"{sum(getattr(same, kind) for same in found)} of {sum(same.of for same in found)}")
+            gradients = [epoch.gradients for epoch in run.epochs if epoch.gradients is not None]
+            counts.append(f"{sum(getattr(same, kind) for same in gradients)} of {sum(same.of for same in gradients)}")
         table.add_row(label, *counts)
     return table
 

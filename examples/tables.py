@@ -85,19 +85,19 @@ def explain(console: Console, columns: dict[str, str]) -> None:
 
 def stayed(console: Console, rows: list[Any]) -> None:
     """Which ops stayed native in which rows, and why."""
-    found: dict[tuple[str, str], set[str]] = {}
+    places: dict[tuple[str, str], set[str]] = {}
     for row in rows:
         for op, why in row.left.items():
-            found.setdefault((op, why), set()).add(row.name)
-    for (op, why), names in sorted(found.items()):
+            places.setdefault((op, why), set()).add(row.name)
+    for (op, why), names in sorted(places.items()):
         console.print(f"{op} stayed native in {', '.join(sorted(names))}: {why}", markup=False)
 
 
-def notes(console: Console, rows: list[Any], said: dict[str, str]) -> None:
+def notes(console: Console, rows: list[Any], texts: dict[str, str]) -> None:
     """Why some rows' native differences are more than rounding."""
     for name in dict.fromkeys(row.name for row in rows):
-        if name in said:
-            console.print(f"{name}: {said[name]}.", markup=False, highlight=False)
+        if name in texts:
+            console.print(f"{name}: {texts[name]}.", markup=False, highlight=False)
 
 
 def lacking(names: list[str]) -> str | None:

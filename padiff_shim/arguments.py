@@ -49,7 +49,8 @@ def function(name: str, value: Any, of: str) -> Callable[..., Any]:
     """Something that can be called; ``of`` says with what."""
     if not callable(value):
         raise ArgumentError(f"{name}= is a function of {of}, got {described(value)}")
-    return value
+    checked: Callable[..., Any] = value
+    return checked
 
 
 def names(name: str, values: Any) -> list[str]:

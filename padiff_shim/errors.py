@@ -1,6 +1,6 @@
-"""Every error that padiff_shim raises on its own account.
+"""The errors that padiff_shim itself raises.
 
-Errors of the user's program are never wrapped: what Paddle raises natively is raised unchanged inside a mode.
+Errors of the user's program are never wrapped: inside a mode, Paddle's errors are raised unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class PadiffShimError(Exception):
 
 
 class BackendError(PadiffShimError, RuntimeError):
-    """The reference backend cannot be used here (not installed, a proxy in its place, wrong device)."""
+    """The reference backend is not usable (not installed, replaced by a proxy, wrong device)."""
 
 
 class MissingFrameworkError(BackendError, ImportError):
@@ -41,7 +41,7 @@ class MissingFileError(FileError, FileNotFoundError):
 
 
 class ModeError(PadiffShimError, RuntimeError, AttributeError):
-    """Something was asked of a mode that only an open one can do, or that only its run knows."""
+    """A mode is closed where it has to be open, or an attribute belongs to its run."""
 
 
 class InterceptionError(PadiffShimError, RuntimeError):
@@ -53,7 +53,7 @@ class StayedNativeError(PadiffShimError, RuntimeError):
 
 
 class TransferError(PadiffShimError, ValueError):
-    """Weights cannot be taken from one model to the other; nothing was written. :attr:`mapping` holds what was found, or None."""
+    """Weights cannot be copied from one model to the other; nothing was written. :attr:`mapping`: the incomplete match, or None."""
 
     def __init__(self, message: str, mapping: Any = None) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class TransferError(PadiffShimError, ValueError):
 
 
 class BisectionError(PadiffShimError, ValueError):
-    """There is nothing to bisect: the target holds at both ends, at neither, or not each time alike."""
+    """There is nothing to bisect: the target holds at both ends, at neither, or not reproducibly."""
 
 
 class MismatchError(PadiffShimError, AssertionError):
@@ -106,30 +106,31 @@ FEW = 40  # names that an error lists one by one
 OPS_LISTED = "`padiff-shim ops` lists them."
 
 
-def unknown(kind: str, given: object, accepted: Iterable[str], listed: str = "", prefix: str = "") -> UnknownNameError:
+def unknown(kind: str, word: object, accepted: Iterable[str], listed: str = "", prefix: str = "") -> UnknownNameError:
     """The error for a name that is not in ``accepted``, with the nearest accepted names, and all of them if they are few.
 
-    Of many it says how many there are, and what ``listed`` says: a sentence, where they can be looked up. ``prefix``: what all
-    of them begin with, which makes none of them near.
+    Args:
+        listed: a sentence that says where many names are listed.
+        prefix: the common beginning of all names, which does not count for nearness.
     """
     names = sorted(map(str, accepted))
-    near = [prefix + name for name in nearest(str(given)[len(prefix) :], [name[len(prefix) :] for name in names])]
+    near = [prefix + name for name in nearest(str(word)[len(prefix) :], [name[len(prefix) :] for name in names])]
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     if len(names) <= FEW:
-        told = f"Accepted: {', '.join(names)}."
+        choices = f"Accepted: {', '.join(names)}."
     elif listed:
-        told = f"Accepted are {len(names):,} names. {listed}"
+        choices = f"Accepted are {len(names):,} names. {listed}"
     else:
-        told = f"Accepted: {', '.join(names[:FEW])}, and {len(names) - FEW:,} more."
-    return UnknownNameError(f"unknown {kind} {described(given)}.{hint} {told}")
+        choices = f"Accepted: {', '.join(names[:FEW])}, and {len(names) - FEW:,} more."
+    return UnknownNameError(f"unknown {kind} {described(word)}.{hint} {choices}")
 
 
-def nearest(given: str, names: Iterable[str]) -> list[str]:
-    """At most three of ``names`` that are spelt much like ``given``, the nearest first; case does not matter."""
+def nearest(word: str, names: Iterable[str]) -> list[str]:
+    """At most three of ``names`` that are spelt much like ``word``, the nearest first; case does not matter."""
     folded: dict[str, str] = {}
     for name in names:
         folded.setdefault(name.casefold(), name)
-    return [folded[near] for near in difflib.get_close_matches(given[:200].casefold(), list(folded), n=3, cutoff=0.5)]
+    return [folded[near] for near in difflib.get_close_matches(word[:200].casefold(), list(folded), n=3, cutoff=0.5)]
 
 
 def described(value: object) -> str:

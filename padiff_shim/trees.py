@@ -12,7 +12,7 @@ import numpy as np
 Tree = Any  # tensors or arrays in tuples, lists and dicts
 
 
-_known: dict[type, str] = {}  # classes of tensors that were seen, and whose they are
+_known: dict[type, str] = {}  # classes of tensors -> their framework
 
 
 def _framework(value: Any) -> str | None:
@@ -38,19 +38,27 @@ def _is_leaf(value: Any) -> bool:
 
 
 def mapped(tree: Tree, change: Callable[[Any], Any]) -> Tree:
-    """``tree`` with each tensor and array changed; other values stand as they are."""
+    """``tree`` with each tensor and array replaced by ``change`` of it; other values stay.
+
+    Example:
+        >>> import numpy as np
+        >>> from padiff_shim.trees import leaves, mapped
+        >>> tree = mapped({"x": np.ones(2), "mask": None}, lambda array: array * 3)
+        >>> [(path, leaf.tolist()) for path, leaf in leaves(tree)], tree["mask"]
+        ([('x', [3.0, 3.0])], None)
+    """
     return changed(tree, lambda _, leaf: change(leaf))
 
 
 def changed(tree: Tree, change: Callable[[str, Any], Any], path: str = "") -> Tree:
-    """The same, told the path of each, which is that of :func:`leaves`."""
+    """The same, where ``change`` also gets the path of each leaf, as in :func:`leaves`."""
     if _is_leaf(tree):
         return change(path, tree)
     if isinstance(tree, Mapping):
         return {key: changed(value, change, where) for key, (where, value) in zip(tree, _within(tree, path))}
     if isinstance(tree, (list, tuple)):
-        held = [changed(value, change, where) for where, value in _within(tree, path)]
-        return type(tree)(*held) if hasattr(tree, "_fields") else type(tree)(held)
+        items = [changed(value, change, where) for where, value in _within(tree, path)]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     return tree
 
 
@@ -74,15 +82,16 @@ def _within(tree: Tree, path: str) -> list[tuple[str, Any]]:
     return []
 
 
-# What a sparse tensor holds, by Paddle's names -> by Torch's.
+# The parts of a sparse tensor: Paddle's names -> Torch's.
 _COORDINATES = {"indices": "indices", "values": "values"}
 _ROWS = {"crows": "crow_indices", "cols": "col_indices", "values": "values"}
 
 
 def parts(tensor: Any) -> list[tuple[str, Any]]:
-    """(name, dense tensor or array) of what a tensor holds: of a dense one itself, under the name "".
+    """(name, dense tensor or array) of the parts of a tensor: a dense one is its only part, with the name "".
 
-    Of a sparse one that is indices and values, of rows of a gradient their numbers and values, of one without memory nothing.
+    The parts of a sparse tensor are indices and values, those of selected rows their numbers and values; a tensor without memory
+    has none.
     """
     framework = _framework(tensor)
     if framework == "paddle":
@@ -93,8 +102,8 @@ def parts(tensor: Any) -> list[tuple[str, Any]]:
         names = _COORDINATES if tensor.is_sparse_coo() else _ROWS if tensor.is_sparse_csr() else {}
         return [(name, getattr(tensor, name)()) for name in names] or [("", tensor)]
     if framework == "torch" and (tensor.is_sparse or tensor.is_sparse_csr):
-        held, names = (tensor.detach().coalesce(), _COORDINATES) if tensor.is_sparse else (tensor.detach(), _ROWS)
-        return [(name, getattr(held, method)()) for name, method in names.items()]
+        sparse, names = (tensor.detach().coalesce(), _COORDINATES) if tensor.is_sparse else (tensor.detach(), _ROWS)
+        return [(name, getattr(sparse, method)()) for name, method in names.items()]
     return [("", tensor)]
 
 
@@ -102,7 +111,7 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
     """The values of a dense tensor of either framework; bfloat16 as float32, exactly.
 
     Raises:
-        TypeError: it is sparse, of which Paddle's own ``numpy()`` ends the process.
+        TypeError: it is sparse; Paddle's own ``numpy()`` of such a tensor ends the process.
     """
     framework = _framework(tensor)
     if framework is None:
@@ -114,11 +123,12 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
             return np.asarray(tensor.detach().numpy().astype(np.uint32) << 16, np.uint32).view(np.float32)
         tensor = tensor.float()
     # From any device, without its graph; Torch notes conjugates and negatives, and computes them here.
-    return tensor.numpy() if framework == "paddle" else tensor.numpy(force=True)
+    array: np.ndarray[Any, Any] = tensor.numpy() if framework == "paddle" else tensor.numpy(force=True)
+    return array
 
 
 def copied(tensor: Any) -> np.ndarray[Any, Any]:
-    """The same in memory of its own."""
+    """The values in memory of their own, as :func:`as_array` gives them."""
     array = as_array(tensor)
     return array if _framework(tensor) == "paddle" and _numpy_copies() else array.copy()
 
@@ -128,7 +138,7 @@ def _numpy_copies() -> bool:
     """Whether this Paddle's ``numpy()`` has made a copy already."""
     tensor = sys.modules["paddle"].to_tensor  # no op: no mode sees it
     samples = [tensor(np.ones(shape, "float32")) for shape in ((), (3,), (64, 64))]
-    return all(one.numpy().__array_interface__["data"][0] != one.data_ptr() for one in samples)
+    return all(sample.numpy().__array_interface__["data"][0] != sample.data_ptr() for sample in samples)
 
 
 @functools.cache

@@ -94,7 +94,7 @@ def _ordered(tensor: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
 def _order(values: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     """The places of values whose distances to the other ones add up to the least."""
     rows, wanted = (tensor.detach().to(torch.complex128).reshape(-1, tensor.shape[-1]) for tensor in (values, others))
-    orders = [_assigned((theirs[:, None] - mine).abs().cpu().numpy()) for mine, theirs in zip(rows, wanted)]
+    orders = [_assigned((target[:, None] - row).abs().cpu().numpy()) for row, target in zip(rows, wanted)]
     places = torch.from_numpy(np.array(orders, np.int64)).reshape(values.shape)
     return places.to(values.device)
 

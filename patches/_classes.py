@@ -24,10 +24,10 @@ def _of_numbers(
 
 def _shares(x: torch.Tensor, label: torch.Tensor, smoothing: float) -> torch.Tensor:
     """Each class's share of a label, smoothed."""
-    given = (F.one_hot(label.long(), x.shape[-1]) if label.ndim < x.ndim else label).to(x.dtype)
-    if given.shape != x.shape:
+    shares = (F.one_hot(label.long(), x.shape[-1]) if label.ndim < x.ndim else label).to(x.dtype)
+    if shares.shape != x.shape:
         raise ValueError("shares of another shape")
-    return given * (1 - smoothing) + smoothing / given.shape[-1] if smoothing else given
+    return shares * (1 - smoothing) + smoothing / shares.shape[-1] if smoothing else shares
 
 
 def of_shares(
@@ -36,8 +36,8 @@ def of_shares(
     """The loss of shares. Paddle weighs a whole sample, by its shares' mean weight; Torch each class."""
     if logits and weight is None and axis == x.ndim - 1 and label.shape == x.shape:
         rows = x.reshape(-1, x.shape[-1]), label.to(x.dtype).detach().reshape(-1, x.shape[-1])
-        found = F.cross_entropy(*rows, reduction=reduction, label_smoothing=smoothing)
-        return found.reshape(x.shape[:-1]) if reduction == "none" else found
+        value = F.cross_entropy(*rows, reduction=reduction, label_smoothing=smoothing)
+        return value.reshape(x.shape[:-1]) if reduction == "none" else value
     shares = _shares(x, label, smoothing)
     values = -(shares.detach() * (torch.log_softmax(x, axis) if logits else torch.log(x))).sum(axis)
     if weight is None:
@@ -59,10 +59,10 @@ def mean_of_shares(
     """Paddle's mean over the single shares that are not ignore_index; in Paddle 2.6 only where one of them is."""
     values = of_shares(x, label, weight, "none", axis, logits, smoothing)
     shares = _shares(x, label, smoothing)
-    kept = shares != ignored
-    if not counts_all and kept.all():
+    counted = shares != ignored
+    if not counts_all and counted.all():
         return of_shares(x, label, weight, "mean", axis, logits, smoothing)
-    each = kept.to(x.dtype) if weight is None else kept * (shares @ weight).reshape(values.shape).unsqueeze(axis)
+    each = counted.to(x.dtype) if weight is None else counted * (shares @ weight).reshape(values.shape).unsqueeze(axis)
     return values.sum() / (each.sum() or 1.0)
 
 
@@ -81,15 +81,15 @@ def of_labels(
     if target.shape != x.shape[:axis] + x.shape[axis + 1 :]:
         raise ValueError("labels of another shape")
     at = x.movedim(axis, 1) if x.ndim > 1 else x
-    kept = target != ignore_index
-    if reduction == "mean" and weight is None and ignore_index < 0 and counts_all and not kept.all():
+    counted = target != ignore_index
+    if reduction == "mean" and weight is None and ignore_index < 0 and counts_all and not counted.all():
         return _of_numbers(at, target, None, ignore_index, "none", logits).mean()
-    if reduction == "mean" and not (kept if weight is None else weight[target[kept]]).any():
+    if reduction == "mean" and not (counted if weight is None else weight[target[counted]]).any():
         reduction = "sum"  # 0, where Torch divides by 0
     if weight is not None and weight.requires_grad:
         values = _of_numbers(at, target, None, ignore_index, "none", logits)
-        weights = torch.where(kept, weight[torch.where(kept, target, 0)], 0)
-        found = (values * weights).sum() / weights.sum() if reduction == "mean" else reduced(values * weights, reduction)
+        weights = torch.where(counted, weight[torch.where(counted, target, 0)], 0)
+        value = (values * weights).sum() / weights.sum() if reduction == "mean" else reduced(values * weights, reduction)
     else:
-        found = _of_numbers(at, target, weight, ignore_index, reduction, logits)
-    return found.unsqueeze(axis) if reduction == "none" and label.ndim == x.ndim else found
+        value = _of_numbers(at, target, weight, ignore_index, reduction, logits)
+    return value.unsqueeze(axis) if reduction == "none" and label.ndim == x.ndim else value

@@ -57,8 +57,8 @@ def smoothed(share: Callable[..., Any]) -> dict[str, Fault]:
 
 def _labels(own: Callable[..., Any], label: torch.Tensor, prior: torch.Tensor | None, epsilon: float) -> torch.Tensor:
     epsilon = single(epsilon)
-    kept = single(1.0 - epsilon) * label
-    return kept + (single(epsilon / label.shape[-1]) if prior is None else epsilon * prior.detach())
+    scaled = single(1.0 - epsilon) * label
+    return scaled + (single(epsilon / label.shape[-1]) if prior is None else epsilon * prior.detach())
 
 
 def _shares(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, weight: Any, ignored: int, *rest: Any) -> torch.Tensor:
@@ -68,8 +68,8 @@ def _shares(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, weigh
         raise NotImplementedError("labels that are smoothed")
     at = label.squeeze(axis) if label.ndim == x.ndim else label
     chosen = F.one_hot(at, x.shape[axis]).movedim(-1, axis).bool()
-    kept, rest_of = single(1.0 - single(smoothing)), single(smoothing / x.shape[axis])
-    shares = torch.where(chosen, torch.full_like(x, single(kept + rest_of)), torch.full_like(x, rest_of)).detach()
+    own_share, other_share = single(1.0 - single(smoothing)), single(smoothing / x.shape[axis])
+    shares = torch.where(chosen, torch.full_like(x, single(own_share + other_share)), torch.full_like(x, other_share)).detach()
     arguments = (shares, weight, ignored, reduction, True, axis, use_softmax, 0.0, counts_all)
     value = own(x, *arguments)
     if weight is not None or not use_softmax:
@@ -102,8 +102,8 @@ def sloped(value: torch.Tensor, slope: torch.Tensor, x: torch.Tensor) -> torch.T
 
 def singles(numbers: torch.Tensor) -> torch.Tensor:
     """Each of them as float32 holds it."""
-    held = numbers.detach().cpu().numpy().astype(np.float32)
-    return torch.from_numpy(held.astype(np.float64)).to(numbers)
+    values = numbers.detach().cpu().numpy().astype(np.float32)
+    return torch.from_numpy(values.astype(np.float64)).to(numbers)
 
 
 def _elu(own: Callable[..., Any], x: torch.Tensor, alpha: float) -> torch.Tensor:

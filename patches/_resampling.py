@@ -105,7 +105,8 @@ def _formula(real: Any, weighed: Any = None, placed: Any = np.float64, *, first:
 
 
 def _wanted(result: torch.Tensor, form: str) -> Sequence[int]:
-    return result.shape[1:-1] if form[-1] == "C" else result.shape[2:]
+    sizes: Sequence[int] = result.shape[1:-1] if form[-1] == "C" else result.shape[2:]
+    return sizes
 
 
 RESAMPLED = {

@@ -92,13 +92,13 @@ def axes(axis: Any, ndim: int) -> tuple[int, ...]:
         axis = (axis,)
     if not axis:
         return tuple(range(ndim))
-    for one in axis:
-        if not -max(ndim, 1) <= one < max(ndim, 1):
-            raise IndexError(f"axis {one} is out of range for {ndim} dimensions")
-    found = tuple(sorted({int(one) % max(ndim, 1) for one in axis}))
-    if len(found) != len(axis):
+    for number in axis:
+        if not -max(ndim, 1) <= number < max(ndim, 1):
+            raise IndexError(f"axis {number} is out of range for {ndim} dimensions")
+    numbers = tuple(sorted({int(number) % max(ndim, 1) for number in axis}))
+    if len(numbers) != len(axis):
         raise ValueError(f"axis {axis} names a dimension twice")
-    return found if ndim else ()
+    return numbers if ndim else ()
 
 
 def rows(x: torch.Tensor, axis: Any) -> torch.Tensor:

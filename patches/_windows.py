@@ -20,10 +20,10 @@ def numbers(value: Any, n: int, what: str) -> list[int]:
     """
     if hasattr(value, "tolist"):
         value = value.tolist()
-    found = [int(one) for one in value] if isinstance(value, (list, tuple)) else [int(value)] * n
-    if len(found) != n:
-        raise ValueError(f"{what} has {len(found)} elements instead of {n}")
-    return found
+    numbers = [int(number) for number in value] if isinstance(value, (list, tuple)) else [int(value)] * n
+    if len(numbers) != n:
+        raise ValueError(f"{what} has {len(numbers)} elements instead of {n}")
+    return numbers
 
 
 def channels_last(data_format: str, x: torch.Tensor, n: int) -> bool:
@@ -63,12 +63,12 @@ def paddings(padding: Any, algorithm: str | None, n: int, *, last: bool) -> Pads
     if not isinstance(padding, (list, tuple)):
         padding = [padding] * n
     if len(padding) == n + 2 and isinstance(padding[0], (list, tuple)):
-        pairs = [tuple(int(one) for one in pair) for pair in padding]
+        pairs = [tuple(int(width) for width in pair) for pair in padding]
         if any(pairs[0] + pairs[-1 if last else 1]):
             raise ValueError("padding of batch or channels")
         return [(before, after) for before, after in (pairs[1:-1] if last else pairs[2:])]
     if len(padding) == n:
-        return [(int(one), int(one)) for one in padding]
+        return [(int(width), int(width)) for width in padding]
     if len(padding) == 2 * n:
         return [(int(before), int(after)) for before, after in zip(padding[::2], padding[1::2])]
     raise ValueError(f"padding {padding!r} for {n} axes")
@@ -77,7 +77,7 @@ def paddings(padding: Any, algorithm: str | None, n: int, *, last: bool) -> Pads
 def same(sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int]) -> Pads:
     """The paddings with which every ``stride``-th element has a window: the odd one goes behind."""
     total = [max((-(-size // step) - 1) * step + window - size, 0) for size, window, step in zip(sizes, kernel, stride)]
-    return [(one // 2, one - one // 2) for one in total]
+    return [(width // 2, width - width // 2) for width in total]
 
 
 def padded(x: torch.Tensor, pads: Pads, value: float = 0.0, *, rest: bool = False) -> tuple[torch.Tensor, list[int]]:
@@ -90,4 +90,4 @@ def padded(x: torch.Tensor, pads: Pads, value: float = 0.0, *, rest: bool = Fals
     if all(before == after for before, after in pads):
         return x, [before for before, _ in pads]
     common = [min(pair) if rest else 0 for pair in pads]
-    return F.pad(x, [one - both for pair, both in zip(pads[::-1], common[::-1]) for one in pair], value=value), common
+    return F.pad(x, [width - both for pair, both in zip(pads[::-1], common[::-1]) for width in pair], value=value), common

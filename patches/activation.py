@@ -64,7 +64,7 @@ def gelu(x: torch.Tensor, approximate: bool | str) -> torch.Tensor:
 def curve(params: str, *values: Any, legacy: Any = True, **options: Any) -> Callable[..., Op]:
     """A decorator: an activation of one tensor and numbers. ``values``: the numbers with which it is tried, in their order."""
     names = [word.partition("=")[0].partition("|")[0] for word in params.split()[1:]]
-    samples = tuple(sample.also(**dict(zip(names, given))) for sample in UNARY for given in values)
+    samples = tuple(sample.also(**dict(zip(names, numbers))) for sample in UNARY for numbers in values)
     return op(params, legacy=legacy, samples=samples, elementwise=True, **options)
 
 

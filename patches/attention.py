@@ -33,7 +33,7 @@ def _attention(
     single = query.ndim == 3
     if causal and mask is not None:
         mask, causal = _causal(mask, query.shape[-3], key.shape[-3]), False
-    q, k, v = ((one.unsqueeze(0) if single else one).transpose(1, 2) for one in (query, key, value))
+    q, k, v = ((tensor.unsqueeze(0) if single else tensor).transpose(1, 2) for tensor in (query, key, value))
     grouped = q.shape[1] != k.shape[1]
     out = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped)
     out = out.transpose(1, 2)

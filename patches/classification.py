@@ -77,8 +77,8 @@ def _torchs(
     at = x.movedim(axis, 1) if x.ndim > 1 else x
     shares = label.ndim == x.ndim and (soft_label or label_smoothing > 0)
     target = label.detach().movedim(axis, 1) if shares and x.ndim > 1 else label if shares else numbers_of(label, x, axis)
-    found = F.cross_entropy(at, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
-    return found.unsqueeze(axis) if reduction == "none" and (label.ndim == x.ndim or label_smoothing > 0) else found
+    value = F.cross_entropy(at, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+    return value.unsqueeze(axis) if reduction == "none" and (label.ndim == x.ndim or label_smoothing > 0) else value
 
 
 @loss(
@@ -138,8 +138,8 @@ def cross_entropy(
     plain = use_softmax and weight is None and ignore_index < 0 and axis == x.ndim - 1
     if label_smoothing > 0 and plain and not soft_label and label.ndim < x.ndim:
         at = x.movedim(axis, 1) if x.ndim > 1 else x
-        found = F.cross_entropy(at, numbers_of(label, x, axis), reduction=reduction, label_smoothing=label_smoothing)
-        return found.unsqueeze(axis) if reduction == "none" else found  # as Paddle, which makes shares of the labels
+        value = F.cross_entropy(at, numbers_of(label, x, axis), reduction=reduction, label_smoothing=label_smoothing)
+        return value.unsqueeze(axis) if reduction == "none" else value  # as Paddle, which makes shares of the labels
     if soft_label or label_smoothing > 0:
         if soft_label and ignore_index > 0:
             raise ValueError("ignore_index beside shares of classes")
@@ -169,8 +169,8 @@ def cross_entropy_with_softmax(
         raise ValueError("labels without the axis of classes")
     if not use_softmax:
         values = of_shares(x, label, None, "none", axis, False, 0.0).unsqueeze(axis) if soft_label else None
-        kept = of_labels(x, label, None, ignore_index, "none", axis % x.ndim, False, False) if values is None else values
-        return x.detach().clone(), kept
+        losses = of_labels(x, label, None, ignore_index, "none", axis % x.ndim, False, False) if values is None else values
+        return x.detach().clone(), losses
     at = x.movedim(axis, 1) if x.ndim > 1 else x
     target = label.detach().movedim(axis, 1) if soft_label else numbers_of(label, x, axis)
     values = F.cross_entropy(at, target, ignore_index=-100 if soft_label else ignore_index, reduction="none")
@@ -240,7 +240,7 @@ def ctc_loss(
     if reduction == "mean" and not label_lengths.all():
         raise NotImplementedError("the mean over a label without classes, where Paddle divides by 0")
     # In tensors of their own: Torch's backward reads them, and the program may change its own.
-    labels, steps, sizes = (one.to(torch.int64, copy=True) for one in (labels, input_lengths, label_lengths))
+    labels, steps, sizes = (lengths.to(torch.int64, copy=True) for lengths in (labels, input_lengths, label_lengths))
     logarithms = torch.log_softmax(x, -1)
     if not norm_by_times:
         return F.ctc_loss(logarithms, labels, steps, sizes, blank, reduction, zero_infinity=True)

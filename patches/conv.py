@@ -46,13 +46,13 @@ def _transpose(n: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any
     extra = numbers(more or 0, n, "output_padding")
     least = [(s - 1) * step - sum(pad) + d * (k - 1) + 1 for s, step, pad, d, k in zip(x.shape[2:], stride, pads, dilation, kernel)]
     if size is not None and not (isinstance(size, (list, tuple)) and not size):
-        extra = [one - small for one, small in zip(numbers(size, n, "output_size"), least)]
-        if any(not 0 <= one < step for one, step in zip(extra, stride)):
+        extra = [wanted - small for wanted, small in zip(numbers(size, n, "output_size"), least)]
+        if any(not 0 <= more < step for more, step in zip(extra, stride)):
             raise ValueError("output_size outside of what the stride allows")
     common = [min(pad) for pad in pads]
     out = _TRANSPOSED[n](x, weight, bias, stride, common, extra, groups, dilation)
-    for axis, (one, small, pad, add) in enumerate(zip(common, least, pads, extra), 2):
-        out = out.narrow(axis, pad[0] - one, small + add) if pad[0] != pad[1] else out
+    for axis, (shared, small, pad, add) in enumerate(zip(common, least, pads, extra), 2):
+        out = out.narrow(axis, pad[0] - shared, small + add) if pad[0] != pad[1] else out
     return to_last(out, last)
 
 
@@ -61,7 +61,10 @@ def _shared(name: str, n: int) -> Entry:
     own = f"channel_dim=1 op_type='{name}' use_cudnn=True use_mkldnn=False"
     kinds = (name, f"depthwise_{name}")
     return Entry(
-        "paddle.nn.functional.conv._conv_nd", f"{_params(n)} {own}", arrange=lambda *given: given[:9], when=("op_type", kinds)
+        "paddle.nn.functional.conv._conv_nd",
+        f"{_params(n)} {own}",
+        arrange=lambda *arguments: arguments[:9],
+        when=("op_type", kinds),
     )
 
 

@@ -57,7 +57,7 @@ def _door(name: str, params: str, arrange: Any) -> Entry:
 
 def _steps(start: float, end: float, step: float, dtype: torch.dtype) -> float:
     """How many steps lie between two numbers: Paddle counts in the result's dtype; of 16 bits as Torch does, in float64."""
-    first, last, each = (np.float32(one) if dtype == torch.float32 else np.float64(one) for one in (start, end, step))
+    first, last, each = (np.float32(number) if dtype == torch.float32 else np.float64(number) for number in (start, end, step))
     return float((last - first) / each) if each else -1.0
 
 
@@ -91,8 +91,8 @@ def _as_many(
     """What Torch's function gives for these numbers, or for the nearest end with which it has as many elements as Paddle counts."""
     many = count(start, end, step, dtype)
     start, end, step = float(start), float(end), float(step)
-    found = make(start, end, step, dtype=dtype, device=device)
-    return found if len(found) == many else make(start, start + step * (many - 0.5), step, dtype=dtype, device=device)
+    values = make(start, end, step, dtype=dtype, device=device)
+    return values if len(values) == many else make(start, start + step * (many - 0.5), step, dtype=dtype, device=device)
 
 
 @op(

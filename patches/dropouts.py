@@ -21,9 +21,9 @@ def _dropping(x: Any, p: Any, *rest: Any) -> bool:
     return bool(rest[-1]) and not (isinstance(p, (int, float)) and p == 0)
 
 
-def _noise(x: torch.Tensor, kept: Sequence[int], p: float, source: torch.Generator | None) -> torch.Tensor:
+def _noise(x: torch.Tensor, drawn: Sequence[int], p: float, source: torch.Generator | None) -> torch.Tensor:
     """0 with probability p, else 1, of one number for each place along the axes in ``kept``: ``feature_dropout`` draws so."""
-    sizes = [size if axis in kept else 1 for axis, size in enumerate(x.shape)]
+    sizes = [size if axis in drawn else 1 for axis, size in enumerate(x.shape)]
     return torch.empty(sizes, dtype=x.dtype, device=x.device).bernoulli_(1 - p, generator=source)
 
 
@@ -85,14 +85,14 @@ def _dropping_along(x: Any, p: Any, axis: Any, training: bool, inplace: bool, mo
 )
 def dropout_nd(x: torch.Tensor, p: float, axis: Any, training: bool, inplace: bool, mode: str) -> torch.Tensor:
     """``torch.nn.functional.dropout2d`` for any axes."""
-    kept = [axis] if isinstance(axis, int) else list(axis)
+    drawn = [axis] if isinstance(axis, int) else list(axis)
     axes = range(x.ndim)
-    if inplace or mode not in ("upscale_in_train", "downscale_in_infer") or len(kept) > len(axes) or not set(kept) <= set(axes):
+    if inplace or mode not in ("upscale_in_train", "downscale_in_infer") or len(drawn) > len(axes) or not set(drawn) <= set(axes):
         raise NotImplementedError("no such dropout: Paddle refuses it")
     p = float(p)
     if not 0 <= p <= 1:
         raise NotImplementedError("p is no probability: Paddle refuses it")
-    noise = _noise(x, kept, p, None)
+    noise = _noise(x, drawn, p, None)
     return x * (noise.div_(1 - p) if mode == "upscale_in_train" and p < 1 else noise)
 
 

@@ -58,7 +58,7 @@ def fused_bias_residual_layernorm(
     summed = x if residual is None else (x if bias is None else x + bias) + (residual if alpha == 1 else residual * alpha)
     summed, shape = summed.detach(), x.shape[axis:]
     _of_one_axis(weight, shift)
-    parameters = [None if one is None else one.detach().reshape(shape) for one in (weight, shift)]
+    parameters = [None if parameter is None else parameter.detach().reshape(shape) for parameter in (weight, shift)]
     out, mean, deviation = torch.native_layer_norm(summed, shape, *parameters, epsilon)
     return out, None if residual is None else summed, mean.reshape(-1), deviation.reshape(-1)
 

@@ -39,8 +39,8 @@ def gather(x: torch.Tensor, index: torch.Tensor, axis: Any) -> torch.Tensor:
     """``torch.index_select``; an index without axes takes its axis away."""
     axis = int(axis)
     with_axes(x)
-    found = torch.index_select(x, axis, line(index))
-    return found if index.ndim else found.squeeze(axis)
+    rows = torch.index_select(x, axis, line(index))
+    return rows if index.ndim else rows.squeeze(axis)
 
 
 @op("x|input index axis|dim=0", tensors=2, samples=ROWS, **READ)

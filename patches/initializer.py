@@ -120,7 +120,7 @@ LAYERS = {
 
 def first_bound(incoming: int) -> float:
     """``torch.nn.init.kaiming_uniform_`` with a slope of sqrt(5), as layers of Torch call it for their weight."""
-    return math.sqrt(3.0) * (init.calculate_gain("leaky_relu", math.sqrt(5)) / math.sqrt(incoming))
+    return float(math.sqrt(3.0) * (init.calculate_gain("leaky_relu", math.sqrt(5)) / math.sqrt(incoming)))
 
 
 def other_bound(incoming: int) -> float:

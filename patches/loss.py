@@ -157,14 +157,14 @@ def sigmoid_cross_entropy_with_logits(
 
     ``pos_weight`` is here the factor of the logarithm, which Paddle's function makes of its own and of the labels.
     """
-    kept, label = label != ignore_index, label.detach()
+    counted, label = label != ignore_index, label.detach()
     if pos_weight is None:
         values = F.binary_cross_entropy_with_logits(x, label, reduction="none")
     else:
         alike(x, label)
         values = (1 - label) * x - pos_weight.detach() * F.logsigmoid(x)
-    values = torch.where(kept, values, 0)
-    return values / kept.sum().clamp(min=1e-5) if normalize else values
+    values = torch.where(counted, values, 0)
+    return values / counted.sum().clamp(min=1e-5) if normalize else values
 
 
 @op(

@@ -96,7 +96,7 @@ remainder = binary(
 
 def _quotient(x: torch.Tensor, y: torch.Tensor, rounding: str) -> torch.Tensor:
     """``torch.div`` with a rounding mode, which Paddle has no gradient of."""
-    x, y = (one.detach() if isinstance(one, torch.Tensor) else one for one in (x, y))
+    x, y = (operand.detach() if isinstance(operand, torch.Tensor) else operand for operand in (x, y))
     return torch.div(x if isinstance(x, torch.Tensor) else torch.full_like(y, x), y, rounding_mode=rounding)
 
 

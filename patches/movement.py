@@ -241,9 +241,9 @@ def pad3d(x: torch.Tensor, paddings: Any, mode: str, value: float, data_format: 
     spare = [axis for axis in (4, 3, 2) if inner.shape[axis] == 1 and not any(widths[8 - 2 * axis : 10 - 2 * axis])]
     if len(spare) == 3:
         spare = spare[:-1]
-    kept = [width for axis in (4, 3, 2) if axis not in spare for width in widths[8 - 2 * axis : 10 - 2 * axis]]
+    pads = [width for axis in (4, 3, 2) if axis not in spare for width in widths[8 - 2 * axis : 10 - 2 * axis]]
     inner = inner.squeeze(tuple(spare))
-    padded = F.pad(inner, kept, mode, value) if mode == "constant" else F.pad(inner, kept, mode)
+    padded = F.pad(inner, pads, mode, value) if mode == "constant" else F.pad(inner, pads, mode)
     for axis in sorted(spare):
         padded = padded.unsqueeze(axis)
     return padded.permute(0, 2, 3, 4, 1) if last else padded

@@ -304,5 +304,5 @@ def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
 )
 def norm_except_dim(p: torch.Tensor, dim: int) -> torch.Tensor:
     """``torch.norm_except_dim``, without axes of size 1."""
-    found = torch.norm_except_dim(p, 2, dim)
-    return found if dim == -1 else found.reshape(-1)
+    norms = torch.norm_except_dim(p, 2, dim)
+    return norms if dim == -1 else norms.reshape(-1)

@@ -22,9 +22,9 @@ _EQUAL = "of equal elements one has the gradient: the one that Torch chooses"
 _ROW = (Sample((3, 4)), Sample((2, 3, 4), axis=1), Sample((5,), axis=0))
 
 
-def _placed(found: Any, dtype: torch.dtype = torch.int64) -> tuple[torch.Tensor, torch.Tensor]:
+def _placed(chosen: Any, dtype: torch.dtype = torch.int64) -> tuple[torch.Tensor, torch.Tensor]:
     """What was chosen, and a copy of its indices: Torch's backward reads them, and the program may change them."""
-    return found[0], found[1].to(dtype, copy=True)
+    return chosen[0], chosen[1].to(dtype, copy=True)
 
 
 _SHARED = {"faults": whole_to_each(lambda x, axis, keepdim: axis), "copies_result": True, **_REDUCED}

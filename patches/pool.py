@@ -38,7 +38,10 @@ def _means(n: int, x: Any, size: list[int], stride: list[int], pads: Pads, ceil:
     if all(before == after for before, after in pads):
         return _AVG[n](x, size, stride, [before for before, _ in pads], ceil, not exclusive)
     if exclusive:
-        sums = [_AVG[n](padded(one, pads)[0], size, stride, 0, ceil, divisor_override=1) for one in (x, torch.ones_like(x[:1, :1]))]
+        sums = [
+            _AVG[n](padded(tensor, pads)[0], size, stride, 0, ceil, divisor_override=1)
+            for tensor in (x, torch.ones_like(x[:1, :1]))
+        ]
         return sums[0] / sums[1]
     if any(after > before for before, after in pads):
         raise NotImplementedError("means with padding, of which Paddle counts no more behind than it has in front")
@@ -68,13 +71,15 @@ def _pool(
     return to_last(_MAX[n](x, size, stride, both, 1, ceil), last)
 
 
-def _with_index(n: int, x: Any, size: Any, stride: Any, padding: Any, whole: bool, adaptive: bool, ceil: bool) -> Any:
+def _with_index(
+    n: int, x: Any, size: Any, stride: Any, padding: Any, whole: bool, adaptive: bool, ceil: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Maxima and their places in a plane, which Paddle has in int32."""
     if adaptive or whole:
         out, places = _ADAPTIVE["max"][n](x, [1] * n if whole else numbers(size, n, "output_size"), return_indices=True)
         return out, places.int()
     size, stride, both = numbers(size, n, "kernel_size"), numbers(stride, n, "stride"), numbers(padding, n, "padding")
-    _windows(x, size, stride, [(one, one) for one in both], ceil)
+    _windows(x, size, stride, [(width, width) for width in both], ceil)
     out, places = _MAX[n](x, size, stride, both, 1, ceil, return_indices=True)
     return out, places.int()
 
@@ -193,24 +198,24 @@ def _maxima(n: int) -> Pools:
 def _samples(x: tuple[int, ...]) -> tuple[Sample, ...]:
     """Strides, paddings, ceil_mode, formats, adaptive and global."""
     n = len(x) - 2
-    one, two, three = [1] * n, [2] * n, [3] * n
+    ones, twos, threes = [1] * n, [2] * n, [3] * n
     return (
-        Sample(x, kernel_size=two, stride=two),
-        Sample(x, kernel_size=three, stride=two, padding=one),
-        Sample(x, kernel_size=three, stride=two, padding=one, ceil_mode=True),
-        Sample(x, kernel_size=three, padding=[1, 0] * n),
-        Sample(x, kernel_size=three, stride=two, padding_algorithm="SAME"),
-        Sample(x, kernel_size=three, padding_algorithm="VALID"),
-        Sample(x, kernel_size=two, stride=one, data_format="NHWC" if n == 2 else "NDHWC"),
+        Sample(x, kernel_size=twos, stride=twos),
+        Sample(x, kernel_size=threes, stride=twos, padding=ones),
+        Sample(x, kernel_size=threes, stride=twos, padding=ones, ceil_mode=True),
+        Sample(x, kernel_size=threes, padding=[1, 0] * n),
+        Sample(x, kernel_size=threes, stride=twos, padding_algorithm="SAME"),
+        Sample(x, kernel_size=threes, padding_algorithm="VALID"),
+        Sample(x, kernel_size=twos, stride=ones, data_format="NHWC" if n == 2 else "NDHWC"),
         Sample(x, kernel_size=[2, 3, 1][:n], adaptive=True),
-        Sample(x, kernel_size=one, global_pooling=True),
+        Sample(x, kernel_size=ones, global_pooling=True),
     )
 
 
 def _kinds(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
     chosen = each(samples, pooling_type=("max", "avg"))
-    chosen = tuple(one for one in chosen if one.attrs["pooling_type"] == "avg" or not one.attrs.get("adaptive"))
-    return (*chosen, *(one.also(pooling_type="avg", exclusive=False) for one in samples[1:4]))
+    chosen = tuple(sample for sample in chosen if sample.attrs["pooling_type"] == "avg" or not sample.attrs.get("adaptive"))
+    return (*chosen, *(sample.also(pooling_type="avg", exclusive=False) for sample in samples[1:4]))
 
 
 @op(

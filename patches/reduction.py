@@ -62,8 +62,8 @@ def prod(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.T
     over = axes(None if reduce_all else axis, x.ndim)
     if all_of(over, x, keepdim=keepdim):
         return torch.prod(x)
-    for one in reversed(over):
-        x = torch.prod(x, one, keepdim)
+    for place in reversed(over):
+        x = torch.prod(x, place, keepdim)
     return x
 
 
@@ -77,7 +77,7 @@ _SPREADS = (
 def _spread(formula: Any, x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, correction: float) -> torch.Tensor:
     """``torch.std`` or ``torch.var``, where something is left to divide by."""
     over, less = axes(axis, x.ndim), correction if unbiased is None else int(bool(unbiased))
-    if math.prod(x.shape[one] for one in over) <= less:
+    if math.prod(x.shape[place] for place in over) <= less:
         raise NotImplementedError("no degree of freedom")
     return formula(x, over, correction=less, keepdim=keepdim)
 

@@ -75,7 +75,9 @@ def rnn(
     count = layers * (2 if bidirectional else 1)
     if len(weights) != 4 * count:
         raise NotImplementedError("an RNN without biases")
-    flat = [one for i in range(count) for one in (*weights[2 * i : 2 * i + 2], *weights[2 * (count + i) : 2 * (count + i) + 2])]
+    flat = [
+        weight for i in range(count) for weight in (*weights[2 * i : 2 * i + 2], *weights[2 * (count + i) : 2 * (count + i) + 2])
+    ]
     options = (flat, True, layers, float(dropout), not is_test, bidirectional)
     if not lengths:
         out, *after = KERNELS[mode](x, _state(state), *options, False)
@@ -83,10 +85,10 @@ def rnn(
     # A layer that takes the batch first turns it: so does a Torch program's ``batch_first=True``, of which results lie otherwise.
     first = not x.is_contiguous() and x.transpose(0, 1).is_contiguous()
     packed = packing.pack_padded_sequence(x.transpose(0, 1) if first else x, operands[1].cpu(), first, enforce_sorted=False)
-    inner = [one.index_select(1, packed.sorted_indices) for one in state]
+    inner = [tensor.index_select(1, packed.sorted_indices) for tensor in state]
     data, *after = KERNELS[mode](packed.data, packed.batch_sizes, _state(inner), *options)
     out, _ = packing.pad_packed_sequence(packed._replace(data=data), first, total_length=len(x))
-    return out.transpose(0, 1) if first else out, None, [one.index_select(1, packed.unsorted_indices) for one in after]
+    return out.transpose(0, 1) if first else out, None, [tensor.index_select(1, packed.unsorted_indices) for tensor in after]
 
 
 def _state(state: Sequence[torch.Tensor]) -> Any:
@@ -97,7 +99,7 @@ def _state(state: Sequence[torch.Tensor]) -> Any:
 def _cell(layer: Any, x: Any, states: Any = None) -> tuple[Any, ...]:
     """A cell's arguments: what comes in, its states (which Paddle makes of zeros), its parameters and its last activation."""
     functions = [getattr(layer, name, None) for name in ("_gate_activation", "_activation", "_activation_fn")]
-    names = [str(getattr(one, "__name__", "")).strip("_") for one in functions if one is not None]
+    names = [str(getattr(function, "__name__", "")).strip("_") for function in functions if function is not None]
     if names not in (["sigmoid", "tanh"], ["tanh"], ["relu"]) or getattr(layer, "proj_size", None) or x.ndim != 2:
         raise StayNative(ODD_CELL)
     if states is None:

@@ -133,7 +133,7 @@ def l1_norm(x: torch.Tensor) -> torch.Tensor:
 
 def _shortened(x: torch.Tensor, p: float, axis: int, max_norm: float, added: float = 0.0) -> torch.Tensor:
     """Rows that are longer than ``max_norm`` brought to that length."""
-    others = [one for one in range(x.ndim) if one != axis % x.ndim]
+    others = [other for other in range(x.ndim) if other != axis % x.ndim]
     norms = torch.linalg.vector_norm(x, p, others, keepdim=True)
     return torch.where(norms > max_norm, x * (max_norm / (norms + added)), x)
 

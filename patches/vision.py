@@ -50,7 +50,7 @@ def _interpolated(
     x = to_first(x, last)
     if not scale:
         return to_last(F.interpolate(x, [depth, height, width][5 - x.ndim :], **how), last)
-    scale = [float(one) for one in scale] * (x.ndim - 2 if len(scale) == 1 else 1)
+    scale = [float(factor) for factor in scale] * (x.ndim - 2 if len(scale) == 1 else 1)
     out = F.interpolate(x, scale_factor=tuple(scale), **how)
     if list(out.shape[2:]) != _size(x, scale):
         raise NotImplementedError("a scale that gives another size in float32")
@@ -67,7 +67,7 @@ def _interpolation(mode: str, *shape: int, **deviations: str) -> Op:
     n = len(shape) - 2
     sizes = dict(zip(("out_w", "out_h", "out_d"), (6, 9, 5)[:n]))
     corners = (False,) if mode == "nearest" else (False, True)
-    samples = [Sample(shape, **size, align_corners=one) for size in (sizes, {"scale": [2.0] * n}) for one in corners]
+    samples = [Sample(shape, **size, align_corners=corner) for size in (sizes, {"scale": [2.0] * n}) for corner in corners]
     return op(
         _CALL.format(mode),
         name=f"{mode}_interp",
@@ -128,4 +128,4 @@ def grid_sample(x: Any, grid: Any, mode: str, padding_mode: str, align_corners: 
 def affine_grid(theta: Any, out_shape: Any, align_corners: bool) -> torch.Tensor:
     """``torch.nn.functional.affine_grid``."""
     sizes = out_shape.tolist() if hasattr(out_shape, "tolist") else out_shape
-    return F.affine_grid(theta, [int(one) for one in sizes], align_corners)
+    return F.affine_grid(theta, [int(size) for size in sizes], align_corners)

@@ -101,14 +101,14 @@ INSTRUCTION_SETS = ("ATEN_CPU_CAPABILITY", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG
 
 def pytest_report_header():
     """Which kernels this machine has chosen: what differs natively depends on it."""
-    asked = [f"{name}={os.environ[name]}" for name in INSTRUCTION_SETS if name in os.environ]
-    return f"Torch's kernels: {torch.backends.cpu.get_cpu_capability()}; asked for: {' '.join(asked) or 'nothing'}"
+    settings = [f"{name}={os.environ[name]}" for name in INSTRUCTION_SETS if name in os.environ]
+    return f"Torch's kernels: {torch.backends.cpu.get_cpu_capability()}; asked for: {' '.join(settings) or 'nothing'}"
 
 
 def named(item):
     """The ops that a test is one of, whatever their doors are called, and all other words among its parameters."""
-    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return {getattr(one, "name", one) for one in given if isinstance(one, (str, Op))}
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return {getattr(value, "name", value) for value in values if isinstance(value, (str, Op))}
 
 
 def pytest_collection_modifyitems(items):

@@ -79,10 +79,10 @@ class Call:
         if self.cast:  # what bfloat16 holds: Paddle 2.6 and Torch round the rest otherwise
             self.values = [_shortened(value) for value in self.values]
         self.tensors = [self._leaf(value, grad) if isinstance(value, np.ndarray) else value for value in self.values]
-        given = op.arguments(sample, self.tensors)
-        self.attributes = [typed(value, torch) for value in given[op.leading :]]
-        given = [*given[: op.leading], *(typed(value, paddle) for value in given[op.leading :])]
-        self.args = spelled(entry, dict(zip(op.names, given)), {*op.names[: op.leading], *sample.attrs})
+        arguments = op.arguments(sample, self.tensors)
+        self.attributes = [typed(value, torch) for value in arguments[op.leading :]]
+        arguments = [*arguments[: op.leading], *(typed(value, paddle) for value in arguments[op.leading :])]
+        self.args = spelled(entry, dict(zip(op.names, arguments)), {*op.names[: op.leading], *sample.attrs})
         self.refusal = None
         self.before = self.args[0].shape if not op.operands and entry.inplace else None
 
@@ -99,8 +99,8 @@ class Call:
         return result[0] if self.entry.returns_list else result
 
     def _twin(self, values, ours):
-        found = twin(values, self._lies(values), ours)
-        return found.to(torch.bfloat16) if self.cast and found.is_floating_point() else found
+        result = twin(values, self._lies(values), ours)
+        return result.to(torch.bfloat16) if self.cast and result.is_floating_point() else result
 
     def torch(self, grad=False):
         """The formula on the same values and strides: result and leaves."""
@@ -117,8 +117,8 @@ class Call:
 
 def flat(result):
     """One result or several, some of them perhaps in lists: those that are tensors."""
-    found = [one for item in result for one in flat(item)] if isinstance(result, (list, tuple)) else [result]
-    return [one for one in found if isinstance(one, (paddle.Tensor, torch.Tensor))]
+    leaves = [leaf for item in result for leaf in flat(item)] if isinstance(result, (list, tuple)) else [result]
+    return [leaf for leaf in leaves if isinstance(leaf, (paddle.Tensor, torch.Tensor))]
 
 
 def has_defect(name):
@@ -156,10 +156,10 @@ def needs(target):
 def offers(name, parameter=None):
     """Whether there is ``paddle.<name>``, and takes this parameter."""
     try:
-        found = functools.reduce(getattr, name.split("."), paddle)
+        function = functools.reduce(getattr, name.split("."), paddle)
     except AttributeError:
         return False
-    return parameter is None or parameter in inspect.signature(found).parameters
+    return parameter is None or parameter in inspect.signature(function).parameters
 
 
 def entries():

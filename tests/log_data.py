@@ -69,8 +69,8 @@ def filled(records, **options):
     """A run that was begun and given these records."""
     run = CompareRun(**options)
     run.begin(ENVIRONMENT, {"torch.num_threads": 1})
-    for one in records:
-        run.recorder.add(one)
+    for record in records:
+        run.recorder.add(record)
     return run
 
 
@@ -85,7 +85,7 @@ def dumped(**fields):
 
 
 def lines_of(records):
-    return [dumped(index=index, **one) for index, one in enumerate(records)]
+    return [dumped(index=index, **record) for index, record in enumerate(records)]
 
 
 def put(folder, *lines):

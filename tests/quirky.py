@@ -18,15 +18,15 @@ INF, NAN = float("inf"), float("nan")
 RNG = np.random.default_rng(0)
 
 
-def problem(op, dtype="float32", wanted="out", **given):
+def problem(op, dtype="float32", wanted="out", **more):
     """A call of ``op`` with these arguments and the defaults of the others; the incoming gradient is normal."""
-    values = {name: given.get(name, default) for name, default in params(op)}
+    values = {name: more.get(name, default) for name, default in params(op)}
     values = {n: torch.as_tensor(v, dtype=getattr(torch, dtype)) if isinstance(v, np.ndarray) else v for n, v in values.items()}
-    found = Problem(op, values, wanted)
+    made = Problem(op, values, wanted)
     if wanted == "out":
-        return found
-    return found.change(
-        grad=torch.from_numpy(RNG.standard_normal(tuple(torch_kernel(found.forward()).shape))).to(getattr(torch, dtype))
+        return made
+    return made.change(
+        grad=torch.from_numpy(RNG.standard_normal(tuple(torch_kernel(made.forward()).shape))).to(getattr(torch, dtype))
     )
 
 
@@ -36,11 +36,11 @@ def normal(*shape):
 
 def frozen_layer_norm(call):
     """Paddle's gradient of x alone."""
-    given = {n: to_paddle(v.clone()) if isinstance(v, torch.Tensor) else v for n, v in call.values.items()}
-    given["x"].stop_gradient = False
-    out = paddle._C_ops.layer_norm(*given.values())
-    (found,) = paddle.grad(out, given["x"], to_paddle(call.grad.clone()))
-    return to_torch(found.detach()).clone()
+    arguments = {n: to_paddle(v.clone()) if isinstance(v, torch.Tensor) else v for n, v in call.values.items()}
+    arguments["x"].stop_gradient = False
+    out = paddle._C_ops.layer_norm(*arguments.values())
+    (gradient,) = paddle.grad(out, arguments["x"], to_paddle(call.grad.clone()))
+    return to_torch(gradient.detach()).clone()
 
 
 NORM = {"epsilon": 1e-5, "begin_norm_axis": 1}
@@ -91,8 +91,8 @@ OCCURS = {
         problem("sum", "float64", x=CONSTANT, axis=1),
         problem("sum", "float32", x=CONSTANT.reshape(2, 256, 256), axis=(1, 2)),
         *(
-            problem(op, "float32", wanted, **given).change(grad=torch.from_numpy(CONSTANT.T.astype("float32")))
-            for op, wanted, given in (
+            problem(op, "float32", wanted, **more).change(grad=torch.from_numpy(CONSTANT.T.astype("float32")))
+            for op, wanted, more in (
                 ("linear", "bias", {"x": normal(65536, 3), "weight": normal(2, 3), "bias": normal(2)}),
                 ("add", "y", {"x": normal(65536, 2), "y": normal(2)}),
             )

@@ -38,23 +38,27 @@ def main():
     dist.init_parallel_env()
     rank = dist.get_rank()
     with compared("right"):
-        one = net()
-        steps(paddle.DataParallel(one), one)
+        layer = net()
+        steps(paddle.DataParallel(layer), layer)
     with compared("not_summed"):
-        one = net()
-        steps(one, one)
+        layer = net()
+        steps(layer, layer)
     with compared("other_weights"):
-        one = net(seed=rank)
-        steps(one, one)
+        layer = net(seed=rank)
+        steps(layer, layer)
     with compared("other_rate"):
-        one = net()
-        steps(paddle.DataParallel(one), one, rate=lambda step: 0.2 if rank and step == 1 else 0.1)
+        layer = net()
+        steps(paddle.DataParallel(layer), layer, rate=lambda step: 0.2 if rank and step == 1 else 0.1)
     with compared("written"):
-        one = net()
-        steps(paddle.DataParallel(one), one, after=lambda step: one.bias.set_value(one.bias * 2) if rank and step == 1 else None)
+        layer = net()
+        steps(
+            paddle.DataParallel(layer),
+            layer,
+            after=lambda step: layer.bias.set_value(layer.bias * 2) if rank and step == 1 else None,
+        )
     with compared("killed"):
-        one = net()
-        steps(paddle.DataParallel(one), one)
+        layer = net()
+        steps(paddle.DataParallel(layer), layer)
         if rank:
             sys.stdout.flush()
             os.kill(os.getpid(), signal.SIGKILL)

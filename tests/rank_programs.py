@@ -121,8 +121,8 @@ def twin(kind="", parts=1, unsynced=False, rule=torch.optim.AdamW, **options):
                     (layer(torch.from_numpy(numbers(step * parts + part))) ** 2).mean().backward()
             optimizer.step()
             optimizer.zero_grad()
-        found = {name: parameter.detach().numpy() for name, parameter in module.named_parameters()}
-        return {name: value.T if value.ndim == 2 else value for name, value in found.items()}
+        parameters = {name: parameter.detach().numpy() for name, parameter in module.named_parameters()}
+        return {name: value.T if value.ndim == 2 else value for name, value in parameters.items()}
 
     return run
 

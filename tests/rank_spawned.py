@@ -22,8 +22,8 @@ def train():
         paddle.tanh(total)
     assert run.substituted == {"tanh": 1}
     assert float(shares[0]) == float(shares[1])
-    said = f"rank {dist.get_rank()} of {dist.get_world_size()} has trained\n"
-    os.write(1, said.encode())  # in one piece; print may write the line's end apart, after another rank's line
+    text = f"rank {dist.get_rank()} of {dist.get_world_size()} has trained\n"
+    os.write(1, text.encode())  # in one piece; print may write the line's end apart, after another rank's line
 
 
 if __name__ == "__main__":

@@ -15,21 +15,23 @@ PORTS = range(20000, 32000)  # below those that the system gives to whoever asks
 
 def free_ports(number):
     """Ports that nobody listens at, and that no other process is given before they are used."""
-    found = []
+    ports = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        with contextlib.suppress(OSError), socket.socket() as one:
-            one.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == number:
-            return found
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == number:
+            return ports
     raise OSError(f"fewer than {number} ports are free")
 
 
 def environment(**more):
     """For a process that is to find the checkout, and nothing of a launcher around this one."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PADDLE_", "PADIFF_", "FLAGS_selected"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PADDLE_", "PADIFF_", "FLAGS_selected"))
+    }
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **more}
+    return {**environment, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **more}
 
 
 def ranks(number):
@@ -54,8 +56,8 @@ def start(arguments, number=2, **options):
     """The processes, started; their output goes into one pipe each."""
     command = [sys.executable, *map(str, arguments)]
     return [
-        subprocess.Popen(command, env=one, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-        for one in ranks(number)
+        subprocess.Popen(command, env=rank, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        for rank in ranks(number)
     ]
 
 
@@ -64,10 +66,10 @@ def run(arguments, number=2, **options):
     started = start(arguments, number, **options)
     try:
         until = time.monotonic() + PATIENCE
-        found = [process.communicate(timeout=max(1, until - time.monotonic()))[0] for process in started]
+        outputs = [process.communicate(timeout=max(1, until - time.monotonic()))[0] for process in started]
     finally:
         for process in started:
             process.kill()
             process.wait()
-    assert all(process.returncode == 0 for process in started), "\n".join(text[-3000:] for text in found)
-    return found
+    assert all(process.returncode == 0 for process in started), "\n".join(text[-3000:] for text in outputs)
+    return outputs

@@ -91,7 +91,7 @@ def record(index, rng, *, verdict="ROUNDING", guilty="none", hypothesis=None, sh
         usual = dict.fromkeys(usual)
     equal = verdict == "EQUAL"
     difference = 0.0 if equal else bound * 0.2
-    found = {
+    counts = {
         "type": "call",
         "index": index,
         "call": index // 2,
@@ -142,7 +142,7 @@ def record(index, rng, *, verdict="ROUNDING", guilty="none", hypothesis=None, sh
             "amplification": None,
         },
     }
-    return {**found, **changes}
+    return {**counts, **changes}
 
 
 def run_of(count, seed=0, rare=0.01):
@@ -158,10 +158,10 @@ def run_of(count, seed=0, rare=0.01):
 
 def account_data(*, profile=True, native=None, substituted=None, name="ref"):
     """What a reference run's ``as_dict()`` gives, made up; ``name`` is put wherever a program may put one."""
-    given = substituted if substituted is not None else {"linear": 380, "gelu": 80, "adamw": 560}
+    counts = substituted if substituted is not None else {"linear": 380, "gelu": 80, "adamw": 560}
     random = "random op: its values come from Paddle's generator"
     stayed = native if native is not None else {("dropout", random): 80, (f"uniform{name}", f"random {name}"): 12}
-    ops = {op: {"substituted": calls, "backward": calls, "native": {}} for op, calls in given.items()}
+    ops = {op: {"substituted": calls, "backward": calls, "native": {}} for op, calls in counts.items()}
     for (op, reason), calls in stayed.items():
         ops.setdefault(op, {"substituted": 0, "backward": 0, "native": {}})["native"][reason] = calls
     site = f"net.py:7 in forward{name if name != 'ref' else ''}"

@@ -49,12 +49,12 @@ def train(net, optimizer, change=None, *, passing=True):
 
 def taken(change=None, build=built):
     """Which steps are made without Paddle's, once it is asserted that the training is the same as without any such."""
-    left, found, run = train(*build(), change=change)
+    left, updates, run = train(*build(), change=change)
     wanted, _, other = train(*build(), change=change, passing=False)
     assert len(left) == len(wanted)
-    assert all(same(one, two) for one, two in zip(left, wanted, strict=True))
+    assert all(same(parameter, two) for parameter, two in zip(left, wanted, strict=True))
     assert (run.optimizers, run.native) == (other.optimizers, other.native)
-    return found
+    return updates
 
 
 def of(kind="sgd", **options):

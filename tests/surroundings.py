@@ -166,20 +166,20 @@ def model_average():
         average.step()
         optimizer.clear_grad()
     with average.apply(need_restore=True):
-        averaged = [one.copy() for one in parameters(layer)]
+        averaged = [parameter.copy() for parameter in parameters(layer)]
     return [*averaged, *parameters(layer)]
 
 
 def moving_average():
     """An exponential moving average of the weights by hand, as training scripts keep one."""
     layer = network()
-    kept = {name: parameter.clone().detach() for name, parameter in layer.named_parameters()}
+    before = {name: parameter.clone().detach() for name, parameter in layer.named_parameters()}
     for _ in range(2):
         trained(layer, steps=1)
         with paddle.no_grad():
             for name, parameter in layer.named_parameters():
-                kept[name].set_value(kept[name] * 0.9 + parameter * 0.1)
-    return [value.numpy() for value in kept.values()]
+                before[name].set_value(before[name] * 0.9 + parameter * 0.1)
+    return [value.numpy() for value in before.values()]
 
 
 def look_ahead():
@@ -214,9 +214,9 @@ def flops():
 def profiler():
     layer = network()
     with tempfile.TemporaryDirectory() as folder:
-        kept = paddle.profiler.export_chrome_tracing(folder)
+        exported = paddle.profiler.export_chrome_tracing(folder)
         target = [paddle.profiler.ProfilerTarget.CPU]
-        with paddle.profiler.Profiler(targets=target, on_trace_ready=kept, scheduler=(0, 2)) as running:
+        with paddle.profiler.Profiler(targets=target, on_trace_ready=exported, scheduler=(0, 2)) as running:
             for step in range(3):
                 with paddle.profiler.RecordEvent("a step"):
                     (layer(batch(step)) ** 2).mean().backward()
@@ -248,8 +248,8 @@ def quantised_after_training():
 
 def hooks_of_layers():
     layer = network()
-    layer[0].register_forward_post_hook(lambda one, given, out: out * 2)
-    layer[3].register_forward_pre_hook(lambda one, given: (given[0] + 1,))
+    layer[0].register_forward_post_hook(lambda hooked, inputs, out: out * 2)
+    layer[3].register_forward_pre_hook(lambda hooked, inputs: (inputs[0] + 1,))
     return trained(layer)
 
 

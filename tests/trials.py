@@ -95,8 +95,8 @@ def held(op, dtype, *, gradient=False):
         return False  # Paddle 2.6 drops out in evaluation, too
     if any(has_defect(name) for name in ((GRADIENT_DEFECTS if gradient else {}).get(op.name), VALUE_DEFECTS.get(op.name)) if name):
         return False
-    told = {"gradient", f"gradient {dtype}"} if gradient else {dtype}
-    return not told & set(op.deviations)
+    words = {"gradient", f"gradient {dtype}"} if gradient else {dtype}
+    return not words & set(op.deviations)
 
 
 def without_kernel(op, dtype):
@@ -156,11 +156,11 @@ def arriving(results, dtype):
     """An incoming gradient for each result."""
     rng = np.random.default_rng(1)
     made = [
-        paddle.to_tensor(rng.standard_normal((1, *one.shape)).astype("float32" if dtype == "bfloat16" else dtype)[0])
-        for one in results
+        paddle.to_tensor(rng.standard_normal((1, *result.shape)).astype("float32" if dtype == "bfloat16" else dtype)[0])
+        for result in results
     ]
     with paused():  # a cast is an op, too
-        return [value.reshape(one.shape).astype(one.dtype) for value, one in zip(made, results)]
+        return [value.reshape(result.shape).astype(result.dtype) for value, result in zip(made, results)]
 
 
 def pulled(call, dtype, *, backward=True):
@@ -170,13 +170,13 @@ def pulled(call, dtype, *, backward=True):
     seeds = arriving(ends, dtype)
     if backward:
         paddle.autograd.backward(ends, seeds)
-    return results, seeds, [one.grad for one in wanted(call.tensors)]
+    return results, seeds, [operand.grad for operand in wanted(call.tensors)]
 
 
 def wanted(leaves):
     floats = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     return [
-        one
-        for one in leaves
-        if (isinstance(one, paddle.Tensor) and not one.stop_gradient) or (isinstance(one, torch.Tensor) and one.dtype in floats)
+        leaf
+        for leaf in leaves
+        if (isinstance(leaf, paddle.Tensor) and not leaf.stop_gradient) or (isinstance(leaf, torch.Tensor) and leaf.dtype in floats)
     ]

@@ -58,12 +58,12 @@ def outcome(view, op, grad):
     base.stop_gradient = not grad
     try:
         result = OPS[op](VIEWS[view](base * 1.0 if grad else base))
-        found = [result.numpy(), base.numpy()]
+        arrays = [result.numpy(), base.numpy()]
         if grad:
             incoming = paddle.to_tensor((np.arange(result.size) % 5 * 0.5 + 0.25).reshape(result.shape).astype("float32"))
             result.backward(incoming[..., ::-1] if result.ndim else incoming)
-            found.append(base.grad.numpy())
-        return found
+            arrays.append(base.grad.numpy())
+        return arrays
     except Exception as error:
         return type(error).__name__
 
@@ -85,7 +85,7 @@ def main(mode):
                 with getattr(padiff_shim, mode)("torch"):
                     ours = outcome(view, op, grad)
                 if mode == "reference" and grad and view in OVERLAPPING:
-                    ours, native = (found if isinstance(found, str) else found[:-1] for found in (ours, native))
+                    ours, native = (arrays if isinstance(arrays, str) else arrays[:-1] for arrays in (ours, native))
                     if native == "RuntimeError":
                         continue
                 if not agree(ours, native):

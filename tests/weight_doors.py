@@ -40,11 +40,11 @@ def values():
     """By the name of a parameter, what a door is given for it: one after the other."""
     tensor, rows, index = paddle.full(SHAPE, 0.25), paddle.ones([2, 3]), paddle.to_tensor([1, 0])
     cells, everywhere = paddle.zeros(SHAPE, "int64"), paddle.to_tensor(np.eye(*SHAPE).astype(bool))
-    square, one = paddle.full([4, 4], 0.5), paddle.ones([1, 3])
+    square, row = paddle.full([4, 4], 0.5), paddle.ones([1, 3])
     kinds = {
         "x input": [tensor, np.ones(SHAPE, "float32"), [tensor[:2], tensor[2:]], square],
         "y other weight a b real imag abs angle": [tensor, paddle.ones(SHAPE, "int32"), paddle.ones([3]), square],
-        "value values src updates": [0.5, tensor, rows, one],
+        "value values src updates": [0.5, tensor, rows, row],
         "index indices": [index, cells, (paddle.to_tensor([1]),)],
         "mask condition": [everywhere],
         "axis dim n k num_rows": [0, 1, 4],
@@ -57,7 +57,7 @@ def values():
         "func": [lambda value: value + 1],
         "sorted_sequence": [paddle.arange(4.0)],
     }
-    return {name: given for names, given in kinds.items() for name in names.split()}
+    return {name: arguments for names, arguments in kinds.items() for name in names.split()}
 
 
 VALUES = values()
@@ -213,11 +213,11 @@ def main():
     warnings.simplefilter("ignore")
     paddle.seed(1)
     torch.set_num_threads(1)
-    found = {}
+    doors = {}
     for kind, grad in itertools.product(KINDS, (True, False)):
         with padiff_shim.reference("torch"):
-            found[f"{kind}, {'grad' if grad else 'no_grad'}"] = sweep(kind, grad)
-    print(json.dumps(found), file=sys.__stdout__)
+            doors[f"{kind}, {'grad' if grad else 'no_grad'}"] = sweep(kind, grad)
+    print(json.dumps(doors), file=sys.__stdout__)
 
 
 if __name__ == "__main__":

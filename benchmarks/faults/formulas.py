@@ -66,8 +66,8 @@ def fast_exp(v: Values, op: str) -> np.ndarray:
         total = e.sum(axis, keepdims=True)
         if op == "softmax":
             return e / total
-        found = np.log(total) + top
-        return found if v["keepdim"] else found.squeeze(axis)
+        result = np.log(total) + top
+        return result if v["keepdim"] else result.squeeze(axis)
 
 
 def fast_tanh(v: Values, op: str) -> np.ndarray:
@@ -104,8 +104,8 @@ def half_accumulation(v: Values, op: str) -> np.ndarray | None:
         total = np.zeros((len(x), right.shape[1]), np.float16)
         for k in range(x.shape[1]):
             total = (total + x[:, k, None] * right[None, k]).astype(np.float16)
-        found = total.astype(x.dtype)
-        return found if v.get("bias") is None else found + v["bias"]
+        result = total.astype(x.dtype)
+        return result if v.get("bias") is None else result + v["bias"]
 
 
 def quick_gelu(v: Values, op: str) -> np.ndarray:

@@ -39,16 +39,16 @@ def _huge(rng: np.random.Generator, shape: tuple[int, ...], dtype: torch.dtype) 
 
 def _alternating(rng: np.random.Generator, shape: tuple[int, ...], dtype: torch.dtype) -> np.ndarray:
     """Neighbours cancel but for a few last bits."""
-    found = rng.uniform(0.5, 2.0, shape)
-    flat = found.reshape(-1)
+    values = rng.uniform(0.5, 2.0, shape)
+    flat = values.reshape(-1)
     even = flat.size // 2 * 2
     flat[1:even:2] = -flat[0:even:2] * (1 + 4 * KINDS[dtype].format.unit * rng.standard_normal(even // 2))
-    return found
+    return values
 
 
 def _masked(rng: np.random.Generator, shape: tuple[int, ...], dtype: torch.dtype) -> np.ndarray:
-    found = rng.standard_normal(shape)
-    return np.where(rng.random(shape) < 0.3, rng.choice((-30.0, -1e4, -np.inf), shape), found)
+    values = rng.standard_normal(shape)
+    return np.where(rng.random(shape) < 0.3, rng.choice((-30.0, -1e4, -np.inf), shape), values)
 
 
 VALUES: dict[str, Draw] = {
@@ -144,11 +144,11 @@ def problem(case: Case, data: str, dtype: str, rng: np.random.Generator) -> Prob
     op, kind = ops()[case.op], TORCH[dtype]
     if data == "masked" and case.op not in EXPONENTIAL:
         return None
-    given: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name, default in params(case.op):
         shape = case.shapes.get(name)
         if shape is None:
-            given[name] = case.others.get(name, default)
+            attributes[name] = case.others.get(name, default)
             continue
         values = VALUES[data](rng, shape, kind)
         if name in ("bias", "scale", "weight") and rng.random() < 0.5:
@@ -157,22 +157,22 @@ def problem(case: Case, data: str, dtype: str, rng: np.random.Generator) -> Prob
             values = np.abs(values)
             if case.op in ("divide", "rsqrt", "pow"):
                 values = np.where(values == 0, 1.0, values)
-        given[name] = torch.from_numpy(np.asarray(values)).to(kind)
-    return Problem(case.op, given, data=data)
+        attributes[name] = torch.from_numpy(np.asarray(values)).to(kind)
+    return Problem(case.op, attributes, data=data)
 
 
 def problems(dtype: str, n: int, rng: np.random.Generator, share: float = 1.0) -> Iterator[Problem]:
     """The result and every gradient of every case (of a random ``share``), for a normal incoming gradient or one of ones."""
     for case in cases(n):
         for data in VALUES:
-            found = problem(case, data, dtype, rng) if rng.random() < share else None
-            if found is None:
+            drawn = problem(case, data, dtype, rng) if rng.random() < share else None
+            if drawn is None:
                 continue
-            yield found
-            shape = torch_kernel(found).shape
+            yield drawn
+            shape = torch_kernel(drawn).shape
             grad = torch.from_numpy(rng.standard_normal(tuple(shape)) if rng.random() < 0.7 else np.ones(tuple(shape)))
             for name in case.shapes:
-                yield replace(found, wanted=name, grad=grad.to(TORCH[dtype]))
+                yield replace(drawn, wanted=name, grad=grad.to(TORCH[dtype]))
 
 
 def wide_kernel(problem: Problem) -> torch.Tensor:
@@ -221,15 +221,15 @@ def _in_order(judged: Judgement) -> bool:
     return bool(worse <= math.sqrt(judged.stats["k"]))
 
 
-def alarms(found: Problem, seed: int) -> Iterator[tuple[str, Judgement]]:
+def alarms(problem: Problem, seed: int) -> Iterator[tuple[str, Judgement]]:
     """The false alarms of one problem: the pair of kernels, and what was said of it."""
-    theirs = torch_kernel(found)
+    theirs = torch_kernel(problem)
     for name, kernel in (("paddle", native_kernel), ("wide", wide_kernel)):
-        mine = kernel(found)
+        mine = kernel(problem)
         if mine is None or mine.dtype != theirs.dtype:
             continue
-        judged = verdict_of(found, mine, theirs, seed, audit=True)
+        judged = verdict_of(problem, mine, theirs, seed, audit=True)
         if judged.verdict is Verdict.LOW_ACCURACY and judged.stats["k"] >= LONG and (name == "wide" or _in_order(judged)):
             continue
-        if judged.verdict in ALARMS and not known(found, judged):
+        if judged.verdict in ALARMS and not known(problem, judged):
             yield name, judged

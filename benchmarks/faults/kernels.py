@@ -34,15 +34,15 @@ def _door(op: str, tensors: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
     for entry in ops()[op].entries:
         if tensors & set(entry.numbers):
             continue
-        found = functools.reduce(lambda owner, part: getattr(owner, part, None), entry.target.split(".")[1:], paddle)
-        if found is not None:
-            return found, tuple(aliases[0] for aliases, _ in signature.parse(entry.params))
+        function = functools.reduce(lambda owner, part: getattr(owner, part, None), entry.target.split(".")[1:], paddle)
+        if function is not None:
+            return function, tuple(aliases[0] for aliases, _ in signature.parse(entry.params))
     raise LookupError(op)
 
 
 def paddle_kernel(problem: Problem) -> torch.Tensor:
     """Paddle's own kernel on the same values."""
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     leaves: dict[str, Any] = {}
     for name, value in problem.values.items():
         if isinstance(value, torch.Tensor):
@@ -50,22 +50,22 @@ def paddle_kernel(problem: Problem) -> torch.Tensor:
             value = to_paddle(turned.contiguous().clone())
             value.stop_gradient = problem.wanted == "out"
             leaves[name] = value
-        given[name] = value
+        arguments[name] = value
     door, names = _door(problem.op, frozenset(leaves))
-    number = next((n for n in ("x", "y") if isinstance(given.get(n), (int, float))), None)
+    number = next((n for n in ("x", "y") if isinstance(arguments.get(n), (int, float))), None)
     if number is not None and problem.op != "pow":  # Paddle's C functions take tensors only: the operators know numbers
         out = {"divide": "__truediv__", "multiply": "__mul__", "add": "__add__", "subtract": "__sub__"}[problem.op]
         if number == "x":
             out = "__r" + out[2:]
-        out = getattr(given["y" if number == "x" else "x"], out)(given[number])
+        out = getattr(arguments["y" if number == "x" else "x"], out)(arguments[number])
     else:
-        out = door(*[given[name] for name in names])
+        out = door(*[arguments[name] for name in names])
     if problem.wanted == "out":
         return to_torch(out.detach()).clone()
     # All gradients are asked for: layer norm's answer is another one where only some are (see padiff_shim.patches._quirks).
     all_of_them = paddle.grad(out, list(leaves.values()), to_paddle(problem.grad.contiguous().clone()))
-    found = to_torch(all_of_them[list(leaves).index(problem.wanted)].detach()).clone()
-    return found.t().contiguous() if ops()[problem.op].layouts.get(problem.wanted) else found
+    gradient = to_torch(all_of_them[list(leaves).index(problem.wanted)].detach()).clone()
+    return gradient.t().contiguous() if ops()[problem.op].layouts.get(problem.wanted) else gradient
 
 
 def _order(rng: np.random.Generator, count: int) -> torch.Tensor:

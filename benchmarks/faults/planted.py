@@ -31,8 +31,8 @@ class Kernel:
 
     def __call__(self, problem: Problem) -> np.ndarray:
         """The result; the caller may write into it."""
-        found = self.run(problem)
-        return np.array(found.numpy() if isinstance(found, torch.Tensor) else found)
+        result = self.run(problem)
+        return np.array(result.numpy() if isinstance(result, torch.Tensor) else result)
 
     def arrays(self, problem: Problem) -> dict[str, Any]:
         """The operands for a formula written out in :mod:`.formulas`, in the kernel's precision."""
@@ -90,9 +90,9 @@ def rounded_output(dtype: torch.dtype, dtypes: tuple[str, ...] = ("float32", "fl
     def plant(kernel: Kernel, problem: Problem, rng: np.random.Generator) -> np.ndarray | None:
         if problem.dtype not in dtypes:
             return None
-        found = kernel(problem)
+        result = kernel(problem)
         with np.errstate(over="ignore"):
-            return torch.from_numpy(found.astype(np.float64)).to(dtype).double().numpy().astype(found.dtype)
+            return torch.from_numpy(result.astype(np.float64)).to(dtype).double().numpy().astype(result.dtype)
 
     return plant
 
@@ -180,28 +180,28 @@ def result(change: Callable[[np.ndarray, Problem, np.random.Generator], np.ndarr
 def one_element(factor: float, dtypes: tuple[str, ...]) -> Plant:
     """A single element of the result times ``1 + factor``."""
 
-    def change(found: np.ndarray, problem: Problem, rng: np.random.Generator) -> np.ndarray | None:
+    def change(result: np.ndarray, problem: Problem, rng: np.random.Generator) -> np.ndarray | None:
         if problem.dtype not in dtypes:
             return None
-        where = np.unravel_index(int(rng.integers(found.size)), found.shape)
-        found[where] = found[where] * (1 + found.dtype.type(factor))
-        return found
+        where = np.unravel_index(int(rng.integers(result.size)), result.shape)
+        result[where] = result[where] * (1 + result.dtype.type(factor))
+        return result
 
     return result(change)
 
 
-def bit_flip(found: np.ndarray, problem: Problem, rng: np.random.Generator) -> np.ndarray | None:
+def bit_flip(result: np.ndarray, problem: Problem, rng: np.random.Generator) -> np.ndarray | None:
     """One bit of the fraction of one element inverted; the oracle's element moves by that bit's weight."""
-    where = np.unravel_index(int(rng.integers(found.size)), found.shape)
+    where = np.unravel_index(int(rng.integers(result.size)), result.shape)
     bits = 23 if problem.dtype == "float32" else 52
     weight = 2.0 ** -int(rng.integers(1, bits - 4))
-    value = abs(float(found[where]))
+    value = abs(float(result[where]))
     if not 0 < value < np.inf:
         return None
     step = weight * 2.0 ** np.floor(np.log2(value))
     is_set = np.floor(value / step) % 2 == 1
-    found[where] += found.dtype.type(-step if is_set else step) * np.sign(found[where])
-    return found
+    result[where] += result.dtype.type(-step if is_set else step) * np.sign(result[where])
+    return result
 
 
 def formula(ops: tuple[str, ...], function: Callable[..., Any], dtypes: tuple[str, ...] = ("float32", "float64")) -> Plant:

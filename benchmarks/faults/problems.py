@@ -69,11 +69,11 @@ def _tailed(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _one_hot(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    found = np.zeros(shape)
-    if found.ndim:
-        last = found.reshape(-1, found.shape[-1])
+    values = np.zeros(shape)
+    if values.ndim:
+        last = values.reshape(-1, values.shape[-1])
         last[np.arange(len(last)), rng.integers(0, last.shape[1], len(last))] = 1.0
-    return found
+    return values
 
 
 DATA: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
@@ -113,14 +113,14 @@ class Shape:
             for data in self.data:
                 if data == "denormal" and dtype == "float64":
                     continue
-                given = {}
+                arguments = {}
                 for name, default in params(self.op):
                     shape = shapes.get(name)
-                    given[name] = self.others.get(name, default) if shape is None else draw(rng, data, name, shape, dtype)
+                    arguments[name] = self.others.get(name, default) if shape is None else draw(rng, data, name, shape, dtype)
                 for wanted in self.wanted:
-                    problem = Problem(self.op, given, wanted, None, data)
+                    problem = Problem(self.op, arguments, wanted, None, data)
                     if wanted != "out":
-                        out = ops()[self.op].reference(*given.values())
+                        out = ops()[self.op].reference(*arguments.values())
                         problem = problem.change(grad=torch.from_numpy(rng.standard_normal(tuple(out.shape))).to(out.dtype))
                     yield problem
 

@@ -56,14 +56,14 @@ def verdict_of(problem: Problem, paddle: torch.Tensor, torch_: torch.Tensor, see
 def generic_verdict(problem: Problem, paddle: torch.Tensor, torch_: torch.Tensor, seed: int, *, audit: bool = False) -> Judgement:
     """What the library would say of these two results if the op had no rounding model."""
     names = [name for name, value in problem.values.items() if isinstance(value, torch.Tensor)]
-    given = [*(problem.values[name] for name in names), *([] if problem.grad is None else [problem.grad])]
+    operands = [*(problem.values[name] for name in names), *([] if problem.grad is None else [problem.grad])]
     names += [] if problem.grad is None else ["grad"]
 
     def kernel(*tensors: torch.Tensor) -> torch.Tensor:
         with torch.enable_grad():
             return torch_kernel(problem.change(**dict(zip(names, tensors))))
 
-    kernels = {"torch_kernel": kernel, "paddle_kernel": None, "operands": given}
+    kernels = {"torch_kernel": kernel, "paddle_kernel": None, "operands": operands}
     return fallback(paddle, torch_, rng=np.random.default_rng(seed), audit=audit, **kernels)
 
 
@@ -201,8 +201,8 @@ def planted(problems: Iterable[Problem], seed: int, share: float = 1.0, judge: J
 
 def counts(outcomes: Iterable[Outcome]) -> Counter:
     """(row, verdict) -> how many; the row is "clean" or the fault's kind, visible faults only."""
-    found: Counter = Counter()
+    counts: Counter = Counter()
     for outcome in outcomes:
         if outcome.fault is None or outcome.visible:
-            found[outcome.fault.kind if outcome.fault else "clean", outcome.judged.verdict] += 1
-    return found
+            counts[outcome.fault.kind if outcome.fault else "clean", outcome.judged.verdict] += 1
+    return counts

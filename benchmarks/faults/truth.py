@@ -27,8 +27,8 @@ def _long_erf(value: Any) -> Any:
     """erf of one long double, which NumPy lacks: by mpmath, in and out as the sum of two doubles."""
     with mpmath.workprec(100):
         top = float(value)
-        found = mpmath.erf(mpmath.mpf(top) + mpmath.mpf(float(value - top)))
-        return np.longdouble(float(found)) + np.longdouble(float(found - float(found)))
+        value_of_erf = mpmath.erf(mpmath.mpf(top) + mpmath.mpf(float(value - top)))
+        return np.longdouble(float(value_of_erf)) + np.longdouble(float(value_of_erf - float(value_of_erf)))
 
 
 _ERF = np.frompyfunc(_long_erf, 1, 1)
@@ -76,8 +76,8 @@ def contraction(v: dict[str, Any], op: str, wanted: str) -> Array:
         return v["beta"] * v["input"] + v["alpha"] * (x @ y)
     if wanted == "out":
         return x @ y
-    found = v["g"] @ _t(y, True) if wanted == "x" else _t(x, True) @ v["g"]
-    return _fit(_t(found, v.get(f"transpose_{wanted}")), v[wanted].shape)
+    gradient = v["g"] @ _t(y, True) if wanted == "x" else _t(x, True) @ v["g"]
+    return _fit(_t(gradient, v.get(f"transpose_{wanted}")), v[wanted].shape)
 
 
 def _absolute(v: dict[str, Any]) -> dict[str, Any]:

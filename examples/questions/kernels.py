@@ -34,8 +34,8 @@ def backwards_conv2d(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None
     half = (x.shape[1] + 1) // 2
     halves = [(x[:, half:], weight[:, half:]), (x[:, :half], weight[:, :half])]
     parts = [F.conv2d(mine, taps, None, stride, padding) for mine, taps in halves if taps.numel()]
-    found = sum(parts[1:], parts[0])
-    return found if bias is None else found + bias.reshape(1, -1, 1, 1)
+    total = sum(parts[1:], parts[0])
+    return total if bias is None else total + bias.reshape(1, -1, 1, 1)
 
 
 def one_pass_layer_norm(out: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float, first: int) -> Tensor:

@@ -82,9 +82,9 @@ def reformer(
 
 def cases() -> dict[str, Callable[[], Case]]:
     """All of this report by title, each built when called."""
-    found = {}
+    weights = {}
     for attention, wanted in ((("local", "local"), every_step), (TWELVE, hidden_state)):
         for name, draw in {"trained-like": trained_like, "random": small_random}.items():
             build = partial(reformer, draw, Reformer(attention=attention), wanted)
-            found[f"003: Reformer-{len(attention)}, {name}"] = build
-    return found
+            weights[f"003: Reformer-{len(attention)}, {name}"] = build
+    return weights

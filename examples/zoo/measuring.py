@@ -90,7 +90,7 @@ def inputs(module: Any, dtype: str, steps: int) -> list[dict[str, np.ndarray]]:
     rng = np.random.default_rng(1)
     drawn = getattr(module, "DRAWN", ())
     several = [pairs.arrays_of(module, rng, dtype) for _ in range(min(BATCHES, steps))]
-    several = [{name: array for name, array in one.items() if name not in drawn} for one in several]
+    several = [{name: array for name, array in arrays.items() if name not in drawn} for arrays in several]
     return [several[step % len(several)] for step in range(steps)]
 
 
@@ -107,11 +107,11 @@ def paddle_state(pair: pairs.Pair) -> State:
 
 def torch_state(pair: pairs.Pair) -> State:
     """The same of the Torch half, under Paddle's names and in its layout."""
-    state, found = pair.torch.state_dict(), {}
+    state, arrays = pair.torch.state_dict(), {}
     for name in compared(pair):
         tensor = state[name].t() if name in pair.turned else state[name]
-        found[pairs.paddle_name(name)] = array_of(tensor).copy(order="C")
-    return found
+        arrays[pairs.paddle_name(name)] = array_of(tensor).copy(order="C")
+    return arrays
 
 
 def train_paddle(pair: pairs.Pair, batches: list, advance: Callable[[], None], seed: int = 1) -> Trace:

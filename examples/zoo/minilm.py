@@ -75,9 +75,9 @@ def config():
 
     Without `padding_idx`, at which Paddle's Embedding answers zeros and Torch's the weights: those trained for [PAD] are not zero.
     """
-    said = json.loads((MODEL_DIR / "config.json").read_text())
+    config = json.loads((MODEL_DIR / "config.json").read_text())
     keys = ("vocab_size", "max_position_embeddings", "hidden_size", "num_attention_heads", "num_hidden_layers")
-    return Config(*(said[key] for key in keys), untrained=None)
+    return Config(*(config[key] for key in keys), untrained=None)
 
 
 def trained(layers):
@@ -86,12 +86,12 @@ def trained(layers):
     for place in range(layers):
         names |= {f"encoder.layer.{place}.{theirs}": f"blocks.{place}.{ours}" for theirs, ours in BLOCK.items()}
     arrays = load_file(MODEL_DIR / "model.safetensors")
-    found = {}
+    weights = {}
     for theirs, ours in names.items():
         for kind in ("weight", "bias"):
             if f"{theirs}.{kind}" in arrays:
-                found[f"encoder.{ours}.{kind}"] = arrays[f"{theirs}.{kind}"]
-    return found
+                weights[f"encoder.{ours}.{kind}"] = arrays[f"{theirs}.{kind}"]
+    return weights
 
 
 def paddle_model():
@@ -117,8 +117,8 @@ def batch(rng):
     """The sentences as tokens [pairs, length]: firsts and seconds. They are the same for every ``rng``."""
     tokenizer = Tokenizer.from_file(str(MODEL_DIR / "tokenizer.json"))
     tokenizer.enable_padding()
-    found = tokenizer.encode_batch([sentence for place in range(2) for sentence in (pair[place] for pair in SENTENCES)])
-    tokens = np.array([one.ids for one in found], dtype=np.int64)
+    encoded = tokenizer.encode_batch([sentence for place in range(2) for sentence in (pair[place] for pair in SENTENCES)])
+    tokens = np.array([sentence.ids for sentence in encoded], dtype=np.int64)
     return {"firsts": tokens[: len(SENTENCES)], "seconds": tokens[len(SENTENCES) :]}
 
 

@@ -87,8 +87,8 @@ def paddle_train(model, batches, on_step):
     for place, states in enumerate(batches):
         if place % EPOCHS == 0:
             states = paddle_batch(model, states)["states"]
-            found = {"states": states, **paddle_rollout(model, states)}
-        _, loss = paddle_step(model, **found)
+            batch = {"states": states, **paddle_rollout(model, states)}
+        _, loss = paddle_step(model, **batch)
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()
@@ -126,9 +126,9 @@ def torch_train(model, batches, on_step):
     for place, states in enumerate(batches):
         if place % EPOCHS == 0:
             states = torch_batch(model, states)["states"]
-            found = {"states": states, **torch_rollout(model, states)}
+            batch = {"states": states, **torch_rollout(model, states)}
         optimizer.zero_grad()
-        _, loss = torch_step(model, **found)
+        _, loss = torch_step(model, **batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), RECIPE.clip)
         optimizer.step()

@@ -50,14 +50,14 @@ class PaddleLsh(pnn.Layer):
         scores = paddle.where(ours != theirs, scores, paddle.full_like(scores, -1e5))
         total = paddle.logsumexp(scores.flatten(0, 1), axis=-1, keepdim=True)  # Paddle's takes four axes at most
         total = total.reshape([batch, HEADS, -1, CHUNK, 1])
-        found = paddle.matmul(paddle.exp(scores - total), value).reshape([batch, HEADS, ROUNDS * LENGTH, SIZE])
-        found = paddle.take_along_axis(found, back.unsqueeze(-1).expand([-1, -1, -1, SIZE]), axis=2)
+        attended = paddle.matmul(paddle.exp(scores - total), value).reshape([batch, HEADS, ROUNDS * LENGTH, SIZE])
+        attended = paddle.take_along_axis(attended, back.unsqueeze(-1).expand([-1, -1, -1, SIZE]), axis=2)
         total = paddle.take_along_axis(total.reshape([batch, HEADS, ROUNDS * LENGTH]), back, axis=2)
-        found = found.reshape([batch, HEADS, ROUNDS, LENGTH, SIZE])
+        attended = attended.reshape([batch, HEADS, ROUNDS, LENGTH, SIZE])
         total = total.reshape([batch, HEADS, ROUNDS, LENGTH, 1])
         whole = paddle.logsumexp(total.flatten(0, 1), axis=1, keepdim=True).reshape([batch, HEADS, 1, LENGTH, 1])
-        found = (found * paddle.exp(total - whole)).sum(axis=2)
-        return self.out(found.transpose([0, 2, 1, 3]).reshape([batch, LENGTH, D]))
+        attended = (attended * paddle.exp(total - whole)).sum(axis=2)
+        return self.out(attended.transpose([0, 2, 1, 3]).reshape([batch, LENGTH, D]))
 
 
 class PaddleBlock(pnn.Layer):
@@ -123,14 +123,14 @@ class TorchLsh(tnn.Module):
         scores = torch.where(ours >= theirs, scores, torch.full_like(scores, -1e9))
         scores = torch.where(ours != theirs, scores, torch.full_like(scores, -1e5))
         total = torch.logsumexp(scores, dim=-1, keepdim=True)
-        found = torch.matmul(torch.exp(scores - total), value).reshape([batch, HEADS, ROUNDS * LENGTH, SIZE])
-        found = torch.gather(found, 2, back.unsqueeze(-1).expand([-1, -1, -1, SIZE]))
+        attended = torch.matmul(torch.exp(scores - total), value).reshape([batch, HEADS, ROUNDS * LENGTH, SIZE])
+        attended = torch.gather(attended, 2, back.unsqueeze(-1).expand([-1, -1, -1, SIZE]))
         total = torch.gather(total.reshape([batch, HEADS, ROUNDS * LENGTH]), 2, back)
-        found = found.reshape([batch, HEADS, ROUNDS, LENGTH, SIZE])
+        attended = attended.reshape([batch, HEADS, ROUNDS, LENGTH, SIZE])
         total = total.reshape([batch, HEADS, ROUNDS, LENGTH, 1])
         whole = torch.logsumexp(total, dim=2, keepdim=True)
-        found = (found * torch.exp(total - whole)).sum(dim=2)
-        return self.out(found.permute([0, 2, 1, 3]).reshape([batch, LENGTH, D]))
+        attended = (attended * torch.exp(total - whole)).sum(dim=2)
+        return self.out(attended.permute([0, 2, 1, 3]).reshape([batch, LENGTH, D]))
 
 
 class TorchBlock(tnn.Module):

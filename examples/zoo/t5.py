@@ -63,12 +63,12 @@ class PaddleT5(pnn.Layer):
             bias = bias + paddle.triu(paddle.full([length, length], -1e9, dtype=bias.dtype), diagonal=1)
         return bias
 
-    def forward(self, tokens, given):
+    def forward(self, tokens, target):
         memory, bias = self.words(tokens), self.bias(self.near, LENGTH, causal=False)
         for block in self.encoder:
             memory = block(memory, bias)
         memory = self.norm(memory)
-        x, bias = self.words(given), self.bias(self.before, TARGET, causal=True)
+        x, bias = self.words(target), self.bias(self.before, TARGET, causal=True)
         for block in self.decoder:
             x = block(x, bias, memory)
         return self.head(self.norm_out(x))
@@ -123,12 +123,12 @@ class TorchT5(tnn.Module):
             bias = bias + torch.triu(torch.full([length, length], -1e9, dtype=bias.dtype), diagonal=1)
         return bias
 
-    def forward(self, tokens, given):
+    def forward(self, tokens, target):
         memory, bias = self.words(tokens), self.bias(self.near, LENGTH, causal=False)
         for block in self.encoder:
             memory = block(memory, bias)
         memory = self.norm(memory)
-        x, bias = self.words(given), self.bias(self.before, TARGET, causal=True)
+        x, bias = self.words(target), self.bias(self.before, TARGET, causal=True)
         for block in self.decoder:
             x = block(x, bias, memory)
         return self.head(self.norm_out(x))
@@ -140,14 +140,14 @@ paddle_model, torch_model = PaddleT5, TorchT5
 def batch(rng):
     following = rng.integers(0, WORDS, (4, TARGET))
     following[2, 5:] = 0  # padding
-    return {"tokens": rng.integers(0, WORDS, (4, LENGTH)), "given": rng.integers(0, WORDS, (4, TARGET)), "following": following}
+    return {"tokens": rng.integers(0, WORDS, (4, LENGTH)), "target": rng.integers(0, WORDS, (4, TARGET)), "following": following}
 
 
-def paddle_step(model, tokens, given, following):
-    logits = model(tokens, given)
+def paddle_step(model, tokens, target, following):
+    logits = model(tokens, target)
     return [logits], PF.cross_entropy(logits.reshape([-1, WORDS]), following.reshape([-1]), ignore_index=0)
 
 
-def torch_step(model, tokens, given, following):
-    logits = model(tokens, given)
+def torch_step(model, tokens, target, following):
+    logits = model(tokens, target)
     return [logits], TF.cross_entropy(logits.reshape([-1, WORDS]), following.reshape([-1]), ignore_index=0)

@@ -167,11 +167,11 @@ def twin_of(name: str, dtype: str, steps: int) -> Trace:
 def checkpoints(name: str = "gpt", dtype: str = "float32", steps: int = 5 * BATCHES) -> list[Line]:
     """Saved half-way, natively and under the shim, and resumed in both ways, against the twin that was not stopped."""
     twin = twin_of(name, dtype, steps)
-    kept = twin.final
+    final = twin.final
 
     def apart(trace: Trace) -> float:
         if len(trace.losses) == steps - steps // 2 and trace.losses == twin.losses[steps // 2 :]:
-            return largest([trace.final[key] for key in kept], [kept[key] for key in kept])
+            return largest([trace.final[key] for key in final], [final[key] for key in final])
         return max(*trace.drift(twin), TINY)
 
     def first(path: Path, mode: Mode) -> None:

@@ -55,14 +55,14 @@ def batch(rng):
 
 
 def paddle_step(model, images, noise=None):
-    found, mean, logvar = model(images, noise)
-    reconstruction = PF.binary_cross_entropy(found, images, reduction="sum")
+    decoded, mean, logvar = model(images, noise)
+    reconstruction = PF.binary_cross_entropy(decoded, images, reduction="sum")
     divergence = -0.5 * paddle.sum(1 + logvar - mean.pow(2) - logvar.exp())
-    return [found, mean, logvar], reconstruction + divergence
+    return [decoded, mean, logvar], reconstruction + divergence
 
 
 def torch_step(model, images, noise=None):
-    found, mean, logvar = model(images, noise)
-    reconstruction = TF.binary_cross_entropy(found, images, reduction="sum")
+    decoded, mean, logvar = model(images, noise)
+    reconstruction = TF.binary_cross_entropy(decoded, images, reduction="sum")
     divergence = -0.5 * torch.sum(1 + logvar - mean.pow(2) - logvar.exp())
-    return [found, mean, logvar], reconstruction + divergence
+    return [decoded, mean, logvar], reconstruction + divergence

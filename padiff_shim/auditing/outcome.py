@@ -311,7 +311,7 @@ def _worst(finding: Finding) -> str:
     sides = [stats.get(side) or {} for side in ("paddle", "torch")]
     bounds = [float(side["prob"]) for side in sides if side.get("prob") is not None]
     if not finding.tensor:
-        return finding.worst["case"] + ("" if finding.side else f"; {finding.worst['reason']}")
+        return str(finding.worst["case"]) + ("" if finding.side else f"; {finding.worst['reason']}")
     if finding.verdict in ("NONFINITE", "UNVERIFIED") or not bounds or max(bounds) <= 1:
         return str(finding.worst["reason"])
     return tr(

@@ -61,7 +61,7 @@ class OpReport:
                 for key, number in event[name].items():
                     mine[key] = mine.get(key, 0) + number
             self.warnings += [warning for warning in event["warnings"] if warning not in self.warnings]
-        return event["event"] == "done"
+        return bool(event["event"] == "done")
 
     @property
     def hopeless(self) -> bool:

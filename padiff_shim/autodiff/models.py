@@ -1,51 +1,30 @@
-"""What a caller hands over as a model: marked layers, layers that stand for each other, weights."""
+"""The caller's models: a handle with marks on their layers, and the map of layers that belong together."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import paddle
 import torch
 
 from ..arguments import one_of
-from ..errors import ArgumentError, TransferError, described
-from ..proof.preconditions import WITHOUT_EFFECT, is_neutral
-from ..trees import as_array
-from ..weights.mapping import Mapping as WeightMapping
-from ..weights.mapping import Pair
-from ..weights.pairing import undecided
-from ..weights.transfer import match, transfer_weights
-
-# ---- The lines that a call prints, with PaDiff's mark.
-
-
-def log(text: str) -> None:
-    """Print lines, the first of them marked."""
-    print(f"[AutoDiff] {text}")
-
-
-def told(found: Any) -> str:
-    """A difference in one sentence."""
-    return (
-        f"Diff found in {found.stage.title()} Stage, step {found.step}, at {found.base.route} vs {found.raw.route}: {found.text}."
-    )
-
-
-# ---- What a caller hands over as a model, with the layers that he marked.
+from ..errors import ArgumentError, described
 
 PLACES = ("self", "sublayers", "all")
 
 
-class Model:
-    """A model with a name and marks, as ``create_model`` makes it. :attr:`model` is the caller's own object.
+def log(text: str) -> None:
+    """Print lines; the first one has PaDiff's mark."""
+    print(f"[AutoDiff] {text}")
 
-    Marks are objects of the model's layers. A layer in the black list is not looked at; if there is a white list, no others are.
-    ``mode``: the layers themselves (``"self"``), what is below them (``"sublayers"``), or ``"all"`` of it.
+
+class Model:
+    """A model with a name and marks on its layers, as ``create_model`` makes it. :attr:`model` is the caller's own object.
+
+    Marks are objects of the model's layers. Layers in the black list are not compared; with a white list, only its layers are.
+    ``mode``: marks the layers themselves (``"self"``), the layers below them (``"sublayers"``), or both (``"all"``).
     """
 
     def __init__(self, model: Any, name: str | None = None) -> None:
@@ -66,9 +45,10 @@ class Model:
         return f"Model({self.framework}::{self.name})"
 
     @property
-    def tensor(self) -> type:
+    def tensor(self) -> type[Any]:
         """The framework's class of tensors."""
-        return torch.Tensor if self.framework == "torch" else paddle.Tensor
+        kinds: dict[str, type[Any]] = {"torch": torch.Tensor, "paddle": paddle.Tensor}
+        return kinds[self.framework]
 
     @property
     def layers(self) -> list[tuple[str, Any]]:
@@ -88,18 +68,18 @@ class Model:
         return list(self.model.parameters(include_sublayers=recursively))
 
     def set_layer_map(self, layers: Iterable[Any]) -> None:
-        """Layers that stand for those of the other model's list, place by place; what is below them is not compared.
+        """Map these layers to those of the other model's list, in order; layers below them are not compared.
 
         Raises:
-            ArgumentError: something else than layers of this model.
+            ArgumentError: an object that is no layer of this model.
         """
         self.mapped = self._own(layers)
 
     def auto_layer_map(self, place: str) -> None:
-        """Find the layers that both frameworks build otherwise (attention, recurrent ones, normalization) and map them.
+        """Map the layers that the frameworks build differently (attention, recurrent layers, normalization).
 
         Args:
-            place: ``"base"`` or ``"raw"``, as PaDiff asks; the place in the call decides.
+            place: ``"base"`` or ``"raw"``, as PaDiff requires; only the model's place in the call counts.
         """
         one_of("place", place, ("base", "raw"))
         self.wants_auto_map = True
@@ -109,7 +89,7 @@ class Model:
         self._black |= self._reached(self._own(layers), mode)
 
     def update_white_list(self, layers: Iterable[Any], mode: str = "self") -> None:
-        """Look at these layers only."""
+        """Compare these layers only."""
         self._white |= self._reached(self._own(layers), mode)
 
     def update_black_list_with_class(self, layer_class: type, mode: str = "self") -> None:
@@ -117,11 +97,11 @@ class Model:
         self.update_black_list([layer for _, layer in self.layers if isinstance(layer, layer_class)], mode)
 
     def update_white_list_with_class(self, layer_class: type, mode: str = "self") -> None:
-        """Look at the layers of a class only."""
+        """Compare the layers of a class only."""
         self.update_white_list([layer for _, layer in self.layers if isinstance(layer, layer_class)], mode)
 
     def left_out(self) -> set[str]:
-        """Paths of the layers that the lists leave out; a white list overrules a black one."""
+        """Paths of the layers that the lists leave out; a white list overrides a black list."""
         if self._white:
             return {path for path, layer in self.layers if path and id(layer) not in self._white}
         return {path for path, layer in self.layers if path and id(layer) in self._black}
@@ -136,28 +116,26 @@ class Model:
 
     def _reached(self, layers: list[Any], mode: str) -> set[int]:
         one_of("mode", mode, PLACES)
-        found: set[int] = set()
+        marked: set[int] = set()
         for layer in layers:
-            below = {id(one) for _, one in Model(layer).layers} - {id(layer)}
-            found |= below if mode != "self" else set()
-            found |= {id(layer)} if mode != "sublayers" else set()
-        return found
+            below = {id(child) for _, child in Model(layer).layers} - {id(layer)}
+            marked |= below if mode != "self" else set()
+            marked |= {id(layer)} if mode != "sublayers" else set()
+        return marked
 
 
 def create_model(model: Any, name: str | None = None) -> Model:
-    """A handle that holds a model and the marks on its layers; one that is such a handle already is given back.
+    """A handle that holds a model and the marks on its layers; a handle is returned unchanged.
 
     Raises:
-        ArgumentError: no model of Paddle's or Torch's.
+        ArgumentError: ``model`` is no model of Paddle or Torch.
     """
     return model if isinstance(model, Model) else Model(model, name)
 
 
-# ---- Which layers stand for each other, and which are left out, by the caller's word.
-
 Key = tuple[str, str, str, str]  # framework and class of the layer that is copied from, and of the one that is written
-_written: dict[Key, Callable[[Any, Any], Any]] = {}  # how a caller copies the weights of two classes
-# Layers that both frameworks build otherwise; their weights are known to transfer_weights.
+_written: dict[Key, Callable[[Any, Any], Any]] = {}  # the caller's functions that copy the weights of two classes
+# (Paddle's class, Torch's) of layers that the frameworks build differently; transfer_weights knows their weights.
 _BUILT_OTHERWISE = (
     ("LSTM", "LSTM"), ("GRU", "GRU"), ("SimpleRNN", "RNN"),
     ("MultiHeadAttention", "MultiheadAttention"), ("BatchNorm2D", "BatchNorm2d"),
@@ -165,13 +143,13 @@ _BUILT_OTHERWISE = (
 
 
 def add_special_init(*words: Any) -> None:
-    """Say how the weights of two mapped layers are copied; for this process, under their classes' names.
+    """Register a function that copies the weights of two mapped layers, by the names of their classes, for this process.
 
     Both published forms: ``(paddle_class, torch_class, function)`` with ``function(layer, module)``, and ``(base_framework,
     base_class, raw_framework, raw_class, function)`` with ``function(base_layer, raw_layer)``.
 
     Raises:
-        ArgumentError: other words.
+        ArgumentError: arguments of another form.
     """
     *names, function = words or (None,)
     if len(names) not in (2, 4) or not all(isinstance(name, str) for name in names) or not callable(function):
@@ -187,11 +165,11 @@ def add_special_init(*words: Any) -> None:
 
 
 def special_init(base: Any, raw: Any) -> Callable[[], Any] | None:
-    """The caller's way of copying one layer's weights into another's, ready to be called; None if none was said."""
-    for one, other in ((base, raw), (raw, base)):
-        function = _written.get((*_kind(one), *_kind(other)))
+    """The registered function that copies the weights of one layer into the other, ready to be called; None if there is none."""
+    for source, target in ((base, raw), (raw, base)):
+        function = _written.get((*_kind(source), *_kind(target)))
         if function is not None:
-            return lambda: function(one, other)
+            return lambda: function(source, target)
     return None
 
 
@@ -200,10 +178,19 @@ def _kind(layer: Any) -> tuple[str, str]:
 
 
 class LayerMap:
-    """Layers that stand for each other, and layers that are left out.
+    """Layers that belong together, and layers that are not compared.
 
-    :attr:`map` is set to ``{layer of one model: layer of the other}``, in either direction; what is below mapped layers is not
+    Set :attr:`map` to ``{layer of one model: layer of the other}``, in either direction; layers below mapped layers are not
     compared. Layers are objects.
+
+    Example:
+        >>> import paddle, torch
+        >>> from padiff_shim.autodiff import LayerMap
+        >>> port, original = paddle.nn.Sequential(paddle.nn.GRU(2, 3)), torch.nn.Sequential(torch.nn.GRU(2, 3))
+        >>> layer_map = LayerMap()
+        >>> layer_map.map = {port[0]: original[0]}
+        >>> len(layer_map.map)
+        1
     """
 
     def __init__(self) -> None:
@@ -223,71 +210,74 @@ class LayerMap:
         self._pairs = {**self._pairs, **pairs}
 
     def ignore(self, layers: Any) -> None:
-        """Leave these layers out, but not what is below them."""
+        """Do not compare these layers; the layers below them are compared."""
         self._left_out |= {id(layer) for layer in _listed(layers)}
 
     def ignore_recursively(self, layers: Any) -> None:
-        """Leave these layers and all below them out."""
+        """Do not compare these layers, nor any layer below them."""
         for layer in _listed(layers):
-            self._left_out |= {id(one) for _, one in Model(layer).layers}
+            self._left_out |= {id(child) for _, child in Model(layer).layers}
 
     ignore_recursivly = ignore_recursively  # the name in PaDiff's documentation
 
     def ignore_class(self, layer: Any, ign_cls: Any = (paddle.nn.Sequential, torch.nn.Sequential)) -> None:
-        """Leave all layers of a class, or of several, within ``layer`` out."""
-        self._left_out |= {id(one) for path, one in Model(layer).layers if path and isinstance(one, ign_cls)}
+        """Do not compare the layers of a class, or of several classes, within ``layer``."""
+        self._left_out |= {id(child) for path, child in Model(layer).layers if path and isinstance(child, ign_cls)}
 
     def auto(self, layer: Any, module: Any) -> None:
-        """Map the layers that both frameworks build otherwise (attention, recurrent ones, normalization), in order of construction.
+        """Map the layers that the frameworks build differently (attention, recurrent, normalization), in order of construction.
 
-        If those of one model do not stand for those of the other one by one, nothing is mapped, and this is printed.
+        If the layers of both models do not correspond one to one, nothing is mapped, and a message says so.
         """
         self._map_automatically(Model(layer), Model(module))
 
     def ignored(self, model: Model) -> set[str]:
-        """Paths of the layers of a model that the caller leaves out."""
+        """Paths of the layers of a model that are not compared."""
         return {path for path, layer in model.layers if path and id(layer) in self._left_out} | model.left_out()
 
     def special(self, base: Model, raw: Model) -> list[tuple[str, str, Callable[[], Any]]]:
-        """(path, path, how) of the mapped layers whose weights the caller copies himself."""
-        layers = dict(base.layers), dict(raw.layers)
-        pairs = [(one, other) for one, other in self.paths(base, raw) if one in layers[0] and other in layers[1]]
-        found = [(one, other, special_init(layers[0][one], layers[1][other])) for one, other in pairs]
-        return [(one, other, copy) for one, other, copy in found if copy is not None]
+        """(base path, raw path, function) of the mapped layers whose weights a registered function copies."""
+        base_layers, raw_layers = dict(base.layers), dict(raw.layers)
+        return [
+            (path, partner, copy)
+            for path, partner in self.paths(base, raw)
+            if path in base_layers and partner in raw_layers and (copy := special_init(base_layers[path], raw_layers[partner]))
+        ]
 
     def paths(self, base: Model, raw: Model) -> list[tuple[str, str]]:
-        """(path in the base model, path in the raw one) of everything mapped.
+        """(path in the base model, path in the raw one) of all mapped layers.
 
         Raises:
-            ArgumentError: a layer that is in neither model.
+            ArgumentError: a mapped layer is in neither model.
         """
         known = [{id(layer): path for path, layer in reversed(model.layers)} for model in (base, raw)]
-        found = []
-        for one, other in self._pairs.items():
-            if id(one) in known[1] and id(other) in known[0]:
-                one, other = other, one
-            if id(one) not in known[0] or id(other) not in known[1]:
-                lost = one if id(one) not in known[0] else other
+        pairs = []
+        for base_layer, raw_layer in self._pairs.items():
+            if id(base_layer) in known[1] and id(raw_layer) in known[0]:
+                base_layer, raw_layer = raw_layer, base_layer
+            if id(base_layer) not in known[0] or id(raw_layer) not in known[1]:
+                lost = base_layer if id(base_layer) not in known[0] else raw_layer
                 raise ArgumentError(f"layer_map: {described(lost)} is no layer of {base.name} or {raw.name}")
-            found.append((known[0][id(one)], known[1][id(other)]))
-        turned = base.framework == "paddle"
-        return found + [(ours, theirs) if turned else (theirs, ours) for theirs, ours in self._names.items()]
+            pairs.append((known[0][id(base_layer)], known[1][id(raw_layer)]))
+        names = self._names.items()  # Torch's -> Paddle's
+        return pairs + [(partner, name) if base.framework == "paddle" else (name, partner) for name, partner in names]
 
     @classmethod
-    def of(cls, given: Any, models: tuple[Model, Model]) -> LayerMap:
-        """The map of a call: ``layer_map=``, and what was marked at the models.
+    def of(cls, layer_map: Any, models: tuple[Model, Model]) -> LayerMap:
+        """The map of a call: ``layer_map=``, and the marks on the models.
 
         Raises:
-            ArgumentError: something else than a LayerMap or a dict of layers, or of names (Torch's to Paddle's).
+            ArgumentError: ``layer_map`` is neither a LayerMap nor a dict of layers, or of names (Torch's -> Paddle's).
         """
         made = cls()
-        if isinstance(given, cls):
-            made._pairs, made._left_out = dict(given._pairs), set(given._left_out)
-        elif isinstance(given, Mapping):
-            made._names = {mine: yours for mine, yours in given.items() if isinstance(mine, str) and isinstance(yours, str)}
-            made.map = {mine: yours for mine, yours in given.items() if mine not in made._names}
-        elif given is not None:
-            raise ArgumentError(f"layer_map= is a LayerMap or a dict of layers, got {described(given)}")
+        if isinstance(layer_map, cls):
+            made._pairs, made._left_out = dict(layer_map._pairs), set(layer_map._left_out)
+        elif isinstance(layer_map, Mapping):
+            pairs = layer_map.items()
+            made._names = {name: partner for name, partner in pairs if isinstance(name, str) and isinstance(partner, str)}
+            made.map = {layer: partner for layer, partner in pairs if layer not in made._names}
+        elif layer_map is not None:
+            raise ArgumentError(f"layer_map= is a LayerMap or a dict of layers, got {described(layer_map)}")
         if len(models[0].mapped) != len(models[1].mapped):
             raise ArgumentError(
                 f"set_layer_map: {len(models[0].mapped)} layers of {models[0].name}, {len(models[1].mapped)} of {models[1].name}"
@@ -298,43 +288,43 @@ class LayerMap:
         made.paths(*models)
         return made
 
-    def _map_automatically(self, one: Model, other: Model) -> None:
-        kinds = [_special_classes(model) for model in (one, other)]
-        found = [_special_layers(model, names) for model, names in zip((one, other), kinds)]
-        if {one.framework, other.framework} != {"paddle", "torch"}:
-            raise ArgumentError("LayerMap.auto is given a model of Paddle's and one of Torch's")
+    def _map_automatically(self, first: Model, second: Model) -> None:
+        kinds = [_special_classes(model) for model in (first, second)]
+        layers = [_special_layers(model, names) for model, names in zip((first, second), kinds)]
+        if {first.framework, second.framework} != {"paddle", "torch"}:
+            raise ArgumentError("LayerMap.auto takes a Paddle model and a Torch model")
         pairs = {}
-        for mine, yours in zip_longest(*found):
-            if mine is None or yours is None or not _stand_for_each_other(mine[1], yours[1]):
-                log("LayerMap.auto: nothing mapped, for these do not stand for each other:")
-                for model, told in ((one, mine), (other, yours)):
-                    log(f"    {model.framework}: " + (f"{type(told[1]).__name__} at {told[0]}" if told else "no more"))
+        for layer_entry, partner in zip_longest(*layers):
+            if layer_entry is None or partner is None or not _belong_together(layer_entry[1], partner[1]):
+                log("LayerMap.auto: nothing mapped, for these layers do not belong together:")
+                for model, entry in ((first, layer_entry), (second, partner)):
+                    log(f"    {model.framework}: " + (f"{type(entry[1]).__name__} at {entry[0]}" if entry else "no more"))
                 return
-            log(f"LayerMap.auto: {one.name}.{mine[0]} <==> {other.name}.{yours[0]}")
-            pairs[mine[1]] = yours[1]
+            log(f"LayerMap.auto: {first.name}.{layer_entry[0]} <==> {second.name}.{partner[0]}")
+            pairs[layer_entry[1]] = partner[1]
         self.map = pairs
 
 
-def _stand_for_each_other(one: Any, other: Any) -> bool:
-    ours, theirs = (one, other) if isinstance(one, paddle.nn.Layer) else (other, one)
-    names = type(ours).__name__, type(theirs).__name__
-    return names in _BUILT_OTHERWISE or special_init(ours, theirs) is not None
+def _belong_together(first: Any, second: Any) -> bool:
+    paddle_layer, torch_layer = (first, second) if isinstance(first, paddle.nn.Layer) else (second, first)
+    names = type(paddle_layer).__name__, type(torch_layer).__name__
+    return names in _BUILT_OTHERWISE or special_init(paddle_layer, torch_layer) is not None
 
 
 def _special_classes(model: Model) -> set[str]:
-    """Names of the classes that are mapped automatically."""
+    """Names of the classes whose layers are mapped automatically."""
     registered = {name for key in _written for framework, name in (key[:2], key[2:]) if framework == model.framework}
     return registered | {pair[0] if model.framework == "paddle" else pair[1] for pair in _BUILT_OTHERWISE}
 
 
 def _special_layers(model: Model, classes: set[str]) -> list[tuple[str, Any]]:
-    """Those layers in order of construction; not what is below one of them."""
-    found: list[tuple[str, Any]] = []
+    """(path, layer) of the outermost layers of these classes, in order of construction."""
+    outermost: list[tuple[str, Any]] = []
     for path, layer in model.layers:
-        inside = any(path.startswith(f"{above}.") for above, _ in found)
+        inside = any(path.startswith(f"{above}.") for above, _ in outermost)
         if path and type(layer).__name__ in classes and not inside:
-            found.append((path, layer))
-    return found
+            outermost.append((path, layer))
+    return outermost
 
 
 def _listed(layers: Any) -> Iterable[Any]:
@@ -343,202 +333,3 @@ def _listed(layers: Any) -> Iterable[Any]:
         if not isinstance(layer, (paddle.nn.Layer, torch.nn.Module)):
             raise ArgumentError(f"LayerMap takes layers (objects), got {described(layer)}")
     return listed
-
-
-# ---- Which weights and layers of the two models belong together, whatever their frameworks, and taking the weights over.
-
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class WeightPair:
-    """A weight of either model, by name, and how arrays of their values are laid out alike."""
-
-    base: str
-    raw: str
-    lay_base: Callable[[Array], Array]
-    lay_raw: Callable[[Array], Array]
-    buffer: bool = False
-
-
-@dataclass
-class Pairing:
-    """What belongs together.
-
-    Args:
-        weights: pairs of weights that are looked at.
-        layers: paths of the base model's layers -> the raw model's, those that are looked at.
-        lonely: weights without partner, each with its model's name.
-        pins: layers that the caller mapped, Torch's names -> Paddle's; empty between models of one framework.
-        rules: names of weights that are left out, for :func:`padiff_shim.transfer_weights`.
-        notes: what was left to the caller.
-    """
-
-    weights: list[WeightPair]
-    layers: dict[str, str]
-    lonely: list[str] = field(default_factory=list)
-    pins: dict[str, str] = field(default_factory=dict)
-    rules: list[tuple[str, None]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def pair(base: Model, raw: Model, layer_map: LayerMap) -> Pairing:
-    """What belongs together in two models, without what the caller leaves out, or whose weights he copies himself."""
-    ignored = [layer_map.ignored(model) for model in (base, raw)]
-    paths = layer_map.paths(base, raw)
-    special = [pair_[:2] for pair_ in layer_map.special(base, raw)]
-    by_hand = [tuple(f"{both[side]}." for both in special) for side in (0, 1)]
-    out = [
-        {name for name in _names(model) if name.rpartition(".")[0] in gone or name.startswith(hand)}
-        for model, gone, hand in zip((base, raw), ignored, by_hand)
-    ]
-    found = _alike(base, raw, out) if base.framework == raw.framework else _across(base, raw, paths, out[0] | out[1])
-    below = [tuple(f"{both[side]}." for both in paths) for side in (0, 1)]
-    found.layers = {
-        one: other
-        for one, other in found.layers.items()
-        if one not in ignored[0] and other not in ignored[1] and not one.startswith(below[0]) and not other.startswith(below[1])
-    }
-    found.layers.update(paths if all("*" not in path for both in paths for path in both) else ())
-    for model, inside in zip((base, raw), below):
-        yours = [name for name in found.lonely if name.startswith(tuple(f"{model.name} {path}" for path in inside) or ("\0",))]
-        if yours:
-            found.notes.append(f"set these weights of mapped layers yourself, or see add_special_init: {', '.join(yours)}")
-            found.lonely = [name for name in found.lonely if name not in yours]
-            found.rules += [(name.partition(" ")[2], None) for name in yours]
-    return found
-
-
-def _names(model: Model) -> list[str]:
-    """Names of all weights, tied ones under each of their names."""
-    return list(model.model.state_dict())
-
-
-def _across(base: Model, raw: Model, paths: list[tuple[str, str]], out: set[str]) -> Pairing:
-    """A Torch model and a Paddle model: :func:`padiff_shim.weights.match`."""
-    torch_first = base.framework == "torch"
-    pins = {one if torch_first else other: other if torch_first else one for one, other in paths}
-    mapping = match(base.model, raw.model, layer_map=pins or None)
-    rules: list[tuple[str, None]] = [(name, None) for name in _known(mapping) if name in out]
-    if rules:
-        kept = {mine: yours for mine, yours in pins.items() if not _within(rules, mine, yours)}
-        mapping = match(base.model, raw.model, layer_map=kept or None, rules=rules)
-        pins = kept
-    weights = []
-    for both in mapping:
-        if both.torch and both.paddle:
-            buffer = any(slot.weight is not None and slot.weight.buffer for slot in (both.torch_slot, both.paddle_slot))
-            ends = [both.name(model.framework) for model in (base, raw)]
-            ways = [functools.partial(_laid_out, both, model.framework) for model in (base, raw)]
-            weights.append(WeightPair(ends[0], ends[1], ways[0], ways[1], buffer))
-    layers = mapping.layers if torch_first else {other: one for one, other in mapping.layers.items()}
-    notes = [undecided(mapping.undecided)] if mapping.undecided else []
-    lonely = []
-    for model, names in ((base, mapping.unmatched_src), (raw, mapping.unmatched_dst)):
-        neutral = [name for name in names if model.framework == "paddle" and _is_neutral(model, name)]
-        notes += [f"{model.name} {', '.join(neutral)}: without partner, and {WITHOUT_EFFECT}"] if neutral else []
-        rules += [(name, None) for name in neutral]
-        lonely += [f"{model.name} {name}" for name in names if name not in neutral]
-    return Pairing(weights, dict(layers), lonely, pins, rules, notes)
-
-
-def _is_neutral(model: Model, name: str) -> bool:
-    """Whether a weight of a Paddle model changes nothing as it is."""
-    layer = dict(model.layers).get(name.rpartition(".")[0])
-    return is_neutral(name, layer, as_array(dict(model.model.named_parameters())[name]))
-
-
-def _laid_out(pair: Pair, framework: str, array: Array) -> Array:
-    values = pair.in_common(framework, array)
-    assert values is not None
-    return values
-
-
-def _known(mapping: WeightMapping) -> list[str]:
-    names = [*(pair.torch for pair in mapping), *(pair.paddle for pair in mapping), *mapping.unmatched_src, *mapping.unmatched_dst]
-    return list(dict.fromkeys(filter(None, names)))
-
-
-def _within(rules: list[tuple[str, None]], *paths: str) -> bool:
-    """Whether all that is left to map of a layer is left out."""
-    return any(name.startswith(f"{path}.") for name, _ in rules for path in paths)
-
-
-def _alike(base: Model, raw: Model, out: list[set[str]]) -> Pairing:
-    """Two models of one framework: by names if they are the same, else by shapes in order of construction."""
-    ours, theirs = (
-        {name: one for name, one in _weights(model).items() if name not in gone} for model, gone in zip((base, raw), out)
-    )
-    names = [(name, name) for name in ours] if set(ours) == set(theirs) else list(zip(ours, theirs))
-    fit = [(one, other) for one, other in names if list(ours[one].shape) == list(theirs[other].shape)]
-    weights = [WeightPair(one, other, np.asarray, np.asarray, _is_buffer(ours[one])) for one, other in fit]
-    paired = {one for one, _ in fit}, {other for _, other in fit}
-    lonely = [f"{base.name} {name}" for name in ours if name not in paired[0]]
-    lonely += [f"{raw.name} {name}" for name in theirs if name not in paired[1]]
-    layers = [[path for path, _ in model.layers] for model in (base, raw)]
-    if set(layers[0]) == set(layers[1]):
-        return Pairing(weights, dict(zip(layers[0], layers[0])), lonely)
-    owners = {one.rpartition(".")[0]: other.rpartition(".")[0] for one, other in fit}
-    return Pairing(weights, {"": "", **owners}, lonely)
-
-
-def _is_buffer(tensor: Any) -> bool:
-    """Whether a tensor of a model is no parameter that is trained."""
-    return tensor.stop_gradient if isinstance(tensor, paddle.Tensor) else not isinstance(tensor, torch.nn.Parameter)
-
-
-def _weights(model: Model) -> dict[str, Any]:
-    """Parameters and buffers by name, each once."""
-    found: dict[int, tuple[str, Any]] = {}
-    for name, tensor in [*model.model.named_parameters(), *model.model.named_buffers()]:
-        found.setdefault(id(tensor), (name, tensor))
-    return dict(found.values())
-
-
-def assign(base: Model, raw: Model, layer_map: LayerMap) -> Pairing:
-    """Take the base model's weights over into the raw model: all of them, or none.
-
-    Raises:
-        TransferError: a weight has no partner.
-    """
-    pairing = pair(base, raw, layer_map)
-    if base.framework != raw.framework:
-        transfer_weights(base.model, raw.model, layer_map=pairing.pins or None, rules=pairing.rules or None)
-    elif pairing.lonely:
-        raise TransferError(f"weights without partner; nothing was written: {', '.join(pairing.lonely[:8])}")
-    else:
-        _copy(_weights(base), _weights(raw), pairing.weights)
-    for _, _, copy in layer_map.special(base, raw):
-        copy()
-    return pairing
-
-
-def _copy(ours: dict[str, Any], theirs: dict[str, Any], pairs: list[WeightPair]) -> None:
-    for one in pairs:
-        target, source = theirs[one.raw], ours[one.base]
-        if isinstance(target, torch.Tensor):
-            with torch.no_grad():
-                target.copy_(source)
-        else:
-            target.set_value(source.detach())
-
-
-def values(model: Model, names: Iterable[str]) -> dict[str, Array]:
-    """Copies of a model's weights as arrays, by names of its state dict or of its parameters."""
-    tensors = {**model.model.state_dict(), **dict(model.model.named_buffers()), **dict(model.model.named_parameters())}
-    return {name: as_array(tensors[name]).copy() for name in names if name in tensors}
-
-
-def gradients(model: Model, names: Iterable[str]) -> dict[str, Array | None]:
-    """Copies of the gradients of a model's weights as arrays; None where there is none."""
-    parameters = _parameters(model)
-    found = {name: getattr(parameters.get(name), "grad", None) for name in names}
-    return {name: None if one is None else as_array(one).copy() for name, one in found.items()}
-
-
-def _parameters(model: Model) -> dict[str, Any]:
-    """Parameters by all their names, those of tied ones included."""
-    known = {id(one): one for one in model.parameters()}
-    if model.framework == "torch":
-        return dict(model.model.named_parameters(remove_duplicate=False))
-    return {name: one for name, one in model.model.state_dict().items() if id(one) in known} | dict(model.model.named_parameters())

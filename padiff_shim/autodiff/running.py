@@ -1,4 +1,4 @@
-"""The caller's own models, run as a training step is, with what every layer gave."""
+"""The caller's own models, run as a training step: forward, loss, backward, optimizer; with a record of every layer's call."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide, seeded
 from ..trees import as_array, leaves, mapped
 from .models import Model
 
-# ---- What every layer of a model gave, the gradients that came back to it, and the lines that called it.
-
 Array = np.ndarray[Any, Any]
 
 
@@ -30,10 +28,11 @@ class Visit:
     """One call of one layer.
 
     Args:
-        path, occurrence: which layer, and its how-maniest call.
-        kind: the layer's class.
+        path: dotted name of the layer.
+        occurrence: number of the call among those of the layer, from 0 on.
+        kind: name of the layer's class.
         outputs: tensors in the layer's output, as arrays.
-        gradients: of the same tensors, by place; what wants none is missing.
+        gradients: gradients of these tensors, by place; a tensor without gradient is missing.
         stack: the user's lines, the outermost first.
     """
 
@@ -50,12 +49,12 @@ class Visit:
 
 
 class VisitRecorder:
-    """Takes down the visits of one run, in the order in which the layers return.
+    """Records the visits of one run, in the order in which the layers return.
 
     Args:
         until: the function below which a stack begins.
         follow: gives for a visit the base model's visit whose values this run goes on with; None: it goes on with its own.
-        phase: what is followed, ``"forward"`` or ``"backward"``.
+        phase: whose values it goes on with, those of the ``"forward"`` or of the ``"backward"``.
     """
 
     def __init__(self, until: CodeType, follow: Callable[[Visit], Visit | None] | None = None, phase: str = "forward") -> None:
@@ -65,7 +64,7 @@ class VisitRecorder:
         self._count: dict[str, int] = {}
 
     def leave(self, path: str, layer: Any, output: Any) -> Any:
-        """Take down that a layer returns ``output``; what it shall return instead, or None."""
+        """Record that a layer returns ``output``; returns the output that replaces it, or None."""
         tensors = [tensor for _, tensor in leaves(output) if isinstance(tensor, (paddle.Tensor, torch.Tensor))]
         occurrence = self._count[path] = self._count.get(path, -1) + 1
         copies = [as_array(tensor).copy() for tensor in tensors]
@@ -82,16 +81,16 @@ class VisitRecorder:
 
     def _listener(self, visit: Visit, place: int, partner: Visit | None) -> Callable[[Any], Any]:
         def listen(gradient: Any) -> Any:
-            found = as_array(gradient).copy()
-            visit.gradients[place] = found
+            array = as_array(gradient).copy()
+            visit.gradients[place] = array
             wanted = partner.gradients.get(place) if partner is not None else None
-            return _like(gradient, wanted) if wanted is not None and wanted.shape == found.shape else None
+            return _like(gradient, wanted) if wanted is not None and wanted.shape == array.shape else None
 
         return listen
 
 
 def wants_gradient(tensor: Any) -> bool:
-    """Whether a backward comes to a tensor of either framework."""
+    """Whether a tensor of either framework requires a gradient."""
     return tensor.requires_grad if isinstance(tensor, torch.Tensor) else not tensor.stop_gradient
 
 
@@ -108,11 +107,13 @@ def _with_values(output: Any, tensors: list[Any], values: list[Array]) -> Any:
     if len(values) != len(tensors) or any(list(tensor.shape) != list(array.shape) for tensor, array in zip(tensors, values)):
         return None
     waiting = iter(values)
-    return mapped(output, lambda one: _exchanged(one, next(waiting)) if isinstance(one, (paddle.Tensor, torch.Tensor)) else one)
+    return mapped(
+        output, lambda tensor: _exchanged(tensor, next(waiting)) if isinstance(tensor, (paddle.Tensor, torch.Tensor)) else tensor
+    )
 
 
 def _exchanged(tensor: Any, values: Array) -> Any:
-    """A tensor with other values that wants a gradient if the given one does, and is no leaf: it may be written in place."""
+    """A tensor with other values that requires a gradient if the original does; no leaf, so that it may be written in place."""
     made = _like(tensor, values)
     if not wants_gradient(tensor):
         return made
@@ -122,12 +123,9 @@ def _exchanged(tensor: Any, values: Array) -> Any:
     return made.clone()
 
 
-# ---- The caller's own models, run as a step of a training is: forward, loss, backward, optimizer.
-
-
 @dataclass
 class ModelRun:
-    """What one run of one model gave: its outputs by path, its loss, gradients of its inputs, and what its layers did."""
+    """The results of one run of one model: outputs by path, loss, gradients of its inputs by path, and the layers' visits."""
 
     recorder: VisitRecorder
     outputs: dict[str, Array] = field(default_factory=dict)
@@ -140,27 +138,25 @@ class TrainedSide(ModelSide):
 
     def __init__(self, model: Model, inputs: dict[str, Any], loss: Callable[[Any], Any] | None, optimizer: Any, seed: int) -> None:
         super().__init__(model.model, Inputs(lambda _: inputs), loss, seed, backward=True)
-        self.handle, self._given, self._optimizer = model, inputs, optimizer
+        self.handle, self._inputs_of_call, self._optimizer = model, inputs, optimizer
 
     def forward(self, recorder: VisitRecorder, step: int, *, backward: bool) -> ModelRun:
-        """One forward, and a backward if asked for; gradients stay in the model."""
-        given = mapped(self._given, _fresh)
+        """One forward, and a backward on request; gradients stay in the model."""
+        inputs = mapped(self._inputs_of_call, _fresh)
         self._clear()
-        found = ModelRun(recorder)
+        result = ModelRun(recorder)
         with self._watched(recorder), seeded(self._seed + step), self._mode():
-            output = self.model(**given)
+            output = self.model(**inputs)
             if self._loss is not None or backward:
                 loss = self._loss(output) if self._loss is not None else mean_loss(output)
-                found.loss = as_array(loss).copy() if self._loss is not None else None
-                if backward and wants_gradient(
-                    loss
-                ):  # without parameters, and inputs that want one, there is nothing to go back to
+                result.loss = as_array(loss).copy() if self._loss is not None else None
+                if backward and wants_gradient(loss):  # no parameter and no input may require a gradient
                     loss.backward()
-        tensors = [(path, one) for path, one in leaves(output) if isinstance(one, self.handle.tensor)]
-        found.outputs = {path: as_array(one).copy() for path, one in tensors}
-        held = [(path, one) for path, one in leaves(given) if getattr(one, "grad", None) is not None]
-        found.input_gradients = {path: as_array(one.grad).copy() for path, one in held}
-        return found
+        tensors = [(path, tensor) for path, tensor in leaves(output) if isinstance(tensor, self.handle.tensor)]
+        result.outputs = {path: as_array(tensor).copy() for path, tensor in tensors}
+        inputs_with_gradients = [(path, tensor) for path, tensor in leaves(inputs) if getattr(tensor, "grad", None) is not None]
+        result.input_gradients = {path: as_array(tensor.grad).copy() for path, tensor in inputs_with_gradients}
+        return result
 
     def update(self) -> None:
         """Take one step of the optimizer and clear the gradients; a function of the caller's does both itself."""
@@ -176,8 +172,8 @@ class TrainedSide(ModelSide):
         super()._clear()
 
     @contextlib.contextmanager
-    def kept(self, *, buffers: bool) -> Iterator[None]:
-        """What a forward writes (running statistics) is put back afterwards, if asked for."""
+    def restoring(self, buffers: bool) -> Iterator[None]:
+        """With ``buffers``, running statistics that a forward writes are restored before and afterwards."""
         if buffers:
             self._state_of(self.model).restore()
         try:
@@ -208,7 +204,7 @@ class TrainedPaddle(TrainedSide, PaddleSide):
 
     @contextlib.contextmanager
     def _mode(self, double: bool = False, *, formed: bool = True) -> Iterator[None]:
-        """Torch's kernels and random numbers, but Paddle's definitions: what trains otherwise natively shall differ here, too."""
+        """Torch's kernels and random numbers, but Paddle's definitions: a model that trains differently natively does so here."""
         with opened(ReferenceOptions(random="torch")) if self.shim else contextlib.nullcontext():
             yield
 
@@ -216,7 +212,7 @@ class TrainedPaddle(TrainedSide, PaddleSide):
 def trained(
     model: Model, inputs: dict[str, Any], loss: Callable[[Any], Any] | None, optimizer: Any, *, seed: int, shim: bool
 ) -> TrainedSide:
-    """A model made ready to run; ``shim``: a Paddle model on Torch's kernels."""
+    """The side that runs a model; ``shim``: a Paddle model runs on Torch's kernels."""
     if model.framework == "torch":
         return TrainedTorch(model, inputs, loss, optimizer, seed)
     side = TrainedPaddle(model, inputs, loss, optimizer, seed)
@@ -225,7 +221,7 @@ def trained(
 
 
 def _fresh(tensor: Any) -> Any:
-    """A copy that wants a gradient as the original does: a model may write into its inputs."""
+    """A copy that requires a gradient if the original does: a model may write into its inputs."""
     if isinstance(tensor, torch.Tensor):
         return tensor.detach().clone().requires_grad_(tensor.requires_grad)
     if isinstance(tensor, paddle.Tensor):
@@ -236,10 +232,10 @@ def _fresh(tensor: Any) -> Any:
 
 
 def mean_loss(output: Any) -> Any:
-    """PaDiff's loss where none is given: the mean of the output; of several tensors, the mean of their means in float32.
+    """PaDiff's default loss: the mean of the output; of several tensors, the mean of their means in float32.
 
     Raises:
-        ArgumentError: no tensor of floats among them.
+        ArgumentError: the output has no tensor of floats.
     """
     tensors = [tensor for _, tensor in leaves(output) if isinstance(tensor, (paddle.Tensor, torch.Tensor)) and _is_float(tensor)]
     if not tensors:

@@ -39,7 +39,7 @@ def compiled(text: str, names: tuple[str, ...], framework: str) -> Callable[...,
     body[-1] = ast.copy_location(ast.Return(body[-1].value), body[-1])
     tree: Any = ast.parse(f"def spelling({', '.join(names)}): pass")
     tree.body[0].body = body
-    made: dict[str, Any] = {}
+    made: dict[str, Callable[..., Any]] = {}
     exec(compile(ast.fix_missing_locations(tree), "<spelling>", "exec"), {**_NAMESPACES[framework]}, made)
     return made["spelling"]
 

@@ -98,7 +98,7 @@ def text() -> str:
     table = ops()
     doors = {entry.target for op in table.values() for entry in op.entries}
     head = _HEAD.format(ops=len(table), families=len(families()), doors=len(doors))
-    sections = [_family(name, [table[one] for one in names]) for name, names in families().items()]
+    sections = [_family(name, [table[op] for op in names]) for name, names in families().items()]
     return "\n".join((head, *sections, _optimizers(), _halves(), _NATIVE, *_native()))
 
 
@@ -118,14 +118,14 @@ def _optimizers() -> str:
     """The section of optimizers: a row for each."""
     rows = [("in `paddle.optimizer`", "door", "Torch's", "where the definitions differ"), ("---",) * 4]
     doors: dict[Update, list[str]] = {}
-    for door, one in updates().items():
-        doors.setdefault(one, []).append(f"`{_short('paddle._C_ops.' + door)}`")
-    rows += [(one.optimizer, ", ".join(names), _counterpart(one), one.differs) for one, names in doors.items()]
+    for door, update in updates().items():
+        doors.setdefault(update, []).append(f"`{_short('paddle._C_ops.' + door)}`")
+    rows += [(update.optimizer, ", ".join(names), _counterpart(update), update.differs) for update, names in doors.items()]
     return "\n".join((_OPTIMIZERS, *("| " + " | ".join(cells) + " |" for cells in rows), ""))
 
 
-def _counterpart(one: Update) -> str:
-    return f"`{one.twin}`" if one.twin else "none"
+def _counterpart(update: Update) -> str:
+    return f"`{update.twin}`" if update.twin else "none"
 
 
 def _family(name: str, members: Iterable[Op]) -> str:
@@ -163,7 +163,7 @@ def _short(target: str) -> str:
 def _level(op: Op) -> str:
     """Operators and methods count as the C function below them."""
     shorts = [_short(entry.target) for entry in op.entries]
-    low = [one for one in shorts if one.startswith(("_C_ops.", "legacy ", "Tensor."))]
+    low = [short for short in shorts if short.startswith(("_C_ops.", "legacy ", "Tensor."))]
     return ", ".join((["function"] if len(low) < len(shorts) else []) + (["C op"] if low else []))
 
 

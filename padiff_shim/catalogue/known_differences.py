@@ -1,9 +1,9 @@
-"""Known differences: a name and a reason for what a verdict found, from the shipped table or from the user's own file.
+"""Known differences: names and reasons for verdicts, from the shipped table or from the user's own file.
 
 A file is TOML or JSON with the same keys::
 
     [[known]]
-    name = "our gelu"                 # required: what the log and the report call it
+    name = "our gelu"                 # required: its name in the log and the report
     op = "gelu"                       # required: an op's name, a pattern, or a list of them
     reason = "we accept the tanh form in the encoder"        # required
     verdict = ["SEMANTICS", "WRONG"]  # required: the classes that this entry explains
@@ -14,7 +14,7 @@ A file is TOML or JSON with the same keys::
     dtype = ["float32", "float64"]
     layer = "encoder.layers.*"
     site = "*train.py:*"
-    rho_max = 100                     # units of rounding of the named side: what is further off is not explained by this entry
+    rho_max = 100                     # largest error of the named side that this entry explains, in units of rounding
     paddle = ">=3.3,<3.4"             # versions; likewise torch = "..."
     mute = true                       # counted and shown, but never the worst call, never a warning or an error
 
@@ -23,12 +23,12 @@ A file is TOML or JSON with the same keys::
     mute = true
 
 A record matches an entry if it matches every key that the entry has. Patterns are those of :mod:`fnmatch` (``*``, ``?``,
-``[...]``), case-sensitive; ``layer`` is read as ``layers=`` of a mode is, so that a match covers everything below. The user's
-entries are asked before the shipped ones, each table from top to bottom; the first match wins.
+``[...]``), case-sensitive; ``layer`` works like ``layers=`` of a mode, so that a match covers all layers below. The user's entries
+come before the shipped ones, each table from top to bottom; the first match wins.
 
-With ``hypothesis`` the formula of that name must explain all of the error: where a fault is left beside it (the modifier
-``partly``), the entry does not match. The shipped entries all have one. An entry without ``hypothesis`` and ``rho_max`` is your
-word for everything of its op and class, be it ever so far off.
+With ``hypothesis`` the formula of that name must explain all of the error: if another fault remains (the modifier ``partly``), the
+entry does not match. All shipped entries have a hypothesis. An entry without ``hypothesis`` and ``rho_max`` covers every difference
+of its op and class, however large.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _VERSION = re.compile(r"(==|!=|>=|<=|>|<)\s*(\d+(?:\.\d+)*)(\.\*)?")
 
 @dataclass(frozen=True)
 class Quirk:
-    """One known difference. A condition that is None, or empty, matches everything.
+    """A known difference. A condition that is None, or empty, matches everything.
 
     ``op``, ``hypothesis``, ``tensor``, ``dtype``, ``layer``, ``site``: patterns, of which one must match.
     ``verdict``: names of :class:`~padiff_shim.verdicts.Verdict` classes. ``side``: of :class:`~padiff_shim.verdicts.Side`.
@@ -83,7 +83,7 @@ class Quirk:
             _conditions(version_range)
 
     def matches(self, record: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
-        """Whether this entry explains a record of the log (docs/log.md); ``versions`` is the run's ``environment``."""
+        """Whether the entry explains a record of the log (docs/log.md); ``versions``: the run's ``environment``."""
         return (
             record["verdict"] in self.verdict
             and self.side in (None, record.get("side"))
@@ -114,30 +114,36 @@ _layers = functools.cache(LayerFilter)
 @functools.cache
 def _conditions(version_range: str) -> tuple[tuple[str, tuple[int, ...], bool], ...]:
     """``">=3.3,<3.4"`` -> comparisons. Raises ArgumentError for anything else."""
-    found = []
+    conditions = []
     for part in filter(None, (part.strip() for part in version_range.split(","))):
         match = _VERSION.fullmatch(part)
         if match is None or (match[3] and match[1] not in ("==", "!=")):
             raise ArgumentError(f"{part!r} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'")
-        found.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
-    return tuple(found)
+        conditions.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
+    return tuple(conditions)
 
 
 def in_range(version: str, version_range: str) -> bool:
-    """Whether ``"2.13.0+cpu"`` lies in ``">=2.5,<2.14"``; only the release numbers count. An unknown version lies in no range."""
+    """Whether ``"2.13.0+cpu"`` lies in ``">=2.5,<2.14"``; only release numbers count, and an unknown version lies in no range.
+
+    Example:
+        >>> from padiff_shim.catalogue.known_differences import in_range
+        >>> in_range("2.13.0+cpu", ">=2.5,<2.14"), in_range("3.4.0", "==3.3.*")
+        (True, False)
+    """
     conditions = _conditions(version_range)
     if not conditions:
         return True
     release = re.match(r"\d+(?:\.\d+)*", version)
     if release is None:
         return False
-    ours = tuple(int(number) for number in release[0].split("."))
-    return all(_holds(ours, *condition) for condition in conditions)
+    numbers = tuple(int(number) for number in release[0].split("."))
+    return all(_holds(numbers, *condition) for condition in conditions)
 
 
-def _holds(ours: tuple[int, ...], sign: str, theirs: tuple[int, ...], prefix: bool) -> bool:
-    width = len(theirs) if prefix else max(len(ours), len(theirs))
-    a, b = ((version + (0,) * width)[:width] for version in (ours, theirs))
+def _holds(release: tuple[int, ...], sign: str, limit: tuple[int, ...], prefix: bool) -> bool:
+    width = len(limit) if prefix else max(len(release), len(limit))
+    a, b = ((version + (0,) * width)[:width] for version in (release, limit))
     return {"==": a == b, "!=": a != b, ">=": a >= b, "<=": a <= b, ">": a > b, "<": a < b}[sign]
 
 
@@ -154,7 +160,7 @@ def find(record: Mapping[str, Any], versions: Mapping[str, str], known: Iterable
 
     Args:
         record: a "call" record of the log, or any mapping with at least ``op`` and ``verdict``.
-        versions: ``{"paddle": "3.3.1", "torch": "2.13.0"}``; the run header's ``environment`` will do.
+        versions: ``{"paddle": "3.3.1", "torch": "2.13.0"}``, for example the run header's ``environment``.
     """
     for quirk in (*known, *shipped()):
         if quirk.matches(record, versions):
@@ -168,7 +174,7 @@ def load(path: str | Path) -> tuple[Quirk, ...]:
     Raises:
         FileError: the file cannot be read.
         ArgumentError: it is not TOML or JSON, or an entry is wrong; the message names the file, the entry and what is accepted.
-            Also for TOML on Python older than 3.11, which cannot read it; JSON serves there.
+            Also a TOML file on Python older than 3.11, which cannot read it; use JSON there.
     """
     path = file("known_differences", path)
     content = _parsed(path)
@@ -191,34 +197,34 @@ def _parsed(path: Path) -> Any:
         raise ArgumentError(f"{path}: {error}") from error
 
 
-def _entry(given: Any, where: str) -> Quirk:
+def _entry(entry: Any, where: str) -> Quirk:
     """One entry, checked."""
-    if not isinstance(given, Mapping):
-        raise ArgumentError(f"{where} is not a table of keys: {given!r}")
-    names = [one.name for one in fields(Quirk)]
-    where = f"{where} ({given.get('name', 'without a name')})"
-    for key in given:
+    if not isinstance(entry, Mapping):
+        raise ArgumentError(f"{where} is not a table of keys: {entry!r}")
+    names = [field.name for field in fields(Quirk)]
+    where = f"{where} ({entry.get('name', 'without a name')})"
+    for key in entry:
         if key not in names:
             raise ArgumentError(f"{where}: {unknown('key', str(key), names)}")
-    if set(given) <= {"name", "mute"} and given.get("name"):
+    if set(entry) <= {"name", "mute"} and entry.get("name"):
         names = [quirk.name for quirk in shipped()]
-        _among(str(given["name"]), names, "name", where)
-        return replace(shipped()[names.index(given["name"])], mute=_value("mute", given.get("mute", False), where))
+        _among(str(entry["name"]), names, "name", where)
+        return replace(shipped()[names.index(entry["name"])], mute=_value("mute", entry.get("mute", False), where))
     for key in ("name", "op", "reason", "verdict"):
-        if not given.get(key):
+        if not entry.get(key):
             raise ArgumentError(f"{where}: {key!r} is missing")
-    return Quirk(**{key: _value(key, value, where) for key, value in given.items()})
+    return Quirk(**{key: _value(key, value, where) for key, value in entry.items()})
 
 
 def _value(key: str, value: Any, where: str) -> Any:
-    """One key's value in the type that :class:`Quirk` holds."""
+    """The value of a key, in the type of :class:`Quirk`."""
     if key in (*_PATTERNS, "verdict"):
         values = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else ()
-        if not values or not all(isinstance(one, str) and one for one in values):
+        if not values or not all(isinstance(word, str) and word for word in values):
             raise ArgumentError(f"{where}: {key!r} is a string or a list of strings, not {value!r}")
-        for one in values if key == "verdict" else ():
-            _among(one, [str(verdict) for verdict in Verdict], key, where)
-        return tuple(str(one) for one in values)
+        for word in values if key == "verdict" else ():
+            _among(word, [str(verdict) for verdict in Verdict], key, where)
+        return tuple(str(word) for word in values)
     if key == "rho_max":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise ArgumentError(f"{where}: 'rho_max' is a number of rounding units, not {value!r}")

@@ -1,4 +1,4 @@
-"""Gathers the ops that the families of ``patches/`` declare, and resolves names that users give."""
+"""The ops that the families of ``patches/`` declare, and the meaning of users' names for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..table.op import AUTOCAST, Entry, Op
 
 @functools.cache
 def families() -> dict[str, tuple[str, ...]]:
-    """Family name -> names of its ops: the families are the modules of ``patches/``."""
+    """{family: names of its ops}; the families are the modules of ``patches/``."""
     return {family: tuple(op.name for op in declared) for family, declared in _declared().items()}
 
 
@@ -26,38 +26,38 @@ def ops() -> dict[str, Op]:
     """All declared ops by name.
 
     Raises:
-        ValueError: two ops claim one name or one entry point, or an op stands under another name than its own.
+        ValueError: two ops have one name or one entry point, or an op is bound to another name than its own.
     """
-    found: dict[str, Op] = {}
+    by_name: dict[str, Op] = {}
     claimed: dict[tuple[str, Any], tuple[str, Entry]] = {}
     for op in (op for declared in _declared().values() for op in declared):
-        if op.name in found:
+        if op.name in by_name:
             raise ValueError(f"op {op.name!r} is declared twice (ops are not imported from other families)")
-        found[op.name] = op
+        by_name[op.name] = op
         for entry in op.entries:
             for value in (None,) if entry.when is None else entry.when[1]:
                 other, door = claimed.get((entry.target, None)) or claimed.setdefault((entry.target, value), (op.name, entry))
                 if other != op.name and not _replaces(door, entry):
                     raise ValueError(f"{entry.target} is claimed by {other!r} and by {op.name!r}")
-    return found
+    return by_name
 
 
 def _replaces(door: Entry, other: Entry) -> bool:
-    """Whether no Paddle has both: one is there until the C function is, since which the other is."""
+    """Whether no Paddle version has both entry points: one ends where the other begins."""
     return any(before.until is not None and before.until == after.since for before, after in ((door, other), (other, door)))
 
 
-INITIAL_WEIGHTS = "initial_weights"  # in definitions=: those of layers that were given no initializer
-BESIDE_OPS = (INITIAL_WEIGHTS, AUTOCAST)  # what definitions= takes beside names of ops
-OPTIMIZERS = "optimizers"  # the family of what follows
+INITIAL_WEIGHTS = "initial_weights"  # in definitions=: those of layers without an initializer
+BESIDE_OPS = (INITIAL_WEIGHTS, AUTOCAST)  # words of definitions= that are no names of ops
+OPTIMIZERS = "optimizers"  # the family of the updates and clippers
 
 
 @functools.cache
 def optimizers() -> frozenset[str]:
-    """Names of the optimizers' updates and of the clippers, which ``ops=`` and ``exclude=`` take beside those of ops."""
+    """Names of the optimizers' updates and of the clippers, which ``ops=`` and ``exclude=`` accept like names of ops."""
     from ..optimizers.update import CLIPPERS, updates  # imports Torch
 
-    return frozenset(CLIPPERS.values()) | {one.name for one in updates().values()}
+    return frozenset(CLIPPERS.values()) | {update.name for update in updates().values()}
 
 
 @functools.cache
@@ -65,28 +65,33 @@ def _declared() -> dict[str, list[Op]]:
     """The ops of every family, in the order of their declarations."""
     from .. import patches
 
-    found: dict[str, list[Op]] = {}
-    for family in sorted(one.name for one in pkgutil.iter_modules(patches.__path__) if not one.name.startswith("_")):
+    declared: dict[str, list[Op]] = {}
+    for family in sorted(module.name for module in pkgutil.iter_modules(patches.__path__) if not module.name.startswith("_")):
         module = importlib.import_module(f"{patches.__name__}.{family}")
-        found[family] = gather(vars(module), family)
-    return found
+        declared[family] = gather(vars(module), family)
+    return declared
 
 
 def gather(names: Mapping[str, Any], family: str) -> list[Op]:
-    """The ops among a family module's names. Raises ValueError for one that stands under another name than its own."""
-    found = {name: value for name, value in names.items() if isinstance(value, Op)}
-    for name, op in found.items():
+    """The ops among a family module's names. Raises ValueError if an op is bound to another name than its own."""
+    declared = {name: value for name, value in names.items() if isinstance(value, Op)}
+    for name, op in declared.items():
         if name.rstrip("_") != op.name:
             raise ValueError(f"op {op.name!r} stands in family {family!r} as {name!r}: give it name={name.rstrip('_')!r}")
-    return list(found.values())
+    return list(declared.values())
 
 
 def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]:
-    """Op and family names, one or several -> op names; also those of optimizers and clippers, and their family ``optimizers``.
+    """The names of the ops that one or several names of ops, families, optimizers and clippers mean.
 
     Raises:
-        UnknownNameError: for a name that is neither, with the nearest accepted names, or why that op runs natively.
-        ArgumentError: if ``names`` is not made of strings.
+        UnknownNameError: there is no such name; the message has the nearest names, or why the op runs natively.
+        ArgumentError: ``names`` holds something else than strings.
+
+    Example:
+        >>> from padiff_shim.catalogue.registry import resolve
+        >>> sorted(resolve("linear")), len(resolve(["fft", "relu"]))
+        (['linear'], 4)
     """
     groups = families()
     selected: set[str] = set()
@@ -103,7 +108,7 @@ def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]
 
 
 def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
-    """The error for a name that selects nothing: what the op is called here, or why it runs natively."""
+    """The error for an unknown name: the op's name here, or why it runs natively."""
     for spelling in dict.fromkeys((name, *_spellings(name))):
         called = "" if spelling == name else f", here {spelling!r},"
         if spelling in accepted:
@@ -116,20 +121,20 @@ def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """Names of ops that a layer's class may mean: ``"Conv2D"``: ``"conv2d"``; ``"BatchNorm2D"``, in the end: ``"batch_norm"``."""
+    """Possible names of the op of a layer's class: ``"conv2d"`` for ``"Conv2D"``, ``"batch_norm"`` for ``"BatchNorm2D"``."""
     words = re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z][a-z])", "_", name).lower()
     return name.lower(), words, re.sub(r"_?[123]d$", "", words)
 
 
 def stays_native(name: str) -> str:
-    """Why calls of Paddle's op ``name`` always run on Paddle's kernel; ``""`` if Paddle has no such op, or we have its formula."""
+    """Why calls of Paddle's op ``name`` always run on Paddle's kernel; ``""`` if there is no such op, or it has a formula."""
     from ..patches import _unsubstituted
 
     if name in ops() or name.rstrip("_") in optimizers():
         return ""
     if name in _unsubstituted.EXACT:
         return "it rounds nothing, so it is exact in both frameworks"
-    paddle = sys.modules.get("paddle")  # whoever asks has imported it, or names of Paddle mean nothing here
+    paddle = sys.modules.get("paddle")  # callers that use names of Paddle have imported it
     doors = [getattr(paddle, "_C_ops", None), getattr(getattr(paddle, "nn", None), "functional", None)]
     known = name in _unsubstituted.NATIVE or any(callable(getattr(door, name, None)) for door in doors if not name.startswith("_"))
     return _unsubstituted.reason(name).text if known else ""

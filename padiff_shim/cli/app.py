@@ -1,4 +1,9 @@
-"""All commands, and what each one's ``--help`` looks like."""
+"""The commands, and the form of their ``--help``.
+
+A command is a module of this folder with a click command named ``command``, and a name in :data:`COMMANDS`. It is imported when it
+is called, and imports the frameworks inside functions only. It returns its exit status (None: 0; :mod:`.main` names them), or a
+function that returns one and runs outside of click. Options of a mode come from ``modes/options.py`` by :mod:`.mode_options`.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,6 @@ import click
 from .. import __version__
 from ..errors import nearest
 
-# A command is a module of this folder with a click command named ``command``, imported when it is asked for; it imports frameworks
-# inside functions only. It returns its exit status (None: 0; padiff_shim.cli.main names them), or a function to be called outside
-# of click, which returns one.
 COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "report", "repro", "diff", "ops", "audit", "gate")
 
 _EPILOG = """\
@@ -28,7 +30,7 @@ Examples:
   padiff-shim diff here there
   padiff-shim ops layer_norm
 
-Exit status: 0, or 1 where the answer is no, or 2 where there can be none (wrong arguments, missing files or frameworks).
+Exit status: 0, 1 if the answer is no, 2 if there is no answer (wrong arguments, missing files or frameworks).
 `padiff-shim COMMAND --help` has examples of each.
 """
 
@@ -37,26 +39,26 @@ class Commands(click.Group):
     """The group of :data:`COMMANDS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order in which one needs them."""
+        """The names, in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        found: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
-        return found
+        command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """As click does it, but an unknown command names the nearest ones."""
+        """As in click, but the error for an unknown command names the nearest ones."""
         if not args[0].startswith("-") and args[0] not in COMMANDS:
             ctx.fail(f"no command {args[0]!r}.{did_you_mean(args[0], COMMANDS)} There are: {', '.join(COMMANDS)}.")
         return super().resolve_command(ctx, args)
 
 
-def did_you_mean(given: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The nearest of ``names`` as a sentence, or nothing."""
-    near = nearest(given, names)
+    near = nearest(name, names)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -24,15 +24,15 @@ Examples:
   padiff-shim diff one all --ranks 0,3
 
 The folders are those of padiff_shim.record(); neither framework is needed.
-Exit status: 0 if nothing differs, 1 if something does, 2 where there is nothing that can be compared.
+Exit status: 0 if nothing differs, 1 if something does, 2 if nothing can be compared.
 """
 
 
-@click.command(epilog=_EPILOG, short_help="Where two recorded runs part.")
+@click.command(epilog=_EPILOG, short_help="Where two recorded runs differ first.")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--atol", type=float, default=0.0, show_default=True, help="Elements may differ by so much.")
-@click.option("--rtol", type=float, default=0.0, show_default=True, help="And by so much of the tensor's largest element.")
+@click.option("--atol", type=float, default=0.0, show_default=True, help="Elements may differ by this much.")
+@click.option("--rtol", type=float, default=0.0, show_default=True, help="And by this share of the tensor's largest element.")
 @click.option("--ranks", metavar="N[,M]", help="Which process of A, and which of B; by default all that both have.")
 @click.option("--html", type=output.PAGE, help="Write the page.")
 @click.option("--markdown", type=output.TEXT, help="Write the difference as Markdown; - is standard output.")
@@ -40,17 +40,12 @@ Exit status: 0 if nothing differs, 1 if something does, 2 where there is nothing
 def command(
     first: str, second: str, atol: float, rtol: float, ranks: str | None, html: str | None, markdown: str | None, data: str | None
 ) -> int:
-    """Compare two runs that padiff_shim.record() wrote down: machines, devices, versions, commits, Paddle and Torch. Says where
-    they part first, at which lines, in which layer, and by how much."""
+    """Compare two runs that padiff_shim.record() recorded: machines, devices, versions, commits, Paddle and Torch. Says where
+    they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
-    found = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
-    if html is not None:
-        output.written(found.to_html(html))
-    output.write_json(data, found.as_dict)
-    output.write_markdown(markdown, found)
-    if html is None and data is None and markdown is None:
-        click.echo(output.told(found))
-    return FINE if found else NO
+    difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
+    output.deliver(difference, html, markdown, data, output.as_text)
+    return FINE if difference else NO
 
 
 def _ranks(text: str | None) -> int | tuple[int, int] | None:
@@ -58,5 +53,5 @@ def _ranks(text: str | None) -> int | tuple[int, int] | None:
         return None
     if re.fullmatch(r"\d+(,\d+)?", text) is None:
         raise ArgumentError(f"--ranks takes one rank of both (0), or one of each (0,3), got {text!r}")
-    one, _, other = text.partition(",")
-    return (int(one), int(other)) if other else int(one)
+    first, _, second = text.partition(",")
+    return (int(first), int(second)) if second else int(first)

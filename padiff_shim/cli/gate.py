@@ -12,7 +12,7 @@ from .main import FINE, NO
 _EPILOG = """\
 \b
 Examples:
-  # once: this run is what others are held against
+  # once: make this run the baseline
   padiff-shim gate runs/today --baseline baseline.jsonl --update
   # in CI
   padiff-shim gate runs/today --baseline baseline.jsonl
@@ -20,24 +20,24 @@ Examples:
   # for a pull request
   padiff-shim gate runs/today --baseline baseline.jsonl --markdown -
 
-Exit status: 0, or 1 where a call got worse or a new one is not clean, or 2 where there is no baseline or no log.
+Exit status: 0, 1 if a call got worse or a new one is not clean, 2 if there is no baseline or no log.
 """
 
 
 @click.command(epilog=_EPILOG, short_help="Whether a call got worse than in a baseline.")
 @click.argument("folder", metavar="DIR")
-@click.option("--baseline", metavar="FILE", required=True, help="What the run is held against: a file for version control.")
+@click.option("--baseline", metavar="FILE", required=True, help="The baseline: a file for version control.")
 @click.option("--update", is_flag=True, help="Write the run into FILE.")
 @click.option(
-    "--margin", metavar="X", type=click.FloatRange(1), default=MARGIN, show_default=True, help="An error may grow so much."
+    "--margin", metavar="X", type=click.FloatRange(1), default=MARGIN, show_default=True, help="An error may grow by this factor."
 )
 @click.option("--markdown", type=output.TEXT, help="Write what changed as Markdown; - is standard output.")
 def command(folder: str, baseline: str, update: bool, margin: float, markdown: str | None) -> int:
-    """Hold the log of a comparison against a baseline, and fail where a call got worse: its verdict, from LOW_ACCURACY up, or its
-    error by more than the margin. Calls that are new or gone are told."""
+    """Compare the log of a comparison with a baseline, and fail if a call got worse: its verdict, from LOW_ACCURACY up, or its
+    error by more than the margin. New and missing calls are listed."""
     with Waiting(f"reading {folder}"):
-        found = gate(folder, baseline, update=update, margin=margin)
+        result = gate(folder, baseline, update=update, margin=margin)
     if markdown != "-":
-        click.echo(output.told(found))
-    output.write_markdown(markdown, found)
-    return FINE if found.passed or update else NO
+        click.echo(output.as_text(result))
+    output.write_markdown(markdown, result)
+    return FINE if result.passed or update else NO

@@ -1,7 +1,6 @@
 """The entry point of ``padiff-shim`` and ``python -m padiff_shim``.
 
-The command line is built with click, which only it needs: an extra, so that ``import padiff_shim`` inside of somebody's pinned
-training environment asks for as little as it did.
+Only the command line needs click: it is an extra, so that ``import padiff_shim`` in a pinned training environment needs less.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ FINE, NO, UNUSABLE = 0, 1, 2  # exit statuses: docs/command-line.md
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out a command (default: ``sys.argv``); returns the exit status.
+    """Execute a command (default: ``sys.argv``); returns the exit status.
 
-    ``run`` gives a program, which runs here and not inside of click: what the program raises is its own.
+    The program of ``run`` runs here and not inside click, so that its exceptions stay unchanged.
     """
     try:
         optional("click", "pip install 'padiff_shim[cli]'")
     except MissingFrameworkError as error:
         print(f"padiff-shim: {error}", file=sys.stderr)
         return UNUSABLE
-    result = _carried_out(arguments)
+    result = _execute(arguments)
     return result() if callable(result) else result
 
 
-def _carried_out(arguments: Sequence[str] | None) -> int | Callable[[], int]:
-    """What the command returns: an exit status, or the program to run."""
+def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
+    """The command's result: an exit status, or the program to run."""
     import click
 
     from .app import app
@@ -49,6 +48,6 @@ def _carried_out(arguments: Sequence[str] | None) -> int | Callable[[], int]:
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in its buffer is written at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest of its buffer is written at exit
         print(f"padiff-shim: standard output cannot be written: {error.strerror}", file=sys.stderr)
         return UNUSABLE

@@ -1,4 +1,4 @@
-"""The options of the modes as options of a command: made from ``padiff_shim.modes.options``, none is written twice."""
+"""The options of the modes as options of a command, made from ``padiff_shim.modes.options``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECTIONS = {"reference": "Options of --reference", "compare": "Options of --comp
 
 
 class Option(click.Option):
-    """An option of a mode, under a heading of its own."""
+    """An option of a mode, under its own heading."""
 
     def __init__(self, *args: Any, section: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -28,10 +28,10 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write them, those without section first."""
         sections: dict[str, list[tuple[str, str]]] = {"Options": []}
-        for one in self.get_params(ctx):
-            record = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
-                sections.setdefault(getattr(one, "section", "Options"), []).append(record)
+                sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
@@ -43,26 +43,25 @@ def switch(name: str) -> str:
 
 
 def mode_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command every option of every mode; what was not given is None, or empty."""
-    shared = {one.name for one in fields(ModeOptions)}
-    options = {name: (mode, one) for mode, kind in MODES.items() for name, one in textual(kind).items()}
-    for name, (mode, one) in reversed(options.items()):
-        kind = kind_of(one)
+    """Add every option of every mode to a command; a missing option is None, or empty."""
+    shared = {field.name for field in fields(ModeOptions)}
+    options = {name: (mode, field) for mode, kind in MODES.items() for name, field in textual(kind).items()}
+    for name, (mode, field) in reversed(options.items()):
+        kind = kind_of(field)
         spelling = f"{switch(name)}/--no-{name.replace('_', '-')}" if not kind.metavar else switch(name)
-        form: dict[str, Any] = (
-            {} if not kind.metavar else {"metavar": "|".join(kind.words) if 0 < len(kind.words) < 4 else kind.metavar}
-        )
-        help = one.metadata["help"] + (f" One of {', '.join(kind.words)}." if len(kind.words) > 3 else "")
+        metavar = "|".join(kind.words) if 0 < len(kind.words) < 4 else kind.metavar
+        form: dict[str, Any] = {"metavar": metavar} if metavar else {}
+        help = field.metadata["help"] + (f" One of {', '.join(kind.words)}." if len(kind.words) > 3 else "")
         section = BOTH if name in shared else SECTIONS[mode]
         option = click.option(spelling, name, cls=Option, section=section, default=None, multiple=kind.several, help=help, **form)
         function = option(function)
     return function
 
 
-def chosen(mode: str, given: Mapping[str, Any]) -> tuple[ModeOptions, dict[str, Setting]]:
-    """The options of a mode: the command line's before the environment's before the settings file's; and what was taken from those.
+def chosen(mode: str, words: Mapping[str, Any]) -> tuple[ModeOptions, dict[str, Setting]]:
+    """The options of a mode, from the command line, the environment and the settings file, in this order; and the settings used.
 
     Raises:
-        ArgumentError: an option of another mode, or a value that is not accepted, wherever it stands.
+        ArgumentError: an option of the other mode, or a value that is not accepted, in any of these places.
     """
-    return resolved(mode, {name: value for name, value in given.items() if value not in (None, ())}, switch)
+    return resolved(mode, {name: value for name, value in words.items() if value not in (None, ())}, switch)

@@ -21,7 +21,7 @@ Examples:
   padiff-shim ops
   # one family
   padiff-shim ops norm
-  # one op: its spellings in Paddle, its Torch formula, what is known of it
+  # one op: its spellings in Paddle, its Torch formula, known differences
   padiff-shim ops layer_norm
   # why an op stays on Paddle's kernel
   padiff-shim ops as_strided
@@ -35,13 +35,13 @@ Ops and families are what --ops and --exclude of a mode take. docs/ops.md is the
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--json", "data", type=output.TEXT, help="Write them as JSON; - is standard output.")
 def command(names: Sequence[str], data: str | None) -> None:
-    """List the ops that run on Torch's kernels, or say all that is known of some."""
+    """List the ops that run on Torch's kernels, or describe some of them."""
     from ..catalogue.registry import families, ops
 
     with Waiting("reading the table of ops"):
         families()
     if data is not None:
-        chosen = list(dict.fromkeys(one for name in names for one in _members(name))) if names else list(ops())
+        chosen = list(dict.fromkeys(op for name in names for op in _members(name))) if names else list(ops())
         output.write_json(data, lambda: [_facts(ops()[name]) for name in chosen])
     elif not names:
         screen = Screen(**output.look())
@@ -57,7 +57,7 @@ def command(names: Sequence[str], data: str | None) -> None:
 
 
 def _members(name: str) -> Iterable[str]:
-    """The ops of the table that an op's or a family's name means."""
+    """The ops of the table with an op's or a family's name."""
     from ..catalogue.registry import ops, resolve
 
     return sorted(resolve(name) & set(ops()))
@@ -71,14 +71,14 @@ def _described(name: str) -> str:
     if name in families():
         return f"{name}: {', '.join(families()[name])}"
     with contextlib.suppress(errors.MissingFrameworkError):
-        errors.optional("paddle", "pip install paddlepaddle")  # the names of Paddle's ops are asked of it
+        errors.optional("paddle", "pip install paddlepaddle")  # Paddle knows the names of its ops
     if why := stays_native(name):
         return f"{name}\n  stays on Paddle's kernel: {why}"
     return f"{name}\n  {', '.join(sorted(resolve(name)))}"  # optimizers, or the error that names the nearest
 
 
 def _facts(op: Any) -> dict[str, Any]:
-    """What docs/ops.md says of it, as plain data."""
+    """The facts of docs/ops.md on an op, as plain data."""
     from ..catalogue.known_differences import shipped
     from ..catalogue.registry import families
     from ..patterns import named
@@ -97,7 +97,7 @@ def _facts(op: Any) -> dict[str, Any]:
 
 
 def _formula(function: Any) -> str:
-    """Its source, or its name where it is written in C."""
+    """The source of a formula, or the name of a function written in C."""
     if inspect.isfunction(function):
         return inspect.getsource(function)
     return f"{function.__module__ or 'torch'}.{function.__name__}"

@@ -1,4 +1,4 @@
-"""Where commands write: files that the user names, and standard output."""
+"""Output of commands: files that the user names, and standard output."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ..files import try_file
 from ..files import write as write
 
 
-class Target(click.ParamType):
-    """A file that a command is going to write. One that cannot be written is refused before the command begins.
+class Target(click.ParamType):  # type: ignore[type-arg]
+    """A file that a command will write. A file that cannot be written is an error before the command begins.
 
     Args:
         piped: ``-`` is standard output.
@@ -29,10 +29,10 @@ class Target(click.ParamType):
         self.piped = piped
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path as it was given.
+        """The unchanged path.
 
         Raises:
-            FileError: it cannot be written, as far as that can be told before.
+            FileError: the file cannot be written.
         """
         if value == "-" and self.piped:
             return value
@@ -46,19 +46,31 @@ PAGE, TEXT = Target(), Target(piped=True)
 
 
 def write_json(path: str | None, data: Callable[[], Any], who: str | None = "") -> None:
-    """What ``data`` gives as JSON into a file, and a line by ``who`` that says so, or onto standard output if ``path`` is ``-``.
-
-    None: nowhere, and nothing is asked for.
+    """Write ``data()`` as JSON into a file, with a line by ``who``, or onto standard output if ``path`` is ``-``; None: nothing.
 
     Raises:
-        FileError: it cannot be written.
+        FileError: the file cannot be written.
     """
     _put(path, lambda: json.dumps(data(), indent=2, ensure_ascii=False, default=str) + "\n", who)
 
 
-def write_markdown(path: str | None, found: Any, who: str | None = "") -> None:
-    """``found.to_markdown()`` likewise."""
-    _put(path, lambda: str(found.to_markdown()), who)
+def write_markdown(path: str | None, result: Any, who: str | None = "") -> None:
+    """Write ``result.to_markdown()`` in the same way."""
+    _put(path, lambda: str(result.to_markdown()), who)
+
+
+def deliver(result: Any, html: str | None, markdown: str | None, data: str | None, text: Callable[[Any], str]) -> None:
+    """Write a result into the files that the options name, or print its text if they name none.
+
+    Raises:
+        FileError: a file cannot be written.
+    """
+    if html is not None:
+        written(result.to_html(html))
+    write_json(data, result.as_dict)
+    write_markdown(markdown, result)
+    if html is None and data is None and markdown is None:
+        click.echo(text(result))
 
 
 def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:
@@ -69,13 +81,13 @@ def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:
 
 
 def written(path: Path, who: str | None = "") -> None:
-    """Say that a file is there; None as ``who`` says nothing."""
+    """Report a written file, in a line that begins with ``who``; None: nothing."""
     if who is not None:
         click.echo(f"{who}{path} written", err=True)
 
 
 def look(stream: TextIO | None = None) -> dict[str, Any]:
-    """How wide text for ``stream`` (default: standard output) is, and whether it has colours: where the terminal can, and unless
+    """The width of text for ``stream`` (default: standard output), and whether it has colours: on a terminal with colours, unless
     ``NO_COLOR`` (no-color.org) is set."""
     stream = stream or sys.stdout
     terminal = stream.isatty()
@@ -83,9 +95,9 @@ def look(stream: TextIO | None = None) -> dict[str, Any]:
     return {"width": max(80, shutil.get_terminal_size().columns) if terminal else None, "colour": terminal and not plain}
 
 
-def told(found: Any) -> str:
-    """What ``print(found)`` shows, in colours where standard output is a terminal."""
-    return str(found.text(**look()))
+def as_text(result: Any) -> str:
+    """The text of ``print(result)``, in colours if standard output is a terminal."""
+    return str(result.text(**look()))
 
 
 def summary(run: Any, stream: TextIO | None = None) -> str:

@@ -20,8 +20,6 @@ from typing import Any
 
 from ..errors import ArgumentError, MissingFileError, unknown, unreadable
 
-# ---- ``file.py:name`` and ``package.module:name``: what a command line calls a Python object.
-
 
 def load(word: str, argument: str) -> Any:
     """The object that ``word`` names.
@@ -29,21 +27,21 @@ def load(word: str, argument: str) -> Any:
     Two files in different folders may have modules of one name beside them: each gets its own when it is imported.
 
     Raises:
-        ArgumentError: ``word`` is of another form, or there is no such name (the nearest are named).
+        ArgumentError: ``word`` has another form, or there is no such name (the message names the nearest).
         FileError: there is no such file.
 
-    What the file itself raises is raised unchanged.
+    Exceptions of the file itself are raised unchanged.
     """
     place, _, name = word.rpartition(":")
     if not place or not name.replace(".", "").isidentifier():
         raise ArgumentError(f"{argument} is file.py:name or package.module:name, got {word!r}")
-    found: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place)
+    target: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place)
     for part in name.split("."):
-        if not hasattr(found, part):
-            names = [one for one in dir(found) if not one.startswith("_")]
+        if not hasattr(target, part):
+            names = [name for name in dir(target) if not name.startswith("_")]
             raise ArgumentError(f"{argument}: {unknown(f'name in {place}', part, names)}")
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 def _module(name: str) -> ModuleType:
@@ -67,32 +65,29 @@ def _file(path: Path, argument: str) -> ModuleType:
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(folder)
-    sys.path.append(folder)  # what is imported later, inside of functions
-    for beside in [one for one in set(sys.modules) - before - {name} if _lies_in(sys.modules[one], path.parent)]:
+    sys.path.append(folder)  # for imports inside functions
+    new = set(sys.modules) - before - {name}
+    for beside in [other for other in new if _lies_in(sys.modules[other], path.parent)]:
         del sys.modules[beside]
     return module
 
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:
-    """Whether it was found beside the file, not in an environment below it."""
+    """Whether a module lies in a folder, but in no environment below it."""
     file = getattr(module, "__file__", None)
     return file is not None and Path(file).resolve().is_relative_to(folder) and "site-packages" not in Path(file).parts
 
 
-# ---- A program's traceback as Python alone would show it: without this library's frames.
-#
-# A call that Paddle refuses comes to it through our hooks, on Torch's kernels or beside them. Neither the hooks' frames nor what
-# was
-# tried before is the program's. What is left whole is an error of this library, or one that Torch raised below it: our frames are
-# the
-# news there. Paddle writes frames into messages, too: into those of errors in a hook or a PyLayer, and of what ``to_static``
-# refuses.
+# Tracebacks as Python alone would show them, without this library's frames. A call that Paddle refuses reaches it through our
+# hooks, on Torch's kernels or beside them; neither the hooks' frames nor earlier attempts belong to the program. An error of this
+# library, or one that Torch raised below it, keeps its frames: they explain it. Paddle writes frames into messages, too: of errors
+# in a hook or a PyLayer, and of programs that ``to_static`` refuses.
 
 _LIBRARY = __name__.partition(".")[0]
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _BEGUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "program.py")  # what stands above it are ours, and runpy
 _TORCHS = os.sep + "torch" + os.sep
-# What Paddle's C++ raises names its kind first, or its own source file at the end.
+# An error of Paddle's C++ begins with its kind, or ends with its own source file.
 _PADDLES = re.compile(
     r"\((InvalidArgument|NotFound|OutOfRange|AlreadyExists|ResourceExhausted|PreconditionNotMet|PermissionDenied|ExecutionTimeout"
     r"|Unimplemented|Unavailable|Fatal|External|InvalidType)\) |.*\(at /paddle/",
@@ -104,18 +99,18 @@ _SHOWN = re.compile(r'(?P<indent>\s*)File "(?P<file>.+)", line \d+, in .+$')
 
 
 def tidy(error: BaseException) -> None:
-    """Take our frames out of ``error`` and of what it was raised from, or beside."""
+    """Remove our frames from ``error``, its causes and its contexts."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
-        one = waiting.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            one.__traceback__ = _without_ours(one)
-            said = one.args[0] if one.args and type(one.args[0]) is str else ""
-            if said != (theirs := "\n".join(_said(said.split("\n")))):
-                one.args = (theirs, *one.args[1:])
-            waiting += [one.__cause__, one.__context__]
+        raised = waiting.pop()
+        if raised is not None and id(raised) not in seen:
+            seen.add(id(raised))
+            raised.__traceback__ = _without_ours(raised)
+            message = raised.args[0] if raised.args and type(raised.args[0]) is str else ""
+            if message != (own_message := "\n".join(_said(message.split("\n")))):
+                raised.args = (own_message, *raised.args[1:])
+            waiting += [raised.__cause__, raised.__context__]
 
 
 def _without_ours(error: BaseException) -> TracebackType | None:
@@ -124,31 +119,31 @@ def _without_ours(error: BaseException) -> TracebackType | None:
     while place is not None:
         frames.append(place)
         place = place.tb_next
-    through = isinstance(error, KeyboardInterrupt) or bool(_PADDLES.match(str(error)))  # it only came through us
-    kept: list[TracebackType] = []
-    ours: list[TracebackType] = []  # those since the last one of somebody else
+    through = isinstance(error, KeyboardInterrupt) or bool(_PADDLES.match(str(error)))  # it only passed through our frames
+    shown: list[TracebackType] = []
+    left_out: list[TracebackType] = []  # our frames since the last other one
     for place in frames:
         torchs = _TORCHS in place.tb_frame.f_code.co_filename
-        if _is_ours(place) or (torchs and ours and through):
-            ours.append(place)
+        if _is_ours(place) or (torchs and left_out and through):
+            left_out.append(place)
             continue
         if torchs:
-            kept += ours
-        kept.append(place)
-        ours = []
-    if not kept or not through:
-        kept += ours
-    for place, after in zip(kept, [*kept[1:], None]):
+            shown += left_out
+        shown.append(place)
+        left_out = []
+    if not shown or not through:
+        shown += left_out
+    for place, after in zip(shown, [*shown[1:], None]):
         place.tb_next = after
-    return kept[0] if kept else None
+    return shown[0] if shown else None
 
 
 def _is_ours(place: TracebackType) -> bool:
-    """Whether a frame is a hook's, a formula's, or that of the code which stands in for a function of Paddle's (its constant is the
-    hook)."""
+    """Whether a frame belongs to a hook, a formula, or the code that replaces that of a Paddle function (the hook is a constant
+    of that code)."""
     code, module = place.tb_frame.f_code, str(place.tb_frame.f_globals.get("__name__"))
-    ours = code.co_filename.startswith(_OURS) or module == _LIBRARY or module.startswith(_LIBRARY + ".")
-    return ours or any(type(constant) is FunctionType for constant in code.co_consts)
+    in_library = code.co_filename.startswith(_OURS) or module == _LIBRARY or module.startswith(_LIBRARY + ".")
+    return in_library or any(type(constant) is FunctionType for constant in code.co_consts)
 
 
 def _said(lines: list[str]) -> Iterator[str]:
@@ -172,7 +167,7 @@ def _said(lines: list[str]) -> Iterator[str]:
 
 
 def _listed(frames: list[str]) -> Iterator[str]:
-    """Of frames from the innermost on. Between ours stand those of Torch's engine, and above our first one those that began it."""
+    """The frames to show, from the innermost on: without ours, those of Torch's engine between them, and those that began ours."""
     files = [frame.strip().rpartition("(")[0] for frame in frames]
     for place, (frame, file) in enumerate(zip(frames, files)):
         if file == _BEGUN:
@@ -187,19 +182,15 @@ def _of_ours(file: str) -> bool:
     return file.startswith(_OURS if patches is None else (_OURS, os.path.dirname(patches) + os.sep, "<shortcut for "))
 
 
-# ---- A script or module run as Python itself would run it: ``python train.py ...``, ``python -m package.train ...``.
-#
-# What the program can see is its own: ``__main__``, ``sys.argv``, ``sys.path[0]``, exit status, signals, ``atexit``, and
-# tracebacks,
-# which begin in its own code. So nothing here catches what the program raises; it goes on to the interpreter, with our frames
-# left
-# out when it is shown.
+# A script or module run as Python itself would run it: ``python train.py ...``, ``python -m package.train ...``. The program sees
+# its own ``__main__``, ``sys.argv``, ``sys.path[0]``, exit status, signals, ``atexit``, and tracebacks that begin in its own code.
+# So its exceptions are not caught here: they reach the interpreter, which shows them without our frames.
 
 _MAIN = "__main__"
 
 
 def script(path: str, arguments: Sequence[str]) -> Callable[[], None]:
-    """``python path arguments...``, ready to be called. A folder or an archive with a ``__main__`` in it will do as well.
+    """``python path arguments...``, ready to be called; also a folder or an archive with a ``__main__``.
 
     Raises:
         FileError: there is no such file, or it cannot be read.
@@ -239,7 +230,7 @@ def module(name: str, arguments: Sequence[str]) -> Callable[[], None]:
 
 
 def _as_main(name: str, alter_argv: bool) -> None:
-    """What ``python -m`` calls itself."""
+    """The function that ``python -m`` calls."""
     runpy._run_module_as_main(name, alter_argv)  # type: ignore[attr-defined]
 
 
@@ -256,7 +247,7 @@ def _take_over(argv: list[str], folder: str) -> types.ModuleType:
 
 
 def _execute(program: Callable[[], Any]) -> None:
-    """Call ``program``; what it raises goes on, and is shown without the frames from here upwards. So is what its threads raise."""
+    """Call ``program``; its exceptions, and those of its threads, are raised on, and shown without the frames above it."""
     threading.excepthook = functools.partial(_show_of_thread, threading.excepthook)
     try:
         _begin(program)
@@ -268,7 +259,7 @@ def _execute(program: Callable[[], Any]) -> None:
 
 
 def leave_frames_out() -> None:
-    """From now on what nobody catches is shown without our frames, in every thread: where the program was not begun here."""
+    """From now on show uncaught exceptions of every thread without our frames; for a program that did not begin here."""
     sys.excepthook = functools.partial(_show, sys.excepthook)
     threading.excepthook = functools.partial(_show_of_thread, threading.excepthook)
 
@@ -280,23 +271,22 @@ def _begin(program: Callable[[], Any]) -> None:
 def _show(hook: Callable[..., Any], kind: Any, error: BaseException, traceback: Any) -> None:
     error.__traceback__ = _below(traceback)
     tidy(error)
-    sys.last_traceback = theirs = error.__traceback__
-    hook(kind, error, theirs)
+    sys.last_traceback = own_frames = error.__traceback__
+    hook(kind, error, own_frames)
 
 
 def _show_of_thread(hook: Callable[..., Any], raised: threading.ExceptHookArgs) -> None:
-    if raised.exc_value is None:
-        return hook(raised)
-    tidy(raised.exc_value)
-    theirs = raised.exc_type, raised.exc_value, raised.exc_value.__traceback__, raised.thread
-    return hook(threading.ExceptHookArgs(theirs))
+    if raised.exc_value is not None:
+        tidy(raised.exc_value)
+        raised = threading.ExceptHookArgs((raised.exc_type, raised.exc_value, raised.exc_value.__traceback__, raised.thread))
+    hook(raised)
 
 
 def _below(traceback: types.TracebackType | None) -> types.TracebackType | None:
     """The frames below those of this module; all of them if it has none."""
-    ours, place = None, traceback
+    last, place = None, traceback
     while place is not None:
         if place.tb_frame.f_code.co_filename == __file__:
-            ours = place
+            last = place
         place = place.tb_next
-    return traceback if ours is None else ours.tb_next
+    return traceback if last is None else last.tb_next

@@ -25,7 +25,7 @@ Examples:
   padiff-shim prove port.py:build original.py:build \\
       --inputs x.npy --layer-map encoder=backbone
 
-Exit status: 0 if the port is right, 1 if it is not, or nothing can be said of it.
+Exit status: 0 if the port is right, 1 if it is not, or the proof is inconclusive.
 """
 
 
@@ -36,9 +36,9 @@ Exit status: 0 if the port is right, 1 if it is not, or nothing can be said of i
 @click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle, paddle->torch, as-is or random.")
 @click.option("--phase", default="both", metavar="WORD", help="forward or both.")
 @click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's).")
-@click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, where names do not tell.")
+@click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, if names do not tell.")
 @click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
-@click.option("--seed", default=0, metavar="N", type=int, help="All random generators begin with it.")
+@click.option("--seed", default=0, metavar="N", type=int, help="Seed of all random generators.")
 @click.option("--html", type=output.PAGE, help="Write the proof as a page.")
 @click.option("--markdown", type=output.TEXT, help="Write it for a pull request; - is standard output.")
 @click.option("--json", "data", type=output.TEXT, help="Write it as JSON; - is standard output.")
@@ -68,47 +68,47 @@ def command(
     models = _made(port, "PADDLE"), _made(original, "TORCH")
     options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(_pair, layer_map)) or None}
     options["rules"] = None if rules is None else load(rules, "--rules")
-    given = _inputs(inputs)
-    proof = prove(*models, given, **options)
+    arguments = _inputs(inputs)
+    proof = prove(*models, arguments, **options)
     if html is not None:
         output.written(output.write(html, proof.to_html()))
     output.write_json(data, proof.as_dict)
     output.write_markdown(markdown, proof)
     if "-" not in (data, markdown):
-        click.echo(output.told(proof))
+        click.echo(output.as_text(proof))
     return FINE if proof else NO
 
 
 def _made(word: str, argument: str) -> Any:
-    """A model: what was named, or what it makes."""
-    found = load(word, argument)
-    is_model = hasattr(found, "parameters") and not inspect.isclass(found)
-    return found if is_model or not callable(found) else found()
+    """A model: the named object, or its result if it is a class or function."""
+    target = load(word, argument)
+    is_model = hasattr(target, "parameters") and not inspect.isclass(target)
+    return target if is_model or not callable(target) else target()
 
 
 def _pair(word: str) -> tuple[str, str]:
-    one, sign, other = word.partition("=")
+    torch_name, sign, paddle_name = word.partition("=")
     if not sign:
         raise ArgumentError(f"--layer-map is TORCH=PADDLE, got {word!r}")
-    return one, other
+    return torch_name, paddle_name
 
 
 def _inputs(word: str) -> Any:
-    """What both models are called with."""
+    """The inputs of both models."""
     import numpy as np
 
     if Path(word).suffix not in (".npy", ".npz"):
-        found = load(word, "--inputs")
-        return found() if callable(found) and not inspect.signature(found).parameters else found
+        target = load(word, "--inputs")
+        return target() if callable(target) and not inspect.signature(target).parameters else target
     try:
-        held = np.load(word, allow_pickle=False)
+        loaded = np.load(word, allow_pickle=False)
     except OSError as error:
         raise unreadable("the inputs", word, error) from None
     except ValueError as error:
         raise ArgumentError(f"--inputs: {word}: {error}") from None
-    if isinstance(held, np.ndarray):
-        return held
-    arrays = {name: held[name] for name in held.files}
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    arrays = {name: loaded[name] for name in loaded.files}
     if all(name.startswith("arr_") for name in arrays):
         return tuple(arrays[f"arr_{place}"] for place in range(len(arrays)))
     return arrays

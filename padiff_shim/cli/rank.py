@@ -1,4 +1,4 @@
-"""A rank of a program under ``padiff-shim run``: where ``bootstrap/sitecustomize.py`` calls when a rank has imported Paddle."""
+"""The entry of a rank under ``padiff-shim run``: ``bootstrap/sitecustomize.py`` calls it after the rank has imported Paddle."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .ranks import Inheritance, Note, Observer, withdraw
 
 
 def enter(data: Mapping[str, Any]) -> None:
-    """Open the mode in this process until it ends; it says nothing, but leaves word for the process of the run.
+    """Open the mode in this process until it ends; it prints nothing, but leaves a note for the process of the run.
 
-    What the rank itself starts runs natively, as under a ``with`` statement in its program.
+    Processes that the rank starts run natively, as under a ``with`` statement in its program.
     """
     from ..modes.compare import rank
 

@@ -1,4 +1,4 @@
-"""The ranks of a program under ``padiff-shim run``: what they inherit, how each enters its mode, what they leave for the run."""
+"""The ranks of a program under ``padiff-shim run``: what they inherit, how each enters the mode, and the notes that they leave."""
 
 from __future__ import annotations
 
@@ -29,19 +29,15 @@ if TYPE_CHECKING:
     from ..runs.compare_run import CompareRun
 
 
-# ---- What ranks leave for the process of ``padiff-shim run``: one small file each, in a folder that lives as long as the
-# run.
-
-
 @dataclass
 class Note:
-    """One rank's word.
+    """The note of one rank for the process of ``padiff-shim run``: a small file in a folder that lives as long as the run.
 
     Attributes:
-        rank, pid: whose it is.
-        log: the file of its log, or nothing.
-        counted: what its run counted (``run.as_dict()``) when it had ended; None before.
-        native: why the rank is not in the mode; nothing if it is.
+        rank, pid: the rank and its process.
+        log: the file of its log, or "".
+        counted: the counts of its run (``run.as_dict()``) after its end; None before.
+        native: why the rank is not in the mode; "" if it is.
     """
 
     rank: int
@@ -51,19 +47,16 @@ class Note:
     native: str = ""
 
     def leave(self, folder: str) -> None:
-        """Write it, in place of what this rank has left before: whole, or not at all."""
+        """Write the note in place of the rank's earlier one: wholly, or not at all."""
         os.makedirs(folder, mode=0o700, exist_ok=True)
         replace(os.path.join(folder, f"{self.pid}.json"), json.dumps(asdict(self)))
 
 
-def found(folder: str) -> list[Note]:
+def read_notes(folder: str) -> list[Note]:
     """All notes, by rank."""
     notes = [Note(**json.loads(path.read_text(encoding="utf-8"))) for path in Path(folder).glob("[0-9]*.json")]
-    return sorted(notes, key=lambda one: (one.rank, one.pid))
+    return sorted(notes, key=lambda note: (note.rank, note.pid))
 
-
-# ---- What a rank inherits of its run: ``padiff-shim run`` writes it into the environment, and
-# read it (``bootstrap/sitecustomize.py``).
 
 _FOLDER = os.path.dirname(os.path.abspath(sitecustomize.__file__))
 _PACKAGE = __name__.partition(".")[0]
@@ -71,14 +64,14 @@ _PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class Inheritance:
-    """A run, for its ranks.
+    """A run, for its ranks: ``padiff-shim run`` writes it into the environment, and ``bootstrap/sitecustomize.py`` reads it.
 
     Attributes:
-        mode, options, owed: the mode with its options, and what of them was taken from settings: in whichever folder a rank stands.
-        command: what the run was started with, for the header of a log.
-        notes: the folder where ranks leave word of themselves (:class:`Note`).
-        inside: what makes the process of the run itself a rank; nothing if it is none.
-        version, root, package, module: of this library, and where ranks enter.
+        mode, options, owed: the mode with its options, and those that come from settings, whatever a rank's working folder is.
+        command: the command line of the run, for the header of a log.
+        notes: the folder for the ranks' notes.
+        inside: the values that make the process of the run itself a rank; [] if it is none.
+        version, root, package, module: version, place and name of this library, and the module where ranks enter.
     """
 
     mode: str
@@ -96,24 +89,24 @@ class Inheritance:
     def of(cls, options: ModeOptions, owed: Mapping[str, Setting], command: str, notes: str) -> Inheritance:
         """The run with these options of a mode."""
         mode = next(name for name, kind in MODES.items() if type(options) is kind)
-        held = {name: as_data(getattr(options, name)) for name in textual(MODES[mode])}
-        settings = {name: [as_data(one.value), one.origin] for name, one in owed.items()}
-        return cls(mode, held, settings, command, notes, sitecustomize.rank())
+        values = {name: as_data(getattr(options, name)) for name in textual(MODES[mode])}
+        settings = {name: [as_data(setting.value), setting.origin] for name, setting in owed.items()}
+        return cls(mode, values, settings, command, notes, sitecustomize.rank())
 
     def export(self) -> None:
-        """Put it into this process's environment, for those that it starts."""
+        """Write the run into this process's environment, for the processes that it starts."""
         withdraw()
         os.environ[RUN] = json.dumps(asdict(self))
         os.environ["PYTHONPATH"] = os.pathsep.join([_FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])])
 
     @classmethod
     def taken(cls, data: Mapping[str, Any]) -> Inheritance:
-        """What another process exported.
+        """The run that another process has exported.
 
         Raises:
-            ArgumentError: another version of this library did.
+            ArgumentError: that process has another version of this library.
         """
-        if data.get("version") != __version__ or set(data) != {one.name for one in fields(cls)}:
+        if data.get("version") != __version__ or set(data) != {field.name for field in fields(cls)}:
             raise ArgumentError(f"the run is one of padiff_shim {data.get('version')}, and this rank has {__version__}")
         return cls(**data)
 
@@ -126,7 +119,7 @@ class Inheritance:
 
 
 def withdraw() -> None:
-    """Take what a run exported out of this process's environment: what it starts from now on is started natively."""
+    """Remove an exported run from this process's environment: later processes start natively."""
     os.environ.pop(RUN, None)
     path = os.environ.get("PYTHONPATH")
     if path is not None:
@@ -136,17 +129,12 @@ def withdraw() -> None:
             del os.environ["PYTHONPATH"]
 
 
-# ---- A mode around a whole program: open as soon as the program has imported Paddle, closed when it ends, however it ends.
-#
-# Not before Paddle is there: what a program writes into ``os.environ`` first (devices, threads, flags) has to count as without
-# us.
-
-
 class Observer:
-    """Opens what ``make`` makes, and hands its run to ``report`` at the end, or None if it was never opened.
+    """A mode around a whole program: opens ``make()`` after the import of Paddle, and passes its run to ``report`` at the end.
 
-    The end comes after the program's threads and those of its ``atexit`` callbacks that it registered after ``import paddle``,
-    and before Paddle takes itself down. A forked child reports nothing.
+    It opens no earlier, so that devices, threads and flags that the program writes into ``os.environ`` have their usual effect.
+    It ends after the program's threads and the ``atexit`` callbacks that it registered after ``import paddle``, and before Paddle
+    shuts down. A mode that never opened reports None; a forked child reports nothing.
     """
 
     def __init__(self, make: Callable[[], Any], report: Callable[[Any], None]) -> None:
@@ -156,19 +144,19 @@ class Observer:
 
     @property
     def run(self) -> Any:
-        """That of the mode, which is open."""
+        """The run of the open mode."""
         return self._mode.run
 
     def watch(self) -> None:
-        """Begin to look out for Paddle."""
-        atexit.register(self.end)  # where Paddle never came
+        """Wait for the import of Paddle."""
+        atexit.register(self.end)  # if Paddle is never imported
         wrapt.register_post_import_hook(lambda _: self.begin(), "paddle")
 
     def begin(self) -> None:
-        """Open the mode. Where that cannot be, the process ends, with a line that says why.
+        """Open the mode. If that fails, the process ends with a line that says why.
 
         Raises:
-            SystemExit: it cannot be opened.
+            SystemExit: the mode cannot be opened.
         """
         try:
             self._mode = self._make()
@@ -180,7 +168,7 @@ class Observer:
         atexit.register(self.end)
 
     def end(self) -> None:
-        """The program is over. A second call does nothing."""
+        """Close the mode and report. A second call does nothing."""
         if self._ended or os.getpid() != self._process:
             return
         self._ended = True
@@ -192,7 +180,7 @@ class Observer:
                 step()
             except PadiffShimError as error:
                 self._say(error)
-            except Exception:  # whatever it is: the program's exit status is not ours to change
+            except Exception:  # no error here may change the program's exit status
                 traceback.print_exc()
         if getattr(sys, "last_type", None) is KeyboardInterrupt:
             _ended_by_interrupt()
@@ -206,23 +194,21 @@ class Observer:
 
 
 def _ended_by_interrupt() -> None:
-    """Have the interpreter end by SIGINT, as it would: it forgets that Ctrl-C ended the program as soon as a text is executed (for
-    a dataclass that a report imports), and is told again by a text that Ctrl-C ends."""
+    """Let the interpreter end by SIGINT: it forgets that Ctrl-C ended the program as soon as source is executed (for a dataclass
+    that a report imports), and remembers it after source that Ctrl-C ends."""
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")
 
-
-# ---- The ranks that a program starts, for the process of ``padiff-shim run``: told of the run before, asked what they found
-# after.
 
 _LAUNCHER = "paddle.distributed.launch"
 
 
 class Ranks:
-    """The ranks of one run.
+    """The ranks of one run, in the process of ``padiff-shim run``: exports the run to them, and gathers their counts.
 
     Args:
-        options, owed: of the mode. A comparison without ``log=`` gets a folder that lives as long as the run: all logs in one.
+        options, owed: the options of the mode, and those from settings. A comparison without ``log=`` gets a folder for all logs
+            that lives as long as the run.
     """
 
     def __init__(self, options: ModeOptions, owed: dict[str, Setting]) -> None:
@@ -234,7 +220,7 @@ class Ranks:
             object.__setattr__(options, "log", Path(self._folder, "log"))
 
     def export(self) -> None:
-        """Have what this process starts come into the mode, if it is a rank."""
+        """Let the processes that this one starts enter the mode, if they are ranks."""
         atexit.register(self._scratch.close)  # logs in a folder that the user named stay
         Inheritance.of(self._options, self._owed, command(), self._folder).export()
         wrapt.register_post_import_hook(lambda _: self._look_out(), "paddle")
@@ -254,8 +240,8 @@ class Ranks:
         Note(rank(), os.getpid(), native="forked (start_method='fork'), and a mode steps aside in a fork").leave(self._folder)
 
     def gathered(self, own: Any) -> tuple[Any, list[str]]:
-        """The run of all ranks, with ``own`` (None: there is none) if that counted something; and what is to be said of them."""
-        left = found(self._folder)
+        """(The run of all ranks, with ``own`` if that counted something; remarks on the ranks)."""
+        left = read_notes(self._folder)
         there = [note for note in left if not note.native]
         merge = self._logged if isinstance(self._options, CompareOptions) else _counted
         return merge(own, there) if there else own, self._remarks(left, there)
@@ -273,20 +259,20 @@ class Ranks:
         return together(paths[0].parent, paths) if paths else own
 
     def _remarks(self, left: list[Note], there: list[Note]) -> list[str]:
-        told = [f"{_listed(there)} took part" + ("" if len(there) > 1 else ", alone")] if there else []
+        remarks = [f"{_listed(there)} took part" + ("" if len(there) > 1 else ", alone")] if there else []
         for why in dict.fromkeys(note.native for note in left if note.native):
-            told.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
+            remarks.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
         ended = [note for note in there if note.counted is None]
-        if ended and not isinstance(self._options, CompareOptions):  # of a comparison its log tells
-            told.append(
+        if ended and not isinstance(self._options, CompareOptions):  # the log of a comparison says so itself
+            remarks.append(
                 f"{_listed(ended)} did not come to an end: killed, or still running; what was counted on the way is added up"
             )
         if not left and (self._spawned or _launches()):
-            told.append(
+            remarks.append(
                 "no rank took part: either none imported paddle, or their Python was started with -E, -I or -S, or without this "
                 "process's environment, and they ran on Paddle's kernels"
             )
-        return told
+        return remarks
 
 
 def _launches() -> bool:
@@ -301,15 +287,15 @@ def _listed(there: list[Note]) -> str:
 
 
 def _counted(own: Run | None, there: list[Note]) -> Run | None:
-    """Their counts, added up; of a rank that was killed what it had written on the way."""
+    """The counts of all ranks, added up; of a killed rank those that it had written before."""
     remarks, counted = [], []
     for note in there:
-        found = note.counted
-        if found is None and note.log:
+        counts = note.counted
+        if counts is None and note.log:
             with contextlib.suppress(reading.LogError):  # it was killed before it counted anything: its absence is told
-                found = reading.read_reference(Path(note.log))
-                remarks.append(reading.unfinished(Path(note.log), found))
-        counted += [] if found is None else [found]
+                counts = reading.read_reference(Path(note.log))
+                remarks.append(reading.unfinished(Path(note.log), counts))
+        counted += [] if counts is None else [counts]
     if own is not None and own.as_dict()["ops"]:
         counted.insert(0, own.as_dict())
     elif own is not None and own.file is not None:
@@ -317,8 +303,8 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
     if not counted:
         return own
     total = Run(counted[0]["backend"], counted[0]["linear_layout"])
-    for one in counted:
-        total.add(one)
+    for rank_counts in counted:
+        total.add(rank_counts)
     for remark in filter(None, remarks):
         total.warn(remark)
     return total

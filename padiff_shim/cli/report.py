@@ -32,10 +32,4 @@ def command(folder: str, html: str | None, markdown: str | None, data: str | Non
     coverage, what stayed native and at which lines, where the time went.
 
     DIR is what compare(log=...), reference(log=...) or `padiff-shim run --log` named. With no FILE the summary is printed."""
-    run = load_any(folder)
-    if html is not None:
-        output.written(run.to_html(html))
-    output.write_json(data, run.as_dict)
-    output.write_markdown(markdown, run)
-    if html is None and data is None and markdown is None:
-        click.echo(output.summary(run))
+    output.deliver(load_any(folder), html, markdown, data, output.summary)

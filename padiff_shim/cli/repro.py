@@ -50,12 +50,12 @@ def _say(text: str) -> None:
 
 
 def _listed(run: CompareRun) -> int:
-    kept = run.kept()
-    for place, call in zip(kept.places, kept):
+    saved = run.kept()
+    for place, call in zip(saved.places, saved):
         _say(f"{place}: {call}")
-    if not kept:
+    if not saved:
         click.echo("no operands were saved: there was no serious difference, or keep_inputs=0 said so", err=True)
-    return 0 if kept else NO
+    return 0 if saved else NO
 
 
 def _chosen(run: CompareRun, word: str) -> Call | int:
@@ -67,10 +67,10 @@ def _chosen(run: CompareRun, word: str) -> Call | int:
         return place
     if word not in ("worst", "first"):
         raise ArgumentError(f"CALL is a number from 0 on, 'worst' or 'first', got {word!r}")
-    kept = list(run.kept())
-    if not kept:
+    calls = list(run.kept())
+    if not calls:
         raise PadiffShimError("no operands were saved: there was no serious difference, or keep_inputs=0 said so")
     if word == "first":
-        return kept[0]
-    saved = set(kept)
-    return next((one for one in run.worst(len(run.calls)) if one in saved), kept[0])
+        return calls[0]
+    saved = set(calls)
+    return next((record for record in run.worst(len(run.calls)) if record in saved), calls[0])

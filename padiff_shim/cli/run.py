@@ -70,13 +70,13 @@ def command(
     quiet: bool,
     program_name: str,
     arguments: tuple[str, ...],
-    **given: Any,
+    **words: Any,
 ) -> Callable[[], int]:
     """Run an unchanged program with all of its Paddle calls inside of a mode, and print the run's summary on standard error at the
     end, also after an error, sys.exit or Ctrl-C."""
     if reference and compare:
         raise click.UsageError("--reference and --compare exclude each other")
-    options, settings = chosen("compare" if compare else "reference", given)
+    options, settings = chosen("compare" if compare else "reference", words)
     started = (program.module if is_module else program.script)(program_name, arguments)
     if options.log is not None:
         try_folder(options.log, "the log ")

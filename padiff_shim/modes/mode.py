@@ -31,12 +31,12 @@ def decorate(mode: Any, function: Callable[..., Any]) -> Any:
     return _Decorated(function, functools.partial(_DRIVERS[_kind(function)], mode))
 
 
-class _BoundDecorated(wrapt.BoundFunctionWrapper):
+class _BoundDecorated(wrapt.BoundFunctionWrapper):  # type: ignore[type-arg]
     def __reduce_ex__(self, protocol: Any) -> Any:
         return getattr, (self._self_instance, self.__name__)
 
 
-class _Decorated(wrapt.FunctionWrapper):
+class _Decorated(wrapt.FunctionWrapper):  # type: ignore[type-arg]
     """Pickled by its name, as a function is: ``paddle.distributed.spawn`` and other processes unpickle it."""
 
     __bound_function_wrapper__ = _BoundDecorated

@@ -209,7 +209,7 @@ class _Question:
         proof, notes = preconditions(original, port, self.inputs, mapping, trees, self.weights, stages, trains=trains)
         port.lender = original, mapping
         proof = _judged(original, port, mapping, stages, self.recipe, self.steps) if proof is None else proof
-        proof.notes += [*notes, *mapping.told(updates=self.recipe is not None), *began]
+        proof.notes += [*notes, *mapping.remarks(updates=self.recipe is not None), *began]
         if proof.differences:
             training = self.recipe is not None
             back = functools.partial(gradient_carriers, port, training=training) if self.phase != "forward" else None

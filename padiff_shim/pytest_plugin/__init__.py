@@ -1,6 +1,6 @@
-"""``pytest --padiff=reference|compare``: a project's own tests under a mode. pytest loads this by the entry point ``padiff_shim``.
+"""``pytest --padiff=reference|compare``: a project's own tests under a mode.
 
-Everybody's pytest loads it who has this package installed, so it does nothing, and imports nothing, before it is asked.
+Every pytest in an environment with this package loads it by its entry point, so it imports nothing without ``--padiff``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def pytest_addoption(parser: Any) -> None:
 
 
 def pytest_configure(config: Any) -> None:
-    """With ``--padiff`` register what does the work."""
+    """Register the plugin if there is ``--padiff``, otherwise a fixture that skips."""
     config.addinivalue_line("markers", "padiff(mode): reference, compare or off, for one test of a run with --padiff")
     if config.getoption("--padiff"):
         from .plugin import Plugin

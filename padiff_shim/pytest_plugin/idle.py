@@ -1,4 +1,4 @@
-"""What a project's tests may ask for when pytest runs without ``--padiff``."""
+"""The fixtures of a pytest run without ``--padiff``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 class Idle:
-    """Stands where the plugin would."""
+    """Takes the place of the plugin."""
 
     @pytest.fixture
     def padiff_run(self) -> Any:

@@ -1,4 +1,4 @@
-"""What ``pytest --padiff`` does: a mode around each test, its findings in the reports of failing ones, and a summary."""
+"""The plugin of ``pytest --padiff``: a mode around each test, its findings in the reports of failing tests, and a summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROWS = 20
 
 
 class Plugin:
-    """One for a session. Each test has a mode of its own, open from its fixtures to the end of its call; then it closes."""
+    """The plugin of a session. Each test has its own mode, open from its fixtures to the end of its call."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._mode_name: str = config.getoption("--padiff")
@@ -33,11 +33,11 @@ class Plugin:
             self._threshold = self._verdict(config.getoption("--padiff-from"))
         except PadiffShimError as error:
             raise pytest.UsageError(f"padiff_shim: {error}") from None
-        self._mode: Any = None  # that of the running test
-        self._run: Any = None  # that of the latest one
+        self._mode: Any = None  # the mode of the running test
+        self._run: Any = None  # the run of the latest test
 
-    def _resolved(self, mode: str, given: list[str]) -> tuple[ModeOptions, dict[str, options.Setting]]:
-        pairs = dict(_pair(word) for word in given)
+    def _resolved(self, mode: str, words: list[str]) -> tuple[ModeOptions, dict[str, options.Setting]]:
+        pairs = dict(_pair(word) for word in words)
         return options.resolved(mode, pairs, lambda name: f"--padiff-set {name}=")
 
     def _verdict(self, word: str | None) -> str | None:
@@ -60,16 +60,16 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Close it after the test; a finding that is serious enough fails a test that passed."""
+        """Close the mode after the test; a sufficiently serious finding fails a test that passed."""
         try:
             result = yield
         finally:
             self._close()
             if self._run is not None:
                 item.user_properties.append((_PROPERTY, _in_short(self._run)))
-        told = self._serious()
-        if told:
-            pytest.fail("\n".join([f"padiff_shim: findings from {self._threshold} up", *told]), pytrace=False)
+        findings = self._serious()
+        if findings:
+            pytest.fail("\n".join([f"padiff_shim: findings from {self._threshold} up", *findings]), pytrace=False)
         return result
 
     @pytest.hookimpl(specname="pytest_runtest_makereport")
@@ -121,7 +121,7 @@ class Plugin:
     # ------------------------------------------------------------------------------------------- the session
 
     def pytest_sessionstart(self) -> None:
-        """Redirect Paddle's functions once and not for each test; what no test could be run with is refused before the first."""
+        """Redirect Paddle's functions once for all tests; options that no test can run with are an error before the first."""
         from ..modes.opening import looked_up
         from ..modes.reference import install
 
@@ -142,16 +142,16 @@ class Plugin:
         return f"padiff_shim: {self._mode_name}" + (f", failing from {self._threshold}" if self._threshold else "")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """A line for each test with something to look at."""
-        told = [
-            (report.nodeid, said)
+        """A line for each test with findings."""
+        summaries = [
+            (report.nodeid, summary)
             for reports in terminalreporter.stats.values()
             for report in reports
-            for name, said in getattr(report, "user_properties", ())
+            for name, summary in getattr(report, "user_properties", ())
             if name == _PROPERTY and report.when == "call"
         ]
-        terminalreporter.section(f"padiff_shim, {self._mode_name}: {len(told)} tests")
-        rows = [f"{nodeid}: {said}" for nodeid, said in told if said != _QUIET]
+        terminalreporter.section(f"padiff_shim, {self._mode_name}: {len(summaries)} tests")
+        rows = [f"{nodeid}: {summary}" for nodeid, summary in summaries if summary != _QUIET]
         for row in rows[:_ROWS]:
             terminalreporter.line(row)
         if len(rows) > _ROWS:
@@ -179,8 +179,8 @@ def _for_test(options: ModeOptions, item: pytest.Item) -> ModeOptions:
     if options.log is None:
         return options
     folder = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-")
-    given = {**vars(options), "log": Path(item.config.rootpath, options.log, folder)}
-    return type(options)(**given)
+    values = {**vars(options), "log": Path(item.config.rootpath, options.log, folder)}
+    return type(options)(**values)
 
 
 def _in_short(run: Any) -> str:

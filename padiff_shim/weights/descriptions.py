@@ -1,12 +1,12 @@
-"""How models describe their own weights: Paddle's AOA statements, and paddlenlp's name mappings.
+"""Models' descriptions of their own weights: Paddle's AOA statements, and paddlenlp's name mappings.
 
-An AOA statement says how weights of a checkpoint become those of a Paddle model::
+An AOA statement says how the weights of a checkpoint become those of a Paddle model::
 
     layers.$LAYER_ID.q.weight^T, layers.$LAYER_ID.k.weight^T -> layers.$LAYER_ID.qk.weight, axis=1
 
-with ``^T`` for a transposed matrix, ``fused_qkv`` and ``fused_ffn`` for what is interleaved, ``permute``, ``dtype``, and ``_`` for
-what has no counterpart. Paddle's own engine (``paddle.distributed.flex_checkpoint.aoa``, in newer releases of Paddle 3) reads them;
-here its answer, which part of which source goes where, becomes pairs of weights. Every PaddleFormers model has
+with ``^T`` for a transposed matrix, ``fused_qkv`` and ``fused_ffn`` for interleaved weights, ``permute``, ``dtype``, and ``_`` for
+a weight without counterpart. Paddle's own engine (``paddle.distributed.flex_checkpoint.aoa``, in newer releases of Paddle 3) reads
+them; this module turns its answer, which part of which source goes where, into pairs of weights. Every PaddleFormers model has
 ``_gen_aoa_config(config)``, which gives such statements from the names of the Hugging Face checkpoint. A model of paddlenlp has
 ``_get_name_mappings(config)``: pairs of names with an action.
 """
@@ -45,14 +45,14 @@ def speaks(model: Any) -> bool:
 
 @dataclass
 class Description:
-    """What is known of how weights are laid out.
+    """A description of how weights are laid out.
 
     Args:
-        of: whose it is, in words.
+        of: its author, for messages.
         statements: AOA statements.
-        reverse: whether they are to be read from the right to the left.
+        reverse: whether the statements are read from right to left.
         entries: name mappings.
-        strict: whether each has to be applied: what a caller writes, not what a model says of all its kind.
+        strict: whether every statement has to be applied: those of a caller, not those of a model for all models of its kind.
     """
 
     of: str
@@ -63,14 +63,14 @@ class Description:
 
 
 def described_by(model: Any, others: Iterable[Any] = ()) -> Description:
-    """What a model or class says of its weights.
+    """The description of its weights that a model or class gives.
 
     Args:
-        model: which.
-        others: models whose ``config`` is that of a class.
+        model: the model, or its class.
+        others: models whose ``config`` serves for a class.
 
     Raises:
-        ArgumentError: it cannot say it.
+        ArgumentError: the model's method fails.
     """
     kind = model if isinstance(model, type) else type(model)
     configs = (getattr(owner, "config", None) for owner in (model, *others))
@@ -81,13 +81,13 @@ def described_by(model: Any, others: Iterable[Any] = ()) -> Description:
             return Description(f"{kind.__name__}.{method}", entries=list(getattr(model, method)(_with_architecture(config, kind))))
         written = getattr(model, method)(config)
         statements, reverse = list(written["aoa_statements"]), bool(written.get("aoa_config_reverse", False))
-    except Exception as error:  # whatever a class says to a config that it does not expect
+    except Exception as error:  # a class may raise anything for a config that it does not expect
         raise ArgumentError(f"rules=: {kind.__name__}.{method}(config) fails: {type(error).__name__}: {error}") from error
     return Description(f"{kind.__name__}.{method}", statements, reverse)
 
 
 def _with_architecture(config: Any, kind: type) -> Any:
-    """A config that names its architecture, which decides on a prefix of the names."""
+    """A config that names its architecture, which decides about a prefix of the names."""
     if getattr(config, "architectures", ()) is not None:
         return config
     named = copy.copy(config)
@@ -96,7 +96,7 @@ def _with_architecture(config: Any, kind: type) -> Any:
 
 
 class Answer(NamedTuple):
-    """What a description says of two models: pairs, the names of weights that have no counterpart, and notes."""
+    """The answer of a description for two models: pairs, names of weights without counterpart, and notes."""
 
     pairs: list[SlotPair]
     alone: list[str]
@@ -106,14 +106,14 @@ class Answer(NamedTuple):
 def by_description(
     description: Description, torch_side: WeightSide, paddle_side: WeightSide, wanted: set[str] | None = None
 ) -> Answer:
-    """What a description says; the weights are taken out of the trees.
+    """The pairs of a description; their weights are taken out of the trees.
 
     Args:
-        wanted: the names of weights of either side of which it is asked, beside those whose parts it arranges in a way that no tree
-            can tell; None: of all.
+        wanted: names of weights of either side that it is used for, beside those whose parts it arranges in a way that no tree
+            shows; None: all.
 
     Raises:
-        ArgumentError: it cannot be read, or does not fit the models.
+        ArgumentError: the description cannot be read, or does not fit the models.
     """
     libraries = _Vocabulary(torch_side), _Vocabulary(paddle_side)
     answer = (
@@ -138,7 +138,7 @@ def _is_among(spoken: set[str], slot: Slot) -> bool:
 
 
 class _Vocabulary:
-    """The weights of one model by the names that a description may use: as they lie, and those of single experts of a stack."""
+    """The weights of one model by the names that a description may use: whole weights, and single experts of a stack."""
 
     def __init__(self, side: WeightSide) -> None:
         self.side = side
@@ -155,7 +155,7 @@ class _Vocabulary:
                 self.slots.setdefault(alias, part)
 
     def named_as_in(self, patterns: Sequence[re.Pattern[str]]) -> None:
-        """Add the names with the prefix that a description gives them, or without the one that it lacks."""
+        """Add the names with the prefix that a description adds, or without the prefix that it omits."""
         votes: Counter[tuple[str, str]] = Counter()
         for pattern in patterns:
             if any(pattern.fullmatch(name) for name in self.slots):
@@ -173,18 +173,18 @@ class _Vocabulary:
 
 
 def _prefixes(pattern: str, known: Iterable[str]) -> set[tuple[str, str]]:
-    """(what is to be put before a name, what is to be taken away) for it to be that of a pattern."""
-    found = set()
+    """(prefix to add to a name, prefix to remove from it) so that it matches a pattern."""
+    prefixes = set()
     words = pattern.split(r"\.")
     for count in range(1, min(4, len(words))):
         rest = re.compile(r"\.".join(words[count:]))
         if any(rest.fullmatch(name) for name in known):
-            found.add(("".join(f"{word}." for word in words[:count]), ""))
+            prefixes.add(("".join(f"{word}." for word in words[:count]), ""))
             break
     longer = re.compile(rf"((?:[A-Za-z_]\w*\.){{1,3}}){pattern}")
-    if not found:
-        found = {("", match[1]) for name in known if (match := longer.fullmatch(name))}
-    return found
+    if not prefixes:
+        prefixes = {("", match[1]) for name in known if (match := longer.fullmatch(name))}
+    return prefixes
 
 
 def _experts(name: str, slot: Slot, known: dict[str, Slot]) -> Iterator[tuple[str, Slot]]:
@@ -196,17 +196,14 @@ def _experts(name: str, slot: Slot, known: dict[str, Slot]) -> Iterator[tuple[st
     down = known.get(tree.joined(path, leaf.replace("gate_up", "down").replace("up_gate", "down")))
     rows = slot.shape[1]
     for number in range(slot.shape[0]):
-        one = slot.at(select(0, number))
+        matrix = slot.at(select(0, number))
         if len(words) < 2:
-            yield tree.joined(path, str(number), leaf, "weight"), one
+            yield tree.joined(path, str(number), leaf, "weight"), matrix
         elif down is None or (rows, slot.shape[2]) == (2 * down.shape[2], down.shape[1]):  # [2 * n, in], of which down is [in, n]
             halves = sorted(words, key=leaf.index)
             for place, word in enumerate(halves):
-                part = one.at(narrow(0, place * (rows // 2), (place + 1) * (rows // 2)))
+                part = matrix.at(narrow(0, place * (rows // 2), (place + 1) * (rows // 2)))
                 yield tree.joined(path, str(number), f"{word}_proj", "weight"), part
-
-
-# -- AOA statements
 
 
 class _Statements:
@@ -232,7 +229,7 @@ class _Statements:
         return Answer(pairs, alone, notes)
 
     def _directed(self) -> tuple[_Vocabulary, _Vocabulary]:
-        """Which side the statements take weights from: the one that has the names on their left. Names are made to fit."""
+        """(source, target) of the statements: the source has the names on their left. Adds names with fitting prefixes."""
         ends = [[_pattern(name) for line in self._lines for name in names_of(line) if name != "_"] for names_of in (_left, _right)]
         spoken = ends[::-1] if self._reverse else ends
         fits = []
@@ -280,7 +277,7 @@ class _Statements:
         return high - 1
 
     def _engine(self, lines: list[str], source: _Vocabulary, target: _Vocabulary) -> dict[str, list[tuple[str, _Part]]]:
-        """For each weight of the target that statements speak of, the parts of sources that it is made of."""
+        """For each weight of the target in the statements, the parts of sources that it is made of."""
         return _read_by_paddle(tuple(lines), self._reverse, _shapes(source), _shapes(target))
 
 
@@ -289,13 +286,13 @@ def _shapes(library: _Vocabulary) -> tuple[tuple[str, Shape], ...]:
 
 
 class _Refused(PadiffShimError):
-    """What Paddle's engine does not accept."""
+    """Paddle's engine does not accept a statement."""
 
 
 class _Part(NamedTuple):
-    """A part of a source and where it goes: offsets and sizes in order of the target's axes.
+    """A part of a source and its place in the target: offsets and sizes in order of the target's axes.
 
-    ``axes``: for each axis of the target which one of the source it is; ``dtype``: what values are rounded to on the way.
+    ``axes``: for each axis of the target the axis of the source; ``dtype``: the dtype to which values are rounded on the way.
     """
 
     source: Shape
@@ -309,7 +306,7 @@ class _Part(NamedTuple):
 def _read_by_paddle(
     lines: tuple[str, ...], reverse: bool, sources: tuple[tuple[str, Shape], ...], targets: tuple[tuple[str, Shape], ...]
 ) -> dict[str, list[tuple[str, _Part]]]:
-    """What Paddle's engine makes of statements.
+    """The answer of Paddle's engine to statements.
 
     Raises:
         _Refused: it does not accept them.
@@ -327,7 +324,7 @@ def _read_by_paddle(
         ) from None
 
     def whole(shapes: Iterable[tuple[str, Shape]]) -> dict[str, list[Any]]:
-        """Whole weights of one dtype: the engine refuses others without a cast, which a transfer judges itself."""
+        """Whole weights of one dtype: the engine refuses different dtypes without a cast; a transfer checks dtypes itself."""
         return {
             name: [
                 ShardedWeightDesc(key=name, local_shape=shape, global_shape=shape, global_offset=(0,) * len(shape), dtype="float32")
@@ -375,13 +372,13 @@ def _pairs_of(target: Slot, parts: Sequence[tuple[Slot, _Part]], is_torch: bool)
     for slot, part in parts:
         groups.setdefault((slot, part.axes, part.dtype), []).append(part)
     for (source, axes, dtype), group in groups.items():
-        for mine, yours in _views(source, target, axes, _joined(group)):
-            ends = (mine, yours) if is_torch else (yours, mine)
+        for source_view, target_view in _views(source, target, axes, _joined(group)):
+            ends = (source_view, target_view) if is_torch else (target_view, source_view)
             yield SlotPair(*ends, AS_DESCRIBED, cast=Cast(dtype) if dtype else None)
 
 
 def _joined(parts: list[_Part]) -> list[_Part]:
-    """Parts that go on where another ends, on both sides, as one."""
+    """The parts, joined where one continues another on both sides."""
     for axis in range(len(parts[0].size)):
         joined: list[_Part] = []
         for part in sorted(parts, key=lambda part: (*(n for i, n in enumerate(part.target) if i != axis), part.target[axis])):
@@ -395,8 +392,8 @@ def _joined(parts: list[_Part]) -> list[_Part]:
     return parts
 
 
-def _goes_on(one: _Part, other: _Part, axis: int) -> bool:
-    rows = list(zip(one.source, one.target, one.size, other.source, other.target, other.size))
+def _goes_on(part: _Part, following: _Part, axis: int) -> bool:
+    rows = list(zip(part.source, part.target, part.size, following.source, following.target, following.size))
     elsewhere = all(row[:3] == row[3:] for place, row in enumerate(rows) if place != axis)
     source, target, size, *then = rows[axis]
     return elsewhere and then[:2] == [source + size, target + size]
@@ -427,7 +424,7 @@ def _turned(slot: Slot, axes: Shape) -> Slot:
 
 
 def _evenly(source: Slot, target: Slot, axes: Shape, parts: list[_Part]) -> tuple[Slot, Slot] | None:
-    """Both views of parts of one size that come again after so many rows, and fill their axes; None if they do not."""
+    """Both views of parts of one size at equal distances that fill their axes; None for other parts."""
     varying = [axis for axis in range(len(axes)) if len({part.target[axis] for part in parts}) > 1]
     if len(varying) != 1:
         return None
@@ -452,9 +449,9 @@ def _evenly(source: Slot, target: Slot, axes: Shape, parts: list[_Part]) -> tupl
         return None
     (step, start), (own_step, own_start) = ends
     view = target.at(unflatten(axis, count, step), *_narrowed((start,), (length,), (axis + 1,), {axis + 1: step}))
-    mine = source.at(unflatten(own, count, own_step), *_narrowed((own_start,), (length,), (own + 1,), {own + 1: own_step}))
+    source_view = source.at(unflatten(own, count, own_step), *_narrowed((own_start,), (length,), (own + 1,), {own + 1: own_step}))
     order = [new for old in axes for new in ([own, own + 1] if old == own else [old + (old > own)])]
-    return _turned(mine, tuple(order)), view
+    return _turned(source_view, tuple(order)), view
 
 
 def _without(numbers: Shape, place: int) -> Shape:
@@ -462,7 +459,7 @@ def _without(numbers: Shape, place: int) -> Shape:
 
 
 def _applicable(lines: Iterable[str], source: _Vocabulary, target: _Vocabulary, *, reverse: bool) -> Iterator[str]:
-    """The statements of which the sources are there; in PaddleFormers one list serves several kinds of a model."""
+    """The statements whose sources exist; in PaddleFormers one list serves several kinds of a model."""
     made: list[str] = []
     for line in lines:
         ends = (_right(line), _left(line)) if reverse else (_left(line), _right(line))
@@ -490,9 +487,6 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(
         "".join(r"\d+" if word[:1] in "$*" and word else re.escape(word) for word in re.split(r"(\$[A-Z_]+|\*)", name))
     )
-
-
-# -- name mappings
 
 
 def _of_entries(description: Description, torch_names: _Vocabulary, paddle_names: _Vocabulary) -> Answer:

@@ -1,4 +1,4 @@
-"""Why a match is not complete, and which partners were near."""
+"""Messages on weights without partner: why they have none, and which weights are near."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def incomplete(mapping: Mapping, src: WeightSide, dst: WeightSide) -> str:
 
 
 def without_partner(mapping: Mapping, src: WeightSide, dst: WeightSide, names: Collection[str] | None = None) -> list[str]:
-    """Lines on weights without partner: those of one place and other shapes together, then the others with what is near.
+    """Lines on weights without partner: pairs of one place with other shapes, then the others, each with the nearest weights.
 
-    ``names``: of these alone, and what clashes with them.
+    ``names``: only these weights, and those that clash with them.
     """
     clashes = list(_clashes(mapping))
     left = [[weight for weight in weights if names is None or weight.name in names] for weights in mapping.left]
@@ -48,7 +48,7 @@ def without_partner(mapping: Mapping, src: WeightSide, dst: WeightSide, names: C
 
 
 def in_one_line(lines: Iterable[str]) -> str:
-    """The same for a sentence."""
+    """The lines as one sentence."""
     text = ""
     for line in lines:
         text += ("; " if text and not text.endswith(":") else " " if text else "") + line.strip()
@@ -56,20 +56,24 @@ def in_one_line(lines: Iterable[str]) -> str:
 
 
 def _listed(things: Sequence[_Thing], line: Callable[[_Thing], str]) -> list[str]:
-    """A line for each of the first of them, and how many more there are."""
+    """A line for each of the first things, and the number of the others."""
     more = [f"  and {len(things) - _LISTED} more"] if len(things) > _LISTED else []
     return [f"  {line(thing)}" for thing in things[:_LISTED]] + more
 
 
 def _clashes(mapping: Mapping) -> Iterator[tuple[Weight, Weight]]:
     """Weights without partner in layers that belong together, of one role: their shapes do not fit."""
-    layers = mapping.layers if mapping.src == "torch" else {yours: mine for mine, yours in mapping.layers.items()}
-    free = {_place(one.name): one for one in mapping.left[1]}
-    for one in mapping.left[0]:
-        layer, what = _place(one.name)
+    layers = (
+        mapping.layers
+        if mapping.src == "torch"
+        else {paddle_name: torch_name for torch_name, paddle_name in mapping.layers.items()}
+    )
+    free = {_place(weight.name): weight for weight in mapping.left[1]}
+    for weight in mapping.left[0]:
+        layer, what = _place(weight.name)
         other = free.get((layers.get(layer, ""), what)) if layer in layers else None
         if other is not None:
-            yield one, other
+            yield weight, other
 
 
 def _place(name: str) -> tuple[str, str]:
@@ -78,7 +82,7 @@ def _place(name: str) -> tuple[str, str]:
 
 
 def _shown(weight: Weight, side: WeightSide) -> str:
-    """Name and shape, and the shape in Torch's layout where that is another one."""
+    """Name and shape, and the shape in Torch's layout if it differs."""
     shape = side.canonical.get(weight.name, weight.shape)
     return f"{weight.name} {_text(weight.shape)}" + (f" (in Torch's layout {_text(shape)})" if shape != weight.shape else "")
 
@@ -92,31 +96,37 @@ def _text(shape: Shape) -> str:
 
 
 def _near(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSide, mapping: Mapping) -> str:
-    """What is known of the partner that a weight should have: a free one of its shape, its layer's, or one of a similar name."""
+    """The likely partner of a weight: a free one of its shape, one in its layer's partner, or one of a similar name."""
     size = sorted(weight.shape)
-    fitting = [one for one in free if sorted(one.shape) == size or math.prod(one.shape) == math.prod(weight.shape)]
+    fitting = [
+        candidate for candidate in free if sorted(candidate.shape) == size or math.prod(candidate.shape) == math.prod(weight.shape)
+    ]
     if fitting:
-        near = _nearest(weight.name, [one.name for one in fitting]) or [one.name for one in fitting[:3]]
+        near = _nearest(weight.name, [candidate.name for candidate in fitting]) or [candidate.name for candidate in fitting[:3]]
         return f": of this shape and free: {', '.join(near)}"
-    layers = mapping.layers if side.framework == "torch" else {yours: mine for mine, yours in mapping.layers.items()}
+    layers = (
+        mapping.layers
+        if side.framework == "torch"
+        else {paddle_name: torch_name for torch_name, paddle_name in mapping.layers.items()}
+    )
     layer = tree.parent(weight.name)
     if layer in layers and layer:
         return f": its layer's partner, {layers[layer]}, has no weight for it"
     near = _nearest(weight.name, list(other.weights))
-    known = {one.name for one in free}
+    known = {candidate.name for candidate in free}
     words = [f"{name} {_text(other.weights[name].shape)} ({'free' if name in known else 'taken'})" for name in near[:2]]
     return f": nearest in name: {', '.join(words)}" if words else ""
 
 
 def _nearest(name: str, among: list[str]) -> list[str]:
-    """Names that are spelt much like this one; where there are very many, of weights of the same name in their layers."""
+    """Names that are spelt much like this one; among very many names only those with the same last component."""
     if len(among) > _SPELT:
         among = [other for other in among if tree.last_name(other) == tree.last_name(name)]
     return nearest(name, among[:_SPELT])
 
 
 def unpaired(name: str, mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> str:
-    """Why a rule has nothing to change: which weight has no partner, and what is free on the other side."""
+    """Why a rule was not applied to a weight, and which weights are free on the other side."""
     side = next(side for side in weights if name in weights[side])
     free = mapping.left[side == mapping.src]
     if any(name in (pair.torch, pair.paddle) for pair in mapping.pairs):
@@ -130,7 +140,7 @@ def unpaired(name: str, mapping: Mapping, weights: dict[str, dict[str, Weight]])
 
 
 def undecided(pairs: list[Pair]) -> str:
-    """The message for square matrices of which nothing tells how they lie."""
+    """The message for square matrices whose layout nothing tells."""
     listed = ", ".join(f"{pair.torch} {_text(pair.shape('torch') or ())}" for pair in pairs[:_LISTED])
     return (
         f"two state dicts know no types of layers, and nothing tells whether these square weights have to be transposed: {listed}. "

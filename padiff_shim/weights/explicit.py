@@ -1,4 +1,4 @@
-"""What the caller has said belongs together: ``layer_map``, and the rules that split, join or reshape weights."""
+"""The pairs that the caller names: ``layer_map``, and the rules that split, join or reshape weights."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ def by_parts(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> l
         for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
             for name in list(whole.weights):
                 for values, ending in _spoken(rule.pattern, name):
-                    held = _Held(name, whole, other, values, ending)
-                    pairs += held.stacked(rule.transform) if isinstance(rule.transform, Stack) else held.parts(rule.transform)
+                    weight = _Whole(name, whole, other, values, ending)
+                    stacked = isinstance(rule.transform, Stack)
+                    pairs += weight.stacked(rule.transform) if stacked else weight.parts(rule.transform)
                     rule.applied.append(name)
     return pairs
 
 
 def _spoken(pattern: str, name: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(what its wildcards stand for, what is added to the parts' names) if a pattern is the name of a weight, or of its layer."""
+    """(values of its wildcards, ending of the parts' names) if a pattern is the name of a weight, or of its layer."""
     for spoken, ending in ((name, ""), (tree.parent(name), tree.last_name(name))):
         values = captured(pattern, spoken) if spoken else None
         if values is not None:
@@ -41,14 +42,14 @@ def _spoken(pattern: str, name: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Whole:
     """A weight that holds several of the other side, by a rule of the caller's.
 
     Args:
-        name: which.
-        whole, other: its side, and theirs.
-        values: what the wildcards of the rule's pattern stand for.
-        ending: of a pattern that is the name of its layer, the name of the weight in it.
+        name: the weight's name.
+        whole, other: its side, and the side of its parts.
+        values: the values of the wildcards in the rule's pattern.
+        ending: if the pattern is the name of the weight's layer, the name of the weight in it.
     """
 
     name: str
@@ -63,7 +64,7 @@ class _Held:
             return self.stacked(Stack(parts.names))  # one of each expert
         slot = _slot(self.whole, self.name)
         others = [self._part(filled(name, self.values, "rules")) for name in parts.names]
-        return self._pairs(self._inside(slot, parts, others), others)
+        return self._pairs(slot, parts, others)
 
     def stacked(self, stack: Stack) -> list[SlotPair]:
         slot = _slot(self.whole, self.name, stacked=True)
@@ -76,11 +77,12 @@ class _Held:
         for number in range(count):
             spoken = patterns if isinstance(inner, Parts) else [patterns[number % len(patterns)]]
             others = [self._part(name.replace("{}", str(number))) for name in spoken]
-            one = self._oriented(slot.at(select(0, number)), others, stack)
+            matrix = self._oriented(slot.at(select(0, number)), others, stack)
             if isinstance(inner, Reordered):
-                pairs += reordered_pairs(*self._in_order(one, others[0]), inner, self._refused)
+                ends = (matrix, others[0]) if self.whole.framework == "torch" else (others[0], matrix)
+                pairs += reordered_pairs(*ends, inner, self._refused)
             else:
-                pairs += self._pairs(self._inside(one, inner, others) if inner else [one], others)
+                pairs += self._pairs(matrix, inner, others)
         return pairs
 
     def _part(self, name: str) -> Slot:
@@ -104,8 +106,8 @@ class _Held:
             )
         return fitting[0] if fitting else slot
 
-    def _inside(self, slot: Slot, parts: Parts, others: list[Slot]) -> list[Slot]:
-        """The parts of a weight that holds these."""
+    def _shares(self, slot: Slot, parts: Parts, others: list[Slot]) -> Iterator[tuple[Slot, Slot]]:
+        """(share of the weight, part) of each part."""
         if parts.axis >= len(slot.shape) or any(len(part.shape) != len(slot.shape) for part in others):
             shapes = ", ".join(f"{name_of(part)!r} is {list(part.shape)}" for part in others)
             raise self._refused(f"{shapes}: no part of {list(slot.shape)} along {parts.axis}")
@@ -115,20 +117,15 @@ class _Held:
             raise self._refused(f"it has {rows} rows, its parts have {sum(sizes)} together")
         if any(size % parts.groups for size in sizes):
             raise self._refused(f"{', '.join(map(str, sizes))} rows cannot be divided into {parts.groups} groups")
-        blocks = Blocks(groups=parts.groups)
-        others[:] = [part.at(*blocks.own(parts.axis, size)) for part, size in zip(others, sizes)]
-        return [slot.at(*steps) for steps in blocks.steps(parts.axis, sizes)]
+        return Blocks(groups=parts.groups).split(slot, others, parts.axis)
 
-    def _pairs(self, inside: list[Slot], others: list[Slot]) -> list[SlotPair]:
+    def _pairs(self, slot: Slot, parts: Parts | None, others: list[Slot]) -> list[SlotPair]:
         pairs = []
-        for one, other in zip(inside, others):
-            if one.shape != other.shape:
-                raise self._refused(f"{name_of(other)!r} is {list(other.shape)} where {list(one.shape)} is its share")
-            pairs.append(SlotPair(*self._in_order(one, other), BY_RULE))
+        for share, part in self._shares(slot, parts, others) if parts else zip([slot], others):
+            if share.shape != part.shape:
+                raise self._refused(f"{name_of(part)!r} is {list(part.shape)} where {list(share.shape)} is its share")
+            pairs.append(SlotPair.of(self.whole.framework, share, part, BY_RULE))
         return pairs
-
-    def _in_order(self, one: Slot, other: Slot) -> tuple[Slot, Slot]:
-        return (one, other) if self.whole.framework == "torch" else (other, one)
 
     def _refused(self, reason: str) -> ArgumentError:
         return ArgumentError(f"rule for {self.name!r}: {reason}")
@@ -143,17 +140,16 @@ def _holds(slot: Slot, others: list[Slot]) -> bool:
 def reordered_pairs(
     torch: Slot, paddle: Slot, order: Reordered, refused: Callable[[str], Exception], note: str = BY_RULE
 ) -> list[SlotPair]:
-    """The pairs of the blocks of two weights that hold the same ones, each in its own order.
+    """The pairs of the blocks of two weights that hold the same blocks, each in its own order.
 
-    Raises:
-        what ``refused`` makes of a reason: they do not.
+    Raises the error that ``refused`` makes of a reason if they do not.
     """
     if torch.shape != paddle.shape or order.axis >= len(torch.shape):
         raise refused(f"{list(torch.shape)} and {list(paddle.shape)} do not hold the same blocks along {order.axis}")
     ways = reordered(order.torch, order.paddle, order.axis, torch.shape[order.axis])
     if not ways:
         raise refused(f"{torch.shape[order.axis]} rows cannot be divided into such blocks")
-    return [SlotPair(torch.at(*one), paddle.at(*other), note) for one, other in ways]
+    return [SlotPair(torch.at(*torch_steps), paddle.at(*paddle_steps), note) for torch_steps, paddle_steps in ways]
 
 
 def _slot(side: WeightSide, *spoken: str, stacked: bool = False) -> Slot:
@@ -176,7 +172,7 @@ def _is_called(name: str, slot: Slot) -> bool:
 
 
 class Used(NamedTuple):
-    """Weights of both models that their programs use alike; ``turned``: whether one holds the other transposed, if that shows."""
+    """Weights that both programs use alike; ``turned``: whether one holds the other transposed, None if unknown."""
 
     torch: str
     paddle: str
@@ -187,20 +183,20 @@ BY_USE = "paired by its use"
 
 
 def by_use(used: Sequence[Used], torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
-    """The pairs of these weights; what does not fit is left to the others."""
-    found = []
-    for one in used:
-        mine, yours = _holder(torch_side, one.torch), _holder(paddle_side, one.paddle)
-        if mine is None or yours is None:
+    """The pairs of these weights, as far as they fit."""
+    pairs = []
+    for use in used:
+        torch_holder, paddle_holder = _holder(torch_side, use.torch), _holder(paddle_side, use.paddle)
+        if torch_holder is None or paddle_holder is None:
             continue
-        (torch, kind), (paddle, other) = mine, yours
-        known = len(torch.shape) == 2 and one.turned is not None
-        pair = turned(torch, paddle, bool(one.turned)) if known else fit(torch, paddle, kind or other)
+        (torch, kind), (paddle, other) = torch_holder, paddle_holder
+        known = len(torch.shape) == 2 and use.turned is not None
+        pair = turned(torch, paddle, bool(use.turned)) if known else fit(torch, paddle, kind or other)
         if pair is not None:
-            found.append(replace(pair, note=BY_USE))
+            pairs.append(replace(pair, note=BY_USE))
             take(torch_side, partial(is_, torch))
             take(paddle_side, partial(is_, paddle))
-    return found
+    return pairs
 
 
 def _holder(side: WeightSide, name: str) -> tuple[Slot, str] | None:
@@ -213,52 +209,54 @@ def _holder(side: WeightSide, name: str) -> tuple[Slot, str] | None:
 
 
 def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> None:
-    """Match what the caller says belongs together, the deepest layers first, and take it out of the trees."""
+    """Match the layers and weights of ``layer_map``, the deepest layers first, and take them out of the trees."""
     pins = sorted(_pins(layer_map, torch_side, paddle_side), key=lambda pin: -pin[0].count("."))
     tnodes, pnodes = torch_side.nodes, paddle_side.nodes
-    for mine, yours in pins:
-        if mine in tnodes and yours in pnodes:
-            torch_node, paddle_node = tnodes[mine], pnodes[yours]
-            ours, theirs = matcher.pair(torch_node, paddle_node, BY_MAP, trusted=True)
-            matcher.left[0].extend(ours)
-            matcher.left[1].extend(theirs)
+    for torch_name, paddle_name in pins:
+        if torch_name in tnodes and paddle_name in pnodes:
+            torch_node, paddle_node = tnodes[torch_name], pnodes[paddle_name]
+            torch_left, paddle_left = matcher.pair(torch_node, paddle_node, BY_MAP, trusted=True)
+            matcher.left[0].extend(torch_left)
+            matcher.left[1].extend(paddle_left)
             torch_node.taken = paddle_node.taken = True
             continue
-        ours_, theirs_ = _slot(torch_side, mine), _slot(paddle_side, yours)
-        pair = fit(ours_, theirs_, "", BY_MAP)
-        if pair is None and callable(rules.changing(mine, yours)):
-            pair = SlotPair(ours_, theirs_, BY_MAP)
+        torch_slot, paddle_slot = _slot(torch_side, torch_name), _slot(paddle_side, paddle_name)
+        pair = fit(torch_slot, paddle_slot, "", BY_MAP)
+        if pair is None and callable(rules.changing(torch_name, paddle_name)):
+            pair = SlotPair(torch_slot, paddle_slot, BY_MAP)
         if pair is None:
-            raise ArgumentError(f"layer_map: {mine!r} {list(ours_.shape)} and {yours!r} {list(theirs_.shape)} differ in shape")
+            raise ArgumentError(
+                f"layer_map: {torch_name!r} {list(torch_slot.shape)} and {paddle_name!r} {list(paddle_slot.shape)} differ in shape"
+            )
         matcher.slots.append(pair)
 
 
 def _pins(layer_map: Any, torch_side: WeightSide, paddle_side: WeightSide) -> Iterator[tuple[str, str]]:
-    """(Torch name, Paddle name) of everything in ``layer_map``, patterns resolved."""
+    """(Torch name, Paddle name) of all entries of ``layer_map``, with patterns resolved."""
     if layer_map is None:
         return
     if not isinstance(layer_map, Dict):
         raise ArgumentError(f"layer_map= is a dict of layers, Torch's -> Paddle's, got {described(layer_map)}")
     known = [sorted({*side.nodes, *side.weights}) for side in (torch_side, paddle_side)]
-    for mine, yours in layer_map.items():
-        mine, yours = _layer_name(mine, torch_side), _layer_name(yours, paddle_side)
-        found = [(name, captured(mine, name)) for name in known[0]]
-        matches = [(name, values) for name, values in found if values is not None]
+    for torch_pattern, paddle_pattern in layer_map.items():
+        torch_pattern, paddle_pattern = _layer_name(torch_pattern, torch_side), _layer_name(paddle_pattern, paddle_side)
+        captures = [(name, captured(torch_pattern, name)) for name in known[0]]
+        matches = [(name, values) for name, values in captures if values is not None]
         if not matches:
-            raise unknown("layer of the Torch module in layer_map", mine, known[0])
+            raise unknown("layer of the Torch module in layer_map", torch_pattern, known[0])
         for name, values in matches:
-            other = filled(yours, values, "layer_map")
+            other = filled(paddle_pattern, values, "layer_map")
             if other not in known[1]:
                 raise unknown("layer of the Paddle model in layer_map", other, known[1])
             yield name, other
 
 
 def _layer_name(layer: Any, side: WeightSide) -> str:
-    """The name of a layer that is given as a name or an object."""
+    """The name of a layer, from its name or the layer itself."""
     if isinstance(layer, str):
         return layer
-    for name, held in side.objects.items():
-        if held is layer:
+    for name, known_layer in side.objects.items():
+        if known_layer is layer:
             return name
     raise ArgumentError(
         f"layer_map= takes names of layers, or layers of the {side.framework.title()} model, got {described(layer)}"
@@ -266,21 +264,25 @@ def _layer_name(layer: Any, side: WeightSide) -> str:
 
 
 def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
-    """Pairs of one name whose values a rule changes, if their shapes differ: no matcher could know that they belong together."""
+    """Pairs of one name and other shapes whose values a rule changes: no matcher could know that they belong together."""
     pairs = []
     shapes = {name: weight.shape for name, weight in paddle_side.weights.items()}
     for name, weight in list(torch_side.weights.items()):
         if name in shapes and shapes[name] != weight.shape and callable(rules.changing(name, name)):
-            mine, yours = _holder(torch_side, name), _holder(paddle_side, name)
-            if mine and yours and fit(mine[0], yours[0], mine[1] or yours[1]) is None:
-                pairs.append(SlotPair(mine[0], yours[0]))
-                for side, slot in ((torch_side, mine[0]), (paddle_side, yours[0])):
+            torch_holder, paddle_holder = _holder(torch_side, name), _holder(paddle_side, name)
+            if (
+                torch_holder
+                and paddle_holder
+                and fit(torch_holder[0], paddle_holder[0], torch_holder[1] or paddle_holder[1]) is None
+            ):
+                pairs.append(SlotPair(torch_holder[0], paddle_holder[0]))
+                for side, slot in ((torch_side, torch_holder[0]), (paddle_side, paddle_holder[0])):
                     take(side, partial(is_, slot))
     return pairs
 
 
 class Changes:
-    """What rules make of the weights that found no partner.
+    """Pairs weights that found no partner, if a rule changes one into the other.
 
     Args:
         rules: the rules.
@@ -289,27 +291,24 @@ class Changes:
 
     def __init__(self, rules: Rules, src: WeightSide, dst: WeightSide) -> None:
         self._rules, self._src, self._dst = rules, src, dst
-        self._torch_first = src.framework == "torch"
 
     def pairs(self, sources: list[Slot], targets: list[Slot], layers: Dict[str, str]) -> list[SlotPair]:
-        """Those whose values a rule changes into the shape of exactly one target, of one name or layer if there are several."""
+        """The pairs where a rule makes the shape of exactly one target; among several the one of the same name or layer."""
         pairs = []
         for slot in sources:
             fitting = [target for target in targets if self._fits(slot, target)]
             near = [target for target in fitting if self._is_near(slot, target, layers)] or fitting
             if len(near) == 1:
                 targets.remove(near[0])
-                pairs.append(SlotPair(*self._in_order(slot, near[0])))
+                pairs.append(SlotPair.of(self._src.framework, slot, near[0]))
         return pairs
-
-    def _in_order(self, source: Slot, target: Slot) -> tuple[Slot, Slot]:
-        return (source, target) if self._torch_first else (target, source)
 
     def _fits(self, source: Slot, target: Slot) -> bool:
         """Whether a rule gives a target its shape."""
         assert source.weight
         assert target.weight
-        change = self._rules.changing(*map(name_of, self._in_order(source, target)))
+        pair = SlotPair.of(self._src.framework, source, target)
+        change = self._rules.changing(name_of(pair.torch), name_of(pair.paddle))
         if not callable(change):
             return False
         try:
@@ -319,8 +318,9 @@ class Changes:
         return tuple(getattr(made, "shape", ())) == target.weight.shape
 
     def _is_near(self, source: Slot, target: Slot, layers: Dict[str, str]) -> bool:
-        one, other = map(name_of, self._in_order(source, target))
-        in_layers = layers.get(tree.parent(one)) == tree.parent(other) and tree.role(tree.last_name(one)) == tree.role(
-            tree.last_name(other)
-        )
-        return in_layers or tree.words_of(one) == tree.words_of(other)
+        pair = SlotPair.of(self._src.framework, source, target)
+        torch_name, paddle_name = name_of(pair.torch), name_of(pair.paddle)
+        in_layers = layers.get(tree.parent(torch_name)) == tree.parent(paddle_name) and tree.role(
+            tree.last_name(torch_name)
+        ) == tree.role(tree.last_name(paddle_name))
+        return in_layers or tree.words_of(torch_name) == tree.words_of(paddle_name)

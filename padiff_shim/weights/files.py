@@ -1,12 +1,12 @@
-"""State dicts from files, without running anything that a file brings along, in bounded time and memory."""
+"""State dicts from files, read without running code of the file, in time and memory bounded by the file's size."""
 
 from __future__ import annotations
 
 import functools
+import io
 import math
-import pickle
+import pickletools
 import re
-import struct
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,43 +18,38 @@ import torch
 
 from ..errors import ArgumentError, FileError, MissingFileError, MissingFrameworkError, optional, unreadable
 
-# ---- Arrays by name, read out of a pickle without building anything that the file names.
-#
-# Python's unpickler calls what a file asks for, and a list of what may be called is no wall: ``numpy.dtype`` believes the state
-# that
-# the file gives it, and with a state that lies the file's bytes become the address of an object. So nothing is called here. The
-# few
-# names that arrays are pickled with have a meaning of this module's own, a dtype is one of a list, and everything else is
-# numbers,
-# texts, bytes, tuples, lists and dicts. What a file costs is bounded by its size: arrays lie over the bytes that were read.
+# A pickle is read without building anything that the file names. Python's unpickler calls what a file names, and a list of allowed
+# names does not help: ``numpy.dtype`` trusts the state in the file, and with a wrong state the file's bytes become the address of
+# an object. So nothing is called here. The few names that arrays are pickled with have a meaning of this module's own, a dtype is
+# one of a list, and everything else is numbers, texts, bytes, tuples, lists and dicts. The size of a file bounds the cost of
+# reading it: arrays are views of the bytes that were read.
 
 STEPS = 10_000_000  # instructions; an array takes some 40
-AXES = 64  # as NumPy has them, at most
-_BYTE, _PAIR, _WORD, _SIZE = (struct.Struct(f"<{form}") for form in "BHIQ")
-_SIGNED, _DOUBLE = struct.Struct("<i"), struct.Struct(">d")
+AXES = 64  # NumPy's limit
+_VIEWED = 4096  # bytes from which on a value is a view of the file
 _KINDS = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
 _DTYPES = {name: np.dtype(name) for name in _KINDS}
 
 
 def load(data: bytes) -> Any:
-    """What a pickle holds, of any protocol: plain Python data, in which each array is an :class:`Array`.
+    """The content of a pickle of any protocol: plain Python data, in which each array is an :class:`Array`.
 
     Raises:
-        UnpicklingError: it holds anything but arrays of numbers and plain data; the message says what.
-        IndexError, ValueError, TypeError, struct.error: its instructions do not fit each other.
+        UnpicklingError: it holds anything but arrays of numbers and plain data; the message names it.
+        IndexError, ValueError, TypeError: its instructions do not fit each other.
     """
     return _Machine(data).run()
 
 
 class Array:
-    """An array. ``value``: None where the file does not say what it holds; read-only, over the bytes of the file."""
+    """An array. ``value``: read-only, over the bytes of the file; None if the file gives no values."""
 
     def __init__(self, value: np.ndarray | None = None) -> None:
         self.value = value
 
 
 class _Dtype:
-    """A dtype by its name. The state that the file has for it may say the byte order, and nothing else."""
+    """A dtype by its name. Its state in the file may give the byte order, and nothing else."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
@@ -64,84 +59,68 @@ class _Name(str):
     """Something outside of the file, by its full name."""
 
 
-class _Machine:
-    """The stack of values that the instructions of a pickle work on, with what is kept of them."""
-
-    steps: ClassVar[Mapping[bytes, tuple[Any, ...]]]  # instruction -> the method that carries it out, and its arguments
+class _Bytes(io.BytesIO):
+    """The file as ``pickletools`` reads it: a large value is a view of the bytes, not a copy."""
 
     def __init__(self, data: bytes) -> None:
-        self._data, self._view, self._at = data, memoryview(data), 0
+        super().__init__(data)
+        self._view = memoryview(data)
+
+    def read(self, size: int | None = -1, /) -> Any:
+        if size is None or size < _VIEWED:
+            return super().read(size)
+        begin = self.tell()
+        self.seek(begin + size)
+        return self._view[begin : begin + size]
+
+
+class _Machine:
+    """The stack and the memo of values that the instructions of a pickle work on."""
+
+    steps: ClassVar[Mapping[str, tuple[Any, ...]]]  # instruction -> its method, and arguments before the instruction's own
+
+    def __init__(self, data: bytes) -> None:
+        self._file, self._size_of_file = _Bytes(data), len(data)
         self._stack: list[Any] = []
         self._marks: list[int] = []
         self._memo: dict[int, Any] = {}
-        self._spent = {"arrays": 0, "texts": 0}  # bytes that were made of parts of the file, which it may name again and again
+        self._spent = {"arrays": 0, "texts": 0}  # bytes made of parts of the file, which may name them again and again
 
     def run(self) -> Any:
-        """What lies on top when the pickle says that it ends."""
-        stop = pickle.STOP[0]
-        steps = {code[0]: functools.partial(getattr(self, name), *arguments) for code, (name, *arguments) in self.steps.items()}
-        for _ in range(STEPS):
-            code = self._number(_BYTE)
-            if code == stop:
+        """The value on top of the stack at the end of the pickle."""
+        steps = {code: functools.partial(getattr(self, name), *arguments) for code, (name, *arguments) in self.steps.items()}
+        for number, (opcode, argument, _) in enumerate(pickletools.genops(self._file)):
+            if number >= STEPS:
+                raise UnpicklingError(f"it has more than {STEPS:,} instructions")
+            if opcode.name == "STOP":
                 return self._stack.pop()
-            if code not in steps:
-                raise UnpicklingError(f"it has an instruction, {bytes([code])!r}, that no state dict needs")
-            steps[code]()
-        raise UnpicklingError(f"it has more than {STEPS:,} instructions")
-
-    # -- reading
-
-    def _take(self, size: int) -> memoryview:
-        begin, self._at = self._at, self._at + size
-        if size < 0 or self._at > len(self._data):
-            raise UnpicklingError("it ends before what it announces")
-        return self._view[begin : self._at]
-
-    def _line(self) -> str:
-        end = self._data.find(b"\n", self._at)
-        if end < 0:
-            raise UnpicklingError("it ends before what it announces")
-        return str(self._take(end + 1 - self._at)[:-1], "raw-unicode-escape")
-
-    def _number(self, form: struct.Struct) -> Any:
-        begin = self._at
-        self._at += form.size
-        return form.unpack_from(self._data, begin)[0]  # struct.error: there are no more bytes
+            if opcode.name not in steps:
+                raise UnpicklingError(f"it has an instruction, {opcode.name}, that no state dict needs")
+            steps[opcode.name](*(() if opcode.arg is None else (argument,)))
+        raise UnpicklingError("it has no end")
 
     # -- instructions
 
+    def nothing(self, argument: Any) -> None:
+        """The protocol, or the size of a frame."""
+
+    def push(self, value: Any) -> None:
+        """A value in the file itself."""
+        self._stack.append(memoryview(value) if type(value) is bytearray else value)
+
     def plain(self, made: Callable[[], Any]) -> None:
-        """A value that is written by the instruction alone."""
+        """A constant, or an empty container."""
         self._stack.append(made())
-
-    def sized(self, form: struct.Struct, made: Callable[[memoryview], Any]) -> None:
-        """A value of so many bytes."""
-        self._stack.append(made(self._take(self._number(form))))
-
-    def counted(self, form: struct.Struct) -> None:
-        """A number."""
-        self._stack.append(self._number(form))
-
-    def written(self, made: Callable[[str], Any]) -> None:
-        """A value in a line of text."""
-        self._stack.append(made(self._line()))
-
-    def frame(self) -> None:
-        """How many bytes may be read at once: all are there."""
-        self._number(_SIZE)
-
-    def protocol(self) -> None:
-        self._number(_BYTE)
 
     def mark(self) -> None:
         self._marks.append(len(self._stack))
 
     def marked(self, made: Callable[[list[Any]], Any]) -> None:
-        """A container of what was pushed since the last mark."""
+        """A container of all values since the last mark."""
         self._stack.append(made(self._since_mark()))
 
     def packed(self, count: int) -> None:
-        """A tuple of so many values."""
+        """A tuple of the last values."""
         self._stack.append(tuple(self._last(count)))
 
     def append(self) -> None:
@@ -164,32 +143,28 @@ class _Machine:
         """Names and values for the dict on top."""
         self._top(dict).update(_dict(pairs))
 
-    def keep(self, form: struct.Struct) -> None:
-        """Keep the last value under a number."""
-        self._memo[self._number(form)] = self._stack[-1]
-
-    def keep_written(self) -> None:
-        self._memo[int(self._line())] = self._stack[-1]
+    def keep(self, number: int) -> None:
+        """Note the last value under a number."""
+        self._memo[number] = self._stack[-1]
 
     def memoize(self) -> None:
-        self._memo[len(self._memo)] = self._stack[-1]
+        self.keep(len(self._memo))
 
-    def again(self, form: struct.Struct) -> None:
-        """A value that was kept."""
-        self._stack.append(self._kept(self._number(form)))
+    def again(self, number: int) -> None:
+        """A value from the memo."""
+        if number not in self._memo:
+            raise UnpicklingError("it repeats what it does not hold")
+        self._stack.append(self._memo[number])
 
-    def again_written(self) -> None:
-        self._stack.append(self._kept(int(self._line())))
-
-    def name(self) -> None:
-        self._named(self._line(), self._line())
+    def name(self, both: str) -> None:
+        self._named(*both.split(" ", 1))
 
     def stacked_name(self) -> None:
         name, module = self._stack.pop(), self._stack.pop()
         self._named(module, name)
 
     def call(self) -> None:
-        """What one of the known names makes of its arguments."""
+        """The meaning of a known name with its arguments."""
         arguments, name = self._stack.pop(), self._stack.pop()
         if type(name) is not _Name or name not in _MEANINGS or type(arguments) is not tuple:
             raise UnpicklingError("it calls what no state dict is made with")
@@ -205,8 +180,6 @@ class _Machine:
             value.value = self.array(data, dtype, shape, "F" if by_columns else "C")
         else:
             raise UnpicklingError(f"it gives a state to {type(value).__name__} that it cannot have")
-
-    # -- what they share
 
     def _last(self, count: int) -> list[Any]:
         values = self._stack[-count:]
@@ -226,11 +199,6 @@ class _Machine:
         if type(self._stack[-1]) is not kind:
             raise UnpicklingError(f"it has a {type(self._stack[-1]).__name__} in the place of a {kind.__name__}")
         return self._stack[-1]
-
-    def _kept(self, number: int) -> Any:
-        if number not in self._memo:
-            raise UnpicklingError("it repeats what it does not hold")
-        return self._memo[number]
 
     def _named(self, module: Any, name: Any) -> None:
         if type(module) is not str or type(name) is not str:  # of a list of lists the text may be of any length
@@ -257,7 +225,7 @@ class _Machine:
 
     def _spend(self, what: str, size: int) -> None:
         self._spent[what] += size
-        if self._spent[what] > len(self._data):
+        if self._spent[what] > self._size_of_file:
             raise UnpicklingError(f"its {what} are larger than the file")
 
 
@@ -275,7 +243,7 @@ def _check_order(state: Any) -> None:
         raise UnpicklingError("it holds an array of a dtype that is no plain number in little-endian order")
 
 
-# -- what the names mean that arrays and state dicts are pickled with
+# The meanings of the names that arrays and state dicts are pickled with
 
 _NDARRAY = "numpy.ndarray"
 
@@ -338,79 +306,50 @@ _MEANINGS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _text(data: memoryview) -> str:
-    return str(data, "utf-8", "surrogatepass")
-
-
-def _same(data: memoryview) -> memoryview:
-    return data
-
-
-def _whole(line: str) -> int | bool:
-    """A number in a line, or True and False, as protocols 0 and 1 write them."""
-    return line == "01" if line in ("00", "01") else int(line.rstrip("L"))
-
-
+_PUSHED = (
+    "BININT BININT1 BININT2 BINFLOAT LONG1 LONG4 INT LONG FLOAT SHORT_BINUNICODE BINUNICODE BINUNICODE8 UNICODE SHORT_BINBYTES "
+    "BINBYTES BINBYTES8 BYTEARRAY8"
+)
 _Machine.steps = {
-    pickle.PROTO: ("protocol",),
-    pickle.FRAME: ("frame",),
-    pickle.MARK: ("mark",),
-    pickle.NONE: ("plain", lambda: None),
-    pickle.NEWTRUE: ("plain", lambda: True),
-    pickle.NEWFALSE: ("plain", lambda: False),
-    pickle.EMPTY_DICT: ("plain", dict),
-    pickle.EMPTY_LIST: ("plain", list),
-    pickle.EMPTY_TUPLE: ("plain", tuple),
-    pickle.BININT: ("counted", _SIGNED),
-    pickle.BININT1: ("counted", _BYTE),
-    pickle.BININT2: ("counted", _PAIR),
-    pickle.BINFLOAT: ("counted", _DOUBLE),
-    pickle.LONG1: ("sized", _BYTE, pickle.decode_long),
-    pickle.LONG4: ("sized", _SIGNED, pickle.decode_long),
-    pickle.SHORT_BINUNICODE: ("sized", _BYTE, _text),
-    pickle.BINUNICODE: ("sized", _WORD, _text),
-    pickle.BINUNICODE8: ("sized", _SIZE, _text),
-    pickle.SHORT_BINBYTES: ("sized", _BYTE, _same),
-    pickle.BINBYTES: ("sized", _WORD, _same),
-    pickle.BINBYTES8: ("sized", _SIZE, _same),
-    pickle.BYTEARRAY8: ("sized", _SIZE, _same),
-    pickle.INT: ("written", _whole),
-    pickle.LONG: ("written", _whole),
-    pickle.FLOAT: ("written", float),
-    pickle.UNICODE: ("written", str),
-    pickle.DICT: ("marked", _dict),
-    pickle.LIST: ("marked", list),
-    pickle.TUPLE: ("marked", tuple),
-    pickle.TUPLE1: ("packed", 1),
-    pickle.TUPLE2: ("packed", 2),
-    pickle.TUPLE3: ("packed", 3),
-    pickle.APPEND: ("append",),
-    pickle.APPENDS: ("appends",),
-    pickle.SETITEM: ("set_item",),
-    pickle.SETITEMS: ("set_items",),
-    pickle.PUT: ("keep_written",),
-    pickle.BINPUT: ("keep", _BYTE),
-    pickle.LONG_BINPUT: ("keep", _WORD),
-    pickle.MEMOIZE: ("memoize",),
-    pickle.GET: ("again_written",),
-    pickle.BINGET: ("again", _BYTE),
-    pickle.LONG_BINGET: ("again", _WORD),
-    pickle.GLOBAL: ("name",),
-    pickle.STACK_GLOBAL: ("stacked_name",),
-    pickle.REDUCE: ("call",),
-    pickle.BUILD: ("build",),
+    "PROTO": ("nothing",),
+    "FRAME": ("nothing",),
+    **dict.fromkeys(_PUSHED.split(), ("push",)),
+    "NONE": ("plain", lambda: None),
+    "NEWTRUE": ("plain", lambda: True),
+    "NEWFALSE": ("plain", lambda: False),
+    "EMPTY_DICT": ("plain", dict),
+    "EMPTY_LIST": ("plain", list),
+    "EMPTY_TUPLE": ("plain", tuple),
+    "MARK": ("mark",),
+    "DICT": ("marked", _dict),
+    "LIST": ("marked", list),
+    "TUPLE": ("marked", tuple),
+    "TUPLE1": ("packed", 1),
+    "TUPLE2": ("packed", 2),
+    "TUPLE3": ("packed", 3),
+    "APPEND": ("append",),
+    "APPENDS": ("appends",),
+    "SETITEM": ("set_item",),
+    "SETITEMS": ("set_items",),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), ("keep",)),
+    "MEMOIZE": ("memoize",),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), ("again",)),
+    "GLOBAL": ("name",),
+    "STACK_GLOBAL": ("stacked_name",),
+    "REDUCE": ("call",),
+    "BUILD": ("build",),
 }
 
 
 class _Opaque:
-    """What Torch's own unpickler makes of a part of the file."""
+    """A value that Torch's own unpickler makes."""
 
 
 class _Rehearsal(_Machine):
-    """What Torch's unpickler is about to do, without doing it: how much work it will be.
+    """Estimates the work of Torch's unpickler before it runs.
 
-    Torch calls functions from a list of its own, which takes any time: a tuple of two tuples of two tuples and so on takes few
-    bytes, for a file may repeat what it holds, and is hashed leaf by leaf. So values are as large as all that they repeat.
+    Torch calls functions from a list of its own, which may take any time: a tuple of two tuples of two tuples and so on takes few
+    bytes, for a file may repeat its values, and is hashed leaf by leaf. So the size of a value includes all its repetitions.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -424,13 +363,13 @@ class _Rehearsal(_Machine):
         return self._sizes.get(id(value), (value, 1))[1]
 
     def _grow(self, values: Sequence[Any]) -> None:
-        """The value on top has these parts as well."""
+        """Add the sizes of more parts to that of the value on top."""
         value = self._stack[-1]
         size = self._size(value) + sum(map(self._size, values))
         self._sizes[id(value)] = value, min(size, 2**62)  # a list may hold itself
 
     def _do(self, values: Sequence[Any]) -> None:
-        """Something is done with each part of these values."""
+        """Count the work on each part of these values."""
         self._left -= sum(map(self._size, values))
         if self._left < 0:
             raise UnpicklingError("what it holds repeats itself too often")
@@ -472,33 +411,27 @@ class _Rehearsal(_Machine):
         self._grow(state)
 
 
-def _plain_text(data: memoryview) -> str:
-    return str(data, "latin1")
-
-
 _Rehearsal.steps = {
     **_Machine.steps,
-    pickle.BINPERSID: ("persistent",),
-    pickle.NEWOBJ: ("call",),
-    pickle.EMPTY_SET: ("plain", _Opaque),
-    pickle.ADDITEMS: ("appends",),
-    pickle.SHORT_BINSTRING: ("sized", _BYTE, _plain_text),
+    "BINPERSID": ("persistent",),
+    "NEWOBJ": ("call",),
+    "EMPTY_SET": ("plain", _Opaque),
+    "ADDITEMS": ("appends",),
+    "SHORT_BINSTRING": ("push",),
 }
 
 
 def try_for_torch(data: bytes, count: int = 1) -> None:
-    """Let Torch's unpickler have so many pickles, one behind the other, only if the work will be in proportion to their size.
+    """Check that the work of Torch's unpickler on ``count`` pickles, one behind the other, is in proportion to their size.
 
     Raises:
-        UnpicklingError: it will not, or an instruction is none of Torch's.
-        IndexError, ValueError, TypeError, struct.error: as :func:`load`.
+        UnpicklingError: it is not, or Torch does not know an instruction.
+        IndexError, ValueError, TypeError: as :func:`load`.
     """
     rehearsal = _Rehearsal(data)
     for _ in range(count):
         rehearsal.run()
 
-
-# ---- State dicts from files, without running anything that a file brings along, in time and memory bounded by its size.
 
 SUFFIXES = (".pdparams", ".pt", ".pth", ".bin", ".safetensors")
 _BEFORE_ZIP = 5  # pickles in a file of older Torchs: a magic number, two of the format, the data, the keys of its storages
@@ -531,14 +464,14 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
         raise FileError(f"{path} is no state dict that can be read safely: {type(error).__name__} {reason}") from error
 
 
-def _checked(found: Any, path: Path) -> dict[str, Any]:
+def _checked(content: Any, path: Path) -> dict[str, Any]:
     """A dict of tensors; what else a file may hold is named."""
-    if not isinstance(found, dict):
-        raise ArgumentError(f"{path} holds a {type(found).__name__}, not a state dict")
-    if len(found) > MOST:
-        raise ArgumentError(f"{path} holds {len(found):,} entries; accepted are up to {MOST:,}")
-    nested = [str(key)[:100] for key, value in found.items() if isinstance(value, dict)]
-    tensors = {key: value for key, value in found.items() if isinstance(value, (torch.Tensor, np.ndarray))}
+    if not isinstance(content, dict):
+        raise ArgumentError(f"{path} holds a {type(content).__name__}, not a state dict")
+    if len(content) > MOST:
+        raise ArgumentError(f"{path} holds {len(content):,} entries; accepted are up to {MOST:,}")
+    nested = [str(key)[:100] for key, value in content.items() if isinstance(value, dict)]
+    tensors = {key: value for key, value in content.items() if isinstance(value, (torch.Tensor, np.ndarray))}
     if nested:
         raise ArgumentError(f"{path} holds dicts ({', '.join(nested[:5])}): load it, and give the one that is the state dict")
     if not tensors:

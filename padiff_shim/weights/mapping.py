@@ -19,21 +19,19 @@ from ..text import many, shown, tr
 from .pairing import Choice
 from .reading import sides_of, synchronise, view
 from .rules import Cast
-from .tree import OTHER, Shape, Slot, Weight, WeightSide, canonical, in_words, own_layout
-
-# ---- What a function of the caller's does to the elements of a weight: what it does to values tells what it does to
-# gradients.
+from .tree import OTHER, Shape, Slot, Weight, WeightSide, canonical, grouped, in_words, own_layout
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """A function that gives each element of its result one of its argument's, and none twice.
+    """A function of a weight whose result holds elements of its argument, none of them twice.
 
     Args:
-        index: for each element of the result the place of the argument's, both flattened.
-        shape: that of the result.
+        index: for each element of the result its place in the argument, both flattened.
+        shape: the shape of the result.
+        size: the number of the argument's elements.
     """
 
     index: torch.Tensor
@@ -42,24 +40,24 @@ class Moves:
 
     @property
     def inverse(self) -> torch.Tensor | None:
-        """For each element of the argument the place of the result's; None if some are dropped."""
+        """For each element of the argument its place in the result; None if some are dropped."""
         return torch.argsort(self.index) if self.index.numel() == self.size else None
 
     def of(self, values: Array) -> Array:
-        """What it makes of an array."""
+        """The function's result for an array."""
         moved: Array = values.reshape(-1)[self.index.numpy()].reshape(self.shape)
         return moved
 
 
 def moves(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Moves | None:
-    """How a function of a tensor moves its elements, found by trying; None if it does anything else to them."""
+    """How a function of a tensor moves its elements, as two trials show; None if it does anything else to them."""
     size = math.prod(shape)
     try:
         places = torch.as_tensor(function(torch.arange(size, dtype=torch.float64).reshape(shape)))
         index = places.reshape(-1).to(torch.int64)
         values = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
         made = torch.as_tensor(function(values.clone())).reshape(-1)
-    except Exception:  # whatever it says to such values, it says to the weight's, too
+    except Exception:  # the weight's own values raise the same error later
         return None
     known = bool((index == places.reshape(-1)).all()) and bool(((index >= 0) & (index < size)).all())
     if not known or index.unique().numel() != index.numel() or not torch.equal(made, values.reshape(-1)[index]):
@@ -68,33 +66,33 @@ def moves(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Moves | Non
 
 
 def is_affine(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
-    """Whether it is a linear map and a shift, so that gradients are taken across by the adjoint of the map."""
+    """Whether a function is a linear map and a shift, so that the adjoint of the map transforms gradients."""
     generator = torch.Generator().manual_seed(0)
-    one, other = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
+    first_values, second_values = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
     try:
         together, first, second, zero = (
-            torch.as_tensor(function(value)) for value in (one + other, one.clone(), other.clone(), torch.zeros_like(one))
+            torch.as_tensor(function(value))
+            for value in (first_values + second_values, first_values.clone(), second_values.clone(), torch.zeros_like(first_values))
         )
         if not torch.allclose(
             together + zero, first + second, rtol=1e-9, atol=1e-9 * float(first.abs().max() + second.abs().max())
         ):
             return False
         adjoint(function, shape, np.ones(tuple(together.shape)))
-    except Exception:  # a function that gives no tensor, or none that autograd follows
+    except Exception:  # the result is no tensor, or autograd cannot follow it
         return False
     return True
 
 
 def adjoint(function: Callable[[Any], Any], shape: tuple[int, ...], gradient: Array) -> Array:
-    """The gradient with respect to a function's argument of that shape, from the one with respect to its result."""
+    """The gradient with respect to a function's argument of that shape, from the gradient with respect to its result."""
     with torch.enable_grad():
         start = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
         result = function(start * 1)
         back = torch.autograd.grad(result, start, torch.from_numpy(np.ascontiguousarray(gradient, dtype=np.float64)))[0]
-    return back.numpy().astype(gradient.dtype)
+    adjoined: Array = back.numpy().astype(gradient.dtype)
+    return adjoined
 
-
-# ---- Whether two models hold equal values now, pair by pair, and what happened where they do not.
 
 TURNED, SWAPPED, SIGNS, DTYPES, DIFFERENT = "transposed", "swapped", "signs of zeros", "rounded", "different"
 
@@ -104,8 +102,8 @@ class UnequalPair:
     """A pair that holds unequal values.
 
     Args:
-        pair: which.
-        largest: the largest absolute difference; nan if one side is not finite where the other is, or the values have no one shape.
+        pair: the pair of weights.
+        largest: the largest absolute difference; nan if one side is not finite where the other is, or the shapes differ.
         finding: ``"transposed"`` (equal once the Paddle side is transposed), ``"swapped"`` (equal to the partner of another
             pair), ``"rounded"`` (equal once rounded to the narrower dtype), ``"signs of zeros"``, or ``"different"``.
         other: the Paddle weights that hold the Torch side's values, if they are swapped.
@@ -130,7 +128,12 @@ class UnequalPair:
 
 @dataclass
 class WeightCheck:
-    """What :meth:`Mapping.check` found; true if all pairs are equal bit for bit."""
+    """The result of :meth:`Mapping.check`; true if all pairs are equal bit for bit.
+
+    Args:
+        compared: number of compared pairs.
+        differences: the pairs that hold unequal values.
+    """
 
     compared: int = 0
     differences: list[UnequalPair] = field(default_factory=list)
@@ -144,16 +147,16 @@ class WeightCheck:
         return "\n".join([f"{len(self.differences)} of {self.compared} pairs of weights differ:", *map(str, self.differences)])
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The result as plain data."""
         rows = [
             {
-                "torch": one.pair.torch,
-                "paddle": one.pair.paddle,
-                "largest": one.largest,
-                "finding": one.finding,
-                "other": [*one.other],
+                "torch": difference.pair.torch,
+                "paddle": difference.pair.paddle,
+                "largest": difference.largest,
+                "finding": difference.finding,
+                "other": [*difference.other],
             }
-            for one in self.differences
+            for difference in self.differences
         ]
         return {"compared": self.compared, "differences": rows}
 
@@ -165,55 +168,63 @@ def check(mapping: Mapping, torch_side: WeightSide, paddle_side: WeightSide) -> 
         ArgumentError: the models are not those of the mapping.
     """
     synchronise()
-    found = WeightCheck()
+    result = WeightCheck()
     unequal = []
     for pair in mapping.pairs:
         if pair.torch_slot.weight is None or pair.paddle_slot.weight is None:
             continue
-        mine, yours = pair.values(torch_side), pair.values(paddle_side)
-        found.compared += 1
-        if not _same_bits(mine, yours):
-            unequal.append((pair, mine, yours))
-    held = [(pair.paddle, yours) for pair, _, yours in unequal]
-    found.differences = [_difference(pair, mine, yours, held) for pair, mine, yours in unequal]
-    return found
+        torch_values, paddle_values = pair.values(torch_side), pair.values(paddle_side)
+        result.compared += 1
+        if not _same_bits(torch_values, paddle_values):
+            unequal.append((pair, torch_values, paddle_values))
+    candidates = [(pair.paddle, paddle_values) for pair, _, paddle_values in unequal]
+    result.differences = [
+        _difference(pair, torch_values, paddle_values, candidates) for pair, torch_values, paddle_values in unequal
+    ]
+    return result
 
 
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if one.shape != other.shape or one.dtype != other.dtype:
+def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    if first.shape != second.shape or first.dtype != second.dtype:
         return False
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(one.element_size())
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(first.element_size())
     if bits is None:  # complex128
-        return torch.equal(torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj()))
-    return torch.equal(one.contiguous().view(bits), other.contiguous().view(bits))
+        return bool(torch.equal(torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())))
+    return bool(torch.equal(first.contiguous().view(bits), second.contiguous().view(bits)))
 
 
-def _difference(pair: Pair, mine: torch.Tensor, yours: torch.Tensor, held: list[tuple[str, torch.Tensor]]) -> UnequalPair:
-    if mine.shape != yours.shape:
+def _difference(
+    pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor, candidates: list[tuple[str, torch.Tensor]]
+) -> UnequalPair:
+    if torch_values.shape != paddle_values.shape:
         return UnequalPair(pair, math.nan, DIFFERENT)
-    wide = torch.promote_types(torch.promote_types(mine.dtype, yours.dtype), torch.float64)
-    largest = float((mine.to(wide) - yours.to(wide)).abs().max()) if mine.numel() else 0.0
-    if torch.equal(mine, yours):
+    wide = torch.promote_types(torch.promote_types(torch_values.dtype, paddle_values.dtype), torch.float64)
+    largest = float((torch_values.to(wide) - paddle_values.to(wide)).abs().max()) if torch_values.numel() else 0.0
+    if torch.equal(torch_values, paddle_values):
         return UnequalPair(pair, 0.0, SIGNS)
-    if mine.dtype != yours.dtype and any(torch.equal(mine.to(dtype), yours.to(dtype)) for dtype in (mine.dtype, yours.dtype)):
+    if torch_values.dtype != paddle_values.dtype and any(
+        torch.equal(torch_values.to(dtype), paddle_values.to(dtype)) for dtype in (torch_values.dtype, paddle_values.dtype)
+    ):
         return UnequalPair(pair, largest, DTYPES)
-    if mine.ndim == 2 and mine.shape[0] > 1 < mine.shape[1] and pair.rule is None and _turned(pair, mine, yours):
+    if (
+        torch_values.ndim == 2
+        and torch_values.shape[0] > 1 < torch_values.shape[1]
+        and pair.rule is None
+        and _turned(pair, torch_values, paddle_values)
+    ):
         return UnequalPair(pair, largest, TURNED)
-    others = tuple(name for name, values in held if values is not yours and _same_bits(mine, values))
+    others = tuple(name for name, values in candidates if values is not paddle_values and _same_bits(torch_values, values))
     return UnequalPair(pair, largest, SWAPPED if others else DIFFERENT, others)
 
 
-def _turned(pair: Pair, mine: torch.Tensor, yours: torch.Tensor) -> bool:
-    """Whether somebody copied or reshaped a matrix where it had to be transposed, or the other way round."""
-    if mine.shape[0] == mine.shape[1]:
-        return torch.equal(mine, yours.t())
+def _turned(pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor) -> bool:
+    """Whether a matrix was copied or reshaped instead of transposed, or the other way round."""
+    if torch_values.shape[0] == torch_values.shape[1]:
+        return bool(torch.equal(torch_values, paddle_values.t()))
     if pair.paddle_slot.steps:
         return False
-    stored = own_layout(pair.paddle_slot, yours)  # [in, out] filled with the elements of [out, in] in memory order
-    return torch.equal(mine.reshape(-1), stored.reshape(-1))
-
-
-# ---- What belongs together: the answer of a match, as data and as a table.
+    stored = own_layout(pair.paddle_slot, paddle_values)  # [in, out] filled with the elements of [out, in] in memory order
+    return bool(torch.equal(torch_values.reshape(-1), stored.reshape(-1)))
 
 
 @dataclass(frozen=True)
@@ -221,14 +232,14 @@ class Pair:
     """A weight of the Torch module, or a part of it, and its partner in the Paddle layer.
 
     Args:
-        torch_slot, paddle_slot: both sides.
-        note: what a reader should know.
-        rule: a function of the caller's that makes the values of one side of the other's, if there is one.
-        rule_from: the side from which values are taken, by the function if there is one.
-        moves: how it moves elements, if it does nothing else to them.
-        cast: whether values may be rounded on the way.
+        torch_slot, paddle_slot: the places of the weight in both models.
+        note: a remark for the reader.
+        rule: a function of the caller that makes the values of one side from the other's, or None.
+        rule_from: the side whose values are the function's argument.
+        moves: how the function moves elements, if it does nothing else to them.
+        cast: set if values may be rounded on the way.
         undecided: whether nothing tells if a square matrix has to be transposed (two state dicts know no types).
-        doubted: whether another weight would have fitted as well, and the order of construction alone has decided.
+        doubted: whether another weight would fit as well, so that only the order of construction decides.
         turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
     """
 
@@ -247,7 +258,7 @@ class Pair:
         return self.torch_slot if framework == "torch" else self.paddle_slot
 
     def name(self, framework: str) -> str:
-        """Its name on one side; "" if there is no such weight there."""
+        """The name on one side; "" if that side has no such weight."""
         weight = self.slot(framework).weight
         return weight.name if weight else ""
 
@@ -262,13 +273,13 @@ class Pair:
         return self.name("paddle")
 
     def shape(self, framework: str) -> Shape | None:
-        """The whole weight's shape on one side, as it is stored; None if there is none."""
+        """The stored shape of the whole weight on one side; None if that side has no such weight."""
         weight = self.slot(framework).weight
         return weight.shape if weight else None
 
     @property
     def transform(self) -> str:
-        """What happens on the way, in words; "" for a plain copy."""
+        """The transformation on the way, in words; "" for a plain copy."""
         if self.rule is not None:
             return "by rule"
         if self.torch_slot.weight is None or self.paddle_slot.weight is None:
@@ -290,34 +301,34 @@ class Pair:
 
     @functools.cached_property
     def has_gradient(self) -> bool:
-        """Whether the gradients of both sides can be held against each other: not behind a function that is no affine map."""
+        """Whether the gradients of both sides can be compared: they cannot if a function on the way is no affine map."""
         shape = self.shape(self.rule_from)
         return self.rule is None or self.moves is not None or (shape is not None and is_affine(self.rule, shape))
 
     def in_common(self, framework: str, values: Array, *, gradient: bool = False) -> Array | None:
         """Values or a gradient of one side's weight in the layout in which both sides are compared; None if there is none.
 
-        That is the canonical layout of the pair. Behind a function f of the caller's, which makes w' = f(w), values are compared as
-        f(w) and w', and gradients as g and J^T g', with the Jacobian J of f: what g is if the loss is the same. If f only moves
-        elements, both are the same rearrangement, exact to the last bit.
+        Without a function this is the canonical layout of the pair. With a function f of the caller, w' = f(w), values are compared
+        as f(w) and w', and gradients as g and J^T g', where J is the Jacobian of f: for one loss, g = J^T g'. If f only moves
+        elements, both are rearrangements, exact to the last bit.
         """
         if self.rule is None:
             laid_out: Array = canonical(self.slot(framework), values)
             return laid_out
-        mine = framework == self.rule_from
+        is_source = framework == self.rule_from
         if self.moves is not None:
-            return self.moves.of(values) if mine else values
+            return self.moves.of(values) if is_source else values
         if not gradient:
-            return torch.as_tensor(self.rule(torch.from_numpy(values.copy()))).numpy() if mine else values
+            return torch.as_tensor(self.rule(torch.from_numpy(values.copy()))).numpy() if is_source else values
         if not self.has_gradient:
             return None
-        return values if mine else adjoint(self.rule, self.shape(self.rule_from) or (), values)
+        return values if is_source else adjoint(self.rule, self.shape(self.rule_from) or (), values)
 
     def values(self, side: WeightSide) -> Tensor:
-        """The values of one side now, in the layout in which both are compared.
+        """The present values of one side, in the layout in which both are compared.
 
         Raises:
-            ArgumentError: the side is that of another model.
+            ArgumentError: the side belongs to another model.
         """
         slot = self.slot(side.framework)
         weight = slot.weight
@@ -344,24 +355,32 @@ class Pair:
         }
 
     def noted(self, note: str) -> Pair:
-        """The pair with one more note."""
+        """The pair with a further note."""
         return replace(self, note="; ".join(filter(None, (self.note, note)))) if note not in self.note else self
 
 
 @dataclass
 class Mapping(Presented):
-    """Which weights and layers of a Torch module and a Paddle layer belong together; true if no weight is left over.
+    """Which weights and layers of a Torch module and a Paddle layer belong together; true if every weight has a partner.
 
     It holds names and shapes, no tensors, and so keeps no model alive.
 
     Args:
-        src: ``"torch"`` or ``"paddle"``, the side from which weights are taken.
-        pairs: one for each weight, or part of a weight, in order of the source.
+        src: ``"torch"`` or ``"paddle"``, the side from which weights are copied.
+        pairs: the pairs of weights, or of parts of weights, in order of the source.
         layers: names of the Torch module's layers -> names of the Paddle layer's, in order of construction. The models
-            themselves are ``""``. Layers without weights are there, too, where they could be told apart.
+            themselves are ``""``. Layers without weights are included if they could be identified.
         left: (weights without partner of the source, of the target).
         choices: weights whose layout only their use tells, decided or not.
-        notes: what concerns no single pair.
+        notes: remarks that concern no single pair.
+
+    Example:
+        >>> import paddle, torch, padiff_shim
+        >>> mapping = padiff_shim.transfer_weights(torch.nn.Linear(3, 4), paddle.nn.Linear(3, 4))
+        >>> [(pair.torch, pair.paddle, pair.transform) for pair in mapping]
+        [('weight', 'weight', 'transposed'), ('bias', 'bias', '')]
+        >>> bool(mapping), mapping.unmatched_src, mapping.partner("weight")
+        (True, [], ['weight'])
     """
 
     src: str
@@ -382,21 +401,21 @@ class Mapping(Presented):
 
     @property
     def dst(self) -> str:
-        """The side into which weights are written."""
+        """The side into which weights are copied, ``"torch"`` or ``"paddle"``."""
         return "paddle" if self.src == "torch" else "torch"
 
     @property
     def undecided(self) -> list[Choice]:
-        """The choices of which nothing tells which way is the right one; the usual one is in ``pairs``."""
+        """The choices without evidence for one way; ``pairs`` holds the usual way."""
         return [choice for choice in self.choices if choice.is_open]
 
-    def told(self, *, updates: bool = False) -> list[str]:
-        """What a reader should know of how weights were taken across: what a use has decided, rules, descriptions that were read.
+    def remarks(self, *, updates: bool = False) -> list[str]:
+        """Remarks on how weights correspond: layouts that a use has decided, rules, descriptions.
 
-        ``updates``: also of the steps of optimizers.
+        ``updates``: also remarks on optimizer steps.
         """
         decided = {choice.key: choice for choice in self.choices if choice.taken}
-        lines = [choice.told() for choice in decided.values()]
+        lines = [choice.decision() for choice in decided.values()]
         behind = [pair for pair in self.pairs if not pair.has_gradient]
         if behind:
             listed = ", ".join(dict.fromkeys(pair.paddle for pair in behind))
@@ -419,38 +438,38 @@ class Mapping(Presented):
         return [weight.name for weight in self.left[1]]
 
     def tied_apart(self, framework: str) -> Iterator[list[Pair]]:
-        """The pairs of each weight that is one tensor on that side, and several on the other: they part in a training."""
-        groups: dict[Any, list[Pair]] = {}
-        for pair in self.pairs:
-            weight = pair.slot(framework).weight
-            if weight and pair.slot(framework).whole and pair.slot(OTHER[framework]).weight:
-                groups.setdefault(weight.key, []).append(pair)
-        return (pairs for pairs in groups.values() if len({_key(pair.slot(OTHER[framework])) for pair in pairs}) > 1)
+        """The pairs of each weight that is one tensor on that side, and several on the other: a training makes these differ."""
+        other = OTHER[framework]
+        tied = grouped((pair for pair in self.pairs if pair.slot(framework).whole), lambda pair: _key(pair.slot(framework)))
+        for key, group in tied.items():
+            pairs = [pair for pair in group if pair.slot(other).weight]
+            if key is not None and len({_key(pair.slot(other)) for pair in pairs}) > 1:
+                yield pairs
 
     def partner(self, name: str) -> list[str]:
-        """The names on the other side of a weight of either side; several if it holds several.
+        """The names of a weight's partners on the other side; several if it holds several weights.
 
         Raises:
-            ArgumentError: there is no weight of that name in a pair.
+            ArgumentError: no pair has a weight of that name.
         """
-        found = [pair.paddle if pair.torch == name else pair.torch for pair in self.pairs if name in (pair.torch, pair.paddle)]
-        if not found:
+        partners = [pair.paddle if pair.torch == name else pair.torch for pair in self.pairs if name in (pair.torch, pair.paddle)]
+        if not partners:
             raise ArgumentError(f"no pair has a weight named {name!r}")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(partners))
 
     def check(self, src: Any, dst: Any) -> WeightCheck:
-        """Which pairs hold unequal values now, by how much, and whether they are transposed or swapped.
+        """Compare the present values of all pairs: how far they differ, and whether they are transposed or swapped.
 
         Args:
-            src, dst: the two models of the match (either order), or others with the same weights.
+            src, dst: the two models of the match (in either order), or others with the same weights.
 
         Raises:
-            ArgumentError: they are not such models.
+            ArgumentError: the models have other weights.
         """
         return check(self, *sides_of(src, dst))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain data."""
+        """The mapping as plain data."""
         return {
             "src": self.src,
             "weights": [pair.as_dict() for pair in self.pairs],

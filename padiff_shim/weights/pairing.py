@@ -1,4 +1,7 @@
-"""Which weights of two paired layers belong together, and how each of them lies: stacks of experts and fused projections too."""
+"""Which weights of two paired layers belong together, and how each of them lies.
+
+Also weights that hold several of the other side: fused projections, and stacks of experts.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,7 @@ from typing import Any, NamedTuple
 
 from . import tree
 from .rules import Cast
-from .tree import AS_IS, FLAT, OTHER, TRANSPOSED, Blocks, LayerNode, Slot, WeightSide, permute, reordered, select, take
-
-# ---- Which weights of two paired layers belong together, and how each of them lies.
+from .tree import AS_IS, FLAT, OTHER, TRANSPOSED, Blocks, LayerNode, Slot, WeightSide, grouped, permute, reordered, select, take
 
 ORDER = "paired by order"
 BY_RULE, BY_MAP, AS_DESCRIBED = "by rule", "by layer_map", "as its description says"
@@ -27,12 +28,12 @@ class SlotPair:
     """Two slots with one canonical shape.
 
     Args:
-        note: what a reader should know.
+        note: a remark for the reader.
         undecided: whether nothing tells if a square matrix has to be transposed.
-        doubted: whether others would have fitted as well, and only the order of construction has decided.
+        doubted: whether others would fit as well, so that only the order of construction decides.
         turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
         rule: a function that makes the Paddle side's values, if a model describes its weights so.
-        cast: whether values may be rounded on the way.
+        cast: set if values may be rounded on the way.
     """
 
     torch: Slot
@@ -44,9 +45,14 @@ class SlotPair:
     rule: Callable[[Any], Any] | None = None
     cast: Cast | None = None
 
+    @classmethod
+    def of(cls, side: str, own: Slot, other: Slot, note: str = "") -> SlotPair:
+        """The pair of a slot of that side and one of the other."""
+        return cls(own, other, note) if side == "torch" else cls(other, own, note)
+
     @property
-    def is_said(self) -> bool:
-        """Whether the caller, or a description, says that they belong together."""
+    def is_explicit(self) -> bool:
+        """Whether the caller, or a description, says that the slots belong together."""
         return self.note in (BY_RULE, BY_MAP, AS_DESCRIBED)
 
     def slot(self, framework: str) -> Slot:
@@ -59,20 +65,20 @@ def name_of(slot: Slot) -> str:
 
 
 def pair_slots(torch: LayerNode, paddle: LayerNode, ordered: bool = True, note: str = "") -> list[SlotPair]:
-    """The weights of two units: by role, the rest by shape and what their names tell, then in order of construction.
+    """The pairs of the weights of two units: by role, then by shape and the words of their names, then in order of construction.
 
-    Of the last nothing is said unless the order is known, or there is no choice.
+    The order of construction pairs nothing unless it is known, or there is no choice.
     """
     if _straight(torch.slots, paddle.slots):
-        return [SlotPair(mine, yours, note) for mine, yours in zip(torch.slots, paddle.slots)]
+        return [SlotPair(torch_slot, paddle_slot, note) for torch_slot, paddle_slot in zip(torch.slots, paddle.slots)]
     left = _Left(list(torch.slots), list(paddle.slots), torch.kind or paddle.kind, note)
-    found = left.by_role()
+    pairs = left.by_role()
     for words in (tree.plain, tree.telling_words):
-        found += left.by_words(words, ordered)
-    found += left.by_order(ordered)
-    # What only stands for an absent weight needs no partner.
-    absent = [SlotPair(Slot(one.role, None, one.shape, fill=one.neutral), one) for one in left.ps if one.neutral is not None]
-    return found + absent
+        pairs += left.by_words(words, ordered)
+    pairs += left.by_order(ordered)
+    # A weight that only stands for an absent one needs no partner.
+    absent = [SlotPair(Slot(slot.role, None, slot.shape, fill=slot.neutral), slot) for slot in left.ps if slot.neutral is not None]
+    return pairs + absent
 
 
 @dataclass
@@ -84,53 +90,61 @@ class _Left:
     kind: str
     note: str
 
-    def _take(self, pair: SlotPair, mine: Slot, yours: Slot) -> SlotPair:
-        self.ts.remove(mine)
-        self.ps.remove(yours)
+    def _take(self, pair: SlotPair, torch_slot: Slot, paddle_slot: Slot) -> SlotPair:
+        self.ts.remove(torch_slot)
+        self.ps.remove(paddle_slot)
         return pair
 
-    def _fitting(self, mine: Slot, by_role: bool) -> list[tuple[Slot, SlotPair]]:
-        pairs = ((yours, fit(mine, yours, self.kind, self.note)) for yours in self.ps if _may(mine, yours, by_role))
-        return [(yours, pair) for yours, pair in pairs if pair is not None]
+    def _fitting(self, torch_slot: Slot, by_role: bool) -> list[tuple[Slot, SlotPair]]:
+        pairs = (
+            (paddle_slot, fit(torch_slot, paddle_slot, self.kind, self.note))
+            for paddle_slot in self.ps
+            if _may(torch_slot, paddle_slot, by_role)
+        )
+        return [(paddle_slot, pair) for paddle_slot, pair in pairs if pair is not None]
 
     def by_role(self) -> list[SlotPair]:
-        found = []
-        for mine in list(self.ts):
-            fitting = self._fitting(mine, True)
-            found += [self._take(pair, mine, yours) for yours, pair in fitting[:1]]
-        return found
+        pairs = []
+        for torch_slot in list(self.ts):
+            fitting = self._fitting(torch_slot, True)
+            pairs += [self._take(pair, torch_slot, paddle_slot) for paddle_slot, pair in fitting[:1]]
+        return pairs
 
     def by_words(self, words: Callable[[str], Hashable], ordered: bool) -> list[SlotPair]:
-        """Those whose names have the same words, as many on either side."""
-        groups: tuple[dict[Hashable, list[Slot]], dict[Hashable, list[Slot]]] = ({}, {})
-        for slots, group in zip((self.ts, self.ps), groups):
-            for slot in slots:
-                group.setdefault(words(slot.role), []).append(slot)
-        found = []
-        for key, mine in groups[0].items():
-            yours = groups[1].get(key, [])
-            if not key or len(mine) != len(yours) or (len(mine) > 1 and not ordered):
+        """Weights whose names have the same words, if there are as many on either side."""
+        groups, partners = (grouped(slots, lambda slot: words(slot.role)) for slots in (self.ts, self.ps))
+        paired = []
+        for key, torch_slots in groups.items():
+            paddle_slots = partners.get(key, [])
+            if not key or len(torch_slots) != len(paddle_slots) or (len(torch_slots) > 1 and not ordered):
                 continue
-            pairs = [fit(one, other, self.kind, self.note) if _may(one, other, False) else None for one, other in zip(mine, yours)]
+            pairs = [
+                fit(torch_slot, paddle_slot, self.kind, self.note) if _may(torch_slot, paddle_slot, False) else None
+                for torch_slot, paddle_slot in zip(torch_slots, paddle_slots)
+            ]
             if all(pairs):
-                order = len(mine) > 1 and any(_numbers(one) != _numbers(other) for one, other in zip(mine, yours))
-                found += [
-                    self._take(_by_order(pair) if order else pair, one, other)
-                    for pair, one, other in zip(pairs, mine, yours)
+                order = len(torch_slots) > 1 and any(
+                    _numbers(torch_slot) != _numbers(paddle_slot) for torch_slot, paddle_slot in zip(torch_slots, paddle_slots)
+                )
+                paired += [
+                    self._take(_by_order(pair) if order else pair, torch_slot, paddle_slot)
+                    for pair, torch_slot, paddle_slot in zip(pairs, torch_slots, paddle_slots)
                     if pair
                 ]
-        return found
+        return paired
 
     def by_order(self, ordered: bool) -> list[SlotPair]:
-        choices = [[yours for yours, _ in self._fitting(mine, False)] for mine in self.ts]
-        found = []
-        for mine, choice in zip(list(self.ts), choices):
-            fitting = self._fitting(mine, False)
+        choices = [[paddle_slot for paddle_slot, _ in self._fitting(torch_slot, False)] for torch_slot in self.ts]
+        pairs = []
+        for torch_slot, choice in zip(list(self.ts), choices):
+            fitting = self._fitting(torch_slot, False)
             if len(fitting) == 1 or (fitting and ordered):
-                yours, pair = fitting[0]
-                several = len(choice) > 1 or sum(any(one is yours for one in other) for other in choices) > 1
-                found.append(self._take(_by_order(pair) if several else pair, mine, yours))
-        return found
+                paddle_slot, pair = fitting[0]
+                several = (
+                    len(choice) > 1 or sum(any(candidate is paddle_slot for candidate in candidates) for candidates in choices) > 1
+                )
+                pairs.append(self._take(_by_order(pair) if several else pair, torch_slot, paddle_slot))
+        return pairs
 
 
 def _by_order(pair: SlotPair) -> SlotPair:
@@ -142,12 +156,15 @@ def _numbers(slot: Slot) -> list[str]:
 
 
 def _straight(ts: list[Slot], ps: list[Slot]) -> bool:
-    """Whether each slot's partner stands in its place: one role, one shape, and no doubt of how either lies."""
+    """Whether each slot pairs with the one in its place: one role, one shape, and known layouts."""
     roles = [slot.role for slot in ts]
     return (
         roles == [slot.role for slot in ps]
         and len(set(roles)) == len(roles)
-        and all(mine.settled and yours.settled and mine.shape == yours.shape for mine, yours in zip(ts, ps))
+        and all(
+            torch_slot.settled and paddle_slot.settled and torch_slot.shape == paddle_slot.shape
+            for torch_slot, paddle_slot in zip(ts, ps)
+        )
     )
 
 
@@ -155,7 +172,7 @@ _NAMED = re.compile(r"weight|bias|running_(mean|var)|(weight|bias)_(ih|hh|hr)_l\
 
 
 def _may(torch: Slot, paddle: Slot, by_role: bool) -> bool:
-    """Roles that both frameworks know and that differ do not pair by shape: a bias is no weight."""
+    """Whether two roles may pair: different roles that both frameworks have do not, for a bias is no weight."""
     if torch.role == paddle.role:
         return True
     return not by_role and not (_NAMED.fullmatch(torch.role) and _NAMED.fullmatch(paddle.role))
@@ -167,10 +184,12 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
     Where a layout is open, the usual one of the partner's kind of layer is tried first.
     """
     ways = [
-        (mine, yours)
-        for mine in torch.readings()
-        for yours in paddle.readings()
-        if mine.shape == yours.shape and _plausible(torch, mine, yours) and _plausible(paddle, yours, mine)
+        (torch_reading, paddle_reading)
+        for torch_reading in torch.readings()
+        for paddle_reading in paddle.readings()
+        if torch_reading.shape == paddle_reading.shape
+        and _plausible(torch, torch_reading, paddle_reading)
+        and _plausible(paddle, paddle_reading, torch_reading)
     ]
     if not ways:
         return None
@@ -179,25 +198,29 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
         ways.sort(key=lambda way: _unusual(torch, way[0], usual[0]) + _unusual(paddle, way[1], usual[1]))
     else:
         ways.sort(key=lambda way: (FLAT in (way[0].layout, way[1].layout), way[0].layout != way[1].layout))
-    mine, yours = ways[0]
-    open_ = _is_square(mine) and not (torch.settled or paddle.settled)
+    torch_reading, paddle_reading = ways[0]
+    open_ = _is_square(torch_reading) and not (torch.settled or paddle.settled)
     undecided = open_ and not (torch.typed or paddle.typed)
-    said = "; ".join(filter(None, (note, _said(torch, paddle, mine, yours))))
-    return SlotPair(mine, yours, said, undecided, turnable=open_)
+    notes = "; ".join(filter(None, (note, _remark(torch, paddle, torch_reading, paddle_reading))))
+    return SlotPair(torch_reading, paddle_reading, notes, undecided, turnable=open_)
 
 
 def turned(torch: Slot, paddle: Slot, transposed: bool) -> SlotPair | None:
-    """The two slots of matrices of which it is known whether one holds the other transposed; None if that cannot be."""
-    for mine in torch.readings():
-        for yours in paddle.readings():
-            flat = FLAT in (mine.layout, yours.layout)
-            if mine.shape == yours.shape and not flat and (mine.layout != yours.layout) is transposed:
-                return SlotPair(mine, yours)
+    """The pair of two matrices, one of which holds the other transposed, or not; None if the shapes do not allow it."""
+    for torch_reading in torch.readings():
+        for paddle_reading in paddle.readings():
+            flat = FLAT in (torch_reading.layout, paddle_reading.layout)
+            if (
+                torch_reading.shape == paddle_reading.shape
+                and not flat
+                and (torch_reading.layout != paddle_reading.layout) is transposed
+            ):
+                return SlotPair(torch_reading, paddle_reading)
     return None
 
 
 def _plausible(slot: Slot, reading: Slot, other: Slot) -> bool:
-    """A matrix of unknown layout is no vector, unless its partner is known to be one."""
+    """Whether a slot may be read so: a matrix of unknown layout is a vector only if its partner is known to be one."""
     if slot.settled or reading.layout != FLAT:
         return True
     return max(slot.shape, default=1) == slot.size or (other.settled and len(other.shape) == 1)
@@ -211,17 +234,16 @@ def _unusual(slot: Slot, reading: Slot, usual: str) -> int:
     return 0 if slot.settled or reading.layout == usual or len(slot.shape) != 2 else 1
 
 
-def _said(torch: Slot, paddle: Slot, mine: Slot, yours: Slot) -> str:
-    """What a reader should know of matrices whose layout no type tells; the layers of a state dict are taken for ordinary ones."""
-    if (torch.settled and paddle.settled) or len(mine.shape) != 2 or not (torch.typed and paddle.typed):
+def _remark(torch: Slot, paddle: Slot, torch_reading: Slot, paddle_reading: Slot) -> str:
+    """A remark on matrices whose layout no type tells; none on those of a state dict, whose layers count as ordinary ones."""
+    if (torch.settled and paddle.settled) or len(torch_reading.shape) != 2 or not (torch.typed and paddle.typed):
         return ""
-    if not _is_square(mine):
-        return "layout found by the shapes" if TRANSPOSED in (mine.layout, yours.layout) else ""
-    return f"square, of unknown type: taken as {'it is' if mine.layout == yours.layout else 'a Linear holds it'}"
+    if not _is_square(torch_reading):
+        return "layout found by the shapes" if TRANSPOSED in (torch_reading.layout, paddle_reading.layout) else ""
+    return f"square, of unknown type: taken as {'it is' if torch_reading.layout == paddle_reading.layout else 'a Linear holds it'}"
 
 
-# ---- Weights whose layout neither names nor shapes tell: the ways in which they may lie, one of which a use of them
-# decides.
+# Weights whose layout neither names nor shapes tell: the possible ways, one of which their use decides.
 
 _MOST = 96  # ways of one weight that are tried
 
@@ -230,10 +252,10 @@ class Way(NamedTuple):
     """One layout of a weight that holds several.
 
     Args:
-        label: what it is called; equal in all layers of a model that lie so.
-        rule: the transform that says it, as it is written in ``rules=``.
+        label: its name; equal for all layers of a model with this layout.
+        rule: its transform, as it is written in ``rules=``.
         pairs: makes its pairs.
-        groups: in how many groups.
+        groups: the number of groups.
     """
 
     label: str
@@ -248,10 +270,10 @@ class Choice:
 
     Args:
         whole: the name of its layer, or of the weight itself, if a stack holds those of all experts.
-        parts: the names of the other side's.
+        parts: the names of the other side's layers.
         side: the framework of the whole.
-        ways: how it may lie, the first of which is the usual one.
-        taken: the one that its use has decided; None as long as none has.
+        ways: the possible layouts, the usual one first.
+        taken: the layout that its use has decided; None as long as none has.
         reason: why it is not decided.
     """
 
@@ -269,24 +291,24 @@ class Choice:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Equal for the same weights of other layers."""
+        """A key that is equal for the same weights of other layers."""
         return tuple(tree.starred(name) for name in (self.whole, *self.parts))
 
     def pairs(self) -> list[SlotPair]:
-        """The pairs of the way that was taken, or of the usual one."""
+        """The pairs of the decided way, or of the usual one."""
         way = self.taken or self.ways[0]
         note = f"{way.label}, by its use" if self.taken else way.label if len(self.ways) == 1 else f"{way.label}, undecided"
         return [replace(pair, note=note) for pair in way.pairs()]
 
-    def told(self) -> str:
-        """What its use has decided, and how a caller says it."""
+    def decision(self) -> str:
+        """The layout that its use has decided, and the rule that says it."""
         assert self.taken is not None
         rule = f"rules=[({tree.starred(self.whole)!r}, {self.taken.rule})]"
         label = self.taken.label.removeprefix("fused: ")
-        return f"{self.whole} holds {', '.join(self.parts)}: {label}, told by its use ({rule} says it)"
+        return f"{self.whole} holds {', '.join(self.parts)}: {label}, as its use shows ({rule} says it)"
 
     def decided(self, label: str) -> Choice:
-        """The same with that way taken."""
+        """The same choice with that way taken."""
         return replace(self, taken=next(way for way in self.ways if way.label == label))
 
 
@@ -295,19 +317,15 @@ def fused(whole: str, parts: Sequence[str], letters: Sequence[str], slots: list[
 
     Args:
         whole, parts: names of the layers.
-        letters: what each part is called.
-        slots: (of the whole, of each part) of the weight, the bias...
+        letters: the name of each part.
+        slots: (slot of the whole, slots of the parts) of the weight, the bias...
         side: the framework of the whole.
     """
     sizes = [part.shape[0] for part in slots[0][1]]
 
     def made(blocks: Blocks) -> list[SlotPair]:
-        pairs = []
-        for slot, others in slots:
-            inside = [slot.at(*steps) for steps in blocks.steps(0, tuple(sizes))]
-            own = [part.at(*blocks.own(0, size)) for part, size in zip(others, sizes)]
-            pairs += [SlotPair(*((one, other) if side == "torch" else (other, one)), "fused") for one, other in zip(inside, own)]
-        return pairs
+        shares = [share for slot, others in slots for share in blocks.split(slot, others)]
+        return [SlotPair.of(side, share, part, "fused") for share, part in shares]
 
     spoken = [tree.starred(name) for name in parts]
     ways = []
@@ -319,10 +337,10 @@ def fused(whole: str, parts: Sequence[str], letters: Sequence[str], slots: list[
 
 
 def exchanged(slots: Sequence[SlotPair]) -> Choice | None:
-    """The choice of a layer (or weight) of one shape on both sides that holds gate and up, called so in another order on each.
+    """The choice of a layer (or weight) of one shape on both sides that holds gate and up, named in another order on each side.
 
     Returns:
-        None if the names do not say that.
+        None if the names do not say so.
     """
     places = [tuple(_place_of(name_of(slot)) for slot in (pair.torch, pair.paddle)) for pair in slots]
     orders_ = [tuple(word for word in tree.words_of(tree.last_name(place)) if word in ("gate", "up")) for place in places[0]]
@@ -339,7 +357,7 @@ def exchanged(slots: Sequence[SlotPair]) -> Choice | None:
 
 
 def _place_of(name: str) -> str:
-    """The name of a layer's weight or bias as that of the layer; of a bare weight as it is."""
+    """The name of a weight's or bias's layer; of a bare weight its own name."""
     return tree.parent(name) if tree.last_name(name) in ("weight", "bias") else name.removesuffix("_bias")
 
 
@@ -349,23 +367,20 @@ def _halves(pair: SlotPair, axis: int) -> bool:
 
 def _exchanged(slots: Sequence[SlotPair], axis: int) -> list[SlotPair]:
     return [
-        replace(pair, torch=pair.torch.at(*mine), paddle=pair.paddle.at(*yours), turnable=False)
+        replace(pair, torch=pair.torch.at(*torch_steps), paddle=pair.paddle.at(*paddle_steps), turnable=False)
         for pair in slots
-        for mine, yours in reordered(Blocks(), Blocks(order=(1, 0)), axis, pair.torch.shape[axis])
+        for torch_steps, paddle_steps in reordered(Blocks(), Blocks(order=(1, 0)), axis, pair.torch.shape[axis])
     ]
 
 
 def by_place(slots: Sequence[SlotPair]) -> dict[tuple[str, str], list[SlotPair]]:
-    """Pairs of whole weights by the layers (or bare weights) that they are of."""
-    groups: dict[tuple[str, str], list[SlotPair]] = {}
-    for pair in slots:
-        if pair.torch.weight and pair.paddle.weight and not (pair.torch.steps or pair.paddle.steps):
-            groups.setdefault((_place_of(name_of(pair.torch)), _place_of(name_of(pair.paddle))), []).append(pair)
-    return groups
+    """Pairs of whole weights by their layers (or bare weights)."""
+    whole = (pair for pair in slots if pair.torch.weight and pair.paddle.weight and not (pair.torch.steps or pair.paddle.steps))
+    return grouped(whole, lambda pair: (_place_of(name_of(pair.torch)), _place_of(name_of(pair.paddle))))
 
 
 def orders(parts: int, common: int) -> Iterator[Blocks]:
-    """The orders and groups in which so many parts may lie, usual ones first; ``common``: what divides the rows of each."""
+    """The possible orders and groups of so many parts, the usual ones first; ``common``: common divisor of the parts' rows."""
     orders = list(itertools.permutations(range(parts)))
     groups = [number for number in range(1, common + 1) if common % number == 0]
     for order in orders:
@@ -382,7 +397,7 @@ def label_of(blocks: Blocks, letters: Sequence[str]) -> str:
 
 
 def undecided(choices: Sequence[Choice]) -> str:
-    """The message for layouts that nothing decides: what they may be, and what to write."""
+    """The message for layouts that nothing decides: the possible ones, and what to write."""
     lines = []
     for choice in {choice.key: choice for choice in reversed(choices)}.values():
         ways = choice.ways[:1] + _other(choice)
@@ -404,7 +419,7 @@ def _other(choice: Choice) -> tuple[Way, ...]:
     return (tuple(way for way in choice.ways[1:] if way not in by_groups) or choice.ways[1:])[:1]
 
 
-# ---- One projection on one side that holds what several hold on the other: q, k and v, or gate and up.
+# Fused projections: one on one side that holds several of the other: q, k and v, or gate and up.
 
 # The parts of a fused projection, in order, by the words that its name may have. Longer names first.
 _FUSED = (
@@ -415,7 +430,7 @@ _FUSED = (
 
 
 class Fused(NamedTuple):
-    """A projection, its parts on the other side, what they are called, and the framework of the whole."""
+    """A projection, its parts on the other side, their names, and the framework of the whole."""
 
     whole: LayerNode
     parts: list[LayerNode]
@@ -423,7 +438,7 @@ class Fused(NamedTuple):
     side: str
 
     def choice(self) -> Choice:
-        """The ways in which it may hold them."""
+        """The ways in which the whole may hold the parts."""
         whole = _linear(self.whole, self.side)
         parts = [_linear(part, OTHER[self.side]) for part in self.parts]
         slots = [(whole[role], [part[role] for part in parts]) for role in parts[0]]
@@ -431,10 +446,10 @@ class Fused(NamedTuple):
 
 
 def candidates(ts: list[LayerNode], ps: list[LayerNode]) -> Iterator[Fused]:
-    """What shapes and names allow in one way only, or in order."""
-    for side, mine, other in (("torch", ts, ps), ("paddle", ps, ts)):
+    """The fused projections among layers, as far as shapes and names pair them in one way only, or in order."""
+    for side, nodes, other in (("torch", ts, ps), ("paddle", ps, ts)):
         for letters, wanted in _FUSED:
-            wholes = [node for node in mine if _is_fused(node, side, letters, wanted)]
+            wholes = [node for node in nodes if _is_fused(node, side, letters, wanted)]
             sets = list(_siblings([node for node in other if node.is_unit], OTHER[side], letters)) if wholes else []
             fitting = [whole for whole in wholes if any(_adds_up(whole, parts, side) for parts in sets)]
             sets = [parts for parts in sets if any(_adds_up(whole, parts, side) for whole in wholes)]
@@ -456,7 +471,7 @@ def _own(node: LayerNode) -> tuple[str, ...]:
 
 
 def _linear(node: LayerNode, side: str) -> dict[str, Slot]:
-    """The weights of a layer by role, [out, in]; nothing if its type is the user's own. A state dict's lie as those of a Linear."""
+    """The weights of a layer by role, [out, in]; {} if its type is the user's own. Those of a state dict lie as a Linear's."""
     slots: dict[str, Slot] = {}
     for slot in node.slots:
         if slot.settled:
@@ -488,7 +503,7 @@ def _adds_up(whole: LayerNode, parts: list[LayerNode], side: str) -> bool:
     return True
 
 
-# ---- Experts: one weight [experts, ...] on one side, a list of layers on the other.
+# Experts: one weight [experts, ...] on one side, a list of layers on the other.
 
 _KINDS = (("weight", 3), ("bias", 2))  # roles of what is stacked, with its number of axes
 
@@ -507,7 +522,7 @@ class _Experts:
 
 @dataclass(frozen=True)
 class _StackOfExperts:
-    """Stacked weights that stand for one place, and the layers of the experts that they hold."""
+    """Stacked weights of one place, and the layers of the experts that they hold."""
 
     name: str
     slots: dict[str, Slot]  # by role
@@ -526,7 +541,7 @@ class _StackOfExperts:
         return Choice(self.name, tuple(parts), self.side, tuple(ways))
 
     def _rule(self, blocks: Blocks | None, ends: str) -> str:
-        """What is to be written for a way."""
+        """The transform of ``rules=`` for a way."""
         spoken = [repr(tree.joined(tree.starred(self.list_path), "{}", experts.path)) for experts in self.experts]
         if blocks is None:
             return f"unstack({spoken[0]}{ends})"
@@ -557,7 +572,7 @@ class _StackOfExperts:
         return tuple(turned for turned, shape in ((False, slot.shape[1:]), (True, slot.shape[:0:-1])) if shape == wanted)
 
     def _blocks(self) -> list[Blocks | None]:
-        """In which order the matrices may hold theirs; None: there is one of it."""
+        """The possible orders in each matrix; None if it holds a single one."""
         if len(self.experts) > 1:
             sizes = [experts.slots["weight"][0].shape[0] for experts in self.experts]
             return list(orders(len(sizes), math.gcd(*sizes)))
@@ -569,28 +584,28 @@ class _StackOfExperts:
         pairs = []
         for role, slot in self.slots.items():
             for number in range(slot.shape[0]):
-                one = slot._replace(settled=True).at(select(0, number), *((permute(1, 0),) if turned and role == "weight" else ()))
-                for inside, other in self._inside(one, [experts.slots[role][number] for experts in self.experts], blocks):
-                    pairs.append(SlotPair(*((inside, other) if self.side == "torch" else (other, inside)), "stacked"))
+                matrix = slot._replace(settled=True).at(
+                    select(0, number), *((permute(1, 0),) if turned and role == "weight" else ())
+                )
+                others = [experts.slots[role][number] for experts in self.experts]
+                pairs += [SlotPair.of(self.side, *both, "stacked") for both in self._inside(matrix, others, blocks)]
         return pairs
 
     def _inside(self, slot: Slot, others: list[Slot], blocks: Blocks | None) -> Iterator[tuple[Slot, Slot]]:
         if len(others) > 1 and blocks is not None:
-            sizes = tuple(other.shape[0] for other in others)
-            for steps, other, size in zip(blocks.steps(0, sizes), others, sizes):
-                yield slot.at(*steps), other.at(*blocks.own(0, size))
+            yield from blocks.split(slot, others)
         elif blocks is not None and blocks.order:
-            for mine, yours in reordered(Blocks(), blocks, 0, slot.shape[0]):
-                yield slot.at(*mine), others[0].at(*yours)
+            for whole_steps, part_steps in reordered(Blocks(), blocks, 0, slot.shape[0]):
+                yield slot.at(*whole_steps), others[0].at(*part_steps)
         else:
             yield slot, others[0]
 
 
 def stacked(torch_side: WeightSide, paddle_side: WeightSide) -> list[Choice]:
-    """The choices of all stacks, which are taken out of the trees."""
+    """The choices of all stacks of experts; their weights are taken out of the trees."""
     choices = []
     for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
-        holders = [(node, held) for node in whole.root.walk() if (held := _stacks_of(node))]
+        holders = [(node, stacks) for node in whole.root.walk() if (stacks := _stacks_of(node))]
         lists = [node for node in other.root.walk() if node.kind == "list" and holders and _numbered(node)]
         for (node, stacks), experts in _paired(holders, lists):
             for stack in _fitting(node, stacks, experts, whole.framework):
@@ -607,7 +622,7 @@ def stacked(torch_side: WeightSide, paddle_side: WeightSide) -> list[Choice]:
 def _paired(
     holders: list[tuple[LayerNode, dict[str, dict[str, Slot]]]], lists: list[LayerNode]
 ) -> Iterator[tuple[tuple[LayerNode, dict[str, dict[str, Slot]]], LayerNode]]:
-    """Layers that hold stacks and lists of as many: by name, else in order."""
+    """Layers that hold stacks, and lists of as many experts: by name, else in order."""
     called = {tree.words_of(node.path): node for node in lists}
     for place, holder in enumerate(holders):
         count = next(iter(next(iter(holder[1].values())).values())).shape[0]
@@ -617,7 +632,7 @@ def _paired(
 
 
 def _fitting(node: LayerNode, stacks: dict[str, dict[str, Slot]], experts: LayerNode, side: str) -> Iterator[_StackOfExperts]:
-    """The stacks of a layer with the layers of experts that they hold, by names and shapes."""
+    """The stacks of a layer with the experts' layers that they hold, by names and shapes."""
     layers = list(_layers_of(experts))
     for leaf, slots in stacks.items():
         words = _expert_words(leaf)
@@ -632,7 +647,7 @@ def _fitting(node: LayerNode, stacks: dict[str, dict[str, Slot]], experts: Layer
 
 
 def _stacks_of(node: LayerNode) -> dict[str, dict[str, Slot]]:
-    """The stacks that a layer of the user's own holds itself: name -> role -> slot."""
+    """The stacks among a layer's own weights, if its class is the user's own: name -> role -> slot."""
     if node.kind not in ("", "list"):
         return {}
     whole = [slot for slot in node.slots if slot.weight is not None and not slot.steps and not slot.weight.buffer]
@@ -668,6 +683,6 @@ def _numbered(node: LayerNode) -> bool:
 
 
 def _expert_words(leaf: str) -> tuple[str, ...]:
-    """The words that tell a place in an expert from others, in order."""
+    """The words that distinguish a place in an expert from others, in order."""
     telling = tuple(word for word in tree.words_of(leaf) if word in tree.telling_words(leaf) or word.isdigit())
     return telling or tree.words_of(leaf)

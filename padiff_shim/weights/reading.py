@@ -36,8 +36,6 @@ from .tree import (
     role,
 )
 
-# ---- The values of weights: tensors of either framework and arrays, seen as Torch tensors over the same memory.
-
 
 def framework_of(tensor: Any) -> str | None:
     """``"torch"``, ``"paddle"`` or ``"numpy"``; None for anything else."""
@@ -60,7 +58,7 @@ def _stopped(tensor: Any) -> bool:
 
 
 def dtype_name(tensor: Any) -> str:
-    """The dtype in words of both frameworks. NumPy has no bfloat16; its uint16 stands for it, as in Paddle."""
+    """The dtype's name, the same in both frameworks. NumPy has no bfloat16; its uint16 stands for it, as in Paddle."""
     name = _name_of(tensor.dtype)
     return "bfloat16" if name == "uint16" and isinstance(tensor, np.ndarray) else name
 
@@ -74,7 +72,7 @@ _PLAIN = (torch.nn.Parameter, torch.Tensor)
 
 
 def _refuse(name: str, tensor: Any) -> None:
-    """Raise for what holds no plain values of its own."""
+    """Raise for a tensor that holds no plain values of its own."""
     why = None
     if isinstance(tensor, torch.Tensor):
         if tensor.is_meta:
@@ -101,7 +99,7 @@ def _refuse(name: str, tensor: Any) -> None:
 
 
 def _memory(tensor: Any) -> Any:
-    """What is equal for two names of one tensor: where and how it lies in memory."""
+    """A key that is equal for two names of one tensor: its place and layout in memory."""
     if not math.prod(tensor.shape):
         return id(tensor)
     if isinstance(tensor, np.ndarray):
@@ -115,20 +113,20 @@ def view(tensor: Any) -> torch.Tensor:
     if isinstance(tensor, torch.Tensor):
         return tensor.detach()
     if isinstance(tensor, np.ndarray):
-        held = torch.from_numpy(tensor) if tensor.flags.writeable else torch.from_numpy(tensor.copy())
-        return held.view(torch.bfloat16) if tensor.dtype == np.uint16 else held
+        shared = torch.from_numpy(tensor) if tensor.flags.writeable else torch.from_numpy(tensor.copy())
+        return shared.view(torch.bfloat16) if tensor.dtype == np.uint16 else shared
     return to_torch(tensor)
 
 
 def synchronise() -> None:
-    """Wait for both frameworks' devices, so that either may read what the other wrote."""
+    """Wait for both frameworks' devices, so that either may read the other's results."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     if paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count():
         paddle.device.cuda.synchronize()
 
 
-# ---- The kinds of layers that both frameworks have, and how each of them lays out its weights.
+# The kinds of layers that both frameworks have: names of classes -> kind.
 
 _TORCH = {
     "Linear": "linear", "Bilinear": "bilinear", "Embedding": "embedding", "EmbeddingBag": "embedding",
@@ -153,14 +151,14 @@ _PADDLE = {
 }  # fmt: skip
 KINDS = {"torch": _TORCH, "paddle": _PADDLE}
 
-# Both frameworks stack the gates of these in one order (LSTM: i f g o; GRU: r z n), and their biases apart.
+# Both frameworks stack the gates of these in one order (LSTM: i f g o; GRU: r z n), and have two biases.
 RECURRENT = ("lstm", "gru", "rnn")
-# Roles that hold the matrix of a layer, also where weight_norm or spectral_norm has taken it apart.
+# Roles that hold the matrix of a layer, also after weight_norm or spectral_norm has decomposed it.
 MATRICES = ("weight", "direction", "original")
 
 
 def kind_of(layer: Any, framework: str) -> str:
-    """What a layer computes; "" if neither its class nor one of its bases is the framework's own."""
+    """The kind of a layer; "" if neither its class nor one of its bases is the framework's own."""
     kind = type(layer)
     known = _KNOWN[framework].get(kind)
     if known is None:
@@ -198,8 +196,6 @@ def layout_of(kind: str, role: str, shape: Shape, in_out: bool) -> str:
     return FLAT if flat and len(shape) != 1 else AS_IS
 
 
-# ---- Layers and modules read into trees.
-
 IGNORED = ("num_batches_tracked",)  # Torch's counter, which Paddle's BatchNorm does not have
 _FIELDS = {
     "torch": ("_modules", "_non_persistent_buffers_set"),
@@ -218,7 +214,7 @@ class _Reader:
         self.seen: set[int] = set()
 
     def weight(self, name: str, tensor: Any, buffer: bool = False) -> Weight:
-        """The description of a tensor, which is kept under that name."""
+        """The description of a tensor; the tensor is stored under that name."""
         self.tensors[name] = tensor
         return weight_of(name, tensor, self.framework, buffer)
 
@@ -278,7 +274,7 @@ class _Reader:
             for name, tensor, _ in self.own(cell):
                 known = names.get(id(tensor)) or joined(inner, name)
                 weight = self.weight(joined(node.path, known), tensor)
-                # The zeros that stand for a bias that was switched off are the cell's only.
+                # Only the cell has the zeros that stand for a disabled bias.
                 constant = name.startswith("bias") and bool(names) and id(tensor) not in names
                 node.slots.append(_recurrent_slot(weight, name, suffix, 0.0 if constant else None))
             if self.framework == "torch":
@@ -306,11 +302,11 @@ def slot_of(weight: Weight, what: str, kind: str, layout: str) -> Slot:
 def split_projections(node: LayerNode) -> None:
     """Give the fused projections of Torch's attention as layers of their own: q, k and v."""
     slots = {slot.role: slot for slot in node.slots}
-    found = {letter: LayerNode(joined(node.path, f"{letter}_proj"), "", "linear", virtual=True) for letter in "qkv"}
+    projections = {letter: LayerNode(joined(node.path, f"{letter}_proj"), "", "linear", virtual=True) for letter in "qkv"}
     taken = []
     for what in ("weight", "bias"):
         fused = slots.get(f"in_proj_{what}")
-        for place, (letter, child) in enumerate(found.items()):
+        for place, (letter, child) in enumerate(projections.items()):
             alone = slots.get(f"{letter}_proj_{what}")
             if alone is not None:
                 child.slots.append(alone._replace(role=what, settled=True))
@@ -320,24 +316,24 @@ def split_projections(node: LayerNode) -> None:
                 child.slots.append(fused.at(narrow(0, place * size, (place + 1) * size))._replace(role=what, settled=True))
                 taken.append(fused.role)
     node.slots = [slot for slot in node.slots if slot.role not in taken]
-    node.children += [child for child in found.values() if child.slots]
+    node.children += [child for child in projections.values() if child.slots]
 
 
 def _is_constant(layer: Any, name: str) -> bool:
-    """Whether a weight only stands for one that was switched off: 2.6's GroupNorm(weight_attr=False) holds ones."""
+    """Whether a weight only stands for a disabled one: 2.6's GroupNorm(weight_attr=False) holds ones."""
     return name in ("weight", "bias") and getattr(layer, f"_{name}_attr", None) is False
 
 
 def _normed(layer: Any, in_out: bool) -> dict[str, str]:
-    """{name of a weight: role} of what weight_norm and spectral_norm made of a layer's weight."""
-    found: dict[str, str] = {}
+    """{name of a weight: role} of the weights into which weight_norm and spectral_norm decompose a layer's weight."""
+    roles: dict[str, str] = {}
     for hook in layer._forward_pre_hooks.values():
         kind, name = type(hook).__name__, getattr(hook, "name", None)
         if kind == "WeightNorm":
-            found |= {f"{name}_g": _magnitude(hook.dim, in_out), f"{name}_v": "direction"}
+            roles |= {f"{name}_g": _magnitude(hook.dim, in_out), f"{name}_v": "direction"}
         elif kind == "SpectralNorm":
-            found |= {f"{name}_orig": "original", f"{name}_u": "spectral u", f"{name}_v": "spectral v"}
-    return found
+            roles |= {f"{name}_orig": "original", f"{name}_u": "spectral u", f"{name}_v": "spectral v"}
+    return roles
 
 
 def _magnitude(dim: int | None, in_out: bool) -> str:
@@ -348,8 +344,8 @@ def _magnitude(dim: int | None, in_out: bool) -> str:
 
 
 def _parametrized(layer: Any, roles: dict[str, str]) -> list[tuple[str, Any, bool]]:
-    """(name, tensor, whether it is a buffer) of what ``torch.nn.utils.parametrizations`` holds; their roles are added."""
-    found = []
+    """(name, tensor, whether it is a buffer) of the weights in ``torch.nn.utils.parametrizations``; adds their roles."""
+    entries = []
     for target, steps in layer.parametrizations.items():
         base = f"parametrizations.{target}"
         kinds = [type(step).__name__ for step in steps]
@@ -357,9 +353,9 @@ def _parametrized(layer: Any, roles: dict[str, str]) -> list[tuple[str, Any, boo
             roles |= {f"{base}.original0": _magnitude(steps[0].dim, False), f"{base}.original1": "direction"}
         elif kinds == ["_SpectralNorm"]:
             roles |= {f"{base}.original": "original", f"{base}.0._u": "spectral u", f"{base}.0._v": "spectral v"}
-        found += [(f"{base}.{name}", tensor, False) for name, tensor in steps.named_parameters()]
-        found += [(f"{base}.{name}", tensor, True) for name, tensor in steps.named_buffers()]
-    return found
+        entries += [(f"{base}.{name}", tensor, False) for name, tensor in steps.named_parameters()]
+        entries += [(f"{base}.{name}", tensor, True) for name, tensor in steps.named_buffers()]
+    return entries
 
 
 def _cells(layer: Any) -> Iterator[tuple[str, Any, str]]:
@@ -390,7 +386,7 @@ def _absent_biases(node: LayerNode, layer: Any) -> Iterator[Slot]:
                     yield Slot(slot.role.replace("weight_ih", what), None, (slot.shape[0],), fill=0.0)
 
 
-# ---- State dicts read into trees. They know names and shapes, but no types: how a matrix lies, its partner's layer tells.
+# A state dict has names and shapes, but no types: the partner's layer tells how a matrix lies.
 
 LONGEST, DEEPEST = 1000, 100  # of a name: its letters, and its dots, for each of which a layer is made
 _CELL = re.compile(r"(?:(?P<layer>.*)\.)?cell(?P<way>_fw|_bw)?\.(?P<what>(weight|bias)_[ih][ho])")
@@ -403,12 +399,12 @@ _ROLES = {
 
 
 def framework_of_state(state: Dict[str, Any], hint: str | None) -> str:
-    """Which framework's names and layouts a state dict has; arrays alone do not say, so their names do, or ``hint``."""
-    found = {framework_of(tensor) for tensor in state.values()} - {"numpy"}
-    if len(found) == 1 and None not in found:
-        return str(found.pop())
-    if found:
-        raise ArgumentError(f"a state dict holds tensors of one framework, or arrays; got {sorted(map(str, found))}")
+    """The framework whose names and layouts a state dict has; for arrays their names tell it, or ``hint``."""
+    frameworks = {framework_of(tensor) for tensor in state.values()} - {"numpy"}
+    if len(frameworks) == 1 and None not in frameworks:
+        return str(frameworks.pop())
+    if frameworks:
+        raise ArgumentError(f"a state dict holds tensors of one framework, or arrays; got {sorted(map(str, frameworks))}")
     ends = {last_name(name) for name in state}
     if ends & {"_mean", "_variance"}:
         return "paddle"
@@ -474,8 +470,8 @@ def _place(name: str, state: Dict[str, Any]) -> tuple[str, str]:
         return layer, cell["what"].replace("_ho", "_hr") + suffix
     if _OF_A_CELL.fullmatch(last_name(name)):
         return parent(name), f"{last_name(name)}_l0"
-    if found := _PARAMETRIZED.fullmatch(name):
-        return found["layer"] or "", _ROLES[found["what"]]
+    if parametrized := _PARAMETRIZED.fullmatch(name):
+        return parametrized["layer"] or "", _ROLES[parametrized["what"]]
     return parent(name), _ROLES.get(last_name(name), last_name(name) if "proj" in last_name(name) else role(last_name(name)))
 
 
@@ -488,13 +484,10 @@ def _node(nodes: dict[str, LayerNode], path: str) -> LayerNode:
     return nodes[path]
 
 
-# ---- What the caller gives as a model, read into a tree.
-
-
 def sides_of(src: Any, dst: Any) -> tuple[WeightSide, WeightSide]:
     """(Torch's side, Paddle's) of two models in any order."""
-    ours, theirs = read_both(src, dst)
-    return (ours, theirs) if ours.framework == "torch" else (theirs, ours)
+    first, second = read_both(src, dst)
+    return (first, second) if first.framework == "torch" else (second, first)
 
 
 def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[WeightSide, WeightSide]:
@@ -508,18 +501,18 @@ def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[WeightSide, Wei
         ArgumentError: an argument that is none of these, or both of one framework.
     """
     hints = _known_framework(src), _known_framework(dst)
-    ours = _side("src", src, hints[1])
-    theirs = _side("dst", dst, ours.framework, writes)
-    if ours.framework == theirs.framework:
+    source = _side("src", src, hints[1])
+    target = _side("dst", dst, source.framework, writes)
+    if source.framework == target.framework:
         raise ArgumentError(
-            f"src and dst are both {ours.framework.title()}'s; between models of one framework load_state_dict (Torch) and "
+            f"src and dst are both {source.framework.title()}'s; between models of one framework load_state_dict (Torch) and "
             "set_state_dict (Paddle) do it"
         )
-    return ours, theirs
+    return source, target
 
 
 def _known_framework(model: Any) -> str | None:
-    """The framework of a module, layer or tensors, if that is plain to see."""
+    """The framework of a module, a layer, or the tensors of a dict; None if there is none."""
     if isinstance(model, WeightSide):
         return model.framework
     if isinstance(model, torch.nn.Module):
@@ -532,7 +525,7 @@ def _known_framework(model: Any) -> str | None:
 
 
 def _side(argument: str, model: Any, other: str | None, writes: bool = False) -> WeightSide:
-    """One of the two models as a tree; ``other`` is the framework of the other one, if it is known."""
+    """One of the two models as a tree; ``other``: the other model's framework, if it is known."""
     if isinstance(model, WeightSide):
         return model
     hint = OTHER.get(other or "")
@@ -543,9 +536,9 @@ def _side(argument: str, model: Any, other: str | None, writes: bool = False) ->
     if isinstance(model, (str, os.PathLike)):
         if writes:
             raise ArgumentError("dst= is a model or state dict that is written into; save it as a file afterwards")
-        state, told = read_file(checked_path(argument, model))
-        side = read_state(state, told or hint)
-        side.framework = told or side.framework
+        state, framework = read_file(checked_path(argument, model))
+        side = read_state(state, framework or hint)
+        side.framework = framework or side.framework
         side.ordered = not str(model).endswith(".safetensors")
         return side
     raise ArgumentError(

@@ -1,4 +1,4 @@
-"""What the caller knows better: which weights belong together, and how they have to be changed on the way.
+"""``rules=``: which weights belong together, and how their values change on the way, in the caller's words.
 
 ``rules=`` is a list of
 
@@ -13,13 +13,13 @@ or a model, or its class, that describes its own weights: a PaddleFormers model 
 A transform is
 
 - ``None`` (in a pair): leave the weight out, on this side and, if it has a partner, on the other;
-- a function: the source's tensor, as a Torch tensor in the source's own layout, to what the target shall hold;
+- a function of the source's tensor, as a Torch tensor in the source's own layout, that returns the target's values;
 - :func:`cast`: as usual, and the values may be rounded to the target's dtype;
 - :func:`split` or :func:`concat`: the weight holds several weights of the other side, one after the other or by groups;
-- :func:`unstack` or :func:`stack`: the weight holds those of all experts;
+- :func:`unstack` or :func:`stack`: the weight holds the weights of all experts;
 - :func:`gate_up` or :func:`qkv`: both sides hold several in one weight, in another order.
 
-A rule that cannot be applied is refused with its reason.
+A rule that cannot be applied raises an error with the reason.
 """
 
 from __future__ import annotations
@@ -76,16 +76,16 @@ def split(*names: str, axis: int = 0, groups: int = 1) -> Parts:
     """A rule's transform: the source's weight holds these weights of the target.
 
     Args:
-        names: full names of weights, or of layers, whose weights and biases are meant; a ``*`` in one stands for what the same
-            ``*`` of the rule's pattern stood for.
+        names: full names of weights, or of layers, for their weights and biases; a ``*`` stands for the same text as the same
+            ``*`` of the rule's pattern.
         axis: the axis along which they lie, in Torch's layout: 0 is the output features of a Linear on either side, or the experts
             of a stack, as for :func:`unstack`.
-        groups: in how many groups. With 1 all rows of the first weight come first, then all of the second; with more each
-            group holds its share of every one: the number of key-value heads for a qkv that is fused by group (or by head, where
-            there are as many as heads), the number of rows for rows that alternate.
+        groups: the number of groups. With 1 all rows of the first weight come first, then all of the second; with more each
+            group holds its share of every weight: the number of key-value heads for a qkv that is fused by group (or by head, if
+            there are as many), the number of rows for alternating rows.
 
     Raises:
-        ArgumentError: fewer than two names, or numbers that cannot be.
+        ArgumentError: fewer than two names, or impossible numbers.
 
     Example:
         ``("layers.*.qkv_proj", split("layers.*.q_proj", "layers.*.k_proj", "layers.*.v_proj", groups=8))``: [(h + 16) * d, in]
@@ -106,9 +106,9 @@ def unstack(*names: str | Parts, transposed: bool | None = None, inner: Reordere
 
     Args:
         names: one name with ``{}`` for the number of the expert, or as many names as there are experts; or :func:`split` of
-            names with ``{}``, where each expert's matrix holds several.
-        transposed: whether the stacked matrices are [in, out]; None: their shape tells, and a square one is refused.
-        inner: :func:`gate_up` or :func:`qkv`, where both sides hold several in each matrix, in another order.
+            names with ``{}``, if each expert's matrix holds several.
+        transposed: whether the stacked matrices are [in, out]; None: their shape tells, and a square one raises an error.
+        inner: :func:`gate_up` or :func:`qkv`, if each matrix of both sides holds several, in another order.
 
     Example:
         ``("layers.*.experts.gate_up_proj", unstack(split("layers.*.experts.{}.gate_proj", "layers.*.experts.{}.up_proj")))``:
@@ -140,7 +140,7 @@ def gate_up(torch: str = "gate, up", paddle: str = "gate, up", *, axis: int = 0)
 
     Args:
         torch, paddle: ``"gate, up"``, ``"up, gate"``, or ``"alternating"``: gate's first row, up's first, gate's second...
-        axis: along which they lie, in Torch's layout; 1 in a stack of experts [experts, 2 * n, in].
+        axis: the axis along which they lie, in Torch's layout; 1 in a stack of experts [experts, 2 * n, in].
     """
     for side, word in (("torch", torch), ("paddle", paddle)):
         if word not in _GATE_UP:
@@ -152,10 +152,10 @@ def qkv(heads: int, kv_heads: int | None = None, *, torch: str = "plain", paddle
     """A rule's transform: both sides hold q, k and v in one weight [(heads + 2 * kv_heads) * d, in], each in its own order.
 
     Args:
-        heads, kv_heads: how many heads q has, and k and v (None: as many).
+        heads, kv_heads: the number of heads of q, and of k and v (None: the same number).
         torch, paddle: ``"plain"``: all of q, all of k, all of v; ``"grouped"``: for each key-value head its heads of q, its k and v
             (by head, if there are as many).
-        axis: along which they lie, in Torch's layout.
+        axis: the axis along which they lie, in Torch's layout.
     """
     heads = _number("heads", heads, 1)
     groups = heads if kv_heads is None else _number("kv_heads", kv_heads, 1)
@@ -191,7 +191,7 @@ def _number(argument: str, value: Any, least: int) -> int:
 
 @dataclass(eq=False)
 class PatternRule:
-    """A pattern and its transform, and the pairs to which it was applied."""
+    """A pattern and its transform, and the names of the weights to which it was applied."""
 
     pattern: str
     transform: Any
@@ -199,12 +199,12 @@ class PatternRule:
 
     @property
     def makes_pairs(self) -> bool:
-        """Whether it says by name which weights belong together."""
+        """Whether the rule names weights that belong together."""
         return isinstance(self.transform, (Parts, Stack))
 
     @property
     def changes(self) -> bool:
-        """Whether it changes the values of pairs."""
+        """Whether the rule changes the values of pairs."""
         return callable(self.transform) or isinstance(self.transform, Reordered)
 
 
@@ -212,8 +212,8 @@ class Rules:
     """The rules of one match, checked.
 
     Args:
-        written: what the caller gave.
-        speaks: whether an object describes weights itself (a model, or a class): it is kept in ``languages``, as statements are.
+        written: the caller's ``rules=``.
+        speaks: whether an object (a model, or a class) describes weights itself; such objects are in ``languages``.
     """
 
     def __init__(self, written: Any, speaks: Callable[[Any], bool] = lambda _: False) -> None:
@@ -240,7 +240,7 @@ class Rules:
                 )
 
     def check(self, names: Sequence[str]) -> None:
-        """Raise ArgumentError for a pattern that no weight has: it is misspelt."""
+        """Raise ArgumentError for a pattern that matches no weight: it is misspelt."""
         for rule in self.rules:
             if not any(covers(rule.pattern, name) for name in names):
                 near = nearest(rule.pattern, names)
@@ -248,30 +248,31 @@ class Rules:
                 raise ArgumentError(f"rule {rule.pattern!r} matches no weight on either side{hint}")
 
     def left_out(self, name: str) -> bool:
-        """Whether a weight is to be left out."""
+        """Whether a rule leaves a weight out."""
         return any(rule.transform is None and covers(rule.pattern, name) for rule in self.rules)
 
     def making_pairs(self) -> Iterator[PatternRule]:
-        """The rules that say by name which weights belong together."""
+        """The rules that name weights that belong together."""
         return (rule for rule in self.rules if rule.makes_pairs)
 
     def changing(self, torch: str, paddle: str) -> Transform | Reordered | None:
-        """What changes the values of a pair; the first rule that speaks of it counts."""
+        """The transform of a pair's values; the first rule that covers the pair counts."""
         for rule in self.rules:
             if rule.changes and (covers(rule.pattern, torch) or covers(rule.pattern, paddle)):
-                return rule.transform
+                transform: Transform | Reordered = rule.transform
+                return transform
         transforms = self._of_functions(torch, paddle)
         return next((transform for transform in transforms if not isinstance(transform, Cast)), None)
 
     def casting(self, torch: str, paddle: str) -> Cast | None:
-        """Whether the values of a pair may be rounded."""
+        """The cast of a pair whose values may be rounded, or None."""
         for rule in self.rules:
             if isinstance(rule.transform, Cast) and (covers(rule.pattern, torch) or covers(rule.pattern, paddle)):
                 return rule.transform
         return next((transform for transform in self._of_functions(torch, paddle) if isinstance(transform, Cast)), None)
 
     def apply(self, torch: str, paddle: str) -> None:
-        """Note that a pair is made as these rules say."""
+        """Note that the rules for a pair were applied."""
         spoken = [rule for rule in self.rules if covers(rule.pattern, torch) or covers(rule.pattern, paddle)]
         changing = [rule for rule in spoken if rule.changes][:1]
         for rule in (*changing, *(rule for rule in spoken if isinstance(rule.transform, Cast))):
@@ -290,7 +291,7 @@ class Rules:
             yield transform
 
     def unapplied(self, names: Iterable[str]) -> Iterator[tuple[PatternRule, str]]:
-        """(rule, weight) of all weights of both sides that a rule speaks of first, but was not applied to; "" for none at all."""
+        """(rule, weight) of each weight whose first rule was not applied to it; (rule, "") of a rule that was applied to none."""
         names = list(names)
         for place, rule in enumerate(self.rules):
             if rule.transform is None:
@@ -325,14 +326,14 @@ def _expression(pattern: str) -> str:
 
 
 def covers(pattern: str, name: str) -> bool:
-    """Whether a pattern is that of a name, or of a layer above it."""
+    """Whether a pattern matches a name, or a layer above it."""
     return re.fullmatch(rf"{_expression(pattern)}(\..*)?", name) is not None
 
 
 def captured(pattern: str, name: str) -> tuple[str, ...] | None:
-    """What the wildcards of a pattern stand for in exactly this name; None if it is another name."""
-    found = re.fullmatch(_expression(pattern), name)
-    return found.groups() if found else None
+    """The texts of a pattern's wildcards in a name; None if the pattern does not match the whole name."""
+    match = re.fullmatch(_expression(pattern), name)
+    return match.groups() if match else None
 
 
 def filled(pattern: str, values: tuple[str, ...], argument: str) -> str:

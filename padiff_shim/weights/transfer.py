@@ -1,4 +1,4 @@
-"""The two questions about weights: which belong together, and, once that is known, take them over."""
+"""Matching the weights of two models, and copying them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .values import Run, Trials, prepared, write_all, write_for_good
 
 
 def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None) -> Mapping:
-    """Take all weights and buffers of a Torch module to a Paddle layer, or the other way round.
+    """Copy all weights and buffers of a Torch module into a Paddle layer, or the other way round.
 
-    Partners are found by the trees of layers, their types, shapes, names and order of construction; each kind of layer is copied
-    as both frameworks lay it out (the transposed weight of a Linear, the fused projections of an attention...). Where that leaves
-    open how a weight lies (q, k and v in one projection), the layers that use it run, as copies, and the way in which both give
-    the same is taken. Every value is made and checked before the first one is written, and if writing fails, what was written is
-    taken back.
+    The trees of layers, their types, shapes, names and order of construction tell which weights belong together; each kind of layer
+    is copied as both frameworks lay it out (the transposed weight of a Linear, the fused projections of an attention...). If that
+    leaves a layout open (q, k and v in one projection), copies of the layers that use the weight run in each possible layout, and
+    the one in which both give the same result is taken. All values are computed and checked before the first write, and if a write
+    fails, the earlier ones are undone.
 
     Args:
         src: a ``torch.nn.Module``, ``paddle.nn.Layer``, state dict (tensors of either framework, or arrays) or path of one
             (``.pdparams``, ``.pt``, ``.pth``, ``.bin``, ``.safetensors``).
-        dst: a module, layer or state dict of the other framework. Its tensors stay the same objects, with their dtypes and devices.
+        dst: a module, layer or state dict of the other framework. Its tensors stay the same objects, of their dtypes and devices.
         layer_map: {name, pattern or object of a layer of the Torch module: the same of the Paddle layer}; names of single weights
-            are accepted, too. ``*`` stands for one component of a name, and for the same one on the other side.
+            are accepted, too. ``*`` stands for one component of a name, and for the same component on the other side.
         rules: pairs ``(pattern, transform)``, functions, AOA statements, or a model that describes its own weights: see
-            :mod:`padiff_shim.weights.rules`. Each is applied, or refused with its reason.
+            :mod:`padiff_shim.weights.rules`. A rule that cannot be applied raises an error with the reason.
 
     Returns:
         The :class:`Mapping`, which prints itself as a table.
@@ -43,29 +43,53 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
     Raises:
         TransferError: a weight has no partner, its values do not fit, a rule cannot be applied, or nothing tells how a weight lies;
             nothing was written.
-        ArgumentError: an argument that is not accepted; the message says what is.
-        FileError: a file that cannot be read, or holds more than plain data.
+        ArgumentError: an argument is not accepted; the message says what is.
+        FileError: a file cannot be read, or holds more than plain data.
 
     Example:
-        ``transfer_weights(module, layer, rules=[("layers.*.qkv", split("layers.*.q", "layers.*.k", "layers.*.v", groups=8))])``
+        >>> import paddle, torch, padiff_shim
+        >>> module, layer = torch.nn.Linear(3, 4), paddle.nn.Linear(3, 4)
+        >>> mapping = padiff_shim.transfer_weights(module, layer)
+        >>> bool((module.weight.detach().numpy().T == layer.weight.numpy()).all())
+        True
+        >>> print(mapping.check(module, layer))
+        2 pairs of weights, all equal bit for bit
+
+        One projection that holds several, by a rule:
+
+        >>> from padiff_shim.weights import split
+        >>> rules = [("qkv", split("q", "k", "v", groups=2))]
+        >>> module = torch.nn.ModuleDict({"qkv": torch.nn.Linear(8, 24)})
+        >>> layer = paddle.nn.LayerDict({name: paddle.nn.Linear(8, 8) for name in "qkv"})
+        >>> len(padiff_shim.transfer_weights(module, layer, rules=rules))
+        6
     """
     sides = read_both(src, dst, writes=True)
     mapping = match(*sides, layer_map=layer_map, rules=rules)
+    transfer(mapping, *sides)
+    return mapping
+
+
+def transfer(mapping: Mapping, src: WeightSide, dst: WeightSide) -> None:
+    """Copy all weights from the source of a match into its target, or none.
+
+    Raises:
+        TransferError: a weight has no partner, its values do not fit, or nothing tells how a weight lies; nothing was written.
+    """
     if not mapping:
-        raise TransferError(explain.incomplete(mapping, *sides), mapping)
+        raise TransferError(explain.incomplete(mapping, src, dst), mapping)
     if mapping.undecided:
         raise TransferError(f"{pairing.undecided(mapping.undecided)}\nNothing was written.", mapping)
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
         raise TransferError(explain.undecided(undecided), mapping)
-    write_all(prepared(mapping, *sides))
-    return mapping
+    write_all(prepared(mapping, src, dst))
 
 
 def carry(mapping: Mapping, src: Any, dst: Any) -> None:
-    """Take all values across between the two models of a match, in either direction; what has no partner stays as it is.
+    """Copy all values between the two models of a match, in either direction; weights without partner keep their values.
 
-    ``dst`` is a copy that nobody goes on with if that fails.
+    If this fails, ``dst`` is partly written: it has to be a copy that is not used any more.
 
     Raises:
         TransferError: values do not fit; nothing was written.
@@ -83,15 +107,15 @@ def match(
     run: Run | None = None,
     values_tell: bool = False,
 ) -> Mapping:
-    """Which weights and layers of two models belong together; nothing is written, and nothing has to be complete.
+    """Which weights and layers of two models belong together; nothing is written, and weights may lack a partner.
 
-    Arguments as for :func:`transfer_weights`; ``dst`` may be a path as well. What found no partner is in ``unmatched_src`` and
-    ``unmatched_dst``, and makes the mapping false; what nothing decides is in ``undecided``.
+    Arguments as for :func:`transfer_weights`; ``dst`` may be a path as well. Weights without partner are in ``unmatched_src`` and
+    ``unmatched_dst``, and make the mapping false; open layouts are in ``undecided``.
 
     Args:
         used: weights that belong together by their use in a program.
-        run: runs the model of ``"torch"`` or ``"paddle"``, to find out how weights lie; else they are tried on random numbers.
-        values_tell: whether both models hold equal values already, so that these tell how they lie.
+        run: runs the model of ``"torch"`` or ``"paddle"``, to find out how weights lie; without it, on random numbers.
+        values_tell: whether both models already hold equal values, which then tell how weights lie.
 
     Raises:
         TransferError: a rule cannot be applied.
@@ -101,7 +125,7 @@ def match(
 
 @dataclass
 class _Match:
-    """What is asked for: see :func:`match`."""
+    """The arguments of :func:`match`."""
 
     source: WeightSide
     target: WeightSide
@@ -131,12 +155,12 @@ class _Match:
 
 
 class _Draft:
-    """The partners of all weights, before a use has decided what is open.
+    """The partners of all weights, before their use decides open layouts.
 
     Args:
-        asked: what is asked for.
-        described: how a model says that its weights lie.
-        wanted: the names of weights of which it is asked.
+        match: the arguments of the match.
+        described: a model's description of its own weights.
+        wanted: names of the weights that the description is used for; None: all.
     """
 
     def __init__(self, match: _Match, described: Description | None, wanted: set[str] | None = None) -> None:
@@ -158,7 +182,7 @@ class _Draft:
         self._partners([(description, None) for description in self._spoken()] + ([(described, wanted)] if described else []))
 
     def _partners(self, descriptions: Iterable[tuple[Description, set[str] | None]]) -> None:
-        """What the caller says, what a model says, and then what the trees tell."""
+        """Pair by the caller's arguments, then by a model's description, then by the trees."""
         rules, matcher = self.rules, self._matcher
         matcher.slots += by_parts(rules, self.torch, self.paddle)
         for description, wanted in descriptions:
@@ -190,8 +214,8 @@ class _Draft:
             yield Description("rules=", self.rules.statements, strict=True)
 
     def _exchanged(self) -> None:
-        """Make choices of what the trees have paired, though its name says that it lies otherwise."""
-        for slots in pairing.by_place([pair for pair in self._matcher.slots if not pair.is_said]).values():
+        """Turn pairs of the trees into choices where names say that one side holds gate and up in another order."""
+        for slots in pairing.by_place([pair for pair in self._matcher.slots if not pair.is_explicit]).values():
             names = name_of(slots[0].torch), name_of(slots[0].paddle)
             choice = pairing.exchanged(slots) if self.rules.changing(*names) is None else None
             if choice is not None:
@@ -202,14 +226,14 @@ class _Draft:
         return [*self._matcher.slots, *(pair for choice in self._matcher.choices for pair in choice.pairs())]
 
     def _changed(self) -> None:
-        """Pair what found no partner, but whose values a rule changes into those of a target."""
+        """Pair weights without partner whose values a rule changes into those of a target."""
         matcher = self._matcher
         paired = {name_of(pair.slot(side)) for pair in self._slots() for side in OTHER}
         free: dict[str, list[Slot]] = {}
         for side in (self.source, self.target):
             slots = [slot for node in side.root.walk() for slot in (*node.slots, *node.extras)]
             free[side.framework] = [slot for slot in slots if slot.weight and slot.weight.name not in paired]
-        layers = {mine.path: yours.path for mine, yours in matcher.scopes}
+        layers = {torch_node.path: paddle_node.path for torch_node, paddle_node in matcher.scopes}
         layers |= {unit.torch.path: unit.paddle.path for unit in matcher.units}
         changes = Changes(self.rules, self.source, self.target)
         matcher.slots += changes.pairs(free[self.source.framework], free[self.target.framework], layers)
@@ -219,14 +243,14 @@ class _Draft:
 
     @property
     def doubts(self) -> tuple[int, int, int]:
-        """How many weights have no partner, how many layouts are open, and how many partners only an order tells."""
+        """The number of weights without partner, of open layouts, and of pairs that only an order supports."""
         pairs = self._slots()
         left = sum(len(self._left(pairs, side)) for side in (self.source, self.target))
         return left, sum(choice.is_open for choice in self._matcher.choices), sum(pair.doubted or pair.turnable for pair in pairs)
 
     @property
     def doubted(self) -> set[str]:
-        """The names of the weights of which these are."""
+        """The names of these weights."""
         left = [weight.name for side in (self.source, self.target) for weight in self._left(self._slots(), side)]
         pairs = [pair for pair in self._matcher.slots if pair.doubted or pair.turnable]
         pairs += [pair for choice in self._matcher.choices if choice.is_open for pair in choice.pairs()]
@@ -291,7 +315,7 @@ class _Draft:
         ]
 
     def _settled(self, layers: dict[str, str], pairs: list[Pair]) -> list[Choice]:
-        """The choices, decided as far as a use decides them."""
+        """The choices, decided as far as their use decides them."""
         choices = self._matcher.choices
         if not any(choice.is_open for choice in choices):
             return choices
@@ -318,23 +342,23 @@ class _Draft:
 
 
 def _place(slot: Slot) -> tuple[tuple[int, ...], ...]:
-    """What orders the parts of one weight."""
+    """The key that orders the parts of one weight."""
     return tuple(step.numbers for step in slot.steps)
 
 
 def _extras(growing: Correspondence) -> list[SlotPair]:
     """Pairs of the buffers that may lack a partner: those of one role and shape in two layers."""
-    found = []
-    for mine, yours in growing.of.items():
-        for slot in mine.extras:
-            other = next((one for one in yours.extras if (one.role, one.shape) == (slot.role, slot.shape)), None)
+    pairs = []
+    for torch_node, paddle_node in growing.of.items():
+        for slot in torch_node.extras:
+            other = next((extra for extra in paddle_node.extras if (extra.role, extra.shape) == (slot.role, slot.shape)), None)
             if other is not None:
-                found.append(SlotPair(slot, other))
-    return found
+                pairs.append(SlotPair(slot, other))
+    return pairs
 
 
 def _left(weights: dict[str, Weight], pairs: Iterable[Pair | SlotPair], framework: str, out: set[str]) -> list[Weight]:
-    """The weights that are not, or not wholly, in a pair, and neither tied to one that is, nor optional."""
+    """The weights that lack a pair for all of their elements, and are neither tied to a paired weight nor optional."""
     covered: dict[Any, int] = {}
     for pair in pairs:
         slot = pair.slot(framework)
@@ -349,7 +373,7 @@ def _left(weights: dict[str, Weight], pairs: Iterable[Pair | SlotPair], framewor
 
 
 def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
-    """Say where one side shares a weight and the other does not: they part in training."""
+    """Note weights that one side shares and the other does not: a training makes them differ."""
     for framework, other in OTHER.items():
         for pairs in mapping.tied_apart(framework):
             keys = {slot.weight.key for pair in pairs if (slot := pair.slot(framework)).weight}
@@ -363,10 +387,10 @@ def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
 
 
 def _padding(layers: dict[str, str], paddle_side: WeightSide) -> list[str]:
-    """Paddle's embeddings whose padding row counts as zeros whatever it holds; Torch reads what is there."""
-    found = []
+    """Notes on Paddle's embeddings whose padding row counts as zeros whatever it holds; Torch reads its values."""
+    notes = []
     for name in layers.values():
         row = getattr(paddle_side.objects.get(name), "_padding_idx", None)
         if row is not None and row != -1:
-            found.append(f"{name}: Paddle reads row {row} as zeros (padding_idx), Torch reads what it holds")
-    return found
+            notes.append(f"{name}: Paddle reads row {row} as zeros (padding_idx), Torch reads what it holds")
+    return notes

@@ -1,22 +1,22 @@
-"""A model of either framework as a tree of layers and weights, in shared words; how a weight lies; what a name says."""
+"""A model of either framework as a tree of layers and weights, in terms that both frameworks share; how a weight lies in
+memory; and the words of a name."""
 
 from __future__ import annotations
 
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-# ---- How a weight lies, seen from the layout in which it is compared with its partner.
-#
-# The way there is a row of steps, each of which only looks at the elements in another way: a view of an array or tensor, never a
-# copy. So one description serves values, gradients and updates, of either framework, in both directions.
+# The layout of a weight relative to the one in which it is compared with its partner. A row of steps leads from one to the other;
+# each step is a view of an array or tensor, never a copy. So one description serves values, gradients and updates, of either
+# framework, in both directions.
 
-# How a whole weight lies: as it is, with its last two axes exchanged, or as one axis.
+# A whole weight: as it is, with its last two axes exchanged, or as one axis.
 AS_IS, TRANSPOSED, FLAT = "as it is", "transposed", "flat"
 
 
@@ -61,7 +61,7 @@ def select(axis: int, index: int) -> ViewStep:
 
 
 def unflatten(axis: int, *sizes: int) -> ViewStep:
-    """An axis as several, the last of which runs fastest."""
+    """One axis as several, in row-major order."""
     return ViewStep("unflatten", axis, sizes)
 
 
@@ -74,9 +74,9 @@ class Blocks(NamedTuple):
     """How one weight holds several along an axis.
 
     Args:
-        shares: how large the parts are beside one another.
-        order: in which order they lie, by their numbers; () as they are numbered.
-        groups: how many groups there are, each with its share of every part; 0: so many that the shares are rows.
+        shares: the relative sizes of the parts.
+        order: the order of the parts, by their numbers; (): the order of the numbers.
+        groups: the number of groups, each with its share of every part; 0: as many groups as make the shares rows.
     """
 
     shares: tuple[int, ...] = (1, 1)
@@ -84,17 +84,17 @@ class Blocks(NamedTuple):
     groups: int = 1
 
     def counted(self, rows: int) -> Blocks:
-        """The same of so many rows, with the number of groups."""
+        """The same blocks with the number of groups in ``rows`` rows."""
         return self if self.groups else self._replace(groups=max(1, rows // sum(self.shares)))
 
     def sizes(self, rows: int) -> tuple[int, ...]:
-        """The rows of each part, of so many together; () if they cannot be divided so."""
+        """The number of rows of each part; () if ``rows`` rows cannot be divided into such parts."""
         unit, rest = divmod(rows, sum(self.shares))
         parts = tuple(share * unit for share in self.shares)
         return () if rest or not unit or any(size % self.groups for size in parts) else parts
 
     def steps(self, axis: int, sizes: tuple[int, ...]) -> list[tuple[ViewStep, ...]]:
-        """For each part those from the whole to it: its rows, or [groups, rows of each] where there are several."""
+        """For each part the steps from the whole to it: its rows, or [groups, rows of each] for several groups."""
         share = [size // self.groups for size in sizes]
         starts, stop = {}, 0
         for part in self.order or range(len(sizes)):
@@ -103,22 +103,25 @@ class Blocks(NamedTuple):
         inside = axis + len(apart)
         return [(*apart, narrow(inside, start, start + share[part])) for part, start in sorted(starts.items())]
 
-    def own(self, axis: int, size: int) -> tuple[ViewStep, ...]:
-        """The steps from a part that is a weight of its own to the same shape."""
-        return () if self.groups == 1 else (unflatten(axis, self.groups, size // self.groups),)
+    def split(self, whole: Slot, parts: Sequence[Slot], axis: int = 0) -> Iterator[tuple[Slot, Slot]]:
+        """(share of ``whole``, part) of each part, in one shape; ``whole`` holds the parts along an axis."""
+        sizes = tuple(part.shape[axis] for part in parts)
+        for steps, part, size in zip(self.steps(axis, sizes), parts, sizes):
+            own = () if self.groups == 1 else (unflatten(axis, self.groups, size // self.groups),)
+            yield whole.at(*steps), part.at(*own)
 
 
-def reordered(one: Blocks, other: Blocks, axis: int, rows: int) -> list[tuple[tuple[ViewStep, ...], tuple[ViewStep, ...]]]:
-    """For each part the steps to it in both orders, which end in one shape; nothing if so many rows cannot be divided so."""
-    one, other = one.counted(rows), other.counted(rows)
-    sizes = one.sizes(rows)
-    few, many = sorted((one.groups, other.groups))
-    if not sizes or sizes != other.sizes(rows) or many % few:
+def reordered(first: Blocks, second: Blocks, axis: int, rows: int) -> list[tuple[tuple[ViewStep, ...], tuple[ViewStep, ...]]]:
+    """For each part the steps to it in both orders, which end in one shape; [] if the rows cannot be divided so."""
+    first, second = first.counted(rows), second.counted(rows)
+    sizes = first.sizes(rows)
+    few, many = sorted((first.groups, second.groups))
+    if not sizes or sizes != second.sizes(rows) or many % few:
         return []
     pairs = []
-    for number, ways in enumerate(zip(one.steps(axis, sizes), other.steps(axis, sizes))):
+    for number, ways in enumerate(zip(first.steps(axis, sizes), second.steps(axis, sizes))):
         ends = []
-        for way, blocks in zip(ways, (one, other)):
+        for way, blocks in zip(ways, (first, second)):
             if few < many and blocks.groups == few:
                 way = (*way, unflatten(axis + (few > 1), many // few, sizes[number] // many))
             elif 1 < few < many:
@@ -152,7 +155,7 @@ def is_whole(slot: Slot) -> bool:
 
 
 def in_words(slot: Slot) -> str:
-    """Which part of a weight a slot is, in words; "" for all of it."""
+    """The part of a weight that a slot is, in words; "" for the whole weight."""
     parts, groups = [], 0
     for step in slot.steps:
         axis = step.axis
@@ -166,13 +169,9 @@ def in_words(slot: Slot) -> str:
     return ", ".join(parts)
 
 
-# ---- A model of either framework as a tree of layers and weights, in words that both frameworks share.
-#
-# Each weight is described in *canonical* layout, which is Torch's for its kind of layer: ``torch.nn.Linear`` holds [out, in], so
-# the
-# [in, out] weight of ``paddle.nn.Linear`` has the layout ``"transposed"``. Two weights that belong together then have one
-# canonical
-# shape, and the way from one to the other leads through it. No tensor is held here, only names and shapes.
+# The tree of a model. Each weight is described in *canonical* layout, which is Torch's for its kind of layer: ``torch.nn.Linear``
+# holds [out, in], so the [in, out] weight of ``paddle.nn.Linear`` has the layout ``"transposed"``. Two weights that belong together
+# then have one canonical shape. The tree holds names and shapes, no tensor.
 
 Shape = tuple[int, ...]
 OTHER = {"torch": "paddle", "paddle": "torch"}
@@ -197,7 +196,7 @@ class Weight(NamedTuple):
 
     @property
     def optional(self) -> bool:
-        """Whether nothing is wrong if it has no partner: masks, indices and counters are constants of the code."""
+        """Whether it may lack a partner: masks, indices and counters are constants of the code."""
         return self.buffer and not self.dtype.startswith(("float", "bfloat", "complex"))
 
 
@@ -205,14 +204,14 @@ class Slot(NamedTuple):
     """The place of a weight, or of a part of it, in a layer.
 
     Args:
-        role: what it is to the layer, in canonical words (``weight``, ``bias``, ``running_mean``, ``weight_ih_l0``).
-        weight: None if the layer has no such weight, where the other framework's has one.
-        layout: how the weight lies.
-        steps: what leads from the whole weight's canonical layout to this place, for a part of a weight that holds several.
+        role: its canonical name in the layer (``weight``, ``bias``, ``running_mean``, ``weight_ih_l0``).
+        weight: None if the layer lacks a weight that the other framework's layer has.
+        layout: the layout of the whole weight.
+        steps: the steps from the whole weight's canonical layout to this place, for a part of a weight that holds several.
         fill: of an absent weight, the number that it would hold; None if nothing stands in its place.
-        shape: the canonical shape, behind the steps.
+        shape: the canonical shape after the steps.
         neutral: of a weight that only stands for an absent one, the number that it has to hold.
-        settled: whether the layout is known from the type of the layer; else the partner decides.
+        settled: whether the layer's type tells the layout; else the partner decides.
         typed: whether the layer's type is known at all (a state dict knows none).
     """
 
@@ -231,15 +230,15 @@ class Slot(NamedTuple):
         return math.prod(self.shape)
 
     def readings(self) -> list[Slot]:
-        """The slot in every layout that is possible."""
+        """The slot in every possible layout."""
         if self.settled or self.weight is None:
             return [self]
-        found = [self]
+        readings = [self]
         if len(self.shape) in (2, 3):  # three: a stack of matrices, one for each expert
-            found.append(self._replace(layout=TRANSPOSED, shape=(*self.shape[:-2], *self.shape[:-3:-1])))
+            readings.append(self._replace(layout=TRANSPOSED, shape=(*self.shape[:-2], *self.shape[:-3:-1])))
         if len(self.shape) != 1:
-            found.append(self._replace(layout=FLAT, shape=(self.size,)))
-        return found
+            readings.append(self._replace(layout=FLAT, shape=(self.size,)))
+        return readings
 
     @property
     def whole(self) -> bool:
@@ -247,7 +246,7 @@ class Slot(NamedTuple):
         return is_whole(self)
 
     def at(self, *steps: ViewStep) -> Slot:
-        """A part of it."""
+        """The part at the end of further steps."""
         shape = self.shape
         for step in steps:
             shape = step.shape(shape)
@@ -258,19 +257,19 @@ _Answer = TypeVar("_Answer")
 
 
 def remembered(question: Callable[[LayerNode], _Answer]) -> Callable[[LayerNode], _Answer]:
-    """A question about a layer and all below it, answered once when the tree is fixed (:meth:`LayerNode.fix`)."""
+    """A function of a layer and all layers below it, computed once as soon as the tree is fixed (:meth:`LayerNode.fix`)."""
 
     @functools.wraps(question)
-    def asked(node: LayerNode) -> _Answer:
+    def cached(node: LayerNode) -> _Answer:
         if node.facts is None:
             return question(node)
         try:
-            found: _Answer = node.facts[question]
+            answer: _Answer = node.facts[question]
         except KeyError:
-            found = node.facts[question] = question(node)
-        return found
+            answer = node.facts[question] = question(node)
+        return answer
 
-    return asked
+    return cached
 
 
 @dataclass(eq=False)
@@ -280,12 +279,12 @@ class LayerNode:
     Args:
         path: its dotted name in the model; the root's is "".
         type: the name of its class.
-        kind: what it computes in words of both frameworks; "" if its class is the user's own.
+        kind: what it computes, in terms of both frameworks; "" if its class is the user's own.
         slots: its own weights, in order of construction; not those of the layers below.
         virtual: whether no layer of that name exists (the query projection in a fused ``in_proj_weight``).
-        again: whether the layer stands in the tree before under another name.
+        again: whether the tree has the layer before, under another name.
         extras: buffers that may lack a partner.
-        taken: whether it has been matched already, at the caller's word.
+        taken: whether ``layer_map=`` has matched it already.
         place: its number in order of construction, once the tree is complete.
         facts: answers to :func:`remembered` questions; None while the tree may change.
     """
@@ -303,12 +302,12 @@ class LayerNode:
     facts: dict[Any, Any] | None = None
 
     def copied(self) -> LayerNode:
-        """A tree of its own, of the same weights."""
+        """A separate tree of the same weights."""
         children = [child.copied() for child in self.children]
         return replace(self, slots=list(self.slots), extras=list(self.extras), children=children, facts=None)
 
     def fix(self) -> None:
-        """From now on no weight and no layer is taken out of the tree."""
+        """Declare that no weight and no layer leaves the tree from now on."""
         for node in self.walk():
             node.facts = {}
 
@@ -318,19 +317,16 @@ class LayerNode:
             node.place = place
 
     def walk(self) -> Iterator[LayerNode]:
-        """Itself and all layers below, in order of construction."""
-        found: list[LayerNode] = []
-
-        def fill(node: LayerNode) -> None:
-            found.append(node)
-            for child in node.children:
-                fill(child)
-
-        fill(self)
-        return iter(found)
+        """Itself and all layers below, in order of construction, as they are now."""
+        waiting, nodes = [self], []
+        while waiting:
+            node = waiting.pop()
+            nodes.append(node)
+            waiting += reversed(node.children)
+        return iter(nodes)
 
     def all_slots(self) -> Iterator[Slot]:
-        """Its slots and those of all layers below that are still to be matched."""
+        """Its slots and those of all layers below that are not matched yet."""
         if not self.taken:
             yield from self.slots
             for child in self.children:
@@ -346,7 +342,7 @@ class LayerNode:
         return _has_weights(self)
 
     def parts(self) -> list[LayerNode]:
-        """What it is made of: its own weights as one unit, and the layers below that hold weights."""
+        """Its parts: its own weights as one unit, and the layers directly below that hold weights."""
         if self.is_unit:
             return [self]
         own = [LayerNode(self.path, self.type, "", self.slots, virtual=True, place=self.place)] if self.slots else []
@@ -374,18 +370,18 @@ class WeightSide:
     ordered: bool = True  # whether the order is that of construction
 
     def copied(self) -> WeightSide:
-        """The same with a tree of its own, from which weights may be taken."""
+        """The same side with a separate tree, from which weights may be taken."""
         return WeightSide(self.framework, self.root.copied(), self.tensors, self.objects, self.ordered)
 
     @functools.cached_property
     def weights(self) -> dict[str, Weight]:
-        """All weights by name, those that may lack a partner included."""
-        found: dict[str, Weight] = {}
+        """All weights by name, also those that may lack a partner."""
+        weights: dict[str, Weight] = {}
         for node in self.root.walk():
             for slot in (*node.slots, *node.extras):
                 if slot.weight is not None:
-                    found.setdefault(slot.weight.name, slot.weight)
-        return found
+                    weights.setdefault(slot.weight.name, slot.weight)
+        return weights
 
     @functools.cached_property
     def canonical(self) -> dict[str, Shape]:
@@ -395,7 +391,7 @@ class WeightSide:
 
     @functools.cached_property
     def nodes(self) -> dict[str, LayerNode]:
-        """All layers by name; virtual ones, which no program knows, are left out."""
+        """All layers by name, except virtual ones, which no program knows."""
         return {node.path: node for node in reversed(list(self.root.walk())) if not node.virtual}
 
 
@@ -409,9 +405,29 @@ def take(side: WeightSide, wanted: Callable[[Slot], bool]) -> list[tuple[LayerNo
     return taken
 
 
-# ---- What a name says: the same layer is ``query`` in one model and ``q_proj`` in another.
+_Element = TypeVar("_Element")
+_Key = TypeVar("_Key", bound=Hashable)
 
-# Words for one thing; the first stands for all.
+
+def grouped(elements: Iterable[_Element], key: Callable[[_Element], _Key]) -> dict[_Key, list[_Element]]:
+    """The elements by their keys, in order."""
+    groups: dict[_Key, list[_Element]] = {}
+    for element in elements:
+        groups.setdefault(key(element), []).append(element)
+    return groups
+
+
+def unique_pairs(
+    ts: Iterable[_Element], ps: Iterable[_Element], key: Callable[[_Element], Hashable]
+) -> Iterator[tuple[_Element, _Element]]:
+    """Pairs with one key that no other element of either side has; an empty key pairs nothing."""
+    partners = grouped(ps, key)
+    for words, elements in grouped(ts, key).items():
+        if words and len(elements) == len(partners.get(words, ())) == 1:
+            yield elements[0], partners[words][0]
+
+
+# The words of names: one layer is ``query`` in one model and ``q_proj`` in the other. The first word of a line stands for all.
 _SYNONYMS = (
     "q query queries qproj wq",
     "k key keys kproj wk",
@@ -431,29 +447,8 @@ _SYNONYMS = (
     "decoder dec",
 )
 _SAME = {word: line.split()[0] for line in _SYNONYMS for word in line.split()}
-# Words that any layer may have.
-_GENERIC = frozenset(
-    [
-        "linear",
-        "proj",
-        "projection",
-        "layer",
-        "layers",
-        "norm",
-        "conv",
-        "conv1d",
-        "weight",
-        "module",
-        "block",
-        "blocks",
-        "list",
-        "to",
-        "the",
-        "sub",
-        "my",
-        "w",
-    ]
-)
+_OF_ANY_LAYER = "linear proj projection layer layers norm conv conv1d weight module block blocks list to the sub my w"
+_GENERIC = frozenset(_OF_ANY_LAYER.split())
 
 # The roles of weights in a layer, in Torch's words.
 _ROLES = {
@@ -478,28 +473,28 @@ def role(name: str) -> str:
 
 @functools.lru_cache(maxsize=10_000)
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a dotted name, each in the one form that stands for it; numbers are words."""
+    """The words of a dotted name, each replaced by the one that stands for its synonyms; numbers are words."""
     return tuple(_SAME.get(word.lower(), word.lower()) for word in _WORD.findall(name))
 
 
 def telling_words(name: str) -> frozenset[str]:
-    """The words of a name that tell its layer from others; numbers, which tell of order only, do not."""
+    """The words of a name that distinguish its layer from others; numbers do not, for they only say an order."""
     return frozenset(word for word in words_of(name) if word not in _GENERIC and not word.isdigit())
 
 
 def plain(name: str) -> tuple[str, ...]:
-    """The telling words of a weight's full name, with its numbers and its role: ``h.0.up.bias`` and ``w0_up_b`` say the same.
+    """The telling words of a weight's full name, with its numbers and its role: equal for ``h.0.up.bias`` and ``w0_up_b``.
 
-    Nothing if it tells numbers and a role alone.
+    () if there are only numbers and a role.
     """
     path, last = parent(name), last_name(name)
-    found = [word for word in words_of(path) if word not in _GENERIC]
-    found += [_LETTERS.get(word, word) for word in words_of(_ROLES.get(last, last))]
-    found = [word for word in found if word not in _GENERIC]
-    return tuple(found) if any(word != "bias" and not word.isdigit() for word in found) else ()
+    words = [word for word in words_of(path) if word not in _GENERIC]
+    words += [_LETTERS.get(word, word) for word in words_of(_ROLES.get(last, last))]
+    words = [word for word in words if word not in _GENERIC]
+    return tuple(words) if any(word != "bias" and not word.isdigit() for word in words) else ()
 
 
-# Roles of weights at the end of a name; that of a matrix goes without saying.
+# Roles of weights at the end of a name; a matrix needs none.
 _LETTERS = {"b": "bias", "beta": "bias", "g": "weight", "gamma": "weight", "scale": "weight", "kernel": "weight"}
 
 

@@ -1,4 +1,4 @@
-"""What every weight of the target will hold, written all or nothing; and which of several layouts is right, tried by use."""
+"""The values of a transfer, written all or none; and trials that decide between possible layouts of a weight."""
 
 from __future__ import annotations
 
@@ -24,15 +24,12 @@ from .pairing import Choice, SlotPair, Way, name_of
 from .reading import dtype_name, synchronise, view
 from .tree import OTHER, LayerNode, WeightSide, canonical, own_layout
 
-# ---- What every weight of the target will hold, made and checked before anything is written; and writing it, all of it or
-# nothing.
-
 
 @dataclass
 class Write:
-    """One weight of the target, its memory, and the values for it.
+    """One weight of the target, its memory, and its new values.
 
-    ``partial``: which elements of it they are for; None: all.
+    ``partial``: a mask of the elements that are written; None: all.
     """
 
     name: str
@@ -42,10 +39,10 @@ class Write:
 
 
 def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
-    """Every write that a transfer makes, once for tied weights.
+    """The writes of a transfer, one for tied weights.
 
     Raises:
-        TransferError: a value has no place, or not the shape or dtype of its target; nothing was written.
+        TransferError: a value has no place, or another shape or dtype than its target; nothing was written.
     """
     groups: dict[str, list[Pair]] = {}
     for pair in mapping.pairs:
@@ -54,18 +51,18 @@ def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
             _check_placeless(pair, src)
         elif pair.slot(src.framework).weight is not None or pair.slot(src.framework).fill is not None:
             groups.setdefault(slot.weight.name, []).append(pair)
-    found: dict[Any, Write] = {}
+    writes: dict[Any, Write] = {}
     for name, pairs in groups.items():
         slot = pairs[0].slot(dst.framework)
         assert slot.weight is not None
         made = _made(name, pairs, src, dst)
-        first = found.setdefault(slot.weight.key, made)
+        first = writes.setdefault(slot.weight.key, made)
         if first is not made and not _equal(first, made):
             raise TransferError(
                 f"{first.name} and {name} are one tensor in {dst.framework.title()}, but their sources hold different values",
                 mapping,
             )
-    return list(found.values())
+    return list(writes.values())
 
 
 def _target(name: str, dst: WeightSide) -> torch.Tensor:
@@ -81,7 +78,7 @@ def _target(name: str, dst: WeightSide) -> torch.Tensor:
 
 
 def _made(name: str, pairs: list[Pair], src: WeightSide, dst: WeightSide) -> Write:
-    """What one weight of the target will hold."""
+    """The write of one weight of the target."""
     target = _target(name, dst)
     pair, slot = pairs[0], pairs[0].slot(dst.framework)
     if len(pairs) == 1 and (not slot.steps if pair.rule is None else slot.whole):
@@ -94,7 +91,7 @@ def _made(name: str, pairs: list[Pair], src: WeightSide, dst: WeightSide) -> Wri
 
 
 def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: WeightSide, framework: str) -> Write:
-    """What a weight will hold that is made of several parts."""
+    """The write of a weight that is made of several parts."""
     whole, known = (torch.zeros(target.shape, dtype=dtype, device=target.device) for dtype in (target.dtype, torch.bool))
     for pair in pairs:
         slot = pair.slot(framework)
@@ -114,7 +111,7 @@ def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: WeightSi
 
 
 def _value(pair: Pair, src: WeightSide, framework: str) -> torch.Tensor | float:
-    """What one pair gives to the target: in canonical layout, or by a rule in the target's own."""
+    """The value of one pair for the target: in canonical layout, or, by a rule, in the target's own."""
     slot = pair.slot(src.framework)
     if slot.weight is None:
         assert slot.fill is not None
@@ -128,9 +125,9 @@ def _value(pair: Pair, src: WeightSide, framework: str) -> torch.Tensor | float:
 
 
 def _by_rule(pair: Pair, value: torch.Tensor, framework: str) -> torch.Tensor:
-    """What the caller's function makes of a value; it gets a copy, which it may overwrite.
+    """The result of the caller's function for a copy of a value.
 
-    Against its direction a function that only rearranges elements is turned round.
+    Against its direction, a function that only rearranges elements is inverted.
     """
     assert pair.rule is not None
     names = f"the rule for {pair.torch} and {pair.paddle}"
@@ -146,7 +143,7 @@ def _by_rule(pair: Pair, value: torch.Tensor, framework: str) -> torch.Tensor:
 
 
 def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: Pair, source: str) -> None:
-    """Raise where a value does not fit its target exactly."""
+    """Raise if a value does not fit its target exactly."""
     if isinstance(value, float):
         return
     names = pair.name(source)
@@ -159,14 +156,14 @@ def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: P
         )
 
 
-def _equal(one: Write, other: Write) -> bool:
-    if isinstance(one.value, float) or isinstance(other.value, float):
-        return one.value is other.value
-    return torch.equal(one.value, other.value)
+def _equal(first: Write, second: Write) -> bool:
+    if isinstance(first.value, float) or isinstance(second.value, float):
+        return first.value is second.value
+    return bool(torch.equal(first.value, second.value))
 
 
 def _check_placeless(pair: Pair, src: WeightSide) -> None:
-    """Raise where the source holds something for which the target has no place, unless that is what stands there anyway."""
+    """Raise if the source holds values that the target has no place for, unless they equal the target's implicit ones."""
     slot, missing = pair.slot(src.framework), pair.torch_slot if src.framework == "paddle" else pair.paddle_slot
     if slot.weight is None or missing.fill is None:
         return
@@ -175,7 +172,7 @@ def _check_placeless(pair: Pair, src: WeightSide) -> None:
 
 
 def put(write: Write) -> None:
-    """Write one value into the memory of its weight; the tensor itself, its flags and its device stay."""
+    """Write one value into the memory of its weight; the tensor keeps its identity, flags and device."""
     if isinstance(write.value, float):
         write.target.fill_(write.value)
     elif write.partial is None:
@@ -185,16 +182,16 @@ def put(write: Write) -> None:
 
 
 def write_all(writes: list[Write], put: Callable[[Write], None] = put) -> None:
-    """Write everything; whatever goes wrong, Ctrl-C included, every weight is as it was before.
+    """Write everything; if anything fails, Ctrl-C included, every weight gets its old values back.
 
-    The old values are kept until the last one is written: a failure in the middle cannot need memory then.
+    The old values are copied before the first write, so that restoring them needs no memory.
     """
     synchronise()
     with torch.no_grad():
-        held = [write.target.clone() for write in writes]
+        old_values = [write.target.clone() for write in writes]
         begun = []
         try:
-            for write, old in zip(writes, held):
+            for write, old in zip(writes, old_values):
                 begun.append((write.target, old))
                 put(write)
             synchronise()
@@ -206,7 +203,7 @@ def write_all(writes: list[Write], put: Callable[[Write], None] = put) -> None:
 
 
 def write_for_good(writes: list[Write]) -> None:
-    """The same into a model that nobody goes on with if something goes wrong: no old values are held."""
+    """Write everything, without copies of the old values: for a model that is not used any more if this fails."""
     synchronise()
     with torch.no_grad():
         for write in writes:
@@ -214,25 +211,23 @@ def write_for_good(writes: list[Write]) -> None:
         synchronise()
 
 
-# ---- Which of the ways in which a weight may lie is the right one, told by its use.
-#
-# The two layers that hold it run, copies of them in float64 with random weights, on one input: the way in which they give the
-# same
-# is how it lies. The input is what the models themselves give to the layers, if it is known what the models are called with, else
-# random numbers, or what random tokens make of them. What differs elsewhere in the port has no part in it.
+# Which of the possible layouts of a weight is right, as its use shows. Copies of the two layers that hold it run in float64 with
+# random weights on one input: the layout in which both give the same result is the right one. The input is the one that the models
+# themselves give to the layers, if the models' inputs are known; otherwise random numbers, or what the layers around make of random
+# tokens. Differences elsewhere in the port have no influence.
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Run = Callable[[str], object]  # runs a whole model, of "torch" or "paddle"
 
-_SAME = 1e-6  # of the largest element: how far both may be apart where they do the same, in float64 with some slack
-_NEAR, _NEARER = 0.2, 10.0  # with a mistake in the layer: how far at most, and how many times nearer than the next way
+_SAME = 1e-6  # of the largest element: distance of equal results, in float64 with some slack
+_NEAR, _NEARER = 0.2, 10.0  # with a mistake in the layer: largest distance, and how many times nearer than the next way
 _LARGEST = 1 << 26  # elements of a layer that is copied
 _LARGE = 1e3
-_EFFORT, _FEWEST = 1 << 28, 8  # elements of layers that are run for one choice, and how many ways are tried of the largest
+_EFFORT, _FEWEST = 1 << 28, 8  # elements of all layers that run for one choice, and the least number of ways tried
 
 
 class _Reached(BaseException):
-    """A layer was called: no more of its model has to run."""
+    """A layer was called, and the rest of its model need not run."""
 
 
 @dataclass
@@ -243,7 +238,7 @@ class Trials:
         torch_side, paddle_side: both models.
         layers: which layers belong together, by name.
         pairs: all other pairs of the match.
-        made: what makes a pair of two slots.
+        made: makes a pair of two slots.
         run: runs a model with the caller's inputs; None if they are not known.
     """
 
@@ -255,22 +250,22 @@ class Trials:
     run: Run | None = None
 
     def decided(self, choices: Sequence[Choice]) -> list[Choice]:
-        """The choices with what could be decided; the same weights of other layers lie alike."""
+        """The choices, decided as far as possible; the same weights of other layers have the same layout."""
         settled = list(choices)
         with _as_they_were(self.torch_side.objects.get(""), self.paddle_side.objects.get("")):
             for assume, near in ((False, False), (True, False), (False, True)):
                 open_ = None
-                while open_ != (open_ := sum(choice.is_open for choice in settled)):  # what was decided may decide others
+                while open_ != (open_ := sum(choice.is_open for choice in settled)):  # a decision may enable others
                     for key in dict.fromkeys(choice.key for choice in settled if choice.is_open):
                         settled = self._with(key, settled, assume=assume, near=near)
         return settled
 
     def _with(self, key: tuple[str, ...], settled: Sequence[Choice], *, assume: bool, near: bool) -> list[Choice]:
-        """The choices with those of one key decided, if that can be.
+        """The choices with those of one key decided, if possible.
 
         Args:
-            assume: in each of the ways in which others may be decided.
-            near: by the nearest way, if none is right.
+            assume: try every way of the other open choices.
+            near: take the nearest way, if none is right.
         """
         first = next(choice for choice in settled if choice.key == key)
         others = [choice for choice in settled if choice.key != key]
@@ -282,7 +277,7 @@ class Trials:
         return [_decided(choice, label, reason) if choice.key == key else choice for choice in settled]
 
     def by_values(self, choices: Sequence[Choice]) -> list[Choice]:
-        """The choices, decided where both models hold equal values in one of the ways."""
+        """The choices, decided if both models hold equal values in one of the ways."""
         return [
             next((choice.decided(way.label) for way in choice.ways if choice.is_open and self._holds(way)), choice)
             for choice in choices
@@ -293,7 +288,7 @@ class Trials:
         return all(torch.equal(pair.values(self.torch_side), pair.values(self.paddle_side)) for pair in pairs)
 
     def _label(self, choice: Choice, others: Sequence[Choice], *, near: bool) -> tuple[str, str]:
-        """What the right way is called; "" and the reason if that cannot be told. ``near``: if none is right, the nearest one's."""
+        """(label of the right way, "") or ("", why it is unknown). ``near``: if no way is right, the nearest one."""
         if not (self.torch_side.objects and self.paddle_side.objects):
             return "", "a state dict has no program that tells"
         reason, ran = "the layers that use it do not run by themselves", False
@@ -302,7 +297,7 @@ class Trials:
             for arguments in self._inputs(scope, choice):
                 try:
                     label = _Trial(self, scope, choice, others).label(arguments, near=near)
-                except Exception as error:  # a layer that does not run alone tells nothing
+                except Exception as error:  # a layer that does not run alone shows nothing
                     if not ran:
                         reason = f"{scope[0] or 'the model'} does not run by itself ({type(error).__name__}: {str(error)[:80]})"
                     continue
@@ -313,7 +308,7 @@ class Trials:
         return "", reason
 
     def _likely_first(self, choice: Choice) -> tuple[Way, ...]:
-        """The ways in an order in which the right one comes early: groups of which there are as many as the layers have heads."""
+        """The ways, those first whose number of groups is a number of heads of the layers."""
         heads: set[int] = set()
         for scope in self._scopes(choice):
             for side, path in self._both(scope):
@@ -325,15 +320,15 @@ class Trials:
         inside = {"torch": _above([choice.whole]), "paddle": _above(choice.parts)}
         if choice.side == "paddle":
             inside = {"torch": _above(choice.parts), "paddle": _above([choice.whole])}
-        theirs, ours = _chain(inside["torch"]), _chain(inside["paddle"])
-        pairs = [(theirs[0], ours[0])]
-        pairs += [(path, self.layers[path]) for path in theirs if self.layers.get(path) in ours]
+        torch_chain, paddle_chain = _chain(inside["torch"]), _chain(inside["paddle"])
+        pairs = [(torch_chain[0], paddle_chain[0])]
+        pairs += [(path, self.layers[path]) for path in torch_chain if self.layers.get(path) in paddle_chain]
         for scope in dict.fromkeys(pairs):
             if all(path in side.objects for path, side in zip(scope, (self.torch_side, self.paddle_side))):
                 yield scope
 
     def _inputs(self, scope: tuple[str, str], choice: Choice) -> Iterator[tuple[Arguments, Arguments]]:
-        """What both layers of a scope may be called with."""
+        """Possible arguments of both layers of a scope."""
         if self.run is not None:
             reached = [self._reached(side, path, self.run) for side, path in self._both(scope)]
             if reached[0] and reached[1]:
@@ -360,14 +355,14 @@ class Trials:
         return (self.torch_side, scope[0]), (self.paddle_side, scope[1])
 
     def _around(self, scope: tuple[str, str]) -> Iterator[tuple[str, str]]:
-        """The layers around a scope that belong together."""
-        ours = _chain(scope[1])[1:]
+        """The paired layers around a scope."""
+        paddle_chain = _chain(scope[1])[1:]
         for path in _chain(scope[0])[1:]:
-            if self.layers.get(path) in ours:
+            if self.layers.get(path) in paddle_chain:
                 yield path, self.layers[path]
 
     def _reached(self, side: WeightSide, path: str, run: Run) -> Arguments | None:
-        """What a layer is called with when a model runs; None if it is not called."""
+        """The arguments with which a run of the model calls a layer; None if it does not call it."""
         layer, seen = side.objects[path], []
 
         def forward(*positional: Any, **keywords: Any) -> None:
@@ -402,7 +397,7 @@ class _Trial:
             raise ValueError("it is too large to be copied")
         self._layers = {framework: _converted(duplicate(layer)) for framework, layer in layers.items()}
         tensors = {framework: _tensors_of(self._layers[framework], path) for framework, path in zip(("torch", "paddle"), scope)}
-        self._sides = {framework: WeightSide(framework, LayerNode(""), held) for framework, held in tensors.items()}
+        self._sides = {framework: WeightSide(framework, LayerNode(""), side_tensors) for framework, side_tensors in tensors.items()}
         rest = [*trials.pairs, *(trials.made(pair) for other in others for pair in other.pairs())]
         self._width = choice.ways[0].pairs()[0].torch.shape[-1]
         most = max(_FEWEST, _EFFORT // max(1, elements))
@@ -410,23 +405,23 @@ class _Trial:
         self._rest = [pair for pair in rest if pair.torch in tensors["torch"] and pair.paddle in tensors["paddle"]]
 
     def label(self, arguments: tuple[Arguments, Arguments], *, near: bool) -> str:
-        """The way in which both layers do the same, or (``near``) much more nearly than in any other; "" if there is none."""
+        """The way in which both layers give the same result, or (``near``) a much nearer one than in any other; "" if none."""
         plain = self._distances(arguments, stop=True)
         if min(plain.values()) < _SAME:
             return min(plain, key=plain.__getitem__)
-        # Equal tokens: whatever a softmax is made of, its weights add up to one, and what is left are the values that it weighs.
+        # Equal tokens: the weights of a softmax add up to one whatever it gets, so that only the weighed values count.
         alike = self._distances((_alike(arguments[0], self._width), _alike(arguments[1], self._width)))
         same = [label for label, apart in alike.items() if apart < _SAME]
         if same:
             return min(same, key=plain.__getitem__)
         if not near:
             return ""
-        # Large numbers: all that gates behave as one, whichever it should be.
+        # Large numbers: all gating functions behave alike.
         large = self._distances(arguments, factor=_LARGE)
         return _nearest(plain) or _nearest(alike) or _nearest(large)
 
     def _distances(self, arguments: tuple[Arguments, Arguments], *, factor: float = 1.0, stop: bool = False) -> dict[str, float]:
-        """For each way how far the outputs are apart, relative to the largest element; ``stop``: at the first that is the same."""
+        """For each way the distance of the outputs, relative to the largest element; ``stop``: end at the first equal one."""
         inputs = dict(zip(("torch", "paddle"), _equal_arguments(arguments)))
         target = OTHER[self._source]
         self._fill(factor)
@@ -472,17 +467,17 @@ class _Trial:
 
 
 def _apart(wanted: list[np.ndarray[Any, Any]], made: list[np.ndarray[Any, Any]]) -> float:
-    """How far the first outputs of one shape are apart."""
-    for one in wanted:
+    """The distance of the first outputs of one shape."""
+    for expected in wanted:
         for other in made:
-            if one.shape == other.shape:
-                apart = float(np.abs(one - other).max() / max(float(np.abs(one).max()), 1e-300))
+            if expected.shape == other.shape:
+                apart = float(np.abs(expected - other).max() / max(float(np.abs(expected).max()), 1e-300))
                 return apart if math.isfinite(apart) else math.inf
     raise ValueError("no outputs of one shape")
 
 
 def _nearest(distances: dict[str, float]) -> str:
-    """The way in which both do the same much more nearly than in any other; "" if there is none."""
+    """The way with a much smaller distance than any other; "" if there is none."""
     ordered = sorted(distances, key=distances.__getitem__)
     best = ordered[0]
     alone = len(ordered) > 1 and distances[best] * _NEARER <= distances[ordered[1]]
@@ -490,7 +485,7 @@ def _nearest(distances: dict[str, float]) -> str:
 
 
 def _assumptions(choices: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
-    """The choices with one that is open decided in each of its ways."""
+    """The choices with one open choice decided, for each open choice and each of its ways."""
     for key in dict.fromkeys(choice.key for choice in choices if choice.is_open):
         first = next(choice for choice in choices if choice.key == key)
         for way in first.ways[:_FEWEST]:
@@ -498,11 +493,14 @@ def _assumptions(choices: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
 
 
 def _head_counts(layer: Any) -> set[int]:
-    """The numbers that a layer and its configuration call heads or groups."""
-    held = [vars(layer), *(vars(value) for name, value in vars(layer).items() if name == "config" and hasattr(value, "__dict__"))]
+    """The numbers in a layer and its configuration whose names mean heads or groups."""
+    attribute_dicts = [
+        vars(layer),
+        *(vars(value) for name, value in vars(layer).items() if name == "config" and hasattr(value, "__dict__")),
+    ]
     return {
         value
-        for attributes in held
+        for attributes in attribute_dicts
         for name, value in attributes.items()
         if isinstance(value, int) and not isinstance(value, bool) and re.search("head|group|kv", name)
     }
@@ -543,10 +541,10 @@ def _tensors(framework: str, values: np.ndarray[Any, Any], count: int) -> tuple[
 
 def _tensors_of(layer: Any, path: str) -> dict[str, Any]:
     """The weights of a layer by their names in the whole model."""
-    held = [*layer.named_parameters(), *layer.named_buffers()]
+    named_tensors = [*layer.named_parameters(), *layer.named_buffers()]
     if isinstance(layer, torch.nn.Module):
-        held = [*layer.named_parameters(remove_duplicate=False), *layer.named_buffers(remove_duplicate=False)]
-    return {tree.joined(path, name): tensor for name, tensor in held}
+        named_tensors = [*layer.named_parameters(remove_duplicate=False), *layer.named_buffers(remove_duplicate=False)]
+    return {tree.joined(path, name): tensor for name, tensor in named_tensors}
 
 
 def _elements(layer: Any) -> int:
@@ -554,13 +552,13 @@ def _elements(layer: Any) -> int:
 
 
 def _converted(layer: Any) -> Any:
-    """A copy of a layer in float64, to be evaluated."""
+    """A layer, converted to float64 and set to evaluation."""
     layer.eval()
     return layer.double() if isinstance(layer, torch.nn.Module) else layer._to_impl(dtype="float64", floating_only=True)
 
 
 def _fresh(arguments: Arguments, dtype: str) -> Arguments:
-    """Arguments for one call: floats of that dtype, and objects (caches) that no call before has changed."""
+    """Arguments for one call: floats of that dtype, and copies of objects (caches) that a call may change."""
 
     def change(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
@@ -570,28 +568,28 @@ def _fresh(arguments: Arguments, dtype: str) -> Arguments:
         return leaf
 
     positional, keywords = mapped(arguments[0], change), mapped(arguments[1], change)
-    with contextlib.suppress(Exception):  # what cannot be copied is used as it is
+    with contextlib.suppress(Exception):  # objects that cannot be copied are passed on
         return copy.deepcopy((positional, keywords))
     return positional, keywords
 
 
 def _equal_arguments(arguments: tuple[Arguments, Arguments]) -> tuple[Arguments, Arguments]:
-    """The same with Torch's numbers in all of Paddle's tensors of floats that have a counterpart of one shape."""
-    theirs = [leaf for _, leaf in leaves(arguments[0]) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+    """The arguments with Torch's numbers in those of Paddle's float tensors that have a counterpart of one shape."""
+    torch_leaves = [leaf for _, leaf in leaves(arguments[0]) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
     def change(leaf: Any) -> Any:
         if not isinstance(leaf, paddle.Tensor) or not paddle.is_floating_point(leaf):
             return leaf
-        for place, tensor in enumerate(theirs):
+        for place, tensor in enumerate(torch_leaves):
             if list(tensor.shape) == list(leaf.shape):
-                return paddle.to_tensor(as_array(theirs.pop(place)).copy())
+                return paddle.to_tensor(as_array(torch_leaves.pop(place)).copy())
         return leaf
 
     return arguments[0], (mapped(arguments[1][0], change), mapped(arguments[1][1], change))
 
 
 def _alike(arguments: Arguments, width: int) -> Arguments:
-    """The same with one row of numbers for all tokens, of that width."""
+    """The arguments with one row of numbers for all tokens, of that width."""
 
     def change(leaf: Any) -> Any:
         if not isinstance(leaf, (torch.Tensor, paddle.Tensor)) or leaf.ndim < 2 or leaf.shape[-1] != width:
@@ -607,9 +605,9 @@ def _alike(arguments: Arguments, width: int) -> Arguments:
 
 @contextlib.contextmanager
 def _as_they_were(*models: Any) -> Iterator[None]:
-    """Both models are evaluated; then they, and the random generators, are as they were."""
+    """Set both models to evaluation; afterwards restore their modes and the random generators."""
     layers = [layer for model in models if model is not None for layer in _all_layers(model)]
-    held = [(layer, layer.training) for layer in layers]
+    modes = [(layer, layer.training) for layer in layers]
     state = paddle.get_rng_state()
     try:
         with torch.random.fork_rng():
@@ -617,7 +615,7 @@ def _as_they_were(*models: Any) -> Iterator[None]:
                 layer.training = False
             yield
     finally:
-        for layer, training in held:
+        for layer, training in modes:
             layer.training = training
         paddle.set_rng_state(state)
 

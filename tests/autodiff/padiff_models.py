@@ -39,7 +39,7 @@ def chain(base, nn):
     return Chain
 
 
-def branches(change=lambda one: one, order=(0, 1), relu=False, shared=False):
+def branches(change=lambda output: output, order=(0, 1), relu=False, shared=False):
     """Two Linears on one input, called in an ``order``, the first twice if ``shared``; ``change``: of the second's output."""
 
     def make(base, nn):
@@ -49,14 +49,14 @@ def branches(change=lambda one: one, order=(0, 1), relu=False, shared=False):
                 self.first, self.second = nn.Linear(12, 12), nn.Linear(12, 12)
 
             def forward(self, x):
-                found = {}
+                layers = {}
                 for which in order:
-                    found[which] = (self.first, self.second)[which](x)
+                    layers[which] = (self.first, self.second)[which](x)
                     if which == 0 and shared:
-                        found[2] = self.first(x)
-                second = change(found[1])
+                        layers[2] = self.first(x)
+                second = change(layers[1])
                 second = nn.functional.relu(second) if relu else second
-                return found[0] + second + (found[2] if shared else 0)
+                return layers[0] + second + (layers[2] if shared else 0)
 
         return Branches
 
@@ -73,8 +73,8 @@ def several(second=False):
                 self.a, self.b, self.c = nn.Linear(12, 3), nn.Linear(12, 4), nn.Linear(12, 6)
 
             def forward(self, x, **more):
-                found = [self.a(x), self.b(x), self.c(x)]
-                return [*found, self.a(more["y"])] if second else found
+                outputs = [self.a(x), self.b(x), self.c(x)]
+                return [*outputs, self.a(more["y"])] if second else outputs
 
         return Several
 
@@ -208,5 +208,5 @@ def inputs(*names, shape=(6, 12), seed=0, first="paddle"):
 def words(first="paddle"):
     """Whole numbers for an embedding."""
     values = np.ones((1, 9), "int64")
-    found = {"x": paddle.to_tensor(values)}, {"x": torch.tensor(values)}
-    return found if first == "paddle" else found[::-1]
+    pair_of_inputs = {"x": paddle.to_tensor(values)}, {"x": torch.tensor(values)}
+    return pair_of_inputs if first == "paddle" else pair_of_inputs[::-1]

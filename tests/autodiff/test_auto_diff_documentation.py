@@ -15,7 +15,7 @@ def test_what_the_program_prints(tmp_path, monkeypatch, capsys):
     torch.manual_seed(0)
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
     head, program = (text for language, text in blocks if language == "python")
-    said = [text for language, text in blocks if not language]
+    outputs = [text for language, text in blocks if not language]
     file = tmp_path / "example.py"
     file.write_text(program, encoding="utf-8")
     linecache.checkcache(str(file))
@@ -24,6 +24,6 @@ def test_what_the_program_prints(tmp_path, monkeypatch, capsys):
     exec(compile(program, str(file), "exec"), names)
     printed = capsys.readouterr().out.replace(f"{tmp_path}/", "")
     assert names["same"] is False
-    assert len(said) == 2
-    for part in said:
+    assert len(outputs) == 2
+    for part in outputs:
         assert part in printed

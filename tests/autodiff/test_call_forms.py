@@ -9,7 +9,7 @@ from padiff_models import inputs, pair, residual
 
 from padiff_shim import ArgumentError, UnknownNameError
 from padiff_shim.autodiff import LayerMap, add_special_init, assign_weight, auto_diff, create_model
-from padiff_shim.autodiff.auto_diff import read
+from padiff_shim.autodiff.arguments import read
 
 pytestmark = pytest.mark.compat
 
@@ -68,15 +68,15 @@ def test_what_padiff_leaves_in_an_options_dict():
 
 def test_what_is_changed_is_said():
     port, original = pair(residual)
-    given = functools.partial(read, (port, original, inputs("x")))
-    call = given({"diff_phase": "backward"})
+    read_call = functools.partial(read, (port, original, inputs("x")))
+    call = read_call({"diff_phase": "backward"})
     assert call.options.diff_phase == "both"
     assert "single_step" in call.options.notes[0]
-    assert given({"diff_phase": "backward", "single_step": True}).options.notes == ()
-    call = given({"steps": 4})
+    assert read_call({"diff_phase": "backward", "single_step": True}).options.notes == ()
+    call = read_call({"steps": 4})
     assert call.options.steps == 1
     assert call.options.notes
-    call = given({"diff_phase": "forward", "optimizer": [lambda: None] * 2})
+    call = read_call({"diff_phase": "forward", "optimizer": [lambda: None] * 2})
     assert call.optimizers is None
     assert call.options.notes
 
@@ -113,20 +113,20 @@ def test_refusals(keywords, message):
 
 def test_refused_models_and_inputs():
     port, original = pair(residual)
-    given = inputs("x")
+    arguments = inputs("x")
     with pytest.raises(ArgumentError, match="first argument of auto_diff is a model"):
-        auto_diff(given, original, given)
+        auto_diff(arguments, original, arguments)
     with pytest.raises(ArgumentError, match="inputs= is missing"):
         auto_diff(port, original)
     with pytest.raises(ArgumentError, match="pair of dicts of keyword arguments"):
-        auto_diff(port, original, given[0]["x"])
+        auto_diff(port, original, arguments[0]["x"])
     with pytest.raises(ArgumentError, match="inputs= are in the order of the models"):
-        auto_diff(port, original, given[::-1])
+        auto_diff(port, original, arguments[::-1])
     optimizers = [torch.optim.SGD(original.parameters(), lr=0.1), lambda: None]
     with pytest.raises(ArgumentError, match="optimizers= are in the order of the models"):
-        auto_diff(port, original, given, optimizer=optimizers)
+        auto_diff(port, original, arguments, optimizer=optimizers)
     with pytest.raises(ArgumentError, match="at most 5 arguments by position"):
-        auto_diff(port, original, given, None, None, None)
+        auto_diff(port, original, arguments, None, None, None)
 
 
 def test_refused_marks():
@@ -159,10 +159,10 @@ def test_assign_weight_either_way():
     port, original = pair(residual)
     assert assign_weight(port, original) is True
     assert (original.inner.weight.detach().numpy() == port.inner.weight.numpy().T).all()
-    kept = port.inner.weight.numpy().copy()
+    before = port.inner.weight.numpy().copy()
     original.inner.weight.data.zero_()
     assert assign_weight(create_model(port), create_model(original)) is True
-    assert (original.inner.weight.detach().numpy() == kept.T).all()
+    assert (original.inner.weight.detach().numpy() == before.T).all()
 
 
 def test_weights_that_do_not_fit(capsys):

@@ -19,18 +19,18 @@ pytestmark = pytest.mark.compat
 @pytest.mark.usefixtures("undone")
 def test_two_calls_in_a_row_are_one(capsys):
     port, original = PaddleConv(), TorchConv()
-    given = inputs("x", shape=(4, 3, 8, 8))
+    arguments = inputs("x", shape=(4, 3, 8, 8))
     printed = []
     for _ in range(2):
-        auto_diff(port, original, given, options={"atol": 1e-12, "compare_mode": "strict"}, explain=False)
-        auto_diff(port, original, given, kernels="torch", explain=False)
+        auto_diff(port, original, arguments, options={"atol": 1e-12, "compare_mode": "strict"}, explain=False)
+        auto_diff(port, original, arguments, kernels="torch", explain=False)
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
 
 
 def test_options_do_not_leak():
     port, original = pair(residual)
-    port.register_forward_post_hook(lambda layer, given, output: output + 0.5)
+    port.register_forward_post_hook(lambda layer, arguments, output: output + 0.5)
     assert auto_diff(port, original, inputs("x"), atol=1.0, diff_phase="forward") is True
     assert auto_diff(port, original, inputs("x"), diff_phase="forward", explain=False) is False
 
@@ -57,11 +57,11 @@ def test_what_the_caller_holds_stays():
         def forward(self, x):
             return x.scale_(2.0)
 
-    given = inputs("x")
-    kept = given[0]["x"].numpy().copy()
-    assert auto_diff(Port(), Writes(), given, atol=1e-6, diff_phase="forward") is True
-    assert (given[0]["x"].numpy() == kept).all()
-    assert (given[1]["x"].numpy() == kept).all()
+    arguments = inputs("x")
+    before = arguments[0]["x"].numpy().copy()
+    assert auto_diff(Port(), Writes(), arguments, atol=1e-6, diff_phase="forward") is True
+    assert (arguments[0]["x"].numpy() == before).all()
+    assert (arguments[1]["x"].numpy() == before).all()
     port, original = PaddleConv(), TorchConv()
     statistics = port.bn._variance.numpy().copy(), original.bn.running_var.clone()
     states = paddles_state(), torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
@@ -127,16 +127,16 @@ def test_the_report_folder(tmp_path, capsys):
     other.write_text("mine")
     assert auto_diff(port, original, inputs("x"), atol=1e-4) is False
     folder = tmp_path / "padiff_log"
-    told = json.loads((folder / "report.json").read_text())
-    assert told["agree"] is False
-    assert told["difference"]["stage"] == "forward"
-    assert told["proof"]["mistakes"]
+    report = json.loads((folder / "report.json").read_text())
+    assert report["agree"] is False
+    assert report["difference"]["stage"] == "forward"
+    assert report["proof"]["mistakes"]
     assert "x * factor" in (folder / "report.md").read_text()
     assert "HERE" in (folder / "raw_model.log").read_text()
     assert "<!doctype html>" in (folder / "proof.html").read_text()
     assert str(folder) in capsys.readouterr().out
     assert auto_diff(*pair(arithmetic()), inputs("x"), atol=1e-4) is True
-    assert sorted(one.name for one in folder.iterdir()) == [
+    assert sorted(path.name for path in folder.iterdir()) == [
         "base_model.log",
         "mine.txt",
         "raw_model.log",
@@ -149,7 +149,7 @@ def test_the_report_folder(tmp_path, capsys):
 def test_routes_and_stacks_are_printed(capsys):
     """Of the first layer that differs, in either model."""
     port, original = pair(residual)
-    port.inner.register_forward_post_hook(lambda layer, given, output: output * 1.01)
+    port.inner.register_forward_post_hook(lambda layer, arguments, output: output * 1.01)
     assert auto_diff(port, original, inputs("x"), atol=1e-4) is False
     printed = capsys.readouterr().out
     assert "Type of layer is: Linear vs Linear" in printed
@@ -182,7 +182,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 def test_layers_that_are_left_out(capsys):
     """Neither their weights nor what they do is looked at."""
     port, original = pair(residual)
-    port.inner.register_forward_post_hook(lambda layer, given, output: output * 1.01)
+    port.inner.register_forward_post_hook(lambda layer, arguments, output: output * 1.01)
     layer_map = LayerMap()
     layer_map.ignore_recursively([port.inner, original.inner])
     assert auto_diff(port, original, inputs("x"), layer_map=layer_map, options={"atol": 1e-4}, explain=False) is False
@@ -237,9 +237,9 @@ def test_weights_that_the_caller_copies(monkeypatch):
         layer.both.set_value(values)
 
     port, original = Port(), Original()
-    given = inputs("x", shape=(4, 3))
-    assert auto_diff(port, original, given, layer_map={port.inside: original.inside}, options={"atol": 1e-4}) is False
+    arguments = inputs("x", shape=(4, 3))
+    assert auto_diff(port, original, arguments, layer_map={port.inside: original.inside}, options={"atol": 1e-4}) is False
     add_special_init("Mine", "Theirs", copy)
-    assert auto_diff(port, original, given, layer_map={port.inside: original.inside}, options={"atol": 1e-4}) is True
+    assert auto_diff(port, original, arguments, layer_map={port.inside: original.inside}, options={"atol": 1e-4}) is True
     add_special_init("torch", "Theirs", "paddle", "Mine", lambda module, layer: copy(layer, module))
-    assert auto_diff(original, port, given[::-1], layer_map={port.inside: original.inside}, atol=1e-4) is True
+    assert auto_diff(original, port, arguments[::-1], layer_map={port.inside: original.inside}, atol=1e-4) is True

@@ -33,14 +33,14 @@ pytestmark = pytest.mark.compat
 LOOSE = {"atol": 1e-4}
 
 
-def classic(port, original, given, **more):
+def classic(port, original, arguments, **more):
     """0.2's call."""
-    return auto_diff(port, original, given, auto_weights=True, **{"options": LOOSE, **more})
+    return auto_diff(port, original, arguments, auto_weights=True, **{"options": LOOSE, **more})
 
 
-def newer(one, other, given, **more):
+def newer(base, other, arguments, **more):
     """0.3's call."""
-    return auto_diff(one, other, given, auto_init=True, **{**LOOSE, **more})
+    return auto_diff(base, other, arguments, auto_init=True, **{**LOOSE, **more})
 
 
 FORMS = pytest.mark.parametrize("call", [classic, newer])
@@ -161,13 +161,13 @@ def test_single_step():
 
 
 def test_compare_paddle_models():
-    one, same = (create_model(pair(branches())[0], f"branches_{number}") for number in range(2))
+    first, same = (create_model(pair(branches())[0], f"branches_{number}") for number in range(2))
     other = create_model(pair(branches(order=(1, 0), relu=True))[0])
     values = paddle.to_tensor(np.random.default_rng(0).random((6, 12)).astype("float32"))
-    given = ({"x": values}, {"x": values})
+    arguments = ({"x": values}, {"x": values})
     options = {"atol": 1e-4, "auto_init": True, "single_step": True}
-    assert auto_diff(one, same, given, **options) is True
-    assert auto_diff(one, other, given, **options) is False
+    assert auto_diff(first, same, arguments, **options) is True
+    assert auto_diff(first, other, arguments, **options) is False
 
 
 @FORMS
@@ -199,12 +199,12 @@ def test_layer_map_lstm():
 def test_layer_map_attention():
     """test_layer_map_3 of 0.2, test_layer_map_2 of 0.3."""
     port, original = PaddleAttention(), TorchAttention()
-    given = inputs("q", "k", "v", shape=(2, 4, 16))
-    assert classic(port, original, given, layer_map={port.attn: original.attn}) is True
+    arguments = inputs("q", "k", "v", shape=(2, 4, 16))
+    assert classic(port, original, arguments, layer_map={port.attn: original.attn}) is True
     port, original = create_model(PaddleAttention()), create_model(TorchAttention())
     original.set_layer_map([original.model.attn])
     port.set_layer_map([port.model.attn])
-    assert newer(original, port, given[::-1]) is True
+    assert newer(original, port, arguments[::-1]) is True
 
 
 def test_layer_map_4():
@@ -216,23 +216,23 @@ def test_layer_map_4():
 
     port = paddle.nn.Sequential(Nothing(), paddle.nn.Linear(12, 5))
     original = torch.nn.Sequential(torch.nn.Linear(12, 5))
-    given = inputs("input")
-    assert classic(port, original, given) is True
+    arguments = inputs("input")
+    assert classic(port, original, arguments) is True
     layer_map = LayerMap()
     layer_map.ignore(port[0])
-    assert classic(port, original, given, layer_map=layer_map) is True
+    assert classic(port, original, arguments, layer_map=layer_map) is True
 
 
 def test_layer_map_normalization():
     """test_layer_map_5 of 0.2, test_layer_map_3 of 0.3."""
-    given = inputs("x", shape=(1, 3, 8, 8))
+    arguments = inputs("x", shape=(1, 3, 8, 8))
     port, original = PaddleConv(), TorchConv()
     port.eval(), original.eval()
-    assert classic(port, original, given, layer_map={port.bn: original.bn}) is True
+    assert classic(port, original, arguments, layer_map={port.bn: original.bn}) is True
     port, original = create_model(port), create_model(original)
     port.set_layer_map([port.model.bn])
     original.set_layer_map([original.model.bn])
-    assert newer(original, port, given[::-1]) is True
+    assert newer(original, port, arguments[::-1]) is True
 
 
 def test_auto_layer_map():
@@ -272,7 +272,7 @@ def test_api_to_layer(capsys):
 def test_compare_mode():
     """A tolerance that the means keep and elements do not: which of the two is asked decides."""
     (port, _), (_, original) = pair(residual), pair(residual)
-    port.head.register_forward_post_hook(lambda layer, given, output: output.flip([1]))
+    port.head.register_forward_post_hook(lambda layer, arguments, output: output.flip([1]))
     mean = {"atol": 1e-4, "compare_mode": "mean", "diff_phase": "forward"}
     assert classic(port, original, inputs("x"), options=mean) is True
     assert classic(port, original, inputs("x"), options={**mean, "compare_mode": "strict"}) is False

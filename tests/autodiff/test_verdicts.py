@@ -8,7 +8,7 @@ from padiff_models import inputs, pair, residual
 
 from padiff_shim import auto_diff
 from padiff_shim.autodiff import check_dataloader
-from padiff_shim.autodiff.auto_diff import Tolerance
+from padiff_shim.autodiff.differences import Tolerance
 
 pytestmark = pytest.mark.compat
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.compat
 def reversed_port():
     """A port whose output is the original's, reversed along its features: all means are the same."""
     port, original = pair(residual)
-    port.register_forward_post_hook(lambda layer, given, output: output.flip([1]))
+    port.register_forward_post_hook(lambda layer, arguments, output: output.flip([1]))
     return port, original
 
 
@@ -63,15 +63,15 @@ def weighted(output):
 
 
 def test_without_a_tolerance_rounding_passes_and_a_mistake_does_not(capsys):
-    given, losses = inputs("x"), [weighted, weighted]
-    assert auto_diff(Port(), Handwritten(), given, loss_fn=losses) is True
-    assert auto_diff(Port(epsilon=1.01e-5), Handwritten(), given, loss_fn=losses) is False
+    arguments, losses = inputs("x"), [weighted, weighted]
+    assert auto_diff(Port(), Handwritten(), arguments, loss_fn=losses) is True
+    assert auto_diff(Port(epsilon=1.01e-5), Handwritten(), arguments, loss_fn=losses) is False
     assert "CODE_DIFFERS" in capsys.readouterr().out
 
 
 def test_a_tolerance_is_kept_to_the_letter():
     port, original = pair(residual)
-    port.register_forward_post_hook(lambda layer, given, output: output + 1e-3)
+    port.register_forward_post_hook(lambda layer, arguments, output: output + 1e-3)
     options = {"diff_phase": "forward", "explain": False}
     assert auto_diff(port, original, inputs("x"), atol=1.1e-3, **options) is True
     assert auto_diff(port, original, inputs("x"), atol=0.9e-3, rtol=0, **options) is False
@@ -79,11 +79,11 @@ def test_a_tolerance_is_kept_to_the_letter():
 
 def test_outputs_of_other_shapes_and_numbers_differ(capsys):
     port, original = pair(residual)
-    hook = port.register_forward_post_hook(lambda layer, given, output: output[:1])
+    hook = port.register_forward_post_hook(lambda layer, arguments, output: output[:1])
     assert auto_diff(port, original, inputs("x"), atol=1, diff_phase="forward") is False
     assert "shapes [1, 5] and [6, 5]" in capsys.readouterr().out
     hook.remove()
-    port.register_forward_post_hook(lambda layer, given, output: (output, output))
+    port.register_forward_post_hook(lambda layer, arguments, output: (output, output))
     assert auto_diff(port, original, inputs("x"), atol=1, diff_phase="forward", explain=False) is False
 
 
@@ -112,10 +112,10 @@ def test_gradients_of_inputs_are_compared():
             return result
 
     for factor, equal in ((1.0, True), (2.0, False)):
-        given = inputs("x")
-        given[0]["x"].stop_gradient = False
-        given[1]["x"].requires_grad_()
-        assert auto_diff(Paddle(factor), Torch(), given, atol=1e-6, explain=False) is equal
+        arguments = inputs("x")
+        arguments[0]["x"].stop_gradient = False
+        arguments[1]["x"].requires_grad_()
+        assert auto_diff(Paddle(factor), Torch(), arguments, atol=1e-6, explain=False) is equal
 
 
 @pytest.mark.parametrize("unbiased", [True, False])
@@ -137,7 +137,7 @@ def test_models_without_parameters(unbiased):
 def test_single_step_judges_each_layer(kernels, capsys):
     """A wrong layer behind another wrong one is found by itself, and the one before it is not blamed."""
     port, original = pair(residual)
-    port.head.register_forward_post_hook(lambda layer, given, output: output * 1.001)
+    port.head.register_forward_post_hook(lambda layer, arguments, output: output * 1.001)
     assert auto_diff(port, original, inputs("x"), atol=1e-5, single_step=True, diff_phase="forward", kernels=kernels) is False
     assert "Residual.head" in capsys.readouterr().out
 

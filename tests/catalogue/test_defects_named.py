@@ -14,26 +14,26 @@ from padiff_shim.frameworks.versions import IS_3
 
 SIDES = {quirk.name: quirk.side for quirk in shipped()}
 NAMED = [
-    pytest.param(one, program, id=title)
-    for one in defects().values()
-    if one.known and paddle.__version__ in one.paddle and one.ends == [SHOWN]
-    for title, program in one.programs()
+    pytest.param(defect, program, id=title)
+    for defect in defects().values()
+    if defect.known and paddle.__version__ in defect.paddle and defect.ends == [SHOWN]
+    for title, program in defect.programs()
 ]
 # Torch's own program, of a defect of Torch's; no call of Torch's formula, whose layout it does not take.
 SILENT = {"python numbers go through float32: local_response_norm"}
 
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
-@pytest.mark.parametrize(("one", "program"), NAMED)
-def test_a_comparison_names_it(one, program, request):
+@pytest.mark.parametrize(("defect", "program"), NAMED)
+def test_a_comparison_names_it(defect, program, request):
     if request.node.callspec.id in SILENT:
         pytest.skip("such a call has no Torch formula")
     with padiff_shim.compare("torch", audit=1) as run, contextlib.suppress(AssertionError):
-        exec(compile(program, one.name, "exec"), {"__name__": "__main__"})
+        exec(compile(program, defect.name, "exec"), {"__name__": "__main__"})
     named = {(call.quirk, str(call.side)) for call in run.calls if call.quirk}
-    if one.by_processor and not named:
+    if defect.by_processor and not named:
         pytest.skip("this processor's kernels have it not")
-    accepted = {one.known, "epsilon in float32"} if one.known == "number in float32" else {one.known}
+    accepted = {defect.known, "epsilon in float32"} if defect.known == "number in float32" else {defect.known}
     assert any(name in accepted and SIDES[name] in (None, side) for name, side in named), [str(call) for call in run.calls]
 
 
@@ -71,14 +71,14 @@ CALLS = {
 def named(op, call):
     with padiff_shim.compare("torch") as run:
         call()
-    return {one.quirk for one in run.calls.filter(op=op, phase="forward")}, [str(one) for one in run.calls]
+    return {record.quirk for record in run.calls.filter(op=op, phase="forward")}, [str(record) for record in run.calls]
 
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
 @pytest.mark.parametrize("name", CALLS)
 def test_many_elements_are_named(name):
-    found, calls = named(*CALLS[name])
-    assert found == {name}, calls
+    quirks, calls = named(*CALLS[name])
+    assert quirks == {name}, calls
 
 
 STRANGE = {  # call of an image, and the name of what a comparison finds in it
@@ -118,8 +118,8 @@ def test_a_fault_on_top_of_it_is_not(name, side, fault):
         return changed
 
     with padiff_shim.testing.planted(op, change, side=side):
-        found, calls = named(op, call)
-    assert found == {None}, calls
+        quirks, calls = named(op, call)
+    assert quirks == {None}, calls
 
 
 # --- gradients ------------------------------------------------------------------------------------------------------------
@@ -197,15 +197,15 @@ GRADIENTS = {
 def named_gradients(op, call):
     with padiff_shim.compare("torch") as run:
         call()
-    return {one.quirk for one in run.calls.filter(op=op, phase="backward")}, [str(one) for one in run.calls]
+    return {record.quirk for record in run.calls.filter(op=op, phase="backward")}, [str(record) for record in run.calls]
 
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
 @pytest.mark.parametrize("op", GRADIENTS)
 def test_gradients_of_many_elements_are_named(op):
     name, call = GRADIENTS[op]
-    found, calls = named_gradients(op, call)
-    assert found == {name}, calls
+    quirks, calls = named_gradients(op, call)
+    assert quirks == {name}, calls
 
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
@@ -235,5 +235,5 @@ def test_a_fault_on_top_of_a_gradient_is_not(op, side):
         return changed
 
     with padiff_shim.testing.planted(op, change, side=side, gradients=True):
-        found, calls = named_gradients(op, call)
-    assert found == {None}, calls
+        quirks, calls = named_gradients(op, call)
+    assert quirks == {None}, calls

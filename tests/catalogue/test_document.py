@@ -22,8 +22,8 @@ def rows():
 
 def test_the_page_is_up_to_date_and_needs_no_paddle():
     root = document.PAGE.parents[1]
-    asked = "import sys; from padiff_shim.catalogue.document import main; print(main(['--check']), 'paddle' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", asked], cwd=root, capture_output=True, text=True)
+    program = "import sys; from padiff_shim.catalogue.document import main; print(main(['--check']), 'paddle' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)
     assert run.stdout.split() == ["0", "False"], run.stderr
 
 
@@ -31,7 +31,7 @@ def test_every_op_has_a_row_with_all_its_doors(rows):
     assert set(rows) == set(ops())
     for name, row in rows.items():
         shown = (row["spellings"] + "," + row["in place"]).replace("`", "").replace("legacy ", "_legacy_C_ops.")
-        last = {one.rpartition(".")[2] for one in shown.split(",") if one.strip()}
+        last = {spelling.rpartition(".")[2] for spelling in shown.split(",") if spelling.strip()}
         assert last == {entry.target.rpartition(".")[2] for entry in ops()[name].entries}
 
 

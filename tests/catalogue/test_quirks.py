@@ -126,8 +126,8 @@ def named(call, paddle_result, torch_result, versions=SEEN):
     outcome = Consequences(
         SimpleNamespace(environment=versions), action="log", threshold=Verdict.WRONG, callback=None, keep=0, known=()
     )
-    found = outcome._known(record_of(call, judged), judged)
-    return found and found.name, judged
+    quirk = outcome._known(record_of(call, judged), judged)
+    return quirk and quirk.name, judged
 
 
 def on_sides(name, accused, other):
@@ -145,8 +145,8 @@ def test_every_shipped_entry_is_shown_and_has_a_formula():
 @pytest.mark.parametrize(("name", "call"), CASES)
 def test_a_known_difference_is_named(name, call):
     wrong, right = quirky(name, call)
-    found, judged = named(call, *on_sides(name, wrong, right))
-    assert found == name, judged
+    quirk, judged = named(call, *on_sides(name, wrong, right))
+    assert quirk == name, judged
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -155,18 +155,18 @@ def test_a_fault_on_top_of_it_or_instead_is_not(name, call, fault):
     wrong, right = quirky(name, call)
     change = FAULTS[fault]
     for accused, other in ((change(wrong), right), (change(right), right), (wrong, change(right))):
-        found, judged = named(call, *on_sides(name, accused, other))
-        assert found is None, judged
+        quirk, judged = named(call, *on_sides(name, accused, other))
+        assert quirk is None, judged
 
 
 def test_a_fault_of_the_other_side_that_the_bound_of_a_long_sum_covers():
     """Beside a sequential sum any kernel looks accurate: it is held against a good one's errors."""
     call = OCCURS["sequential sum"][0]
     wrong, right = quirky("sequential sum", call)
-    found, judged = named(call, wrong, right * (1 + 2.0**-16))
-    assert found is None, judged
-    found, judged = named(call, wrong, right * 1.002)
-    assert (found, judged.side, judged.hypothesis) == (None, "both", None), judged
+    quirk, judged = named(call, wrong, right * (1 + 2.0**-16))
+    assert quirk is None, judged
+    quirk, judged = named(call, wrong, right * 1.002)
+    assert (quirk, judged.side, judged.hypothesis) == (None, "both", None), judged
 
 
 @pytest.mark.parametrize("fault", ["top", "other"])
@@ -181,15 +181,15 @@ def test_a_fault_that_is_smaller_than_the_known_difference(place, fault):
     spoilt = (wrong if fault == "top" else right).clone()
     spoilt.view(-1)[place] *= 1.01
     results = (spoilt, right) if fault == "top" else (wrong, spoilt)
-    found, judged = named(call, *results)
-    assert found is None, judged
+    quirk, judged = named(call, *results)
+    assert quirk is None, judged
 
 
 @pytest.mark.parametrize(("name", "call"), CASES)
 def test_what_the_installed_kernels_do_is_named_or_right(name, call):
     """Another processor's kernels may not have the difference; what they have instead of it must not get its name."""
     native = frozen_layer_norm(call) if name == "scale lost in the gradient" else paddle_kernel(call)
-    found, judged = named(call, native, torch_kernel(call), VERSIONS)
-    if found is None:
+    quirk, judged = named(call, native, torch_kernel(call), VERSIONS)
+    if quirk is None:
         pytest.skip(f"not shown here: {judged.verdict} {judged.hypothesis or ''}")
-    assert found == name, judged
+    assert quirk == name, judged

@@ -37,36 +37,36 @@ def sessions(page):
     """(command, its output's lines, exit status) of each line with a dollar sign."""
     for block in blocks(page, ""):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, *said = part.rstrip().splitlines()
-            status = re.fullmatch(r"\[exit status (\d)\]", said[-1]) if said else None
-            yield command, said[:-1] if status else said, int(status[1]) if status else 0
+            command, *expected = part.rstrip().splitlines()
+            status = re.fullmatch(r"\[exit status (\d)\]", expected[-1]) if expected else None
+            yield command, expected[:-1] if status else expected, int(status[1]) if status else 0
 
 
-def passages(said):
+def passages(lines):
     """What the page shows without a gap: as patterns that find it, however its lines are broken. Words and whole numbers must be
     there; other numbers are measured, or are versions."""
-    found, depends = [[]], False
-    for line in said:
+    parts, depends = [[]], False
+    for line in lines:
         if line == "...":
-            found.append([])
+            parts.append([])
             depends = False
             continue
         match = DEPENDS.search(line)
         if not depends:
-            kept = line[: match.start()] if match else line
-            for word in re.findall(rf"{NUMBER}|\w+", re.sub(r"\W+\.\.\.$", "", kept)):
+            shown = line[: match.start()] if match else line
+            for word in re.findall(rf"{NUMBER}|\w+", re.sub(r"\W+\.\.\.$", "", shown)):
                 measured = re.fullmatch(NUMBER, word) and (not word.isdigit() or MEASURED.search(line))
-                found[-1].append(NUMBER if measured else rf"\b{re.escape(word)}\b")
+                parts[-1].append(NUMBER if measured else rf"\b{re.escape(word)}\b")
             depends = match is not None
-    return [r"\W*".join(words) for words in found if words]
+    return [r"\W*".join(words) for words in parts if words]
 
 
-def check(said, out):
+def check(expected, out):
     """Each passage is in the output, behind the one before."""
     place = 0
-    for pattern in passages(said):
+    for pattern in passages(expected):
         match = re.compile(pattern).search(out, place)
-        assert match, f"{pattern}\n--- not in:\n{out[place:]}\n--- said:\n" + "\n".join(said)
+        assert match, f"{pattern}\n--- not in:\n{out[place:]}\n--- said:\n" + "\n".join(expected)
         place = match.end()
 
 
@@ -79,19 +79,19 @@ def test_the_commands_of_the_page(page, tmp_path):
             (tmp_path / name[2:]).write_text(program)
     shown = list(sessions(page))
     assert shown
-    for command, said, status in shown:
+    for command, expected, status in shown:
         program, *arguments = command.split()
         done = forked.run([*WORDS[program], *arguments], cwd=tmp_path, together=True, COLUMNS="100")
         assert done.returncode == status, f"{command}\n{done.stdout}"
         out = done.stdout.replace(f"{tmp_path}{os.sep}", "").replace("python -m padiff_shim ", "padiff-shim ")
-        check(said, out)
+        check(expected, out)
 
 
 def test_a_page_that_says_something_else_is_found():
     check(["1 of 2 calls | x", "...", "done in 0.31 s: rounding of a", "c"], "here 1 of 2\ncalls | x\nmore\ndone in 7.5 s, EQUAL")
-    for said in (["1 of 3 calls"], ["calls", "1 of 2"], ["2 call"]):
+    for expected in (["1 of 3 calls"], ["calls", "1 of 2"], ["2 call"]):
         with pytest.raises(AssertionError):
-            check(said, "1 of 2 calls")
+            check(expected, "1 of 2 calls")
 
 
 def test_every_command_has_a_page():
@@ -104,7 +104,7 @@ def test_every_command_has_a_page():
 def test_every_option_of_a_command_is_on_its_page(name):
     """Options of a mode are on that mode's page; the index has those that many commands share."""
     text = text_of(OF[name]) + text_of(INDEX)
-    options = [one for one in app.app.get_command(None, name).params if one.param_type_name == "option"]
-    own = [one for one in options if not isinstance(one, mode_options.Option)]
-    spellings = [next(word for word in (*one.secondary_opts, *one.opts) if word.startswith("-")) for one in own]
+    options = [parameter for parameter in app.app.get_command(None, name).params if parameter.param_type_name == "option"]
+    own = [option for option in options if not isinstance(option, mode_options.Option)]
+    spellings = [next(word for word in (*option.secondary_opts, *option.opts) if word.startswith("-")) for option in own]
     assert [word for word in spellings if f"`{word}" not in text and f" {word} " not in text] == []

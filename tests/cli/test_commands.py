@@ -39,10 +39,10 @@ def test_help_names_every_command_without_a_framework(tmp_path):
 @pytest.mark.parametrize("name", app.COMMANDS)
 def test_each_command_has_examples_that_it_understands(name):
     """Its options and arguments are parsed; nothing is carried out."""
-    found = CliRunner().invoke(app.app, [name, "--help"], env={"COLUMNS": "80"})
-    assert found.exit_code == 0
-    assert not [line for line in found.output.splitlines() if len(line) > 80]
-    lines = found.output.replace("\\\n", " ").splitlines()
+    result = CliRunner().invoke(app.app, [name, "--help"], env={"COLUMNS": "80"})
+    assert result.exit_code == 0
+    assert not [line for line in result.output.splitlines() if len(line) > 80]
+    lines = result.output.replace("\\\n", " ").splitlines()
     examples = [line.partition("#")[0].partition("|")[0].split() for line in lines if "  padiff-shim " in line]
     assert examples
     for words in examples:
@@ -63,9 +63,9 @@ def test_a_wrong_option_is_a_usage_error(capsys):
 
 def test_what_the_library_refuses_is_one_line(tmp_path, capsys):
     assert main(["report", str(tmp_path / "none")]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("padiff-shim: ")
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("padiff-shim: ")
+    assert message.count("\n") == 1
 
 
 def test_without_click_it_says_what_to_install(monkeypatch, capsys):
@@ -76,7 +76,9 @@ def test_without_click_it_says_what_to_install(monkeypatch, capsys):
 
 def test_ops_lists_families_and_ops(capsys):
     assert main(["ops"]) == 0
-    assert f"norm: {', '.join(one.name for one in vars(norm).values() if hasattr(one, 'entries'))}" in capsys.readouterr().out
+    assert (
+        f"norm: {', '.join(member.name for member in vars(norm).values() if hasattr(member, 'entries'))}" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,24 +91,24 @@ def test_ops_lists_families_and_ops(capsys):
         ("as_strided", "stays on Paddle's kernel: it rounds nothing"),
     ],
 )
-def test_ops_describes_a_name(name, said, capsys):
+def test_ops_describes_a_name(name, expected, capsys):
     assert main(["ops", name]) == 0
-    assert said in capsys.readouterr().out
+    assert expected in capsys.readouterr().out
 
 
 def test_ops_as_data(capsys):
     assert main(["ops", "layer_norm", "--json", "-"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["family"] == "norm"
-    assert found["formula"].count("torch")
+    (facts,) = json.loads(capsys.readouterr().out)
+    assert facts["family"] == "norm"
+    assert facts["formula"].count("torch")
 
 
 def test_an_unknown_op_names_the_nearest(capsys):
     assert main(["ops", "layer_nrm"]) == 2
-    said = capsys.readouterr().err
-    assert "'layer_norm'" in said
-    assert "`padiff-shim ops` lists them" in said
-    assert len(said) < 200, "not three hundred names"
+    message = capsys.readouterr().err
+    assert "'layer_norm'" in message
+    assert "`padiff-shim ops` lists them" in message
+    assert len(message) < 200, "not three hundred names"
 
 
 @pytest.mark.parametrize(
@@ -188,10 +190,10 @@ def test_repro_writes_a_script(word, log, tmp_path, monkeypatch, capsys):
     assert f"repro-{word}.py written" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("word", "said"), [("0", "were not saved"), ("9", "below 2, "), ("wurst", "'worst' or 'first'")])
-def test_repro_refuses_what_there_is_not(word, said, log, capsys):
+@pytest.mark.parametrize(("word", "message"), [("0", "were not saved"), ("9", "below 2, "), ("wurst", "'worst' or 'first'")])
+def test_repro_refuses_what_there_is_not(word, message, log, capsys):
     assert main(["repro", str(log), word]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_repro_of_a_clean_run_has_nothing_to_show(tmp_path, capsys):
@@ -212,20 +214,20 @@ def recordings(tmp_path_factory):
 
 
 def test_diff_says_where_two_recordings_part(recordings, tmp_path, capsys):
-    one, other = recordings
-    assert main(["diff", one, one]) == 0
+    first, second = recordings
+    assert main(["diff", first, first]) == 0
     assert "SAME" in capsys.readouterr().out
     notes = tmp_path / "notes.md"
-    assert main(["diff", one, other, "--markdown", str(notes), "--json", "-"]) == 1
-    assert json.loads(capsys.readouterr().out) == padiff_shim.diff(one, other).as_dict()
-    assert notes.read_text() == padiff_shim.diff(one, other).to_markdown()
-    assert main(["diff", one, other, "--atol", "1", "--ranks", "0,0"]) == 0
+    assert main(["diff", first, second, "--markdown", str(notes), "--json", "-"]) == 1
+    assert json.loads(capsys.readouterr().out) == padiff_shim.diff(first, second).as_dict()
+    assert notes.read_text() == padiff_shim.diff(first, second).to_markdown()
+    assert main(["diff", first, second, "--atol", "1", "--ranks", "0,0"]) == 0
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(["--ranks", "x"], "--ranks takes"), (["--atol", "-1"], "atol=")])
-def test_diff_refuses_what_it_cannot_take(arguments, said, recordings, capsys):
+@pytest.mark.parametrize(("arguments", "message"), [(["--ranks", "x"], "--ranks takes"), (["--atol", "-1"], "atol=")])
+def test_diff_refuses_what_it_cannot_take(arguments, message, recordings, capsys):
     assert main(["diff", *recordings, *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_diff_needs_two_recordings(recordings, tmp_path, capsys):

@@ -80,9 +80,9 @@ def test_a_process_that_is_no_rank_imports_paddle_as_ever(text, tmp_path):
     )
     (tmp_path / "starter.py").write_text(STARTER)
     plain = ended([sys.executable, "starter.py", "world.py"], tmp_path)
-    found = ended([sys.executable, "-m", "padiff_shim", "run", "--quiet", "starter.py", "world.py"], tmp_path)
-    assert found[:2] == plain[:2]
-    assert found[2].splitlines()[-1:] == plain[2].splitlines()[-1:]
+    output = ended([sys.executable, "-m", "padiff_shim", "run", "--quiet", "starter.py", "world.py"], tmp_path)
+    assert output[:2] == plain[:2]
+    assert output[2].splitlines()[-1:] == plain[2].splitlines()[-1:]
     assert plain[1].startswith(b"Paddle begins")
 
 
@@ -168,8 +168,8 @@ def test_values_of_options_as_data(value):
 
 def test_notes_are_read_by_rank(tmp_path):
     place = str(tmp_path / "notes")
-    assert ranks.found(place) == []
+    assert ranks.read_notes(place) == []
     for rank, pid in ((1, 7), (0, 9)):
         ranks.Note(rank, pid, log="x").leave(place)
     ranks.Note(1, 7, log="x", counted={"ops": {}}).leave(place)
-    assert [(one.rank, one.counted) for one in ranks.found(place)] == [(0, None), (1, {"ops": {}})]
+    assert [(note.rank, note.counted) for note in ranks.read_notes(place)] == [(0, None), (1, {"ops": {}})]

@@ -83,9 +83,9 @@ def test_a_right_port_is_proven(inputs, files, capsys):
 def test_a_wrong_port_is_told_and_written_down(files, capsys):
     written = ["--html", "a/proof.html", "--markdown", "proof.md", "--json", "proof.json"]
     assert main(["prove", "ours/wrong.py:Port", "theirs/model.py:model", "--inputs", "x.npy", *written]) == 1
-    said = capsys.readouterr().out
-    assert said.startswith("CODE_DIFFERS: another attribute: approximate='tanh' against 'none' (write approximate=False) at ")
-    assert "wrong.py:13" in said.splitlines()[0]
+    output = capsys.readouterr().out
+    assert output.startswith("CODE_DIFFERS: another attribute: approximate='tanh' against 'none' (write approximate=False) at ")
+    assert "wrong.py:13" in output.splitlines()[0]
     assert json.loads((files / "proof.json").read_text())["right"] is False
     assert "approximate" in (files / "proof.md").read_text()
     assert "approximate" in (files / "a" / "proof.html").read_text()
@@ -112,20 +112,20 @@ def test_each_file_has_the_modules_beside_it(files):
 
 
 @pytest.mark.parametrize(
-    ("word", "error", "said"),
+    ("word", "error", "message"),
     [
         ("model.py", ArgumentError, r"PADDLE is file.py:name or package.module:name, got 'model.py'"),
         ("none.py:build", FileError, "none.py does not exist"),
         ("ours/model.py:Prot", ArgumentError, "Did you mean 'Port'"),
     ],
 )
-def test_what_cannot_be_loaded_is_told(word, error, said, files):
-    with pytest.raises(error, match=said):
+def test_what_cannot_be_loaded_is_told(word, error, message, files):
+    with pytest.raises(error, match=message):
         load(word, "PADDLE")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--inputs", "none.npy"], "the inputs none.npy cannot be read"),
         (["--inputs", "x.npy", "--weights", "none"], "unknown weights 'none'"),
@@ -133,9 +133,9 @@ def test_what_cannot_be_loaded_is_told(word, error, said, files):
         ([], "--inputs"),
     ],
 )
-def test_what_cannot_be_proven_is_a_usage_error(options, said, files, capsys):
+def test_what_cannot_be_proven_is_a_usage_error(options, message, files, capsys):
     assert main(["prove", "ours/model.py:Port", "theirs/model.py:Original", *options]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_pickles_are_not_loaded(files, capsys):
@@ -149,9 +149,9 @@ def test_pickles_are_not_loaded(files, capsys):
 
 def test_doctor_says_how_it_stands(capsys):
     assert main(["doctor"]) == 0
-    said = capsys.readouterr().out
-    assert "✓ Paddle -> Torch: the same memory" in said
-    assert "torch.num_threads" in said
+    output = capsys.readouterr().out
+    assert "✓ Paddle -> Torch: the same memory" in output
+    assert "torch.num_threads" in output
 
 
 def test_doctor_as_data(capsys):

@@ -166,7 +166,7 @@ def test_forked_processes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["none.py"], b"the program none.py does not exist"),
         (["--compare", "--strict", "train.py"], b"--strict belongs to reference"),
@@ -183,11 +183,11 @@ def test_forked_processes(tmp_path):
         ([], b"PROGRAM"),
     ],
 )
-def test_what_cannot_be_done_is_said_first(arguments, said, tmp_path):
+def test_what_cannot_be_done_is_said_first(arguments, message, tmp_path):
     (tmp_path / "train.py").write_text("print('begun')\n")
     status, out, err = ended([sys.executable, "-m", "padiff_shim", "run", *arguments], tmp_path)
     assert (status, out) == (2, b"")
-    assert said in b" ".join(err.split()), err
+    assert message in b" ".join(err.split()), err
 
 
 def test_a_program_without_paddle_is_told(tmp_path):

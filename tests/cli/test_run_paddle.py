@@ -80,10 +80,10 @@ def test_a_reference_run_leaves_a_log_and_pages(tmp_path):
     page = (tmp_path / "new" / "page.html").read_text()
     assert "Where the time went" in page
     assert "train.py:" in page
-    for name, said in (("--html", "again.html written"), ("--markdown", "float calls")):
+    for name, expected in (("--html", "again.html written"), ("--markdown", "float calls")):
         target = tmp_path / "again.html" if name == "--html" else "-"
         done, out, err = ended(sys.executable, "-m", "padiff_shim", "report", "log", name, str(target), cwd=tmp_path)
-        assert (done, said in out + err) == (0, True), err
+        assert (done, expected in out + err) == (0, True), err
     assert (tmp_path / "again.html").read_text() == page
 
 

@@ -46,7 +46,7 @@ def test_ctrl_c_below_a_hook_shows_no_frame_of_ours(monkeypatch, calls):
 
 
 def test_a_users_message_that_looks_like_frames_is_left_as_it_is():
-    said = 'it was:\n  /a/train.py(12): main\n  File "/a/train.py", line 12, in main\n    x = 1\n\n  and more (3): so'
-    error = ValueError(said, 7)
+    message = 'it was:\n  /a/train.py(12): main\n  File "/a/train.py", line 12, in main\n    x = 1\n\n  and more (3): so'
+    error = ValueError(message, 7)
     tidy(error)
-    assert error.args == (said, 7)
+    assert error.args == (message, 7)

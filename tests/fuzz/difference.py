@@ -71,12 +71,12 @@ class Difference(NamedTuple):
         """
         natively, here = self.all_errors
         both = {line for line, _, text in here if "of dimension 0" in text} & {line for line, *_ in natively}
-        return [one for one in natively if one[0] not in both], [one for one in here if one[0] not in both]
+        return [error for error in natively if error[0] not in both], [error for error in here if error[0] not in both]
 
     @property
     def all_errors(self) -> tuple[Errors, Errors]:
         """With an index into a number."""
-        natively, here = ([one for one in found if one[1] != "NameError"] for found in errors_in(self.text))
+        natively, here = ([error for error in errors if error[1] != "NameError"] for errors in errors_in(self.text))
         return natively, here
 
     @property

@@ -174,7 +174,7 @@ KNOWN = (
     Known(
         "Paddle runs no paddle.grad within a block that is recomputed without reentry: it unpacks by a second pair of hooks",
         lambda seen: (
-            not seen.exact and any("only one pair of hooks is allowed" in one.partition(", here ")[0] for one in seen.others)
+            not seen.exact and any("only one pair of hooks is allowed" in text.partition(", here ")[0] for text in seen.others)
         ),
     ),
     Known(
@@ -493,12 +493,12 @@ def unused(counts: Mapping[str, int]) -> list[str]:
 
 
 def unexplained(
-    lines: list[str], found: list[str], *, exact: bool, failed: bool, changing: bool, counts: MutableMapping[str, int]
+    lines: list[str], texts: list[str], *, exact: bool, failed: bool, changing: bool, counts: MutableMapping[str, int]
 ) -> list[str]:
     """The differences that no entry explains; ``counts`` notes the others."""
     left = []
-    for difference in found:
-        seen = Seen(difference, lines, exact, failed, changing, tuple(found))
+    for difference in texts:
+        seen = Seen(difference, lines, exact, failed, changing, tuple(texts))
         entry = next((entry for entry in KNOWN if entry.explains(seen)), None) or listed_accusation(difference, lines)
         if entry is None:
             left.append(difference)

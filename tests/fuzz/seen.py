@@ -89,7 +89,7 @@ class Seen(Difference):
     @property
     def recomputed_without_gradients(self) -> bool:
         """Whether reentrant recompute met an operand whose flag was switched: an error natively, and what follows from it."""
-        refused = any("'OSError', '(External) " in one.partition(", here ")[0] for one in self.others)
+        refused = any("'OSError', '(External) " in text.partition(", here ")[0] for text in self.others)
         switched = self.has_in_order(("use_reentrant=True",), (".stop_gradient = True",))
         return refused and switched and (self.after_an_error or self.text.startswith("errors:"))
 
@@ -103,24 +103,26 @@ class Seen(Difference):
     def walked_on(self) -> bool:
         """Whether a paddle.grad went where Paddle does not go, and met a hook, a counted write or a freed node there."""
         name, _, _ = self.text.partition(".")
-        more = "only here" in self.text or any("only here" in one and name.split()[-1] in one for one in self.others)
+        more = "only here" in self.text or any("only here" in text and name.split()[-1] in text for text in self.others)
         hook = self.text.startswith("seen[") and more and self.has("paddle.grad(")
-        asked = any("paddle.grad(" in line for line in self.origins) and self.text.endswith("only natively")
-        freed = self.changing and any("The TensorWrappers of AssignGradNode" in one.partition(", here ")[2] for one in self.others)
+        by_grad = any("paddle.grad(" in line for line in self.origins) and self.text.endswith("only natively")
+        freed = self.changing and any(
+            "The TensorWrappers of AssignGradNode" in text.partition(", here ")[2] for text in self.others
+        )
         refused = self.refused_further_on or (freed and self.text.startswith("errors:") and self.has("paddle.grad("))
-        return hook or refused or (asked and (freed or self.has("paddle.grad(", "allow_unused=True")))
+        return hook or refused or (by_grad and (freed or self.has("paddle.grad(", "allow_unused=True")))
 
     @property
     def refused_further_on(self) -> bool:
         """Whether the errors differ only where a paddle.grad came to what cannot be run, and natively to nothing."""
         natively, here = self.errors
-        found = {line: text for line, _, text in natively}
+        texts = {line: text for line, _, text in natively}
         beyond = set()
         for line, _, text in here:
-            nothing = UNUSED in found[line] if line in found else "allow_unused=True" in self.lines[line]
+            nothing = UNUSED in texts[line] if line in texts else "allow_unused=True" in self.lines[line]
             if nothing and "paddle.grad(" in self.lines[line] and any(part in text for part in (*REFUSALS, LACKING, UNREGISTERED)):
                 beyond.add(line)
-        left = [[one[:2] for one in errors if one[0] not in beyond] for errors in (natively, here)]
+        left = [[error[:2] for error in errors if error[0] not in beyond] for errors in (natively, here)]
         return bool(beyond) and left[0] == left[1]
 
     @property
@@ -131,7 +133,7 @@ class Seen(Difference):
         """
         strided = any(re.search(r"= t\d+\[", line) or any(view in line for view in VIEWS) for line in self.lines)
         ops = "|".join(READ_BY_TORCH) if not strided else r"\w+"
-        refused = any(re.search(f"op '({ops})' has been modified", one.partition(", here ")[2]) for one in self.others)
+        refused = any(re.search(f"op '({ops})' has been modified", text.partition(", here ")[2]) for text in self.others)
         return refused and (".grad" in self.text or self.text.startswith(("errors:", "seen[")))
 
     @property
@@ -140,15 +142,15 @@ class Seen(Difference):
         unused = UNUSED in self.text.partition(", here ")[2] and UNUSED not in self.text.partition(", here ")[0]
         unmade = "paddle.grad(" in self.made and (self.text.endswith("only natively") or ", here None" in self.text)
         behind = any("paddle.grad(" in line for line in self.origins) and self.text.endswith("only natively")
-        without = any(self._replace(text=one).given_none for one in self.others)  # lines were not run here
+        without = any(self._replace(text=text).given_none for text in self.others)  # lines were not run here
         return any(map(self.has, SEVERAL)) and (unused or unmade or behind or without)
 
     @property
     def of_what_nothing_depends_on(self) -> bool:
         """Whether there are zeros of a second derivative natively or here alone, and what was made of them."""
-        missing = [one.partition(".")[0] for one in self.others if ".grad: natively zeros, here None" in one]
+        missing = [text.partition(".")[0] for text in self.others if ".grad: natively zeros, here None" in text]
         if self.has(".abs("):
-            missing += [one.partition(".")[0] for one in self.others if ".grad: natively None, here zeros" in one]
+            missing += [text.partition(".")[0] for text in self.others if ".grad: natively None, here zeros" in text]
         if not missing or not self.has("create_graph=True"):
             return False
         follows = (self.made_of_gradients and self.text.endswith("only natively")) or self.given_none or self.stepped
@@ -181,38 +183,38 @@ class Seen(Difference):
     def given_none(self) -> bool:
         """Whether the errors differ only by calls that get None where natively there is a tensor."""
         natively, here = self.errors
-        more = [one for one in here if one[:2] not in [other[:2] for other in natively]]
-        return bool(more) and all("got None" in one[-1] or "NoneType" in one[-1] for one in more)
+        more = [error for error in here if error[:2] not in [other[:2] for other in natively]]
+        return bool(more) and all("got None" in error[-1] or "NoneType" in error[-1] for error in more)
 
     @property
     def of_two_pairs_of_hooks(self) -> bool:
         """Whether Paddle has refused a second pair of hooks: an error, and what follows from it."""
-        refused = any("only one pair of hooks is allowed" in one.partition(", here ")[0] for one in self.others)
+        refused = any("only one pair of hooks is allowed" in text.partition(", here ")[0] for text in self.others)
         return refused and any(part in self.text for part in ("errors:", "only here", ".grad", "seen["))
 
     @property
     def of_a_value_that_is_broadcast(self) -> bool:
         """Whether Paddle has refused the gradient of what was broadcast as it was set: an error, and what follows from it."""
-        if not any(BROADCAST in one.partition(", here ")[0] for one in self.others):
+        if not any(BROADCAST in text.partition(", here ")[0] for text in self.others):
             return False
         natively, here = self.errors
-        left = [one[:2] for one in natively if BROADCAST not in one[-1]]
-        return self.after_an_error or (len(left) < len(natively) and left == [one[:2] for one in here])
+        left = [error[:2] for error in natively if BROADCAST not in error[-1]]
+        return self.after_an_error or (len(left) < len(natively) and left == [error[:2] for error in here])
 
     @property
     def behind_a_refused_write(self) -> bool:
         """Whether what differs comes from a tensor that an in-place op, refused by both, has left in another dtype natively."""
         natively, here = self.errors_of_all
-        refused = [line for line, _, text in natively if RETRIEVED in text and line in {one[0] for one in here}]
-        names = {found[1] for line in refused if (found := re.match(r"(?:with .*?: )?(t\d+)\.", self.lines[line]))}
+        refused = [line for line, _, text in natively if RETRIEVED in text and line in {error[0] for error in here}]
+        names = {match[1] for line in refused if (match := re.match(r"(?:with .*?: )?(t\d+)\.", self.lines[line]))}
         if not (natively or here):  # both sides raise alike, of which no difference tells
             names = self.written_between_dtypes
 
         def from_there(line: str) -> bool:
-            return any(re.search(rf"\b{name}\b", one) for one in self.traced(line) for name in names)
+            return any(re.search(rf"\b{name}\b", error) for error in self.traced(line) for name in names)
 
         if self.text.startswith("errors:"):
-            parted = {one[0] for one in natively} ^ {one[0] for one in here}
+            parted = {error[0] for error in natively} ^ {error[0] for error in here}
             return bool(names) and all(from_there(self.lines[line]) for line in parted)
         return re.split("[.:]", self.text)[0] in names or from_there(self.made)
 
@@ -240,8 +242,8 @@ class Seen(Difference):
         names = [name[1] for name in refused.values() if name and "create_graph=True" in "".join(self.origins_of(name[1]))]
         if not refused or len(names) < len(refused):
             return False
-        left = [one[:2] for one in natively if one[0] not in refused]
-        return left == [one[:2] for one in here] if self.text.startswith("errors:") else self.text.partition(".")[0] in names
+        left = [error[:2] for error in natively if error[0] not in refused]
+        return left == [error[:2] for error in here] if self.text.startswith("errors:") else self.text.partition(".")[0] in names
 
     @property
     def of_a_small_epsilon(self) -> bool:
@@ -256,7 +258,7 @@ class Seen(Difference):
     @property
     def come_to_twice(self) -> bool:
         """Whether a backward here came to a PyLayer in two turns: an error, and what follows from it."""
-        refused = any(re.search(r"The TensorWrappers of [A-Z]\w*(?<!GradNode) do|comes twice, from", one) for one in self.others)
+        refused = any(re.search(r"The TensorWrappers of [A-Z]\w*(?<!GradNode) do|comes twice, from", text) for text in self.others)
         return refused and self.after_an_error | self.text.startswith("errors:")
 
     @property
@@ -270,14 +272,14 @@ class Seen(Difference):
         natively, here = self.errors
         first = min((line for line, _, text in natively if MODIFIED in text), default=len(self.lines))
         freed = {line for line, _, text in here if line > first and "The TensorWrappers of" in text}
-        natively, here = ([one for one in errors if one[0] not in freed] for errors in (natively, here))
-        same = [one[:2] for one in natively] == [one[:2] for one in here]
+        natively, here = ([error for error in errors if error[0] not in freed] for errors in (natively, here))
+        same = [error[:2] for error in natively] == [error[:2] for error in here]
         return bool(freed) and (same or self._refused_by_paddle(natively, here))
 
     def _refused_by_paddle(self, natively: Errors, here: Errors) -> bool:
-        left = [one[:2] for one in natively if MODIFIED not in one[-1] or one[:2] in [other[:2] for other in here]]
+        left = [error[:2] for error in natively if MODIFIED not in error[-1] or error[:2] in [other[:2] for other in here]]
         squared = any(re.search(r"\b(t\d+)\.multiply_\(\1\)", line) for line in self.lines)  # computed beside, and then written
-        return left == [one[:2] for one in here] and (squared or self.scales or any(map(self.has, READ_BY_PADDLE)))
+        return left == [error[:2] for error in here] and (squared or self.scales or any(map(self.has, READ_BY_PADDLE)))
 
     @property
     def scales(self) -> bool:
@@ -298,7 +300,7 @@ class Seen(Difference):
     def of_an_index_into_a_number(self) -> bool:
         """Whether the errors differ only by the type of those that an index into a number raises."""
         natively, here = self.errors
-        alike = [one[:2] for one in natively] == [one[:2] for one in here]
+        alike = [error[:2] for error in natively] == [error[:2] for error in here]
         return alike and len(natively) < len(self.all_errors[0])
 
     @property
@@ -311,8 +313,12 @@ class Seen(Difference):
     def freed_by_paddle(self) -> bool:
         """Whether the errors differ only by backwards through what was freed, which are none here."""
         natively, here = self.errors
-        left = [one[:2] for one in natively if "The TensorWrappers of" not in one[-1] or one[:2] in [other[:2] for other in here]]
-        return len(left) < len(natively) and left == [one[:2] for one in here]
+        left = [
+            error[:2]
+            for error in natively
+            if "The TensorWrappers of" not in error[-1] or error[:2] in [other[:2] for other in here]
+        ]
+        return len(left) < len(natively) and left == [error[:2] for error in here]
 
     @property
     def cleared_nothing(self) -> bool:
@@ -329,10 +335,10 @@ class Seen(Difference):
     def refused_for_another_reason(self) -> bool:
         """Whether the errors differ only by the reason for which a backward is refused that has several."""
         natively, here = self.errors
-        same_lines = [one[0] for one in natively] == [one[0] for one in here]
+        same_lines = [error[0] for error in natively] == [error[0] for error in here]
         parted = [pair for pair in zip(natively, here) if pair[0][:2] != pair[1][:2]]
         known = (*REFUSALS, LACKING, BROADCAST)
-        return bool(parted) and same_lines and all(any(part in one[-1] for part in known) for pair in parted for one in pair)
+        return bool(parted) and same_lines and all(any(part in error[-1] for part in known) for pair in parted for error in pair)
 
     @property
     def of_several_dtypes(self) -> bool:
@@ -340,5 +346,5 @@ class Seen(Difference):
         natively, here = self.errors_of_all
         stepping = [line for line, *_ in natively if re.search(r"\bo\d*\.(step|minimize)\(", self.lines[line])]
         refused = [(line, *rest) for line, *rest in natively if line in stepping and "type of data" in rest[-1]]
-        only = bool(refused) and [one[:2] for one in natively if one not in refused] == [one[:2] for one in here]
+        only = bool(refused) and [error[:2] for error in natively if error not in refused] == [error[:2] for error in here]
         return only and (".value:" in self.text or self.text.startswith("errors:"))

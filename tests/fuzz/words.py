@@ -13,8 +13,8 @@ class Nothing(Exception):
     """No variable fits this kind of line."""
 
 
-def broadcast(one: list[int], other: list[int]) -> bool:
-    return all(a == b or 1 in (a, b) for a, b in zip(one[::-1], other[::-1]))
+def broadcast(shape: list[int], other: list[int]) -> bool:
+    return all(a == b or 1 in (a, b) for a, b in zip(shape[::-1], other[::-1]))
 
 
 def dense(t: Any) -> bool:

@@ -38,12 +38,12 @@ def watched_training(each_step):
 
 @pytest.mark.bitexact
 def test_gradients_are_the_twins_at_every_step():
-    found = []
+    rows = []
     with padiff_shim.reference("torch"):
-        watched_training(lambda model, twin: found.append(run_demo.same_gradients(model, twin, load_data(), SMALL)))
-    assert len(found) == 6
-    assert all(same.of > 30 for same in found)
-    assert [same.given for same in found] == [same.whole for same in found] == [same.of for same in found]
+        watched_training(lambda model, twin: rows.append(run_demo.same_gradients(model, twin, load_data(), SMALL)))
+    assert len(rows) == 6
+    assert all(same.of > 30 for same in rows)
+    assert [same.shared for same in rows] == [same.whole for same in rows] == [same.of for same in rows]
 
 
 @pytest.mark.bitexact
@@ -76,7 +76,7 @@ def test_other_weights_are_not_called_identical():
         twin.embed.weight[0, 0] += 1.0
     with padiff_shim.reference("torch"):
         same = run_demo.same_gradients(model, twin, load_data(), SMALL)
-    assert same.given < same.of
+    assert same.shared < same.of
     assert same.whole < same.of
 
 

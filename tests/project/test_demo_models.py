@@ -74,12 +74,12 @@ def test_every_element_gets_a_verdict(name, dtype):
     row = demo_verdicts.measure(name, dtype)
     assert row.unjudged == 0
     assert row.verdicts["EQUAL"] + row.verdicts["ROUNDING"] > 30
-    assert row.more == 0, row.found
-    assert sum(row.found.values()) == row.verdicts["known"] + row.verdicts["negligible"]
+    assert row.more == 0, row.findings
+    assert sum(row.findings.values()) == row.verdicts["known"] + row.verdicts["negligible"]
 
 
 def test_what_is_found_is_told():
     with testing.planted("tanh", lambda tensor, *_: tensor * 1.01, side="torch"):
         row = demo_verdicts.measure("ppo", "float32")
     assert row.more > 0
-    assert any(told.startswith("tanh ") for told in row.found)
+    assert any(finding.startswith("tanh ") for finding in row.findings)

@@ -25,7 +25,7 @@ def left_of(lines, differs, failed=True):
 def test_of_two_reasons_to_refuse_a_backward_either_may_be_named():
     natively = (1, "SystemError", "(Fatal) The TensorWrappers of ExpGradNode do not exist.")
     here = (1, "RuntimeError", "(PermissionDenied) Tensor _ has been modified by an inplace operation.")
-    texts = [f"errors: natively {[natively]}, here {told}" for told in ([here], [(1, "ValueError", "")], [(2, *here[1:])])]
+    texts = [f"errors: natively {[natively]}, here {errors}" for errors in ([here], [(1, "ValueError", "")], [(2, *here[1:])])]
     assert left_of(PROGRAM, texts) == texts[1:]
 
 
@@ -38,7 +38,7 @@ def test_a_backward_that_has_to_be_refused_is_refused(roots):
     lines = [PROGRAM[0], *REFUSED, f"paddle.autograd.backward([{', '.join(f'{root}.sum()' for root in roots)}])"]
     differs = differences(lines)[0]
     assert left_of(lines, differs) == []
-    assert len(roots) == 2 or not any(one.startswith("errors") for one in differs)
+    assert len(roots) == 2 or not any(difference.startswith("errors") for difference in differs)
 
 
 def test_what_was_made_of_gradients_behind_a_refused_recompute_goes_with_it():
@@ -51,7 +51,7 @@ def test_what_was_made_of_gradients_behind_a_refused_recompute_goes_with_it():
     ]
     plan = Plan("around the backward", {2: [("open", "reference", "m0", "")]})
     differs = differences(lines, plan)[0]
-    assert any(one.startswith("t4.") for one in differs)
+    assert any(difference.startswith("t4.") for difference in differs)
     assert unexplained(lines, differs, exact=False, failed=True, changing=True, counts={}) == []
 
 
@@ -80,7 +80,7 @@ FREED = {
 @pytest.mark.parametrize("kind", FREED)
 def test_what_a_refused_backward_has_freed_is_no_finding(kind):
     differs = differences([PROGRAM[0], *FREED[kind]])[0]
-    assert any("errors: " in one and "The TensorWrappers of" in one.partition(", here ")[2] for one in differs)
+    assert any("errors: " in difference and "The TensorWrappers of" in difference.partition(", here ")[2] for difference in differs)
     assert left_of([PROGRAM[0], *FREED[kind]], differs) == []
 
 
@@ -104,7 +104,7 @@ def test_zeros_of_a_second_derivative_that_torch_has_not_are_known():
     differs = differences(lines)[0]
     assert "t1.grad: natively zeros, here None" in differs
     assert left_of(lines, differs) == []
-    lost = [one.replace("zeros", "an array") for one in differs]
+    lost = [difference.replace("zeros", "an array") for difference in differs]
     assert left_of(lines, lost, failed=False) == lost
 
 
@@ -172,11 +172,11 @@ def test_a_leaf_of_which_no_name_is_left_may_get_no_more_gradients(line, same):
 NORM = ["t2 = make([4], 'float32', 2, True)", "t3 = F.layer_norm(t1, 4, t2, t2)", "t4 = paddle.exp(t3).sum()"]
 
 
-@pytest.mark.parametrize("asked", ["[t1]", "[t1, t2]"])
-def test_a_gradient_of_a_norm_whose_weight_is_not_asked_for_is_known(asked):
-    lines = [PROGRAM[0], *NORM, f"t5 = paddle.grad([t4], {asked})[0]"]
+@pytest.mark.parametrize("wanted", ["[t1]", "[t1, t2]"])
+def test_a_gradient_of_a_norm_whose_weight_is_not_asked_for_is_known(wanted):
+    lines = [PROGRAM[0], *NORM, f"t5 = paddle.grad([t4], {wanted})[0]"]
     differs = differences(lines)[0]
-    assert [difference.partition(":")[0] for difference in differs] == (["t5.value"] if "t2" not in asked else [])
+    assert [difference.partition(":")[0] for difference in differs] == (["t5.value"] if "t2" not in wanted else [])
     assert left_of(lines, differs, failed=False) == []
     without = [line.replace("t1, 4, t2, t2", "t1, 4") for line in lines]
     assert left_of(without, differs, failed=False) == differs
@@ -216,26 +216,28 @@ def test_a_value_that_is_broadcast_as_it_is_set_has_no_gradient_natively(functio
 def test_an_epsilon_that_is_rounded_is_known():
     of = "error 1.5e-14, bound 3.5e-15"
     kinds = (("float64", "paddle"), ("float32", "paddle"), ("float64", "torch"))
-    told = [f"accused: #7 layer_norm out [4, 3] {dtype} | WRONG [{side}] | <line 10>:1 in <module> | {of}" for dtype, side in kinds]
+    texts = [
+        f"accused: #7 layer_norm out [4, 3] {dtype} | WRONG [{side}] | <line 10>:1 in <module> | {of}" for dtype, side in kinds
+    ]
     lines = ["t1 = make([3, 4], 'float64', 1, True)", "t2 = F.layer_norm(t1, 4)", "t3 = paddle.exp(t1)"]
-    assert left_of(lines, told, failed=False) == told[1:]
+    assert left_of(lines, texts, failed=False) == texts[1:]
     values = ["t2.value: natively 1.0, here 2.0", "t3.value: natively 1.0, here 2.0"]
     assert left_of(lines, values, failed=False) == values[1:]
     assert left_of([line.replace("64", "32") for line in lines], values, failed=False) == values
 
 
-@pytest.mark.parametrize("asked", ["create_graph=True", "retain_graph=True"])
-def test_what_a_recomputed_block_gives_as_a_leaf_is_not_written_natively(asked):
+@pytest.mark.parametrize("wanted", ["create_graph=True", "retain_graph=True"])
+def test_what_a_recomputed_block_gives_as_a_leaf_is_not_written_natively(wanted):
     lines = [
         "t1 = make([3, 4], 'float32', 1, True)",
         "t3 = paddle.exp(t1)",
         "t4 = recompute(block, t3, use_reentrant=True)",
-        f"t5 = paddle.grad([t4.sum()], [t3], {asked})[0]",
+        f"t5 = paddle.grad([t4.sum()], [t3], {wanted})[0]",
         "t5[0] = 0.5",
     ]
     refused = [(4, "ValueError", "(InvalidArgument) Leaf Tensor () that doesn't stop gradient can't use inplace strategy.")]
     differs = [f"errors: natively {refused}, here []", "t5.inplace_version: natively 0, here 1"]
-    assert left_of(lines, differs, failed=False) == (differs if "retain" in asked else [])
+    assert left_of(lines, differs, failed=False) == (differs if "retain" in wanted else [])
 
 
 def test_a_sum_of_gradients_in_float16_may_be_met_where_paddle_prunes():
@@ -251,9 +253,9 @@ def test_a_sum_of_gradients_in_float16_may_be_met_where_paddle_prunes():
     ]
     plan = Plan("around the forward", {0: [("open", "reference", "m0", "")], 3: [("close", "m0")]})
     differs = differences(lines, plan)[0]
-    assert any("is not registered" in one for one in differs)
+    assert any("is not registered" in difference for difference in differs)
     assert unexplained(lines, differs, exact=False, failed=False, changing=True, counts={}) == []
-    others = [one.replace("is not registered", "is not there") for one in differs]
+    others = [difference.replace("is not registered", "is not there") for difference in differs]
     assert unexplained(lines, others, exact=False, failed=False, changing=True, counts={}) != []
 
 
@@ -275,8 +277,8 @@ def test_an_in_place_op_that_is_refused_may_leave_another_dtype():
 
 @pytest.mark.parametrize(("write", "left"), [("square_", False), ("tanh_", True)])
 def test_a_second_derivative_through_an_in_place_op_is_known(write, left):
-    asked = "t3 = paddle.grad([t2.sum()], [t1], create_graph=True)[0]"
-    lines = [PROGRAM[0], "t2 = paddle.square(t1)", f"t2.{write}()", asked, "t3.sum().backward()"]
+    line = "t3 = paddle.grad([t2.sum()], [t1], create_graph=True)[0]"
+    lines = [PROGRAM[0], "t2 = paddle.square(t1)", f"t2.{write}()", line, "t3.sum().backward()"]
     differs = differences(lines)[0]
     assert bool(differs) is not left
     assert left_of(lines, differs, failed=False) == []

@@ -27,11 +27,11 @@ HEADER, FRAMEWORKS = ["module", "may import of ours", "frameworks"], {"paddle", 
 
 def sources():
     """{name in the table: path}: `op`, `report/html`, `patches/linalg`, `__init__` for the package itself."""
-    found = {}
+    modules = {}
     for folder, prefix in (("padiff_shim", ""), ("patches", "patches/")):
         for path in sorted({*(ROOT / folder).rglob("*.py")} - {*(ROOT / "patches" / "defects").iterdir()}):  # programs, no modules
-            found[prefix + path.relative_to(ROOT / folder).with_suffix("").as_posix()] = path
-    return found
+            modules[prefix + path.relative_to(ROOT / folder).with_suffix("").as_posix()] = path
+    return modules
 
 
 SOURCES = sources()
@@ -84,7 +84,7 @@ def imported_names(node, package):
 @functools.cache
 def imports_of(name):
     """Every import in a module of ours, with `import_module` of a written name."""
-    found = []
+    imports = []
     package = ["padiff_shim", *name.split("/")[:-1]]
 
     def walk(node, lazy, typing):
@@ -92,7 +92,7 @@ def imports_of(name):
             top = dotted.split(".")[0]
             if dotted != "padiff_shim.__version__":
                 target = own_name(dotted) if top == "padiff_shim" else top
-                found.append(Import(target, node.lineno, lazy, typing))
+                imports.append(Import(target, node.lineno, lazy, typing))
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             for child in node.body:
                 walk(child, lazy, True)
@@ -104,7 +104,7 @@ def imports_of(name):
             walk(child, inside, typing)
 
     walk(ast.parse(SOURCES[name].read_text()), lazy=False, typing=False)
-    return found
+    return imports
 
 
 def table_rows():
@@ -157,7 +157,7 @@ def frameworks_of(cell):
 def rules():
     """{module: Rule} for every module of ours, as the table says."""
     plain = {word for first, *_ in table_rows() for word in words(first) if "*" not in word}
-    found = {}
+    graph = {}
     for first, second, third in table_rows():
         ours = set()
         for word in words(second):
@@ -168,9 +168,9 @@ def rules():
             meant = matching(word) - (plain if "*" in word else set())
             assert meant, f"{TABLE.name} has a row for {word!r}: there is no such module"
             for name in meant:
-                assert name not in found, f"{TABLE.name} has two rows for {name}"
-                found[name] = Rule(ours, *frameworks_of(third))
-    return found
+                assert name not in graph, f"{TABLE.name} has two rows for {name}"
+                graph[name] = Rule(ours, *frameworks_of(third))
+    return graph
 
 
 def test_every_module_has_a_row():
@@ -206,8 +206,8 @@ def circle(arrows):
         if place not in done:
             way.append(place)
             for onward in sorted(arrows.get(place, ())):
-                if found := walk(onward):
-                    return found
+                if circle := walk(onward):
+                    return circle
             way.pop()
             done.add(place)
         return []
@@ -262,7 +262,7 @@ def test_other_packages_are_declared():
     extras = {"cli": "cli", "pytest_plugin": "pytest"}  # room -> what it alone needs
     extra = {room: _names(config["options.extras_require"][name]) for room, name in extras.items()}
     known = declared | FRAMEWORKS | set(sys.stdlib_module_names) | set(SOURCES)
-    unknown = [(name, found.target) for name in SOURCES for found in imports_of(name) if found.target not in known]
+    unknown = [(name, imported.target) for name in SOURCES for imported in imports_of(name) if imported.target not in known]
     assert not [(name, target) for name, target in unknown if target not in extra.get(room(name), ())]
 
 

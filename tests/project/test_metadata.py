@@ -60,14 +60,14 @@ def pinned(name):
     return re.findall(rf"^{name}==(\S+)", PINNED, re.MULTILINE)
 
 
-def within(version, said):
+def within(version, condition):
     """Whether a version lies in a range such as ``>=2.5,<3.4``."""
 
     def number(text):
         return [int(part) for part in text.split(".")]
 
-    bounds = re.findall(r"(>=|<)([\d.]+)", said)
-    assert len(bounds) == 2, said
+    bounds = re.findall(r"(>=|<)([\d.]+)", condition)
+    assert len(bounds) == 2, condition
     return all(number(version) >= number(bound) if sign == ">=" else number(version) < number(bound) for sign, bound in bounds)
 
 
@@ -80,13 +80,13 @@ def test_the_python_and_the_system_are_those_of_the_whole_suite():
 
 @pytest.mark.parametrize(("extra", "package"), [("torch", "torch"), ("paddle", "paddlepaddle")])
 def test_frameworks_range_from_the_oldest_to_the_newest_that_was_tried(extra, package):
-    (said,) = CONFIG["options.extras_require"][extra].split()
+    (requirement,) = CONFIG["options.extras_require"][extra].split()
     tried = sorted(PADDLES if extra == "paddle" else TORCHES)
     assert set(pinned(package)) <= set(tried)
-    assert all(within(version, said) for version in tried)
-    lowest, highest = re.search(r">=([\d.]+)", said)[1], tried[-1].split(".")
+    assert all(within(version, requirement) for version in tried)
+    lowest, highest = re.search(r">=([\d.]+)", requirement)[1], tried[-1].split(".")
     assert lowest == tried[0]
-    assert said.endswith(f"<{highest[0]}.{int(highest[1]) + 1}"), "the next one was not"
+    assert requirement.endswith(f"<{highest[0]}.{int(highest[1]) + 1}"), "the next one was not"
 
 
 def test_the_range_of_pythons_is_that_of_the_sources():

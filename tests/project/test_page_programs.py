@@ -65,30 +65,32 @@ def spaced(text):
 
 def programs(page, text):
     """The page's programs that belong together, as one."""
-    found = [block for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) if not block.startswith("# ")]
+    programs = [
+        block for block in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) if not block.startswith("# ")
+    ]
     if page == "README.md":
-        return "\n".join(found[1:])
+        return "\n".join(programs[1:])
     if page == "docs/audit.md":
-        return found[0].replace('audit(folder="audit")', 'audit(folder="audit", ops="tanh", defects=False)')  # not all of them
+        return programs[0].replace('audit(folder="audit")', 'audit(folder="audit", ops="tanh", defects=False)')  # not all of them
     if page == "docs/drift.md":
-        return "\n".join([*found, "print(found)"])
+        return "\n".join([*programs, "print(found)"])
     if page == "docs/record.md":
-        recorded, diff = found[:2]
+        recorded, diff = programs[:2]
         return "\n".join([recorded, recorded.replace('"here"', '"there"'), diff])
     if page == "docs/prove.md":
         # To begin the optimizer's part with a right port.
         return "\n".join(
             [
-                found[0],
-                found[0].rpartition("\n\n")[0].replace(", approximate=True", ""),
+                programs[0],
+                programs[0].rpartition("\n\n")[0].replace(", approximate=True", ""),
                 "x = np.ones((2, 16))",
-                found[1],
+                programs[1],
                 "print(proof.headline)",
-                found[2],
+                programs[2],
                 "print(proof)",
             ]
         )
-    return "\n".join(found)
+    return "\n".join(programs)
 
 
 @pytest.mark.bitexact

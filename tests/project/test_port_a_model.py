@@ -32,7 +32,7 @@ def says(printed, wanted):
     for line in wanted.strip().splitlines():
         parts = [" ".join(part.split()) for part in line.split("…")]
         pattern = re.compile(".*".join(map(re.escape, parts)) + ("" if line.endswith("…") else "$"))
-        place = next((at for at, found in enumerate(rest) if pattern.match(found)), None)
+        place = next((at for at, line in enumerate(rest) if pattern.match(line)), None)
         assert place is not None, f"{line!r} is not in\n{printed}"
         rest = rest[place + 1 :]
 
@@ -48,17 +48,17 @@ def mended(text, changes):
 @pytest.mark.bitexact
 @pytest.mark.slow
 def test_the_way_from_a_port_to_its_proof(tmp_path):
-    last, count, kept = "", 0, ""
+    last, count, shown = "", 0, ""
     for is_program, text in blocks():
         title = text.splitlines()[0].removeprefix("# ")
         if is_program:
             (tmp_path / title).write_text(text, encoding="utf-8")
             if title not in ("original.py", "port.py"):
-                last, kept, count = program(tmp_path, title), title, count + 1
+                last, shown, count = program(tmp_path, title), title, count + 1
         elif title == "mend port.py":
             port = tmp_path / "port.py"
             port.write_text(mended(port.read_text(encoding="utf-8"), text), encoding="utf-8")
-            last = program(tmp_path, kept)
+            last = program(tmp_path, shown)
         else:
             says(last, text)
     assert count == 4

@@ -23,8 +23,8 @@ def test_a_question_is_answered_as_promised(name):
 
 
 def test_every_script_is_asked_and_the_page_is_what_they_say():
-    found = {path.stem for path in demo.FOLDER.glob("*_*.py") if not path.stem.startswith("_")}
-    assert found == set(demo.ORDER)
+    names = {path.stem for path in demo.FOLDER.glob("*_*.py") if not path.stem.startswith("_")}
+    assert names == set(demo.ORDER)
     assert len(demo.ORDER) >= 15
     assert demo.PAGE.read_text(encoding="utf-8") == demo.page(), "python examples/demo_questions.py --page writes it"
 
@@ -37,16 +37,16 @@ def test_a_question_is_rebuilt_in_thirty_lines(name):
         for node in ast.parse(source).body
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "QUESTION"
     )
-    told = range(about.lineno - 1, about.end_lineno or 0)
-    code = [line for place, line in enumerate(source.splitlines()) if line.strip() and place not in told]
+    lines = range(about.lineno - 1, about.end_lineno or 0)
+    code = [line for place, line in enumerate(source.splitlines()) if line.strip() and place not in lines]
     assert len(code) <= 30
 
 
 def test_what_is_not_as_promised_is_told():
-    asked = demo.question("paddle_34763").QUESTION
+    question = demo.question("paddle_34763").QUESTION
     wrong = demo.Answer("ROUNDING", "", "nothing", 1.0)
-    assert len(demo.missing(asked, wrong)) == len(asked.quotes) + 1
-    assert demo.missing(asked._replace(quotes=(), verdict="ROUNDING", tolerance=0.4), wrong) == ["the tolerance is 1, not 0.4"]
+    assert len(demo.missing(question, wrong)) == len(question.quotes) + 1
+    assert demo.missing(question._replace(quotes=(), verdict="ROUNDING", tolerance=0.4), wrong) == ["the tolerance is 1, not 0.4"]
 
 
 def test_questions_are_chosen_by_their_numbers():

@@ -156,7 +156,7 @@ def test_a_rule_that_cannot_be_applied_is_refused():
 def test_a_fused_projection(how):
     proof = prove(AtOnce(how), scrambled(Apart()), STATES)
     assert proof, str(proof)
-    assert any("told by its use (rules=[('qkv_proj', split('q_proj', 'k_proj', 'v_proj'" in note for note in proof.notes)
+    assert any("as its use shows (rules=[('qkv_proj', split('q_proj', 'k_proj', 'v_proj'" in note for note in proof.notes)
     more = {"phase": "train", "optimizer": "AdamW", "loss": square, "steps": 2}
     assert prove(AtOnce(how), scrambled(Apart()), STATES, **more)
 

@@ -27,9 +27,9 @@ def test_sound_kernels_are_the_same():
 def test_a_wrong_kernel_is_told_with_its_line():
     with testing.planted("matmul", lambda out, *_: out * 1.01), pytest.raises(AssertionError) as caught:
         testing.assert_same_kernels(product, leaf(), ops="matmul")
-    said = str(caught.value)
-    assert said.startswith("Paddle's and Torch's kernels differ (1 findings from LOW_ACCURACY up):")
-    assert "test_assertions.py" in said
+    message = str(caught.value)
+    assert message.startswith("Paddle's and Torch's kernels differ (1 findings from LOW_ACCURACY up):")
+    assert "test_assertions.py" in message
 
 
 def test_below_says_what_is_accepted():

@@ -140,7 +140,7 @@ def test_reference_markers_and_the_fixture(run):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--padiff=reference", "--padiff-from=WRONG"], "*--padiff-from belongs to --padiff=compare*"),
         (["--padiff=compare", "--padiff-from=WRNG"], "*unknown --padiff-from 'WRNG'*Did you mean 'WRONG'*"),
@@ -155,10 +155,10 @@ def test_reference_markers_and_the_fixture(run):
         (["--padiff=compare", "--padiff-set", "audit"], "*--padiff-set is NAME=VALUE, got 'audit'*"),
     ],
 )
-def test_wrong_options_are_usage_errors(options, said, pytester):
+def test_wrong_options_are_usage_errors(options, message, pytester):
     done = pytester.runpytest_inprocess("-p", "padiff_shim.pytest_plugin", *options)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines([said])
+    done.stderr.fnmatch_lines([message])
 
 
 @pytest.mark.parametrize("mode", ["reference", "compare"])

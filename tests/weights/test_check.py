@@ -23,7 +23,7 @@ def pair():
 
 
 def findings(check):
-    return {(one.pair.torch, one.finding, one.other) for one in check.differences}
+    return {(difference.pair.torch, difference.finding, difference.other) for difference in check.differences}
 
 
 def test_equal(pair):
@@ -98,7 +98,7 @@ def test_sections_of_a_fused_weight():
     b.attn.q_proj.weight.set_value(k)
     b.attn.k_proj.weight.set_value(q)
     check = mapping.check(a, b)
-    assert {(one.pair.paddle, one.other) for one in check.differences} == {
+    assert {(difference.pair.paddle, difference.other) for difference in check.differences} == {
         ("attn.q_proj.weight", ("attn.k_proj.weight",)),
         ("attn.k_proj.weight", ("attn.q_proj.weight",)),
     }

@@ -16,10 +16,10 @@ def printed():
     """(what each program prints, what the text says that it prints)."""
     names = {}
     torch.manual_seed(0)
-    for program, said in BLOCKS.findall(TEXT.read_text()):
-        with contextlib.redirect_stdout(io.StringIO()) as found:
+    for program, expected in BLOCKS.findall(TEXT.read_text()):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             exec(program, names)
-        yield found.getvalue(), said
+        yield output.getvalue(), expected
 
 
 def lines(text):
@@ -29,7 +29,7 @@ def lines(text):
 @pytest.mark.compat
 def test_what_the_programs_print(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    found = list(printed())
-    assert len(found) == 4
-    for program, said in found:
-        assert lines(program) == lines(said)
+    programs = list(printed())
+    assert len(programs) == 4
+    for program, expected in programs:
+        assert lines(program) == lines(expected)

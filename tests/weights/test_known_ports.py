@@ -193,28 +193,28 @@ def test_resnet18_of_paddles_own_models():
 def renamed(layer, number):
     """Give every layer and parameter of the user's own a name that says nothing; {old name: new name} of all weights."""
     own = type(layer).__module__.startswith("zoo")
-    found = {}
+    layers = {}
     for name, weight in (*layer._parameters.items(), *layer._buffers.items()):
-        found[name] = f"z{next(number)}" if own and weight is not None else name
+        layers[name] = f"z{next(number)}" if own and weight is not None else name
     if own:
         for name in list(layer._parameters):
-            layer._parameters[found[name]] = layer._parameters.pop(name)
+            layer._parameters[layers[name]] = layer._parameters.pop(name)
     for name, child in list(layer._sub_layers.items()):
         del layer._sub_layers[name]
         new = f"z{next(number)}" if own else name
         layer._sub_layers[new] = child
-        found |= {f"{name}.{old}": f"{new}.{other}" for old, other in renamed(child, number).items()}
-    return found
+        layers |= {f"{name}.{old}": f"{new}.{other}" for old, other in renamed(child, number).items()}
+    return layers
 
 
 @pytest.mark.parametrize("name", [name for name in PAIRS if name != "minilm"])
 def test_names_that_say_nothing(name):
     pair = pairs.build(name, "float32")
-    wanted = {one.torch: one.paddle for one in padiff_shim.weights.match(pair.torch, pair.paddle)}
+    wanted = {match.torch: match.paddle for match in padiff_shim.weights.match(pair.torch, pair.paddle)}
     table = renamed(pair.paddle, iter(range(10_000)))
     mapping = padiff_shim.weights.match(pair.torch, pair.paddle)
     assert mapping
-    assert {one.torch: one.paddle for one in mapping} == {torch_name: table[old] for torch_name, old in wanted.items()}
+    assert {match.torch: match.paddle for match in mapping} == {torch_name: table[old] for torch_name, old in wanted.items()}
 
 
 def leaves(layer, path=""):
@@ -225,12 +225,12 @@ def leaves(layer, path=""):
     return [leaf for name, child in children for leaf in leaves(child, f"{path}.{name}" if path else name)]
 
 
-def nested(found, rng, table, prefix=""):
+def nested(layers, rng, table, prefix=""):
     """The same layers in the same order in a tree of its own; the table says where each of them is now."""
     layer, place = pnn.Layer(), 0
-    while place < len(found):
-        size = 1 if prefix.count(".") > 3 or rng.random() < 0.4 else rng.randint(2, max(2, len(found) // 2))
-        name, group = f"z{len(layer._sub_layers)}", found[place : place + size]
+    while place < len(layers):
+        size = 1 if prefix.count(".") > 3 or rng.random() < 0.4 else rng.randint(2, max(2, len(layers) // 2))
+        name, group = f"z{len(layer._sub_layers)}", layers[place : place + size]
         place += size
         if len(group) == 1:
             layer.add_sublayer(name, group[0][1])
@@ -244,10 +244,10 @@ def nested(found, rng, table, prefix=""):
 @pytest.mark.parametrize("name", ["resnet", "unet", "gpt", "bert", "gan"])
 def test_any_nesting_in_the_same_order(name, seed):
     pair, table = pairs.build(name, "float32"), {}
-    wanted = {one.torch: one.paddle for one in padiff_shim.weights.match(pair.torch, pair.paddle)}
+    wanted = {match.torch: match.paddle for match in padiff_shim.weights.match(pair.torch, pair.paddle)}
     other = nested(leaves(pair.paddle), random.Random(seed), table)
     mapping = padiff_shim.weights.match(pair.torch, other)
     assert mapping
-    for one in mapping:
-        path, _, last = wanted[one.torch].rpartition(".")
-        assert one.paddle == f"{table[path]}.{last}"
+    for match in mapping:
+        path, _, last = wanted[match.torch].rpartition(".")
+        assert match.paddle == f"{table[path]}.{last}"

@@ -12,13 +12,13 @@ from padiff_shim.weights.transfer import match
 
 def both_ways(torch_module, paddle_layer, monkeypatch, **options):
     """The mapping, that of the search alone, and whether the first was made without it."""
-    found, steps = [], []
-    walk = layer_matching.in_step
-    for way in (lambda *given: steps.append(walk(*given)) or steps[-1], lambda *_: None):
-        monkeypatch.setattr(layer_matching, "in_step", way)
+    mappings, steps = [], []
+    walk = layer_matching.equal_trees
+    for way in (lambda *arguments: steps.append(walk(*arguments)) or steps[-1], lambda *_: None):
+        monkeypatch.setattr(layer_matching, "equal_trees", way)
         mapping = match(torch_module, paddle_layer, **options)
-        found.append({**mapping.as_dict(), "layers": list(mapping.layers.items())})
-    return found, steps == [None]
+        mappings.append({**mapping.as_dict(), "layers": list(mapping.layers.items())})
+    return mappings, steps == [None]
 
 
 def block(base, linear, norm):
@@ -33,31 +33,31 @@ def of_blocks(side):
 
 
 def test_a_port_written_after_its_original(monkeypatch):
-    (found, wanted), searched = both_ways(of_blocks("torch"), of_blocks("paddle"), monkeypatch)
-    assert found == wanted
+    (walked, wanted), searched = both_ways(of_blocks("torch"), of_blocks("paddle"), monkeypatch)
+    assert walked == wanted
     assert not searched
-    assert not found["unmatched_src"] + found["unmatched_dst"]
+    assert not walked["unmatched_src"] + walked["unmatched_dst"]
 
 
 def test_both_directions_and_a_map(monkeypatch):
-    (found, wanted), searched = both_ways(of_blocks("paddle"), of_blocks("torch"), monkeypatch)
-    assert found == wanted
+    (walked, wanted), searched = both_ways(of_blocks("paddle"), of_blocks("torch"), monkeypatch)
+    assert walked == wanted
     assert not searched
-    (found, wanted), _ = both_ways(
+    (walked, wanted), _ = both_ways(
         of_blocks("torch"), of_blocks("paddle"), monkeypatch, layer_map={"blocks.0.norm": "blocks.1.again"}
     )
-    assert found == wanted
+    assert walked == wanted
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_all_kinds_of_layers(name, monkeypatch):
     pair = LAYERS[name]
-    (found, wanted), _ = both_ways(
+    (walked, wanted), _ = both_ways(
         theirs(first=pair.torch_module(), second=pair.torch_module()),
         ours(first=pair.paddle_layer(), second=pair.paddle_layer()),
         monkeypatch,
     )
-    assert found == wanted
+    assert walked == wanted
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,6 @@ def test_all_kinds_of_layers(name, monkeypatch):
     ],
 )
 def test_others_are_searched(torch_module, paddle_layer, monkeypatch):
-    (found, wanted), searched = both_ways(torch_module, paddle_layer, monkeypatch)
-    assert found == wanted
+    (walked, wanted), searched = both_ways(torch_module, paddle_layer, monkeypatch)
+    assert walked == wanted
     assert searched

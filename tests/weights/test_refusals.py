@@ -142,7 +142,7 @@ def test_values_are_not_rounded_unless_asked():
     assert "weight is float32, and weight is float64: its values would be rounded" in message
     mapping = padiff_shim.transfer_weights(a, b, rules=[("**", cast())])
     assert np.array_equal(b.weight.numpy(), a.weight.detach().float().t().numpy())
-    assert {one.finding for one in mapping.check(a, b).differences} == {"rounded"}
+    assert {difference.finding for difference in mapping.check(a, b).differences} == {"rounded"}
 
 
 @pytest.mark.parametrize("narrow", ["float16", "bfloat16", "float32"])
@@ -204,15 +204,15 @@ def test_arguments(src, dst, words):
 def test_tensors_stay_what_they_are():
     a, b = scrambled(tlinear(4, 4)), plinear(4, 4)
     b.weight.stop_gradient = True
-    kept = b.weight, b.weight.data_ptr(), b.bias.stop_gradient
+    before = b.weight, b.weight.data_ptr(), b.bias.stop_gradient
     padiff_shim.transfer_weights(a, b)
-    assert b.weight is kept[0]
-    assert (b.weight.data_ptr(), b.bias.stop_gradient, b.weight.stop_gradient) == (*kept[1:], True)
+    assert b.weight is before[0]
+    assert (b.weight.data_ptr(), b.bias.stop_gradient, b.weight.stop_gradient) == (*before[1:], True)
     a.bias.requires_grad_(False)
-    kept = a.weight, a.weight.data_ptr()
+    before = a.weight, a.weight.data_ptr()
     padiff_shim.transfer_weights(b, a)
-    assert a.weight is kept[0]
-    assert (a.weight.data_ptr(), a.weight.requires_grad, a.bias.requires_grad, a.weight.grad_fn) == (kept[1], True, False, None)
+    assert a.weight is before[0]
+    assert (a.weight.data_ptr(), a.weight.requires_grad, a.bias.requires_grad, a.weight.grad_fn) == (before[1], True, False, None)
 
 
 @pytest.mark.bitexact
@@ -223,9 +223,9 @@ def test_inside_of_a_mode(mode):
     with getattr(padiff_shim, mode)("torch"):
         b(paddle.to_tensor(x))
         padiff_shim.transfer_weights(a, b)
-        found = b(paddle.to_tensor(x))
+        output = b(paddle.to_tensor(x))
     wanted = a(torch.from_numpy(x)).detach().numpy()
     if mode == "reference":
-        assert np.array_equal(found.numpy(), wanted)
+        assert np.array_equal(output.numpy(), wanted)
     else:
-        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)
+        np.testing.assert_allclose(output.numpy(), wanted, rtol=1e-5)

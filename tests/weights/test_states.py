@@ -111,8 +111,8 @@ def test_tensors_outside_of_a_layer_and_large_ones_in_pieces(tmp_path):
     padiff_shim.transfer_weights(tmp_path / "plain.pdparams", a)
     assert bool((a.weight == 1).all())
     halves = np.split(np.arange(12, dtype="float32"), 2)
-    told = {"weight": {"OriginShape": (3, 4), "slices": ["weight@@.0", "weight@@.1"]}}
-    pieces = {"bias": np.ones(4, "float32"), **dict(zip(told["weight"]["slices"], halves)), "UnpackBigParamInfor@@": told}
+    parts = {"weight": {"OriginShape": (3, 4), "slices": ["weight@@.0", "weight@@.1"]}}
+    pieces = {"bias": np.ones(4, "float32"), **dict(zip(parts["weight"]["slices"], halves)), "UnpackBigParamInfor@@": parts}
     (tmp_path / "pieces.pdparams").write_bytes(pickle.dumps(pieces, protocol=2))
     padiff_shim.transfer_weights(tmp_path / "pieces.pdparams", a)
     assert np.array_equal(a.weight.detach().numpy(), np.arange(12, dtype="float32").reshape(3, 4).T)

@@ -53,8 +53,8 @@ def results(pair, ours, theirs, dtype="float32"):
     with torch.no_grad():
         wanted = first(theirs(*map(torch.from_numpy, arrays))).numpy()
     with default_dtype(dtype), padiff_shim.reference("torch"), paddle.no_grad():
-        found = first(ours(*map(paddle.to_tensor, arrays))).numpy()
-    return found, wanted
+        result = first(ours(*map(paddle.to_tensor, arrays))).numpy()
+    return result, wanted
 
 
 @pytest.mark.compat
@@ -66,11 +66,11 @@ def test_layer(name, way):
     ours, theirs, mapping = taken(LAYERS[name], way, dtype)
     assert mapping
     assert mapping.check(ours, theirs)
-    found, wanted = results(LAYERS[name], ours, theirs, dtype)
+    actual, wanted = results(LAYERS[name], ours, theirs, dtype)
     if name in OTHER_STEPS:
-        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(actual, wanted, rtol=1e-9, atol=1e-11)
     else:
-        assert np.array_equal(found, wanted)
+        assert np.array_equal(actual, wanted)
 
 
 @pytest.mark.compat
@@ -110,9 +110,9 @@ def test_zoo(name, way):
         name: pairs.paddle_name(name) for name in theirs.state_dict() if not name.endswith("num_batches_tracked")
     }
     assert set(mapping.layers) == {name for name, _ in theirs.named_modules()}
-    assert all(one == other for one, other in mapping.layers.items())
+    assert all(torch_name == paddle_name for torch_name, paddle_name in mapping.layers.items())
     with padiff_shim.reference("torch"):
-        found = pairs.paddle_step(pair)
+        paddle_result = pairs.paddle_step(pair)
     wanted = pairs.torch_step(pair)
     for output, values in wanted.outputs.items():
-        assert np.array_equal(found.outputs[output], values, equal_nan=True), output
+        assert np.array_equal(paddle_result.outputs[output], values, equal_nan=True), output

@@ -1,32 +1,39 @@
-"""How ranks of a program under ``padiff-shim run`` come into its mode: this folder stands first on ``PYTHONPATH`` of what the
-program starts, so that every Python among it runs this module when it begins, in place of the site's own ``sitecustomize``.
+"""Lets the ranks of a program under ``padiff-shim run`` enter its mode.
 
-It takes its folder off ``sys.path``, looks out for the import of Paddle, and hands over to the site's own module. A process that
-never imports Paddle does nothing else; nor does one that is no rank: a data loader's worker, a launcher, whatever the program
-executes. A rank is told by its environment: at once if a launcher made it, and by ``paddle.distributed.spawn`` when it has begun.
+This folder is the first on ``PYTHONPATH`` of the program's processes, so that every Python among them runs this module when it
+begins, in place of the site's own ``sitecustomize``. The module takes its folder off ``sys.path``, waits for the import of Paddle,
+and runs the site's own module. A process that never imports Paddle does nothing else, nor does one that is no rank: a data loader's
+worker, a launcher, or any other program. The environment tells whether a process is a rank: from the beginning if a launcher
+started it, and later under ``paddle.distributed.spawn``.
 
-Nothing of ours is imported here before a rank has imported Paddle, and the text keeps to what every Python 3 understands: it is the
-program that chooses which one it starts.
+This library is not imported before a rank has imported Paddle, and the source runs on every Python 3 with annotations and
+f-strings: the program chooses its Python.
 """
 
 import os
 import sys
 
-VARIABLE = "PADIFF_SHIM_RUN"  # holds what padiff_shim/cli/ranks.py wrote; modes/options.py takes it for no setting
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Callable
+
+VARIABLE = "PADIFF_SHIM_RUN"  # written by padiff_shim/cli/ranks.py; modes/options.py ignores it
 SPAWN = "paddle.distributed.spawn"  # the module; the function of that name hides it
 _RANK = ("PADDLE_TRAINER_ID", "RANK")
 _OF_A_RANK = (*_RANK, "PADDLE_CURRENT_ENDPOINT", "PADDLE_MASTER", "LOCAL_RANK", "MASTER_PORT")
 
 
-def rank():
-    """What makes this process a rank of a distributed program; nothing where it is none."""
+def rank() -> "list[str]":
+    """The values that make this process a rank of a distributed program; [] if it is none."""
     if not any(os.environ.get(name) for name in _RANK):
         return []
     return [os.environ.get(name, "") for name in _OF_A_RANK]
 
 
-def after(module, name, action):
-    """Have ``action()`` called after each call of a function of a module that is imported; False where there is none."""
+def after(module: str, name: str, action: "Callable[[], object]") -> bool:
+    """Call ``action()`` after each call of a function of an imported module; False if there is no such function."""
     import functools
 
     native = getattr(sys.modules.get(module), name, None)
@@ -34,7 +41,7 @@ def after(module, name, action):
         return False
 
     @functools.wraps(native)
-    def called(*args, **kwargs):
+    def called(*args: object, **kwargs: object) -> object:
         result = native(*args, **kwargs)
         action()
         return result
@@ -43,14 +50,14 @@ def after(module, name, action):
     return True
 
 
-def _imported():
-    """Paddle is there."""
+def _imported() -> None:
+    """Paddle has been imported."""
     if not _entered():
         after(SPAWN, "_set_trainer_env", _entered)
 
 
-def _entered():
-    """Open the mode, if this process is a rank, and one that the process with the mode was not."""
+def _entered() -> bool:
+    """Open the mode, if this process is a rank, and not the one that the run itself is."""
     import json
 
     text, here = os.environ.get(VARIABLE), rank()
@@ -74,9 +81,9 @@ def _entered():
 
 
 class _Lookout:
-    """Finds Paddle as it would be found without, and sees when its import has ended."""
+    """Finds Paddle as without this module, and observes the end of its import."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> "ModuleSpec | None":
         if name != "paddle":
             return None
         from importlib.util import find_spec
@@ -91,34 +98,34 @@ class _Lookout:
 
 
 class _Loader:
-    """The loader of Paddle, for the time of its import."""
+    """The loader of Paddle during its import."""
 
-    def __init__(self, lookout, spec):
+    def __init__(self, lookout: _Lookout, spec: "ModuleSpec") -> None:
         self._lookout, self._spec, self._native = lookout, spec, spec.loader
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> object:
         return getattr(self._native, name)
 
-    def create_module(self, spec):
-        return self._native.create_module(spec)
+    def create_module(self, spec: "ModuleSpec") -> "ModuleType | None":
+        return self._native.create_module(spec)  # type: ignore[union-attr]
 
-    def exec_module(self, module):
+    def exec_module(self, module: "ModuleType") -> None:
         self._spec.loader = module.__loader__ = self._native
         try:
-            self._native.exec_module(module)
+            self._native.exec_module(module)  # type: ignore[union-attr]
         except BaseException:
             sys.meta_path.insert(0, self._lookout)  # the program may try again
             raise
         _imported()
 
 
-def _begin():
+def _begin() -> None:
     here = os.path.dirname(__file__)
     sys.path[:] = [place for place in sys.path if place != here]
     if os.environ.get(VARIABLE):
         sys.meta_path.insert(0, _Lookout())
     del sys.modules[__name__]
-    __import__(__name__)  # the site's own. That there is none is what the interpreter expects to be told
+    __import__(__name__)  # the site's own; the interpreter expects ImportError if there is none
 
 
 if __name__ == "sitecustomize":

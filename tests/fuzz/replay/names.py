@@ -22,9 +22,9 @@ def make(shape: list[int], dtype: str = "float32", seed: int = 0, grad: bool = F
     """A leaf; of the same numbers as in Paddle."""
     tensor = torch.from_numpy(numbers(shape, dtype, seed, shift))
     tensor = tensor.to(FLOATS[dtype]) if dtype in FLOATS else tensor
-    found = Value(tensor.clone())
-    found.stop_gradient, found.barred = not grad, INTEGERS if grad and dtype in SPECIAL else ""
-    return found
+    copy = Value(tensor.clone())
+    copy.stop_gradient, copy.barred = not grad, INTEGERS if grad and dtype in SPECIAL else ""
+    return copy
 
 
 class Layer:
@@ -95,16 +95,16 @@ def matmul(x: Value, y: Value, transpose_x: bool = False, transpose_y: bool = Fa
 
 def linear(x: Value, weight: Value, *bias: Value) -> Value:
     """``torch.nn.functional.linear`` of a weight as Torch keeps it."""
-    if len({one.dtype for one in (x, weight, *bias)}) > 1:
+    if len({operand.dtype for operand in (x, weight, *bias)}) > 1:
         raise Elsewhere("linear of several dtypes")
     turned = weight.family.turned(weight.data, weight.weight().t().clone(memory_format=torch.contiguous_format))
-    return Value(F.linear(x.wanted(), turned, *(one.wanted() for one in bias)))
+    return Value(F.linear(x.wanted(), turned, *(part.wanted() for part in bias)))
 
 
 def layer_norm(x: Value, width: int, weight: Value | None = None, bias: Value | None = None) -> Value:
     """``torch.nn.functional.layer_norm`` over the last axis."""
-    operands = [one.wanted() for one in (x, weight, bias) if one is not None]
-    if len({one.dtype for one in operands}) > 1:
+    operands = [operand.wanted() for operand in (x, weight, bias) if operand is not None]
+    if len({operand.dtype for operand in operands}) > 1:
         raise Elsewhere("layer_norm of several dtypes")
     return Value(F.layer_norm(operands[0], (width,), *operands[1:]))
 
@@ -136,12 +136,12 @@ def pad(x: Value, widths: list[int], value: float) -> Value:
     return Value(F.pad(x.wanted(), widths, value=value))
 
 
-def to_tensor(given: Any) -> Value:
+def to_tensor(data: Any) -> Value:
     """Numbers are float32, or int64; arrays are as they are."""
-    if isinstance(given, torch.Tensor):
-        return Value(given)
-    found = torch.tensor(given)
-    return Value(found.float() if found.is_floating_point() else found)
+    if isinstance(data, torch.Tensor):
+        return Value(data)
+    tensor = torch.tensor(data)
+    return Value(tensor.float() if tensor.is_floating_point() else tensor)
 
 
 def assign(x: Value, output: Value) -> None:
@@ -171,21 +171,21 @@ def gradient(
     """``torch.autograd.grad``."""
     if no_grad_vars:
         raise Elsewhere("no_grad_vars")
-    if any(one.stop_gradient for one in inputs):
+    if any(value.stop_gradient for value in inputs):
         raise Elsewhere("a gradient with respect to what wants none")
     with contextlib.ExitStack() as stack:
-        for one in inputs:
-            stack.enter_context(one.asked())
-        found = torch.autograd.grad(
-            [one.graph() for one in outputs],
-            [one.graph() for one in inputs],
-            [torch.ones_like(one.data) for one in outputs],
+        for value in inputs:
+            stack.enter_context(value.asked())
+        gradients = torch.autograd.grad(
+            [output.graph() for output in outputs],
+            [value.graph() for value in inputs],
+            [torch.ones_like(output.data) for output in outputs],
             retain_graph=True,  # Paddle keeps it in any case
             create_graph=create_graph,
             allow_unused=allow_unused,
         )
-    found = [grad if one.own is None else one.own for one, grad in zip(inputs, found)]
-    return [None if one is None else _gradient(one, create_graph) for one in found]
+    gradients = [grad if value.own is None else value.own for value, grad in zip(inputs, gradients)]
+    return [None if gradient is None else _gradient(gradient, create_graph) for gradient in gradients]
 
 
 def _gradient(grad: torch.Tensor, in_graph: bool) -> Value:

@@ -62,11 +62,11 @@ def _applied(function: Any) -> Any:
     def apply(*operands: Value) -> Any:
         if len(set(map(id, operands))) < len(operands) and not operands[0].stop_gradient:
             raise Elsewhere("a PyLayer that is given a tensor twice: what it gives back is one sum")
-        found = function.apply(*(one.wanted() for one in operands))
-        results = [Value(one) for one in (found if isinstance(found, tuple) else (found,))]
-        for one in results:
-            one.deaf = not one.stop_gradient  # if it is no leaf
-        return results if isinstance(found, tuple) else results[0]
+        outputs = function.apply(*(operand.wanted() for operand in operands))
+        results = [Value(output) for output in (outputs if isinstance(outputs, tuple) else (outputs,))]
+        for result in results:
+            result.deaf = not result.stop_gradient  # if it is no leaf
+        return results if isinstance(outputs, tuple) else results[0]
 
     return SimpleNamespace(apply=apply)
 
@@ -120,9 +120,9 @@ def recompute(function: Callable[[Value], Value], x: Value, use_reentrant: bool 
         operand, x.family.recomputed = x.wanted(), True
         again = torch.utils.checkpoint.checkpoint(lambda x: function(Value(x)).graph(), operand, use_reentrant=False)
         return Value(_Unchanged.apply(again, operand))
-    found = Value(_Reentrant.apply(function, x.wanted()))
-    found.deaf = True  # Paddle's is a PyLayer
-    return found
+    result = Value(_Reentrant.apply(function, x.wanted()))
+    result.deaf = True  # Paddle's is a PyLayer
+    return result
 
 
 class _Asking(torch.autograd.Function):
@@ -169,7 +169,7 @@ class Optimizer:
             raise Elsewhere("an optimizer that is given a tensor twice")
         for leaf in self.leaves:
             leaf.changing()
-        held = [torch.nn.Parameter(one.graph().data) for one in self.leaves]
+        held = [torch.nn.Parameter(leaf.graph().data) for leaf in self.leaves]
         for mine, leaf in zip(held, self.leaves):
             mine.grad = leaf.node.grad
         self.own = kind(held, rate)

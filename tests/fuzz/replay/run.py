@@ -46,9 +46,9 @@ def replayed(lines: list[str]) -> Replayed:
             if without:
                 break  # it may be for what was left out: the next round tells
             return Replayed({}, without, f"line {number} in Torch: {type(error).__name__}: {error}")
-    found = {name: facts(value) for name, value in scope.items() if re.fullmatch(r"[tp]\d+", name)}
-    found.update({f"seen[{i}] {name}": facts(value) for i, (name, value) in enumerate(scope["seen"])})
-    return Replayed(found, without)
+    values = {name: facts(value) for name, value in scope.items() if re.fullmatch(r"[tp]\d+", name)}
+    values.update({f"seen[{i}] {name}": facts(value) for i, (name, value) in enumerate(scope["seen"])})
+    return Replayed(values, without)
 
 
 def facts(value: Any) -> dict[str, Any]:
@@ -94,41 +94,41 @@ def compared(lines: list[str], counts: dict[str, int]) -> tuple[list[str], list[
 
 def differing(outcome: Outcome, twin: Replayed) -> list[str]:
     """What differs in a bit, in words."""
-    found, ours, theirs = [], by_name(outcome.values), by_name(twin.values)
+    differences, ours, theirs = [], by_name(outcome.values), by_name(twin.values)
     for name in sorted({*ours, *theirs}):
         if name not in ours or name not in theirs:
-            found.append(f"{name}: {'only in Torch' if name in theirs else 'not in Torch'}")
+            differences.append(f"{name}: {'only in Torch' if name in theirs else 'not in Torch'}")
             continue
         for key, expected in theirs[name].items():
             here = ours[name].get(key)
             if key == "dtype":
                 if here.rpartition(".")[2] != expected.rpartition(".")[2]:
-                    found.append(f"{name}: in Torch {expected}, here {here}")
+                    differences.append(f"{name}: in Torch {expected}, here {here}")
             elif not same(here, expected):
-                found.append(f"{name}.{key}: in Torch {shown(expected)}, here {shown(here)}")
-    return found
+                differences.append(f"{name}.{key}: in Torch {shown(expected)}, here {shown(here)}")
+    return differences
 
 
 def by_name(values: dict[str, Any]) -> dict[str, Any]:
     """What hooks saw, numbered for each tensor: engines may come to different tensors in another order."""
     numbers: dict[str, int] = {}
-    found = {}
+    arrays = {}
     for name, value in values.items():
         if name.startswith("seen["):
             of = name.partition(" ")[2]
             numbers[of] = numbers.get(of, 0) + 1
             name = f"seen {of} {numbers[of]}"
-        found[name] = value
-    return found
+        arrays[name] = value
+    return arrays
 
 
-def same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+def same(array: np.ndarray | None, other: np.ndarray | None) -> bool:
     """Whether two arrays are the same to the last bit. Paddle gives no memory to a tensor without elements."""
-    if one is None or other is None:
-        return not any(side is not None and side.size for side in (one, other))
-    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+    if array is None or other is None:
+        return not any(side is not None and side.size for side in (array, other))
+    return array.shape == other.shape and array.dtype == other.dtype and array.tobytes() == other.tobytes()
 
 
-def shown(one: np.ndarray | None) -> str:
+def shown(array: np.ndarray | None) -> str:
     """For people."""
-    return "nothing" if one is None else f"{one.dtype}{list(one.shape)} {one.tolist()}"
+    return "nothing" if array is None else f"{array.dtype}{list(array.shape)} {array.tolist()}"

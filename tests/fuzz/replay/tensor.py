@@ -77,8 +77,8 @@ class Tensor:
         if self.stop_gradient or not self.data.is_floating_point():
             return self.data
         self._plays("an operand")
-        found = self.graph()
-        return found if torch.is_grad_enabled() or not self.apart else self.data.detach().requires_grad_()
+        tensor = self.graph()
+        return tensor if torch.is_grad_enabled() or not self.apart else self.data.detach().requires_grad_()
 
     def weight(self) -> torch.Tensor:
         """The tensor as a Linear weight, which Torch keeps as [out, in]: a leaf is one in all calls, or in none."""
@@ -114,10 +114,10 @@ class Tensor:
     def alias(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Tensor:
         """A view of the same memory; a copy where Torch has no such view."""
         whole, node = function(self.data), self.wanted()
-        found = type(self)(whole if node is self.data else function(node), whole, self.family)
+        view = type(self)(whole if node is self.data else function(node), whole, self.family)
         if whole.untyped_storage().data_ptr() != self.data.untyped_storage().data_ptr():
             self.family.mirrored = True  # Paddle has a view, unless it has Torch's strides: right as long as nobody writes
-        return self._passed(found)
+        return self._passed(view)
 
     def copied(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Tensor:
         """A copy; in the graph what Torch makes, which may be a view."""
@@ -126,15 +126,15 @@ class Tensor:
 
     def mirror(self, axis: int) -> Tensor:
         """Paddle's view with a negative stride: right as long as nobody writes."""
-        found = type(self)(self.wanted().flip(axis))
+        flipped = type(self)(self.wanted().flip(axis))
         self.family.mirrored = True
-        found.family = self.family
-        return self._passed(found)
+        flipped.family = self.family
+        return self._passed(flipped)
 
-    def _passed(self, found: Tensor) -> Tensor:
-        if not found.data.is_floating_point():
-            found.barred, found.stop_gradient = self.barred, self.stop_gradient
-        return found
+    def _passed(self, result: Tensor) -> Tensor:
+        if not result.data.is_floating_point():
+            result.barred, result.stop_gradient = self.barred, self.stop_gradient
+        return result
 
     # Writes
 
@@ -202,23 +202,23 @@ class Tensor:
     @property
     def grad(self) -> Tensor | None:
         self._read = True
-        found = self.kept
+        gradient = self.kept
         if self.node.is_leaf:
-            found = None if self.node.grad is None else type(self)(self.node.grad)
-        if found is not None:
-            found.stop_gradient = False  # Paddle's are leaves
-            found.barred = "a gradient, which grows, as an operand in a graph"
-        return found
+            gradient = None if self.node.grad is None else type(self)(self.node.grad)
+        if gradient is not None:
+            gradient.stop_gradient = False  # Paddle's are leaves
+            gradient.barred = "a gradient, which grows, as an operand in a graph"
+        return gradient
 
     def clear_gradient(self, zeros: bool = True) -> None:
         """Forget it, or have zeros of it; the next one takes their place in Paddle, so that a sum of -0.0 stays one."""
-        read, found = self._read, self.grad
-        if found is not None and zeros:
-            found.data.zero_()
+        read, gradient = self._read, self.grad
+        if gradient is not None and zeros:
+            gradient.data.zero_()
             if self.node.is_leaf and self._cleared is None:
                 self.node.register_hook(self._replacing)
                 self._cleared = self.node
-        elif found is not None:
+        elif gradient is not None:
             if read:
                 raise Elsewhere("a gradient that the program holds, emptied")
             self.node.grad, self.kept = None, None
@@ -275,8 +275,8 @@ class Tensor:
         self.kept = type(self)((self.own if self.deaf else grad).detach().clone())
 
     def _add(self, grad: torch.Tensor) -> None:
-        found = grad.detach().clone()
-        self.kept = type(self)(found if self.kept is None else self.kept.data + found)
+        copy = grad.detach().clone()
+        self.kept = type(self)(copy if self.kept is None else self.kept.data + copy)
 
 
 class Hook:
@@ -296,5 +296,5 @@ def _there(grad: torch.Tensor | None) -> None:
         raise Elsewhere("a hook on one of several results of which nothing was made, where Paddle may have zeros")
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.allclose(one.detach().double(), other.double(), rtol=0, atol=0, equal_nan=True)
+def _same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(tensor.detach().double(), other.double(), rtol=0, atol=0, equal_nan=True)

@@ -15,18 +15,20 @@ INTEGERS = "a gradient through integers"
 READS = "an in-place op that reads what it writes"
 
 
-def operand(one: Any) -> Any:
+def operand(value: Any) -> Any:
     """A tensor in the graph, or a number as Python has it."""
-    if isinstance(one, Value):
-        return one.wanted()
-    return one.item() if isinstance(one, np.generic) else one
+    if isinstance(value, Value):
+        return value.wanted()
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def cast(operands: list[Any]) -> list[Any]:
     """Tensors in the dtype of the result, as Paddle casts them before it computes: one without axes counts as a number."""
-    if all(isinstance(one, torch.Tensor) for one in operands):
-        kind = functools.reduce(torch.promote_types, {one.dtype for one in operands if one.ndim} or {one.dtype for one in operands})
-        return [one.to(kind) for one in operands]
+    if all(isinstance(tensor, torch.Tensor) for tensor in operands):
+        kind = functools.reduce(
+            torch.promote_types, {tensor.dtype for tensor in operands if tensor.ndim} or {tensor.dtype for tensor in operands}
+        )
+        return [tensor.to(kind) for tensor in operands]
     return operands
 
 
@@ -37,13 +39,13 @@ def both(function: Callable[..., Any], x: Any, y: Any) -> Value:
 
 def made(function: Callable[..., Any], *tensors: Value, **options: Any) -> Value:
     """A new value from tensors."""
-    return Value(function(*cast([one.wanted() for one in tensors]), **options))
+    return Value(function(*cast([tensor.wanted() for tensor in tensors]), **options))
 
 
 def product(function: Callable[..., Any], x: Value, *others: Value) -> Value:
     """A matrix product, which Paddle computes in the dtype of its first operand."""
     first = x.wanted()
-    return Value(function(first, *(one.wanted().to(first.dtype) for one in others)))
+    return Value(function(first, *(other.wanted().to(first.dtype) for other in others)))
 
 
 def moved(function: Callable[[torch.Tensor], torch.Tensor], x: Value) -> Value:
@@ -142,19 +144,19 @@ class Value(Tensor):
         return self.copied(torch.clone)
 
     def detach(self) -> Value:
-        found = Value(self.data, self.data, self.family)
-        found.barred = self.barred
-        return found
+        value = Value(self.data, self.data, self.family)
+        value.barred = self.barred
+        return value
 
     def astype(self, dtype: str | torch.dtype) -> Value:
         kind = dtype if isinstance(dtype, torch.dtype) else DTYPES[dtype]
         if kind == self.data.dtype:
             return self
-        found = Value(self.wanted().to(kind))
+        converted = Value(self.wanted().to(kind))
         if not kind.is_floating_point or self.barred:
-            found.stop_gradient = self.stop_gradient
-            found.barred = self.barred or ("" if self.stop_gradient else INTEGERS)
-        return found
+            converted.stop_gradient = self.stop_gradient
+            converted.barred = self.barred or ("" if self.stop_gradient else INTEGERS)
+        return converted
 
     @property
     def dtype(self) -> torch.dtype:
@@ -179,28 +181,28 @@ class Value(Tensor):
     def __deepcopy__(self, memo: Any) -> Value:
         if not self.is_leaf:
             raise Elsewhere("a copy of a tensor in the graph")
-        found = Value(self.data.clone())
-        found.stop_gradient = self.stop_gradient
-        return found
+        copy = Value(self.data.clone())
+        copy.stop_gradient = self.stop_gradient
+        return copy
 
     # Writes
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        given = operand(value)
-        wanted = isinstance(given, torch.Tensor) and given.requires_grad
+        tensor = operand(value)
+        wanted = isinstance(tensor, torch.Tensor) and tensor.requires_grad
         new = self.replaced() if wanted else self.wanted().clone()
-        if isinstance(given, torch.Tensor):
-            given = given.to(new.dtype)
-        if isinstance(given, torch.Tensor) and not new.numel():
+        if isinstance(tensor, torch.Tensor):
+            tensor = tensor.to(new.dtype)
+        if isinstance(tensor, torch.Tensor) and not new.numel():
             raise Elsewhere("a tensor set into one without elements, which Paddle takes in any shape")
         where = index.data if isinstance(index, Value) else index
         axis = mirrored(index)
-        if axis is not None and isinstance(given, torch.Tensor) and given.ndim > new.ndim:
+        if axis is not None and isinstance(tensor, torch.Tensor) and tensor.ndim > new.ndim:
             raise Elsewhere("a write backwards of more axes than there are")
         if axis is None:
-            new[where] = given
+            new[where] = tensor
         else:
-            new[...] = (given.expand(new.shape) if isinstance(given, torch.Tensor) else torch.full_like(new, given)).flip(axis)
+            new[...] = (tensor.expand(new.shape) if isinstance(tensor, torch.Tensor) else torch.full_like(new, tensor)).flip(axis)
         self.write(new)
 
     def _inplace(self, function: Callable[..., torch.Tensor], *others: Any) -> Value:
@@ -210,10 +212,10 @@ class Value(Tensor):
                 raise Elsewhere(READS)
             if isinstance(other, Value) and other.dtype != self.dtype:
                 raise Elsewhere("an in-place op that changes the dtype")
-        given = [None if other is self else operand(other) for other in others]
-        wanted = any(isinstance(one, torch.Tensor) and one.requires_grad for one in given)
+        operands = [None if other is self else operand(other) for other in others]
+        wanted = any(isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in operands)
         before = self.replaced() if wanted else self.wanted().clone()
-        return self.write(function(before, *(before if one is None else one for one in given)))
+        return self.write(function(before, *(before if tensor is None else tensor for tensor in operands)))
 
     def add_(self, y: Value) -> Value:
         return self._inplace(torch.add, y)
@@ -252,15 +254,15 @@ class Value(Tensor):
         return self._inplace(torch.sigmoid)
 
     def set_value(self, value: Any) -> None:
-        given = value.data if isinstance(value, Value) else torch.as_tensor(np.asarray(value))
-        if given.dtype != self.data.dtype:
+        data = value.data if isinstance(value, Value) else torch.as_tensor(np.asarray(value))
+        if data.dtype != self.data.dtype:
             raise Elsewhere("set_value of another dtype")
-        self._overwrite(value, given)
+        self._overwrite(value, data)
 
-    def _overwrite(self, value: Any, given: torch.Tensor) -> None:
+    def _overwrite(self, value: Any, data: torch.Tensor) -> None:
         if isinstance(value, Value) and value is not self and value.family is self.family:
             raise Elsewhere(READS)
-        self.overwrite(given)
+        self.overwrite(data)
 
     def copy_(self, other: Value, blocking: bool) -> None:
         if other.data.dtype != self.data.dtype:
@@ -282,9 +284,9 @@ def run_backward(roots: list[Value], grads: list[Value | None], retain_graph: bo
         if root.barred:  # a gradient itself: natively nothing comes to it unless something has led there
             raise Elsewhere(root.barred)
     pairs = [(root.graph(), None if grad is None else grad.data) for root, grad in zip(roots, grads) if not root.stop_gradient]
-    given = [torch.ones_like(root) if grad is None else grad for root, grad in pairs]
+    gradients = [torch.ones_like(root) if grad is None else grad for root, grad in pairs]
     if pairs:
-        torch.autograd.backward([root for root, _ in pairs], given, retain_graph=retain_graph)
+        torch.autograd.backward([root for root, _ in pairs], gradients, retain_graph=retain_graph)
 
 
 def mirrored(index: Any) -> int | None:
