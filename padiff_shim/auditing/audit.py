@@ -81,6 +81,13 @@ def audit(
         UnknownNameError, ArgumentError: for arguments that are not accepted.
         FileError: ``folder`` cannot be written, or holds another audit.
         PadiffShimError: the frameworks cannot be imported.
+
+    Example:
+
+    >>> import padiff_shim
+    >>> audit = padiff_shim.audit("relu", defects=False, workers=1, progress=False)
+    >>> audit.complete, list(audit.reports)
+    (True, ['relu'])
     """
     todo = chosen(ops)
     count = whole("workers", workers, least=1) if workers is not None else min(os.cpu_count() or 1, 8)
