@@ -61,23 +61,23 @@ class TensorDistance:
         return self.how in ("values", "sample") and bool(self.max_abs <= atol + rtol * scale)
 
 
-def apart(one: Tensor, other: Tensor) -> TensorDistance:
+def apart(a: Tensor, b: Tensor) -> TensorDistance:
     """The difference of two tensors."""
-    if one.digest and one.digest == other.digest and one.dtype == other.dtype and one.size == other.size:
+    if a.digest and a.digest == b.digest and a.dtype == b.dtype and a.size == b.size:
         # Equal bytes in C order: the same shape, or one reshaped.
-        return TensorDistance(True, elements=one.size, layout="" if one.shape == other.shape else "reshaped")
-    if one.size != other.size:
+        return TensorDistance(True, elements=a.size, layout="" if a.shape == b.shape else "reshaped")
+    if a.size != b.size:
         return TensorDistance(False, np.nan, np.nan, np.nan, None, how="shape")
-    if not (one.digest and other.digest):
+    if not (a.digest and b.digest):
         return TensorDistance(False, np.nan, np.nan, np.nan, None, how="nothing")
-    mine, yours = one.values(), other.values()
+    mine, yours = a.values(), b.values()
     if mine is not None and yours is not None:
-        return _best(mine, yours, _unit(one, other), weights=one.kind in ("parameter", "gradient"))
-    if one.shape == other.shape:
-        drawn = _elements(one), _elements(other)
+        return _best(mine, yours, _unit(a, b), weights=a.kind in ("parameter", "gradient"))
+    if a.shape == b.shape:
+        drawn = _elements(a), _elements(b)
         if drawn[0] is not None and drawn[1] is not None and drawn[0].shape == drawn[1].shape:
-            return _measured(drawn[0], drawn[1], _unit(one, other), "sample", "")
-    return _by_figures(one, other)
+            return _measured(drawn[0], drawn[1], _unit(a, b), "sample", "")
+    return _by_figures(a, b)
 
 
 def _elements(tensor: Tensor) -> Array | None:
@@ -96,10 +96,10 @@ def _by_figures(one: Tensor, other: Tensor) -> TensorDistance:
     return TensorDistance(alike, np.nan, np.nan, relative, None, one.size, 0 if alike else one.size, "figures")
 
 
-def _unit(one: Tensor, other: Tensor) -> str:
+def _unit(a: Tensor, b: Tensor) -> str:
     """The coarser of both dtypes, in whose last places differences are counted; "" if one is no float."""
     order = ("bfloat16", "float16", "float32", "float64")
-    return next((name for name in order if name in (one.dtype, other.dtype)), "") if {one.dtype, other.dtype} <= set(order) else ""
+    return next((name for name in order if name in (a.dtype, b.dtype)), "") if {a.dtype, b.dtype} <= set(order) else ""
 
 
 def _best(mine: Array, yours: Array, unit: str, *, weights: bool) -> TensorDistance:
@@ -145,15 +145,15 @@ def _explains(best: TensorDistance, plain: TensorDistance | None, mine: Array, y
 
 def _layouts(array: Array, shape: tuple[int, ...]) -> list[tuple[str, Array]]:
     """Every way to bring an array into a shape: as it lies, with its axes in another order, or by reading it in order."""
-    found = [("", array)] if array.shape == shape else []
+    layouts = [("", array)] if array.shape == shape else []
     if 1 < array.ndim == len(shape) <= _AXES:
         orders = itertools.permutations(range(array.ndim))
         next(orders)
         fitting = [order for order in orders if tuple(array.shape[axis] for axis in order) == shape]
-        found += [("transposed" if array.ndim == 2 else f"axes {list(order)}", array.transpose(order)) for order in fitting]
-    if not found or array.shape != shape:
-        found.append(("reshaped", array.reshape(shape)))
-    return found
+        layouts += [("transposed" if array.ndim == 2 else f"axes {list(order)}", array.transpose(order)) for order in fitting]
+    if not layouts or array.shape != shape:
+        layouts.append(("reshaped", array.reshape(shape)))
+    return layouts
 
 
 def _measured(mine: Array, yours: Array, unit: str, how: str, layout: str) -> TensorDistance:
@@ -217,16 +217,16 @@ class Columns:
         def codes(keys: Sequence[Any]) -> Array:
             return np.array([words.setdefault(key, len(words)) for key in keys], np.int64)
 
-        self.kinds = list(dict.fromkeys(one.names for one in tensors))
+        self.kinds = list(dict.fromkeys(tensor.names for tensor in tensors))
         place = {names: number for number, names in enumerate(self.kinds)}
-        self.kind = np.array([place[one.names] for one in tensors], np.int64)
-        self.layer = codes([("layer", one.layer) for one in tensors])
-        self.shape = codes([("shape", one.shape) for one in tensors])
-        self.digest = codes([("digest", one.digest or one) for one in tensors])
-        self.size = np.array([one.size for one in tensors], np.int64)
-        told = ("min", "max", "mean_abs", "norm")
-        self.figures = np.array([[one.figures.get(name, np.nan) for name in told] for one in tensors], np.float64)
-        self.figures = self.figures.reshape(-1, len(told))
+        self.kind = np.array([place[tensor.names] for tensor in tensors], np.int64)
+        self.layer = codes([("layer", tensor.layer) for tensor in tensors])
+        self.shape = codes([("shape", tensor.shape) for tensor in tensors])
+        self.digest = codes([("digest", tensor.digest or tensor) for tensor in tensors])
+        self.size = np.array([tensor.size for tensor in tensors], np.int64)
+        figures = ("min", "max", "mean_abs", "norm")
+        self.figures = np.array([[tensor.figures.get(name, np.nan) for name in figures] for tensor in tensors], np.float64)
+        self.figures = self.figures.reshape(-1, len(figures))
         self.length = len(tensors)
 
 
@@ -235,7 +235,7 @@ class Likeness:
 
     def __init__(self, mine: Columns, yours: Columns) -> None:
         self.mine, self.yours = mine, yours
-        self._same_op = np.array([[bool({*one} & {*other}) for other in yours.kinds] for one in mine.kinds], bool)
+        self._same_op = np.array([[bool({*names} & {*other}) for other in yours.kinds] for names in mine.kinds], bool)
         self._same_op = self._same_op.reshape(len(mine.kinds), len(yours.kinds))
 
     def row(self, place: int, begin: int, end: int) -> Array:
@@ -277,9 +277,9 @@ def align(first: Sequence[Tensor], second: Sequence[Tensor]) -> list[Pair]:
     return [(None if a is None else first[a], None if b is None else second[b]) for a, b in places]
 
 
-def _surely(one: Tensor, other: Tensor) -> bool:
+def _surely(a: Tensor, b: Tensor) -> bool:
     """Whether there is nothing to be found out: the same call with the same bits."""
-    return bool(one.digest) and one.digest == other.digest and one.layer == other.layer and bool({*one.names} & {*other.names})
+    return bool(a.digest) and a.digest == b.digest and a.layer == b.layer and bool({*a.names} & {*b.names})
 
 
 Places = tuple["int | None", "int | None"]
@@ -326,17 +326,17 @@ def _traced(like: Likeness, a: int, b: int, c: int, d: int) -> list[Places]:
     for place in range(a, b):
         scores.append(like.row(place, c, d))
         rows.append(_next_row(rows[-1], scores[-1]))
-    found: list[Places] = []
+    places: list[Places] = []
     i, j = b - a, d - c
     while i or j:
         here = rows[i][j]
         if i and j and np.isclose(here, rows[i - 1][j - 1] + scores[i - 1][j - 1], rtol=0, atol=1e-6):
             i, j = i - 1, j - 1
-            found.append((a + i, c + j))
+            places.append((a + i, c + j))
         elif i and np.isclose(here, rows[i - 1][j] + _GAP, rtol=0, atol=1e-6):
             i -= 1
-            found.append((a + i, None))
+            places.append((a + i, None))
         else:
             j -= 1
-            found.append((None, c + j))
-    return found[::-1]
+            places.append((None, c + j))
+    return places[::-1]

@@ -48,15 +48,15 @@ def figures(array: Array) -> dict[str, Any]:
     flat = flat.view(flat.real.dtype) if np.iscomplexobj(flat) else flat
     wide = flat.astype(np.float64)
     good = wide[np.isfinite(wide)]
-    found: dict[str, Any] = {"nan": int(np.isnan(wide).sum())}
-    found["inf"] = int(wide.size - good.size - found["nan"])
+    result: dict[str, Any] = {"nan": int(np.isnan(wide).sum())}
+    result["inf"] = int(wide.size - good.size - result["nan"])
     if good.size:
         size = np.abs(good)
-        found |= {"min": float(good.min()), "max": float(good.max()), "mean": float(good.mean())}
+        result |= {"min": float(good.min()), "max": float(good.max()), "mean": float(good.mean())}
         top = float(size.max())
         norm = top * float(np.sqrt(np.square(size / top).sum())) if top else 0.0  # the squares alone could overflow
-        found |= {"mean_abs": float(size.mean()), "norm": norm}
-    return found
+        result |= {"mean_abs": float(size.mean()), "norm": norm}
+    return result
 
 
 def places(size: int) -> Array:
@@ -105,8 +105,8 @@ def present(folder: Path, rank: int | None = None) -> list[Path]:
         names = sorted(os.listdir(folder)) if folder.exists() else []
     except OSError as error:
         raise FileError(f"the folder {folder} cannot be read: {error.strerror or error}") from None
-    found = [(RECORDS.fullmatch(name) or VALUES.fullmatch(name), name) for name in names]
-    return [folder / name for match, name in found if match and rank in (None, int(match[1]))]
+    matches = [(RECORDS.fullmatch(name) or VALUES.fullmatch(name), name) for name in names]
+    return [folder / name for match, name in matches if match and rank in (None, int(match[1]))]
 
 
 class ValueFile:
@@ -198,9 +198,9 @@ class RecordFile:
     def tensor(self, record: dict[str, Any], array: Array | None = None, sample: Callable[[], list[Any]] = list) -> None:
         """Write a record, with its values before it: ``None`` for what is left out. Without them a record has a sample."""
         with self.lock:
-            kept = {} if array is None else self._kept(array, record["digest"])
-            more = {} if "at" in kept else {"sample": sample()}
-            self._log.write({"type": "tensor", "index": self.records, **record, **kept, **more})
+            place = {} if array is None else self._kept(array, record["digest"])
+            more = {} if "at" in place else {"sample": sample()}
+            self._log.write({"type": "tensor", "index": self.records, **record, **place, **more})
             self.records += 1
 
     def _kept(self, array: Array, digest: str) -> dict[str, Any]:
@@ -365,13 +365,13 @@ def read(folder: Path) -> dict[int, Recorded]:
     if not paths:
         other = ": it holds the log of a compare run, which padiff_shim.load reads" if any(folder.glob("calls-*.jsonl")) else ""
         raise FileError(f"{folder} holds no recording (records-rank*-pid*.jsonl){other}")
-    found: dict[int, Recorded] = {}
+    by_rank: dict[int, Recorded] = {}
     for one in sorted(map(_read, paths), key=lambda one: ("parent" in one.header, one.path.name)):
-        first = found.setdefault(one.rank, one)
+        first = by_rank.setdefault(one.rank, one)
         if first is not one:
             reason = "a forked child" if "parent" in one.header else "another process of the same rank"
             first.remarks.append(f"{one.path.name}, of {reason}, was not compared ({len(one.tensors):,} records)")
-    return dict(sorted(found.items()))
+    return dict(sorted(by_rank.items()))
 
 
 def _read(path: Path) -> Recorded:
@@ -381,7 +381,7 @@ def _read(path: Path) -> Recorded:
     wrong = "it is empty" if header is None else _not_header(header)
     if wrong or header is None:
         raise FileError(f"{path} is no recording: {wrong}")
-    found, damaged = Recorded(path, header), 0
+    recorded, damaged = Recorded(path, header), 0
     for entry in entries:
         kind = entry.get("type")
         if kind == "tensor":
@@ -389,20 +389,20 @@ def _read(path: Path) -> Recorded:
             if tensor is None:
                 damaged += 1
             else:
-                (found.inputs if tensor.kind == INPUT else found.tensors).append(tensor)
+                (recorded.inputs if tensor.kind == INPUT else recorded.tensors).append(tensor)
         elif kind == "end":
-            found.ended = str(entry.get("how", ""))
+            recorded.ended = str(entry.get("how", ""))
         elif kind == "event":
-            found.remarks.append(str(entry.get("text", ""))[:2000])
+            recorded.remarks.append(str(entry.get("text", ""))[:2000])
         elif kind != "recording":
             damaged += 1
     if damaged:
-        found.remarks.append(f"{damaged:,} lines of {path.name} are no records and left out: the file is damaged")
-    if not found.ended:
-        found.remarks.append(f"{path.name} has no last line: the process was killed; it is complete up to its last call")
-    elif found.ended != "closed":
-        found.remarks.append(f"{path.name} ended with {found.ended}")
-    return found
+        recorded.remarks.append(f"{damaged:,} lines of {path.name} are no records and left out: the file is damaged")
+    if not recorded.ended:
+        recorded.remarks.append(f"{path.name} has no last line: the process was killed; it is complete up to its last call")
+    elif recorded.ended != "closed":
+        recorded.remarks.append(f"{path.name} ended with {recorded.ended}")
+    return recorded
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
@@ -434,7 +434,7 @@ def _not_header(header: dict[str, Any]) -> str:
 def _tensor(entry: dict[str, Any], folder: Path) -> Tensor | None:
     """A record of the types that docs/record.md gives its fields; None for one that is not."""
     shape, names, at = entry.get("shape"), entry.get("names", [entry.get("name")]), entry.get("at")
-    told, taken, rows = entry.get("figures", {}), entry.get("sample", []), entry.get("rows", [])
+    stated, taken, rows = entry.get("figures", {}), entry.get("sample", []), entry.get("rows", [])
     texts = [entry.get(name, "") for name in ("tensor", "layer", "site", "file", "function", "digest", "left_out", "dtype")]
     numbers = [entry.get(name, 0) for name in ("index", "line", "step")]
     plain = (
@@ -448,29 +448,29 @@ def _tensor(entry: dict[str, Any], folder: Path) -> Tensor | None:
         and _are(texts, str)
         and _are(numbers, int)
         and _are(rows, str)
-        and isinstance(told, dict)
+        and isinstance(stated, dict)
         and isinstance(taken, list)
         and len(taken) <= 2 * SAMPLE
         and (at is None or _is_place(at))
     )
     if not plain or shape is None:
         return None
-    told, sample = numeric(told), numeric(taken)
-    if not all(type(told.get(name, 0)) in (int, float) for name in _FIGURES) or not all(
-        type(one) in (int, float, bool) for one in sample
+    stated, sample = numeric(stated), numeric(taken)
+    if not all(type(stated.get(name, 0)) in (int, float) for name in _FIGURES) or not all(
+        type(element) in (int, float, bool) for element in sample
     ):
         return None
     tensor, layer, site, file, function, digest, left_out, dtype = texts
     index, line, step = numbers
     return Tensor(
         index, entry["kind"], tuple(names), tensor, layer, site, file, line, function, step, tuple(shape), dtype, digest,
-        {name: float(told[name]) for name in _FIGURES if name in told}, left_out, tuple(map(float, sample)), folder,
+        {name: float(stated[name]) for name in _FIGURES if name in stated}, left_out, tuple(map(float, sample)), folder,
         None if at is None else (at[0], at[1]), tuple(rows),
     )  # fmt: skip
 
 
 def _are(values: Any, kind: type) -> bool:
-    return isinstance(values, list) and all(type(one) is kind for one in values)
+    return isinstance(values, list) and all(type(element) is kind for element in values)
 
 
 def _is_place(at: Any) -> bool:

@@ -147,12 +147,12 @@ def _number(value: float) -> str:
 
 def cells(row: Told) -> list[str]:
     """A row of a table, below :data:`HEADS`."""
-    one = row.any
-    what = one.name if one.tensor in ("", "out") else f"{one.name} {one.tensor}"
-    kind = "" if one.kind == "op" else f"{one.kind} "
+    tensor = row.any
+    what = tensor.name if tensor.tensor in ("", "out") else f"{tensor.name} {tensor.tensor}"
+    kind = "" if tensor.kind == "op" else f"{tensor.kind} "
     rank = f"[{row.rank}] " if row.rank else ""
     places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
-    return [f"{rank}{kind}{what}" + (f" (step {one.step})" if one.step else ""), one.layer, *places, *_figures(row)]
+    return [f"{rank}{kind}{what}" + (f" (step {tensor.step})" if tensor.step else ""), tensor.layer, *places, *_figures(row)]
 
 
 def _figures(row: Told) -> list[str]:
@@ -184,10 +184,10 @@ def text(page: Page, width: int | None = None, *, colour: bool = False) -> str:
     """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
     screen = Screen(width, colour=colour)
     screen.say(shown(page.headline, SENTENCE), "bold green" if page.headline.startswith("SAME") else "bold red")
-    for told in (f"a: {page.a} ({page.frameworks[0]})", f"b: {page.b} ({page.frameworks[1]})", *sides(page)):
-        screen.say(shown(told, SENTENCE), hang=3)
+    for line in (f"a: {page.a} ({page.frameworks[0]})", f"b: {page.b} ({page.frameworks[1]})", *sides(page)):
+        screen.say(shown(line, SENTENCE), hang=3)
     if page.surroundings:
-        rows = [(shown(name), shown(one), shown(other)) for name, one, other in page.surroundings]
+        rows = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in page.surroundings]
         screen.table((Column(""), Column("a"), Column("b")), rows, "what differs around the runs")
     if page.differing:
         number = len(page.differing)
@@ -214,15 +214,15 @@ def markdown(page: Page) -> str:
         lines += ["", FOOT]
     if page.surroundings:
         lines += ["", "<details><summary>What differs around the runs</summary>", "", "| | a | b |", "| --- | --- | --- |"]
-        lines += [f"| {in_markdown(name)} | {in_markdown(one)} | {in_markdown(other)} |" for name, one, other in page.surroundings]
+        lines += [f"| {in_markdown(name)} | {in_markdown(in_a)} | {in_markdown(in_b)} |" for name, in_a, in_b in page.surroundings]
         lines += ["", "</details>"]
     lines += [f"\n{in_markdown(note)}" for note in [*remarks(page), *page.notes]]
     return "\n".join(lines) + "\n"
 
 
 def _row(row: Told) -> str:
-    what, layer, one, other, largest, _, relative, ulps = map(in_markdown, cells(row))
-    return f"| {' | '.join((what + (f'<br>{layer}' if layer else ''), one, other, largest, relative, ulps))} |"
+    what, layer, in_a, in_b, largest, _, relative, ulps = map(in_markdown, cells(row))
+    return f"| {' | '.join((what + (f'<br>{layer}' if layer else ''), in_a, in_b, largest, relative, ulps))} |"
 
 
 # ---- A difference as one self-contained page: where two runs part, how the difference goes on along the run, and every row
@@ -235,9 +235,9 @@ _WIDE, _HIGH, _MARGIN, _BELOW, _ABOVE = 720, 260, 84, 44, 12
 
 def difference_page(difference: Page) -> str:
     """The page as text."""
-    said = [f"{side}: {folder} ({framework})" for side, folder, framework in zip("ab", _folders(difference), difference.frameworks)]
+    lines = [f"{side}: {folder} ({framework})" for side, folder, framework in zip("ab", _folders(difference), difference.frameworks)]
     parts = (
-        opening(difference.headline, said, sides(difference)),
+        opening(difference.headline, lines, sides(difference)),
         warnings([*remarks(difference), *difference.notes]),
         _along(difference),
         _rows(difference),
@@ -268,12 +268,12 @@ def _surroundings(difference: Page) -> str:
 
 def _along(difference: Page) -> str:
     """Relative differences, on a logarithmic axis, by the place in the run."""
-    found = [(place, row) for place, row in enumerate(difference.rows) if _relative(row) > 0]
-    if not found:
+    dots_at = [(place, row) for place, row in enumerate(difference.rows) if _relative(row) > 0]
+    if not dots_at:
         return ""
-    step = -(-len(found) // DOTS)
-    found = found[::step]
-    sizes = [math.log10(_relative(row)) for _, row in found]
+    step = -(-len(dots_at) // DOTS)
+    dots_at = dots_at[::step]
+    sizes = [math.log10(_relative(row)) for _, row in dots_at]
     low, high = math.floor(min(sizes)), max(math.ceil(max(sizes)), math.floor(min(sizes)) + 1)
     last = max(len(difference.rows) - 1, 1)
 
@@ -291,7 +291,7 @@ def _along(difference: Page) -> str:
     )
     dots = "".join(
         f'<circle class="{"dot" if row.differs else "dot within"}" cx="{across(place):.1f}" cy="{up(size):.1f}" r="3"/>'
-        for (place, row), size in zip(found, sizes)
+        for (place, row), size in zip(dots_at, sizes)
     )
     ends = "".join(
         f'<text x="{across(place):.1f}" y="{_HIGH - _BELOW + 18}" text-anchor="{anchor}">{place:,}</text>'

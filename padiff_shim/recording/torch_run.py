@@ -74,11 +74,11 @@ def _learnt() -> dict[str, tuple[str, ...]]:
 
 def _called(op: Op) -> list[list[str]]:
     """The functions that the op's formula calls, for each of some samples that Torch takes."""
-    found = []
+    called = []
     for sample in op.samples[:_MOST]:
         try:
             arrays = sample.arrays(np.random.default_rng(0), "float32")
-            tensors = [torch.tensor(one) if isinstance(one, np.ndarray) else one for one in arrays]
+            tensors = [torch.tensor(array) if isinstance(array, np.ndarray) else array for array in arrays]
             for place, name in enumerate(op.names[: len(tensors)]):
                 if op.layouts and name in op.layouts and tensors[place] is not None:
                     tensors[place] = tensors[place].t()
@@ -86,24 +86,24 @@ def _called(op: Op) -> list[list[str]]:
                 op(*op.arguments(sample, tensors))
         except Exception:  # a sample in words of Paddle's: others may do
             continue
-        found.append(names.found)
-    return found
+        called.append(names.found)
+    return called
 
 
 @functools.cache
 def names(name: str) -> tuple[str, ...]:
     """The table's names for a function of Torch (by its :func:`plain` name), the likeliest first; its own where there are none."""
-    found = _learnt().get(name, ())
+    learnt = _learnt().get(name, ())
     known = (name,) if name in ops() else ()
-    return tuple(dict.fromkeys([*known, *found])) or (name,)
+    return tuple(dict.fromkeys([*known, *learnt])) or (name,)
 
 
 @functools.cache
 def moves(name: str) -> bool:
     """Whether the function takes or arranges elements and computes none, by the table."""
-    found = names(name)
+    known = names(name)
     table = ops()
-    return found[0] in table and all(table[one].exact for one in found if one in table)
+    return known[0] in table and all(table[other].exact for other in known if other in table)
 
 
 # ---- Looking on while a Torch program runs in this thread: its functions, its modules, its optimizers.
@@ -186,7 +186,7 @@ class WatchedTorch:
             self._weights.add([*module.parameters(), *module.buffers()])
         else:
             above, prefix = self._running[-1]
-            name = next((name for name, one in above.named_modules() if one is module), type(module).__name__)
+            name = next((name for name, child in above.named_modules() if child is module), type(module).__name__)
             path = f"{prefix}.{name}" if prefix and name else name or prefix
         self._running.append((module, path))
 
@@ -195,8 +195,8 @@ class WatchedTorch:
             return
         path = ""
         while self._running:  # those above were left by an error
-            one, path = self._running.pop()
-            if one is module:
+            running, path = self._running.pop()
+            if running is module:
                 break
         if self._layers and result is not None and not torch.jit.is_tracing():
             self._writer.layer(path, type(module).__name__, result, call_site())
@@ -231,21 +231,21 @@ class WatchedTorch:
         if name == "backward":
             self._writer.gradients()
         elif self._calls and self._computes(function, operands, result) and not torch.jit.is_tracing():
-            found = f"{getattr(function, '__module__', None) or 'torch.Tensor'}.{getattr(function, '__name__', name)}"
-            self._writer.op(names(name), found, result, call_site(), self.path)
+            reached = f"{getattr(function, '__module__', None) or 'torch.Tensor'}.{getattr(function, '__name__', name)}"
+            self._writer.op(names(name), reached, result, call_site(), self.path)
 
     def _computes(self, function: Any, operands: Any, result: Any) -> bool:
         """Whether a call computes floats: views, copies, creations without an operand and questions do not."""
         name = plain(function)
-        results = [one for _, one in leaves(result) if isinstance(one, torch.Tensor)]
-        if not any(one.is_floating_point() or one.is_complex() for one in results) or name in _COPIES or moves(name):
+        results = [tensor for _, tensor in leaves(result) if isinstance(tensor, torch.Tensor)]
+        if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in results) or name in _COPIES or moves(name):
             return False
-        given = [one for _, one in leaves(operands) if isinstance(one, torch.Tensor)]
-        if not given:
+        tensors = [tensor for _, tensor in leaves(operands) if isinstance(tensor, torch.Tensor)]
+        if not tensors:
             return names(name) != (name,)  # rand and the like stand in the table, zeros and arange do not
         spelt = str(getattr(function, "__name__", ""))
         in_place = spelt.startswith("__i") or (spelt.endswith("_") and not spelt.endswith("__"))
-        return in_place or not all(any(_storage(one) == _storage(other) for other in given) for one in results)
+        return in_place or not all(any(_storage(tensor) == _storage(other) for other in tensors) for tensor in results)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -111,9 +111,9 @@ class Calls(Sequence[Call]):
         self._places: Sequence[int] | None = None  # None: all
 
     def _chosen(self, places: Sequence[int]) -> Calls:
-        found = Calls(refusal=self._refusal)
-        found._book, found._places = self._book, places
-        return found
+        chosen = Calls(refusal=self._refusal)
+        chosen._book, chosen._places = self._book, places
+        return chosen
 
     @property
     def places(self) -> Sequence[int]:

@@ -224,8 +224,8 @@ class Innocent:
 
     def largest(self) -> list[tuple[Mapping[str, Any], str]]:
         """Records and their logs, the largest difference first; among equal ones what may differ most."""
-        found = sorted(self._largest.values(), key=lambda entry: entry[0][1:], reverse=True)
-        return [(record, log) for _, record, log in found]
+        ordered = sorted(self._largest.values(), key=lambda entry: entry[0][1:], reverse=True)
+        return [(record, log) for _, record, log in ordered]
 
 
 def _number(value: Any) -> float:
@@ -275,10 +275,10 @@ class Tallies:
 
     def total(self, kind: str) -> Counter[Any]:
         """One counter, by the name that a :class:`Tally` has for it, over all threads."""
-        found: Counter[Any] = Counter()
+        total: Counter[Any] = Counter()
         for tally in list(self._of.values()):
-            found.update(dict(getattr(tally, kind)))  # a copy: its thread counts on
-        return found
+            total.update(dict(getattr(tally, kind)))  # a copy: its thread counts on
+        return total
 
     def clocks(self) -> list[Clock]:
         """Those of all threads."""
@@ -302,12 +302,12 @@ class LayoutCost:
 
     def add(self, other: Mapping[str, Any]) -> None:
         """What they cost elsewhere, by the same names."""
-        for one in COUNTED:
-            setattr(self, one, getattr(self, one) + int(other.get(one) or 0))
+        for name in COUNTED:
+            setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
         self.seconds += spent(other)
 
 
-COUNTED = tuple(one.name for one in fields(LayoutCost) if one.name != "seconds")
+COUNTED = tuple(cost.name for cost in fields(LayoutCost) if cost.name != "seconds")
 
 
 def spent(table: Mapping[str, Any]) -> float:
@@ -348,15 +348,15 @@ _HARMLESS = Verdict.UNVERIFIED.severity
 
 def excess_of(stats: Mapping[str, Any]) -> float:
     """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NaN, 0 where there is none."""
-    found = 0.0
+    largest = 0.0
     if "paddle" not in stats and "torch" not in stats:
-        return found
+        return largest
     for side in ("paddle", "torch"):
         value = (stats.get(side) or {}).get("prob")
         if value is not None:
             number = float(value)
-            found = max(found, math.inf if math.isnan(number) else number)
-    return found
+            largest = max(largest, math.inf if math.isnan(number) else number)
+    return largest
 
 
 @dataclass
@@ -440,8 +440,8 @@ class _Cells(dict[Any, list[int]]):
     """Numbers by keys, each in a list of its own: who counts often keeps that."""
 
     def __missing__(self, key: Any) -> list[int]:
-        self[key] = found = [0]
-        return found
+        self[key] = cell = [0]
+        return cell
 
 
 class _PlainKind:
@@ -461,8 +461,8 @@ class _PlainKind:
 class Counts:
     """The counters of a compare run. :meth:`add` is called for each judged tensor and costs a few microseconds."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self.kept = kept
+    def __init__(self, most: int = KEPT) -> None:
+        self.kept = most
         self.own = object()  # stands for these counters where they must not be held
         self.records = self.calls = 0
         self.by_op = _Cells()  # op, verdict, side, why it is set apart
@@ -591,18 +591,18 @@ class Counts:
 
     def _find(self, record: Mapping[str, Any], log: str, order: int, far: float) -> None:
         key = (apart(record), *(record.get(name) for name in ALIKE))
-        found = self.findings.get(key)
-        if found is None:
+        finding = self.findings.get(key)
+        if finding is None:
             if len(self.findings) >= (_FINDINGS // 2 if key[0] else _FINDINGS):  # room for what is not set apart
                 self.further += 1
                 return
-            found = self.findings[key] = LineFinding(order, record, log, order)
-        found.records += 1
-        if len(found.layers) < LAYERS:
-            found.layers.add(record.get("layer") or "")
+            finding = self.findings[key] = LineFinding(order, record, log, order)
+        finding.records += 1
+        if len(finding.layers) < LAYERS:
+            finding.layers.add(record.get("layer") or "")
         far = math.inf if record["verdict"] == Verdict.NONFINITE.value else far
-        if far > found.excess:
-            found.excess, found.worst, found.log, found.place = far, record, log, order
+        if far > finding.excess:
+            finding.excess, finding.worst, finding.log, finding.place = far, record, log, order
 
     def worst(self) -> list[tuple[Mapping[str, Any], str]]:
         """The most serious records held and their log, by class, then by the multiple of the probabilistic bound."""
@@ -613,15 +613,15 @@ class Counts:
 
         Muted ones do not count.
         """
-        found = [(why, *entry) for (why, known), entry in list(self._first.items()) if known >= severity]
-        return min(found, key=lambda entry: entry[:2])[2:] if found else None
+        firsts = [(why, *entry) for (why, known), entry in list(self._first.items()) if known >= severity]
+        return min(firsts, key=lambda entry: entry[:2])[2:] if firsts else None
 
     def groups(self, kind: str) -> dict[str, GroupCounts]:
         """By ``"op"`` or ``"layer"``, the most serious first."""
-        found: dict[str, GroupCounts] = {}
+        groups: dict[str, GroupCounts] = {}
         for (name, verdict, side, why), (records,) in list((self.by_op if kind == "op" else self.by_layer).items()):
-            found.setdefault(name, GroupCounts(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, why, records)
-        return dict(sorted(found.items(), key=lambda item: (-item[1].worst.severity, -item[1].prob, item[0])))
+            groups.setdefault(name, GroupCounts(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, why, records)
+        return dict(sorted(groups.items(), key=lambda item: (-item[1].worst.severity, -item[1].prob, item[0])))
 
     def verdicts(self, *, everything: bool = True) -> dict[str, int]:
         """Class -> records, the most serious class first; with what is set apart, or (``everything=False``) without."""

@@ -153,8 +153,8 @@ def complaint(record: Any) -> str:
     """What is wrong with a record; ``""`` if it is one. Unknown fields and unknown types of records are passed over."""
     if type(record) is not dict or type(record.get("type")) is not str:
         return "it is not a table with a type"
-    if said := unsound(record):
-        return said
+    if fault := unsound(record):
+        return fault
     kind = record["type"]
     missing = [name for name in _REQUIRED.get(kind, ()) if record.get(name) is None]
     if missing:
@@ -172,12 +172,12 @@ def _inner(record: Mapping[str, Any]) -> str:
     if record["type"] != "call":
         return wrong(record.get("coverage") or {}, _COVERAGE) if record["type"] in ("event", "end") else ""
     stats = record.get("stats") or {}
-    found = wrong(stats, _STATS)
+    fault_ = wrong(stats, _STATS)
     for name, fields in (("paddle", _SIDE_STATS), ("torch", _SIDE_STATS), ("tolerance", _TOLERANCE)):
-        found = found or wrong(stats.get(name) or {}, fields)
-    for one in record.get("inputs") or ():
-        found = found or wrong(one, _INPUT) or ("" if one.get("name") is not None else "an operand has no name")
-    fault = found or _of_birth(record.get("born") or {})
+        fault_ = fault_ or wrong(stats.get(name) or {}, fields)
+    for operand in record.get("inputs") or ():
+        fault_ = fault_ or wrong(operand, _INPUT) or ("" if operand.get("name") is not None else "an operand has no name")
+    fault = fault_ or _of_birth(record.get("born") or {})
     if not fault and math.prod(record.get("shape") or ()) >= _LARGEST:
         return f"'shape' is that of no tensor: {record['shape']}"
     return fault
@@ -193,8 +193,8 @@ def wrong(table: Mapping[str, Any], fields: Mapping[str, Field]) -> str:
     for name, value in table.items():
         expected = fields.get(name)
         if expected is not None and not expected.holds(value):
-            given = repr(value)
-            return f"{name!r} is not {expected.words}: {given[:60]}{'...' if len(given) > 60 else ''}"
+            text = repr(value)
+            return f"{name!r} is not {expected.words}: {text[:60]}{'...' if len(text) > 60 else ''}"
     return ""
 
 
@@ -468,9 +468,9 @@ class Plain(Mapping[str, Any]):
     def table(self) -> dict[str, Any]:
         """All fields, in the order of every record."""
         if self._table is None:
-            said = {"verdict": self.verdict, **PLAIN_FIELDS, "alternatives": [], "modifiers": [*self.modifiers]}
+            judgement = {"verdict": self.verdict, **PLAIN_FIELDS, "alternatives": [], "modifiers": [*self.modifiers]}
             last = {"reason": self.reason, "stats": tables(self.stats), "index": self.index}
-            self._table = {**self.counted, **self.written.fields, **said, **last}
+            self._table = {**self.counted, **self.written.fields, **judgement, **last}
         return self._table
 
     def line(self) -> bytes | None:

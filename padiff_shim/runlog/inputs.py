@@ -42,8 +42,8 @@ def _flat(array: np.ndarray) -> tuple[np.ndarray, list[int]]:
 def pack(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
     packed: dict[str, np.ndarray] = {}
     layout = {}
-    for name, given in arrays.items():
-        array = np.asarray(given)
+    for name, values in arrays.items():
+        array = np.asarray(values)
         if array.dtype.kind not in "fiub":
             raise ArgumentError(f"operand {name!r} is an array of {array.dtype}, not of numbers")
         packed[name], strides = _flat(array)
@@ -95,14 +95,14 @@ def load_inputs(
             "N calls from mismatch_from= up"
         )
     try:
-        found, arrays = _opened(path)
+        saved_record, arrays = _opened(path)
     except Exception as error:  # whatever zipfile, NumPy and JSON make of a file that was damaged, or made to do harm
         raise FileError(f"the saved operands {path} cannot be read: {type(error).__name__}: {shown(error)}") from None
     for name in ("index", "op", "tensor", "phase"):
-        if name in record and found.get(name) != record[name]:
-            given = f"{shown(found.get(name))} and not {shown(record[name])}"
-            raise FileError(f"the saved operands {path} are those of another record: their {name} is {given}")
-    return found, arrays
+        if name in record and saved_record.get(name) != record[name]:
+            difference = f"{shown(saved_record.get(name))} and not {shown(record[name])}"
+            raise FileError(f"the saved operands {path} are those of another record: their {name} is {difference}")
+    return saved_record, arrays
 
 
 def kept(folder: str | os.PathLike[str], log: str) -> list[int]:
@@ -121,4 +121,4 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         record, layout = (json.loads(str(file[name])) for name in ("record", "layout"))
         if not isinstance(record, dict) or not isinstance(layout, dict):
             raise ValueError("record and layout are tables")
-        return record, {name: strided_view(file[name], one["shape"], one["strides"]) for name, one in layout.items()}
+        return record, {name: strided_view(file[name], placement["shape"], placement["strides"]) for name, placement in layout.items()}

@@ -48,8 +48,8 @@ def _create(path: Path) -> io.RawIOBase:
 
 def _identity(path: Path, *, resting: bool = False) -> tuple[int, ...]:
     """Which file a path leads to now. ``resting``: one that nobody holds open, whose number another file could be given."""
-    found = os.stat(path)
-    return (found.st_dev, found.st_ino, *((found.st_size, found.st_mtime_ns) if resting else ()))
+    status = os.stat(path)
+    return (status.st_dev, status.st_ino, *((status.st_size, status.st_mtime_ns) if resting else ()))
 
 
 class _GoneError(OSError):
@@ -147,8 +147,8 @@ class LogWriter:
             return
         try:
             if self._file is not None:
-                found = os.stat(self._where)
-                same = (found.st_dev, found.st_ino) == self._made
+                status = os.stat(self._where)
+                same = (status.st_dev, status.st_ino) == self._made
             else:
                 same = _identity(self.path, resting=True) == self._made
         except (FileNotFoundError, NotADirectoryError):
@@ -209,14 +209,14 @@ def _warn(message: str) -> None:
 _told: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def tell_of_forks(one: Any) -> None:
+def tell_of_forks(holder: Any) -> None:
     """Have ``one.forked()`` called in every forked child while ``one`` lives."""
-    _told.add(one)
+    _told.add(holder)
 
 
 def _forked() -> None:
-    for one in list(_told):
-        one.forked()
+    for holder in list(_told):
+        holder.forked()
 
 
 if hasattr(os, "register_at_fork"):
@@ -230,10 +230,10 @@ def files(folder: str | os.PathLike[str]) -> list[Path]:
         LogError: the folder cannot be read.
     """
     try:
-        found = list(Path(folder).iterdir())
+        paths = list(Path(folder).iterdir())
     except OSError as error:
         raise LogError(f"the folder {folder} cannot be read: {error.strerror or error}") from None
-    matches = ((_NAME.fullmatch(path.name), path) for path in found)
+    matches = ((_NAME.fullmatch(path.name), path) for path in paths)
     return [path for _, path in sorted((tuple(int(n or 0) for n in match.groups()), path) for match, path in matches if match)]
 
 
@@ -319,9 +319,9 @@ class Book:
         self._read = 0  # bytes read of the last file begun
         self._lock = threading.Lock()
         self._complete = offsets is not None
-        for found in offsets or ():
+        for starts in offsets or ():
             self._firsts.append(len(self._offsets))
-            self._offsets.extend(found)
+            self._offsets.extend(starts)
 
     def count(self) -> int:
         """How many records there are now; only the last file is looked at again, for it may have grown.

@@ -56,7 +56,7 @@ class Parting:
     def __str__(self) -> str:
         more = len(self.names) - _NAMED
         named = ", ".join(map(shown, self.names[:_NAMED])) + (f" and {more:,} more" if more > 0 else "")
-        held = "; ".join(f"rank{'s' if len(one) > 1 else ''} {', '.join(map(str, one))}" for one in self.groups)
+        held = "; ".join(f"rank{'s' if len(group) > 1 else ''} {', '.join(map(str, group))}" for group in self.groups)
         return f"the ranks part at step {self.step}: {self.kind} of {named} differ ({held}): {_MEANING[self.kind, self.first]}"
 
 
@@ -119,7 +119,7 @@ def _parting(held: Mapping[int, Mapping[str, Any]], *, first: bool) -> Parting |
         tables = {rank: event.get(kind) or {} for rank, event in held.items()}
         names = dict.fromkeys(name for table in tables.values() for name in table)
         groups = {name: _groups({rank: table[name] for rank, table in tables.items() if table.get(name)}) for name in names}
-        apart = tuple(name for name, found in groups.items() if len(found) > 1)
+        apart = tuple(name for name, split in groups.items() if len(split) > 1)
         if apart:
             step = min(int(event.get("step") or 0) for event in held.values())
             return Parting(step, kind, apart, groups[apart[0]], first)
@@ -128,10 +128,10 @@ def _parting(held: Mapping[int, Mapping[str, Any]], *, first: bool) -> Parting |
 
 def _groups(values: Mapping[int, str]) -> tuple[tuple[int, ...], ...]:
     """Ranks by the value that they hold."""
-    found: dict[str, list[int]] = {}
+    by_value: dict[str, list[int]] = {}
     for rank, value in values.items():
-        found.setdefault(value, []).append(rank)
-    return tuple(tuple(ranks) for ranks in found.values())
+        by_value.setdefault(value, []).append(rank)
+    return tuple(tuple(ranks) for ranks in by_value.values())
 
 
 # ---- Logs as files: finding, reading and copying them.
@@ -220,41 +220,41 @@ def read(paths: Sequence[Path]) -> Reading:
     Raises:
         LogError: none of the files has a header that can be read.
     """
-    found, merged = Reading(), Coverage()
+    reading, merged = Reading(), Coverage()
     refusals: list[log.LogError] = []
     for path in paths:
         try:
-            found.headers.append(header(path))
+            reading.headers.append(header(path))
         except log.LogError as error:
             refusals.append(error)
             continue
-        found.paths.append(path)
-        found.counts.coverage = Coverage()
-        _scan(path, found)
-        merged.merge(found.counts.coverage.as_dict())
-    found.counts.coverage = merged
-    if not found.paths:
+        reading.paths.append(path)
+        reading.counts.coverage = Coverage()
+        _scan(path, reading)
+        merged.merge(reading.counts.coverage.as_dict())
+    reading.counts.coverage = merged
+    if not reading.paths:
         raise refusals[0]
-    found.lost += [f"left out: {error}" for error in refusals]
-    found.unfinished = _unfinished(found)
-    found.warnings += found.unfinished
-    told = [text for one in found.headers for text in one.get("warnings", ())]
-    found.warnings = list(dict.fromkeys([*told, *found.warnings, *found.lost]))
-    return found
+    reading.lost += [f"left out: {error}" for error in refusals]
+    reading.unfinished = _unfinished(reading)
+    reading.warnings += reading.unfinished
+    remarks = [text for header_ in reading.headers for text in header_.get("warnings", ())]
+    reading.warnings = list(dict.fromkeys([*remarks, *reading.warnings, *reading.lost]))
+    return reading
 
 
-def _unfinished(found: Reading) -> list[str]:
+def _unfinished(reading: Reading) -> list[str]:
     """A remark on each log that was not closed, and on ranks of a distributed run that left none. A fork's is never closed."""
-    world = max(int(one.get("ranks") or 1) for one in found.headers)
+    world = max(int(header_.get("ranks") or 1) for header_ in reading.headers)
     remarks = [
         f"{path.name} was not closed: {_whose(header, world)} was ended in the middle, its disk was full, or it still runs; "
         "what came after the last record is not known"
-        for path, header, ended in zip(found.paths, found.headers, found.ended)
+        for path, header, ended in zip(reading.paths, reading.headers, reading.ended)
         if not ended and "parent" not in header
     ]
     if world < 2:
         return remarks
-    there = {header.get("rank", 0) for header in found.headers}
+    there = {header.get("rank", 0) for header in reading.headers}
     missing = [str(rank) for rank in range(min(world, _MOST)) if rank not in there]
     if missing:
         remarks.append(f"of the {world:,} ranks of this run, {', '.join(missing[:_SHOWN])} left no log")
@@ -265,7 +265,7 @@ def _whose(header: Mapping[str, Any], world: int) -> str:
     return f"rank {header.get('rank', 0)}" if world > 1 else f"process {header.get('pid', 0)}"
 
 
-def _scan(path: Path, found: Reading) -> None:
+def _scan(path: Path, reading: Reading) -> None:
     """One file: its records into ``found``, and a remark about lines that are none."""
     places, wrong, complaint, replicas, ended = array("Q"), [], "", array("Q"), False
     for number, (offset, line) in enumerate(log.log_lines(path), 1):
@@ -277,22 +277,22 @@ def _scan(path: Path, found: Reading) -> None:
             continue
         if record["type"] == "call":
             places.append(offset)
-            found.counts.add(record, path.stem)
+            reading.counts.add(record, path.stem)
         elif record["type"] == "event" and record["kind"] == EVENT:
             replicas.append(offset)
         elif isinstance(record.get("coverage"), Mapping):
             ended = record["type"] == "end"
-            found.counts.coverage = Coverage()
-            found.counts.coverage.merge(record["coverage"])
+            reading.counts.coverage = Coverage()
+            reading.counts.coverage.merge(record["coverage"])
         elif record["type"] == "event" and record["kind"] == "warning":
-            found.warnings.append(record["text"])
-    found.offsets.append(places)
-    found.replicas.append(replicas)
-    found.ended.append(ended)
+            reading.warnings.append(record["text"])
+    reading.offsets.append(places)
+    reading.replicas.append(replicas)
+    reading.ended.append(ended)
     if wrong:
         numbers = ", ".join(map(str, wrong[:_SHOWN])) + (", ..." if len(wrong) > _SHOWN else "")
         lines = f"{len(wrong):,} lines of {path.name} are" if len(wrong) > 1 else f"1 line of {path.name} is"
-        found.lost.append(f"{lines} no record and left out (line {numbers}). {complaint}")
+        reading.lost.append(f"{lines} no record and left out (line {numbers}). {complaint}")
 
 
 def save(paths: Sequence[Path], inputs: Path, folder: Path) -> Path:
@@ -321,8 +321,8 @@ def _copied(paths: Sequence[Path], inputs: Path, folder: Path) -> Path:
         return folder
     for path in paths:
         shutil.copy2(path, folder / path.name)
-    kept = [path for path in inputs.glob("*.npz") if path.is_file() and not path.is_symlink()] if inputs.is_dir() else []
-    for path in kept:
+    saved = [path for path in inputs.glob("*.npz") if path.is_file() and not path.is_symlink()] if inputs.is_dir() else []
+    for path in saved:
         (folder / inputs.name).mkdir(exist_ok=True)
         shutil.copy2(path, folder / inputs.name / path.name)
     return folder
@@ -373,10 +373,10 @@ def _op(value: Any) -> bool:
 def path(folder: Path, rank: int) -> Path:
     """The file of this process's next run in ``folder``: a number is added where the name is taken."""
     stem, number = f"reference-rank{rank}-pid{os.getpid()}", 1
-    while (found := folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")) in _given or found.exists():
+    while (target := folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")) in _given or target.exists():
         number += 1
-    _given.add(found)
-    return found
+    _given.add(target)
+    return target
 
 
 def write(target: Path, data: Mapping[str, Any], rank: int, *, ended: bool) -> None:
@@ -400,10 +400,10 @@ def reference_files(folder: Path) -> list[Path]:
         LogError: the folder cannot be read.
     """
     try:
-        matches = [(_REFERENCE_NAME.fullmatch(one.name), one) for one in folder.iterdir()]
+        matches = [(_REFERENCE_NAME.fullmatch(entry.name), entry) for entry in folder.iterdir()]
     except OSError as error:
         raise LogError(f"the folder {folder} cannot be read: {error.strerror or error}") from None
-    return [one for _, one in sorted((tuple(int(n or 0) for n in match.groups()), one) for match, one in matches if match)]
+    return [entry for _, entry in sorted((tuple(int(n or 0) for n in match.groups()), one) for match, one in matches if match)]
 
 
 def read_reference(path: Path) -> dict[str, Any]:
@@ -467,10 +467,10 @@ def counters(data: Mapping[str, Any]) -> Tally:
         tally.lines[_texts(line, "op", "reason", "layer", "site")] += line.get("calls") or 0
     if data.get("profile"):
         tally.clock = clock = Clock()
-        for one in data["profile"].get("places") or ():
-            place = ClockPlace(*_texts(one, "part", "op", "layer", "site"))
-            clock.calls[place] += one.get("calls") or 0
-            clock.seconds[place] += spent(one)  # type: ignore[assignment]
+        for entry in data["profile"].get("places") or ():
+            place = ClockPlace(*_texts(entry, "part", "op", "layer", "site"))
+            clock.calls[place] += entry.get("calls") or 0
+            clock.seconds[place] += spent(entry)  # type: ignore[assignment]
     return tally
 
 

@@ -56,15 +56,15 @@ def measured(record: Mapping[str, Any]) -> str:
         sides = ((name, stats.get(name) or {}) for name in ("paddle", "torch"))
         return ", ".join(f"{name} {side.get('nan', '?')} NaN {side.get('inf', '?')} Inf" for name, side in sides)
     if stats.get("error") is not None:
-        found = f"error {figure(stats['error'])}, bound {figure(stats.get('bound'))}"
+        text = f"error {figure(stats['error'])}, bound {figure(stats.get('bound'))}"
     elif stats.get("max_abs") is not None:
-        found = f"largest difference {figure(stats['max_abs'])}"
+        text = f"largest difference {figure(stats['max_abs'])}"
     else:
         return ""
     tolerance = stats.get("tolerance")
     if tolerance and stats.get("different"):
-        found += f"; assert_close would need atol {figure(tolerance.get('atol'))} or rtol {figure(tolerance.get('rtol'))}"
-    return found
+        text += f"; assert_close would need atol {figure(tolerance.get('atol'))} or rtol {figure(tolerance.get('rtol'))}"
+    return text
 
 
 def innocent(record: Mapping[str, Any]) -> list[str]:
@@ -156,7 +156,7 @@ def call_line(record: Mapping[str, Any]) -> str:
     ]
     parts += [shown(record[name]) for name in ("layer", "site") if record.get(name)]
     parts.append(f"step {record.get('step')}")
-    parts += [found for found in (measured(record), amplified(record), born(record)) if found]
+    parts += [phrase for phrase in (measured(record), amplified(record), born(record)) if phrase]
     if record.get("quirk"):
         parts.append(f"known difference: {shown(record['quirk'])}" + (" (muted)" if record.get("muted") else ""))
     if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):

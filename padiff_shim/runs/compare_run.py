@@ -109,10 +109,10 @@ class Results(Run):
         counts, n = self.counts, whole("n", n)
         if n <= KEPT or counts.records <= KEPT:
             return [_logged(*entry) for entry in counts.worst()[:n]]
-        found = Counts(kept=n)
+        more = Counts(most=n)
         for call in self.calls:
-            found.add(call.as_dict(), call.log)
-        return [Call(*entry) for entry in found.worst()]
+            more.add(call.as_dict(), call.log)
+        return [Call(*entry) for entry in more.worst()]
 
     def first_divergence(self, at_least: str | Verdict = Verdict.LOW_ACCURACY) -> Call | None:
         """The earliest record of this class or a more serious one that is not muted; None if there is none.
@@ -122,8 +122,8 @@ class Results(Run):
         Raises:
             UnknownNameError: ``at_least`` is not a class.
         """
-        found = self.counts.first(Verdict(one_of("at_least", at_least, Verdict)).severity)
-        return _logged(*found) if found is not None else None
+        entry = self.counts.first(Verdict(one_of("at_least", at_least, Verdict)).severity)
+        return _logged(*entry) if entry is not None else None
 
     def amplifications(self, n: int = 10) -> list[Call]:
         """The ``n`` calls that amplified an incoming difference most (a shadow stream is needed); one pass over the log."""
@@ -249,9 +249,9 @@ class Results(Run):
         """What can be done about a call whose operands are not there."""
         options = f"keep_inputs=N, ops={shown(wanted.op)!r}, mismatch_from={str(wanted.verdict)!r}"
         again = f"compare({options}) saves those of the first N calls of such ops and verdicts"
-        said, kept = f"the operands of {wanted} were not saved", self.kept()
-        if not kept:
-            return f"{said}, nor those of any call of this run; {again}"
+        complaint, saved = f"the operands of {wanted} were not saved", self.kept()
+        if not saved:
+            return f"{complaint}, nor those of any call of this run; {again}"
         alike = ("op", "tensor", "site", "layer", "verdict", "side")
 
         def likeness(item: tuple[int, Call]) -> tuple[int, int]:
@@ -259,8 +259,8 @@ class Results(Run):
             far = abs(int(theirs.get("index") or 0) - int(ours.get("index") or 0))
             return sum(theirs.get(name) == ours.get(name) for name in alike), -far
 
-        place, nearest = max(zip(kept.places, kept), key=likeness)
-        return f"{said}. Nearest of those that were (run.kept()): run.repro({place}, ...), {nearest}. Or run again: {again}"
+        place, nearest = max(zip(saved.places, saved), key=likeness)
+        return f"{complaint}. Nearest of those that were (run.kept()): run.repro({place}, ...), {nearest}. Or run again: {again}"
 
     def __str__(self) -> str:
         from ..report.compare_text import summary
@@ -292,13 +292,13 @@ def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested mappings as one, with dotted names; the strings that stand for NaN and Inf as floats."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, dict) and name != "attributes":
-            found.update(_flat(value, f"{prefix}{name}."))
+            flat.update(_flat(value, f"{prefix}{name}."))
         else:
-            found[prefix + name] = numeric(value) if prefix else value
-    return found
+            flat[prefix + name] = numeric(value) if prefix else value
+    return flat
 
 
 # ---- The run of a compare mode, while it goes on and when it is read from a log.

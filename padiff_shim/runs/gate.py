@@ -71,8 +71,8 @@ class BaselineEntry:
     @property
     def severity(self) -> int:
         """0 where there is nothing to complain of."""
-        found = Verdict(self.verdict)
-        return 0 if self.known or found.severity < SOFT.severity else found.severity
+        verdict = Verdict(self.verdict)
+        return 0 if self.known or verdict.severity < SOFT.severity else verdict.severity
 
     def line(self) -> str:
         """Its line of the file: what is empty is left out."""
@@ -121,27 +121,27 @@ class Gate:
         """For a terminal, ``width`` columns wide (default: its own); with ``colour`` as ANSI sequences."""
         screen = Screen(width, colour=colour)
         for line in self._lines():
-            said = line.partition(":")[0]
-            screen.say(line, _STYLES.get(said, ""), hang=2)
+            head = line.partition(":")[0]
+            screen.say(line, _STYLES.get(head, ""), hang=2)
         return screen.text()
 
     def to_markdown(self) -> str:
         """For a pull request: what got worse in a table, everything else folded away."""
         first, *others = self._lines()
-        found = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
-        found += [(now, "new") for now in self.new if now.severity]
-        rows = [(*now.cells, before) for now, before in found]
-        lines = [f"**{cell(first)}**", *(f"\n{cell(one)}" for one in others if one.startswith("not whole:"))]
+        changed = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
+        changed += [(now, "new") for now in self.new if now.severity]
+        rows = [(*now.cells, before) for now, before in changed]
+        lines = [f"**{cell(first)}**", *(f"\n{cell(line)}" for line in others if line.startswith("not whole:"))]
         if rows:
             lines += ["", *table(("op, tensor", "layer", "line", "verdict", "error in units", "before"), rows, 2)]
-            named = sorted({now.verdict for now, _ in found})
+            named = sorted({now.verdict for now, _ in changed})
             lines += folded("What the verdicts mean", [f"- {name}: {MEANING[Verdict(name)]}" for name in named])
         quiet = [line for line in others if not line.startswith(("worse:", "not whole:", "new, and"))]
         return "\n".join([*lines, *folded("Everything else", [f"- {cell(line)}" for line in quiet])]) + "\n"
 
     def _lines(self) -> list[str]:
         lines = [f"{'passed' if self.passed else 'FAILED'}: {many(self.places, 'place')} against {self.baseline}"]
-        lines += [f"not whole: {shown(one, SENTENCE)}" for one in self.missing]
+        lines += [f"not whole: {shown(remark, SENTENCE)}" for remark in self.missing]
         lines += [f"worse: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.worse]
         lines += [f"new, and not clean: {entry}" for entry in self.new if entry.severity]
         lines += [f"better: {now}; it was {before.verdict}, {before.units:g} units" for now, before in self.better]
@@ -192,11 +192,11 @@ def gate(
     if not now:
         raise ArgumentError("the run holds no judged call: there is nothing to hold against a baseline")
     before = _read(target) if target.exists() or not update else []
-    found = _compared(now, before, Gate(target, float(margin), places=len(now), missing=held.missing))
+    result = _compared(now, before, Gate(target, float(margin), places=len(now), missing=held.missing))
     if update:
         _write(target, now)
-        found.updated = True
-    return found
+        result.updated = True
+    return result
 
 
 def entries(calls: Calls | Iterable[Any]) -> list[BaselineEntry]:
@@ -219,7 +219,7 @@ def _order(entry: BaselineEntry) -> tuple[Any, ...]:
 def _entry(record: Mapping[str, Any]) -> BaselineEntry:
     stats = record.get("stats") or {}
     sides = [(stats.get(side) or {}).get("rho_max") for side in ("paddle", "torch")]
-    units = max((float(one) for one in sides if isinstance(one, (int, float)) and one == one), default=0.0)
+    units = max((float(size) for size in sides if isinstance(size, (int, float)) and size == size), default=0.0)
     return BaselineEntry(
         **{name: str(record.get(name) or "") for name in KEYS},
         verdict=str(record["verdict"]),
@@ -230,7 +230,7 @@ def _entry(record: Mapping[str, Any]) -> BaselineEntry:
     )
 
 
-def _compared(now: list[BaselineEntry], before: list[BaselineEntry], found: Gate) -> Gate:
+def _compared(now: list[BaselineEntry], before: list[BaselineEntry], result: Gate) -> Gate:
     old = {entry.key: entry for entry in before}
     pairs = [(entry, old.pop(entry.key)) for entry in now if entry.key in old]
     matched = {entry.key for entry, _ in pairs}
@@ -244,17 +244,17 @@ def _compared(now: list[BaselineEntry], before: list[BaselineEntry], found: Gate
         if left[entry.loose]:
             pairs.append((entry, left[entry.loose].pop(0)))
         else:
-            found.new.append(entry)
-    found.gone = [entry for rest in left.values() for entry in rest]
-    found.worse = [pair for pair in pairs if _worse(*pair, found.margin)]
-    found.better = [(ours, theirs) for ours, theirs in pairs if _worse(theirs, ours, found.margin)]
-    return found
+            result.new.append(entry)
+    result.gone = [entry for rest in left.values() for entry in rest]
+    result.worse = [pair for pair in pairs if _worse(*pair, result.margin)]
+    result.better = [(ours, theirs) for ours, theirs in pairs if _worse(theirs, ours, result.margin)]
+    return result
 
 
-def _worse(one: BaselineEntry, other: BaselineEntry, margin: float) -> bool:
-    if one.severity != other.severity:
-        return one.severity > other.severity
-    return bool(one.severity) and one.units > margin * max(other.units, 1.0)
+def _worse(entry: BaselineEntry, reference: BaselineEntry, margin: float) -> bool:
+    if entry.severity != reference.severity:
+        return entry.severity > reference.severity
+    return bool(entry.severity) and entry.units > margin * max(reference.units, 1.0)
 
 
 def _read(target: Path) -> list[BaselineEntry]:
@@ -266,15 +266,15 @@ def _read(target: Path) -> list[BaselineEntry]:
         raise unreadable("the baseline", target, error) from None
     except UnicodeDecodeError:
         raise ArgumentError(f"{target} is no baseline: it is no text") from None
-    found = []
+    places = []
     for number, line in enumerate(lines, 1):
         try:
             entry = BaselineEntry(**{**dict.fromkeys(KEYS, ""), **json.loads(line)})
             Verdict(entry.verdict)
-            found.append(entry)
+            places.append(entry)
         except (ValueError, TypeError) as error:
             raise ArgumentError(f"{target}, line {number}, is no line of a baseline: {shown(error)}") from None
-    return found
+    return places
 
 
 def _write(target: Path, now: Iterable[BaselineEntry]) -> None:

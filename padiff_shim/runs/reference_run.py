@@ -22,13 +22,13 @@ def load_reference(folder: str | os.PathLike[str]) -> Run:
         LogError: the folder does not exist, or holds no log of a reference run that can be read.
     """
     place = reading.absolute(folder)
-    found = reading.reference_files(place)
-    if not found:
+    paths = reading.reference_files(place)
+    if not paths:
         raise LogError(f"{folder} holds no log of a reference run (reference-rank0-pid....json); load() reads those of comparisons")
     read: list[dict[str, Any]] = []
     unfinished: list[str] = []
     refused: list[LogError] = []
-    for path in found:
+    for path in paths:
         try:
             read.append(reading.read_reference(path))
             unfinished.append(reading.unfinished(path, read[-1]))

@@ -71,10 +71,10 @@ def test_a_transposed_square_matrix_is_recognised(tmp_path):
     for name, array in (("a", values), ("b", values.T), ("c", values)):
         with padiff_shim.record(tmp_path / name, framework="torch") as recording:
             recording.note("weight", np.ascontiguousarray(array))
-    one, other, same = (read(tmp_path / name)[0].tensors[0] for name in "abc")
-    assert apart(one, other).identical
-    assert apart(one, other).layout == "transposed"
-    assert apart(one, same).layout == ""
+    first, other, same = (read(tmp_path / name)[0].tensors[0] for name in "abc")
+    assert apart(first, other).identical
+    assert apart(first, other).layout == "transposed"
+    assert apart(first, same).layout == ""
 
 
 def noted(folder, array, name="x"):

@@ -65,8 +65,8 @@ class TestWorst:
 def test_groups_by_op_and_layer():
     run = filled([record(layer="a"), record(layer="b", op="sum", prob=0.5), wrong(layer="b", side="both"), record(layer="")])
     assert list(run.by_layer()) == ["b", "a", ""] or list(run.by_layer()) == ["b", "", "a"]
-    found = run.by_layer()["b"].as_dict()
-    assert found == {
+    counts = run.by_layer()["b"].as_dict()
+    assert counts == {
         "records": 2,
         "muted": 0,
         "verdicts": {"ROUNDING": 1, "WRONG": 1},
@@ -229,7 +229,7 @@ class TestReports:
         assert "encoder.layers.2.linear1 and 2 other layers" in " ".join(str(run).split())
         assert "encoder.layers.2.linear1 and 2 other layers<br>train.py:41" in run.to_markdown()
         data = json.loads(re.search(r'"application/json"[^>]*>(.*?)</script>', run.to_html(tmp_path / "r.html").read_text())[1])
-        assert [(found["worst"], found["layers"]) for found in data["findings"]] == [(2, layers), (3, ["head"])]
+        assert [(finding["worst"], finding["layers"]) for finding in data["findings"]] == [(2, layers), (3, ["head"])]
 
     @pytest.mark.parametrize("columns", ["80", "100", "160", "200"])
     def test_the_summary_fits_the_terminal(self, columns, monkeypatch):

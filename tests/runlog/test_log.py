@@ -59,8 +59,8 @@ def test_numpy_scalars_are_numbers():
     expected = {"a": 0.5, "b": 0.25, "c": 3, "d": 0.1}
     assert json.loads(encode({"stats": stats}))["stats"] == expected
     odd = {"e": np.longdouble("nan"), "f": np.array([1, 2]), "g": np.bool_(True), "h": np.float16("inf")}
-    found = json.loads(encode({"stats": {**stats, **odd}, "other": np.float32(0.5)}))
-    assert found == {"stats": {**expected, "e": "nan", "f": [1, 2], "g": True, "h": "inf"}, "other": 0.5}
+    decoded = json.loads(encode({"stats": {**stats, **odd}, "other": np.float32(0.5)}))
+    assert decoded == {"stats": {**expected, "e": "nan", "f": [1, 2], "g": True, "h": "inf"}, "other": 0.5}
 
 
 def test_the_header_comes_first_and_the_name_says_whose_it_is(tmp_path):
@@ -84,7 +84,7 @@ def test_records_after_the_end_are_appended(tmp_path):
     run.recorder.add(record(1))
     run.recorder.close()
     (path,) = log.files(tmp_path)
-    assert [one["type"] for one in records_of(path)] == ["run", "call", "end", "call", "end"]
+    assert [line["type"] for line in records_of(path)] == ["run", "call", "end", "call", "end"]
     assert records_of(path)[-1]["records"] == 2
 
 
@@ -128,10 +128,10 @@ def test_a_kill_loses_nothing_that_was_added(tmp_path):
             child.stdout.readline()
     finally:
         child.send_signal(signal.SIGKILL)
-        said = child.stdout.read().split()
+        output = child.stdout.read().split()
         child.wait()
     assert child.returncode == -signal.SIGKILL
-    last = int(said[-1]) if said and said[-1].isdigit() else 199
+    last = int(output[-1]) if output and output[-1].isdigit() else 199
     run = load(tmp_path)
     assert last >= 199
     assert len(run.calls) >= last
@@ -215,7 +215,7 @@ def test_a_disk_that_fills_up_is_told_once_and_the_run_goes_on(tmp_path, monkeyp
         warnings.simplefilter("always")
         for call in range(20):
             run.recorder.add(record(call))
-    (warning,) = (one for one in caught if one.category is RuntimeWarning)  # an unclosed file of another test may warn as well
+    (warning,) = (warned for warned in caught if warned.category is RuntimeWarning)  # an unclosed file of another test may warn as well
     assert "No space left" in str(warning.message)
     assert str(tmp_path) in str(warning.message)
     assert warning.message.args[0] in run.warnings
