@@ -26,7 +26,7 @@ _EXPORTS = {
     "Call": "runlog.calls",
     "load": "runs.compare_run",
     "load_reference": "runs.reference_run",
-    "LogError": "runlog.log",
+    "LogError": "runlog.reader",
     "do_no_harm": "questions.noninterference",
     "HarmReport": "questions.noninterference",
     "transfer_weights": "weights.transfer",
@@ -147,7 +147,7 @@ if TYPE_CHECKING:
     from .recording.diff import Difference, diff
     from .recording.record import Recording, record
     from .runlog.calls import Call
-    from .runlog.log import LogError
+    from .runlog.reader import LogError
     from .runs.compare_run import CompareRun, load
     from .runs.gate import Gate, gate
     from .runs.reference_run import load_reference

@@ -19,7 +19,8 @@ from .. import __version__
 from ..errors import ArgumentError, PadiffShimError
 from ..files import Scratch, replace
 from ..modes.options import MODES, RUN, CompareOptions, ModeOptions, Setting, as_data, from_data, textual
-from ..runlog import reading
+from ..runlog import reference_log
+from ..runlog.reader import LogError
 from ..runs.compare_run import command
 from ..runs.run import Run
 from .bootstrap import sitecustomize
@@ -306,9 +307,9 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
     for note in there:
         found = note.counted
         if found is None and note.log:
-            with contextlib.suppress(reading.LogError):  # it was killed before it counted anything: its absence is told
-                found = reading.read_reference(Path(note.log))
-                remarks.append(reading.unfinished(Path(note.log), found))
+            with contextlib.suppress(LogError):  # it was killed before it counted anything: its absence is told
+                found = reference_log.read(Path(note.log))
+                remarks.append(reference_log.unfinished(Path(note.log), found))
         counted += [] if found is None else [found]
     if own is not None and own.as_dict()["ops"]:
         counted.insert(0, own.as_dict())

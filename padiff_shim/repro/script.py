@@ -18,8 +18,8 @@ import numpy as np
 
 from ..arguments import path as file
 from ..errors import ArgumentError, FileError, PadiffShimError, described
-from ..runlog import encoding
 from ..runlog.encoding import finite, numeric
+from ..runlog.events import fault
 from ..runlog.inputs import pack
 from ..runlog.strided import strided_view
 from ..table.op import Entry, Op
@@ -320,7 +320,7 @@ def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
     """Refuse what is not a record of this op with tensors of its operands; the script is written of nothing else."""
     of = f"call {shown(record.get('index'))}"
     absent = [name for name in ("tensor", "phase", "side", "dtype", "shape", "inputs", "attributes") if record.get(name) is None]
-    wrong = f"{absent[0]!r} is missing" if absent else encoding.complaint({**record, "type": "call"})
+    wrong = f"{absent[0]!r} is missing" if absent else fault({**record, "type": "call"})
     if wrong:
         raise PadiffShimError(f"the record of {of} is not one of a comparison: {wrong}")
     named = [operand["name"] for operand in record["inputs"]]

@@ -1,4 +1,4 @@
-"""The operands of single calls as files (``.npz``): written beside a log, read again with care, and beside a script."""
+"""The operands of single calls as files (``.npz``), beside a log or a script; written, and read again with checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _file(folder: Path, log: str, index: Any) -> Path:
 
 
 def _flat(array: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """The memory that an array spans, and its strides in elements; those of wide gaps are closed."""
+    """The memory that an array spans, and its strides in elements; an array with wide gaps is packed."""
     spans = 1 + sum((size - 1) * stride // array.itemsize for size, stride in zip(array.shape, array.strides))
     backward = any(stride < 0 or stride % array.itemsize for stride in array.strides)
     if not array.size or backward or spans > _GAP * array.size:
@@ -40,6 +40,7 @@ def _flat(array: np.ndarray) -> tuple[np.ndarray, list[int]]:
 
 
 def pack(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of a ``.npz`` file: see :func:`save_inputs`."""
     packed: dict[str, np.ndarray] = {}
     layout = {}
     for name, values in arrays.items():
@@ -59,7 +60,7 @@ def save_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], array
         record: the call's record, with its ``index``.
         arrays: by operand name (``"x"``; ``"operands[0]"`` for an op over a sequence) the operands as the kernels got them, the
             weight of a Linear as [out, in]; ``"paddle"`` and ``"torch"``, the judged tensor of each side; ``"grad"``, the incoming
-            gradient. NumPy arrays of any strides, which are kept; bfloat16 as raw uint16. Nothing is kept of them.
+            gradient. NumPy arrays of any strides, which are saved with them; bfloat16 as raw uint16.
         log: name of the log file without its ending.
 
     Raises:
@@ -72,7 +73,7 @@ def save_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], array
 
 
 def drop_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], log: str = "call") -> None:
-    """Remove what :func:`save_inputs` saved for this record, if it is there."""
+    """Remove the file of :func:`save_inputs` for this record, if it is there."""
     with contextlib.suppress(OSError):
         _file(Path(folder), log, record.get("index")).unlink()
 
@@ -96,7 +97,7 @@ def load_inputs(
         )
     try:
         saved_record, arrays = _opened(path)
-    except Exception as error:  # whatever zipfile, NumPy and JSON make of a file that was damaged, or made to do harm
+    except Exception as error:  # zipfile, NumPy and JSON raise anything for a damaged or hostile file
         raise FileError(f"the saved operands {path} cannot be read: {type(error).__name__}: {shown(error)}") from None
     for name in ("index", "op", "tensor", "phase"):
         if name in record and saved_record.get(name) != record[name]:

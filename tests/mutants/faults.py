@@ -389,21 +389,21 @@ PROVE = (
 RECORDS = (
     Fault(
         "lock-of-the-parent",
-        "padiff_shim/runlog/log.py",
+        "padiff_shim/runlog/writer.py",
         "        self.lock = threading.RLock()\n        self.close()\n",
         "        self.close()\n",
         "the child of a fork waits for ever for a lock that a thread of its parent held",
     ),
     Fault(
         "missing-rank-zero",
-        "padiff_shim/runlog/reading.py",
+        "padiff_shim/runlog/compare_logs.py",
         "range(min(world, _MOST))",
         "range(1, min(world, _MOST))",
         "that rank 0 left no log is not told",
     ),
     Fault(
         "torn-last-line",
-        "padiff_shim/runlog/log.py",
+        "padiff_shim/runlog/reader.py",
         '            if not end.endswith(b"\\n"):\n                return\n',
         "",
         "the line that a program was writing when it ended makes its log unreadable",

@@ -52,8 +52,8 @@ def one_step(port, mode=None, folder=None, inside=True):
     gradients = [p.grad.numpy().copy() for p in port.parameters()]
     optimizer.step()
     optimizer.clear_grad()
-    for one in opened[::-1]:
-        one.stop()
+    for each in opened[::-1]:
+        each.stop()
     return [out.numpy(), x.grad.numpy(), *gradients, *(p.numpy() for p in port.parameters())]
 
 

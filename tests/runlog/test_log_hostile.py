@@ -10,7 +10,7 @@ from log_data import HEADER, dumped, lines_of, put, record, wrong
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.report.live import line
 from padiff_shim.runlog.counts import NAMES, OTHER_NAMES
-from padiff_shim.runlog.log import LogError
+from padiff_shim.runlog.reader import LogError
 from padiff_shim.runs.compare_run import load
 from padiff_shim.text import shown
 

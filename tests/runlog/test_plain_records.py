@@ -129,7 +129,7 @@ def test_equal_tensors_of_other_sizes_have_lines_of_their_own():
 
 
 def test_plain_records_are_counted_as_their_tables():
-    first, other = Counts(most=4), Counts(kept=4)
+    first, other = Counts(most=4), Counts(most=4)
     records = [
         plain(*figures, counted, phase) for figures in FIGURES.values() for counted in COUNTED for phase in ("forward", "backward")
     ]
