@@ -46,7 +46,7 @@ _EXPORTS = {
     "record": "recording.record",
     "Recording": "recording.record",
     "diff": "recording.diff",
-    "Difference": "recording.diff",
+    "Difference": "recording.difference",
     "Mapping": "weights.mapping",
     "Verdict": "verdicts",
     "Side": "verdicts",
@@ -144,7 +144,8 @@ if TYPE_CHECKING:
     from .questions.bisect import Bisection, bisect
     from .questions.drift import Drift, drift
     from .questions.noninterference import HarmReport, do_no_harm
-    from .recording.diff import Difference, diff
+    from .recording.diff import diff
+    from .recording.difference import Difference
     from .recording.record import Recording, record
     from .runlog.calls import Call
     from .runlog.reader import LogError

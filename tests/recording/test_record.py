@@ -13,7 +13,7 @@ from pairs import D, X, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
 from padiff_shim import ArgumentError, FileError, ModeError
-from padiff_shim.recording.folder import read
+from padiff_shim.recording.reading import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 NAMES = [

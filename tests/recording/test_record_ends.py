@@ -13,7 +13,7 @@ import torch
 from helpers import PATIENCE, ROOT, in_child
 
 import padiff_shim
-from padiff_shim.recording.folder import read
+from padiff_shim.recording.reading import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -63,7 +63,7 @@ def test_a_killed_run_is_whole_up_to_its_last_call(kind, framework, tmp_path):
     for tensor in recorded.tensors[:20]:
         wanted = library.tanh(wanted)
         assert np.array_equal(tensor.values(), wanted.numpy())
-    assert recorded.ended.startswith("KeyboardInterrupt") if kind == "SIGINT" else "killed" in recorded.remarks[-1]
+    assert recorded.ended.startswith("KeyboardInterrupt") if kind == "SIGINT" else any("killed" in hole for hole in recorded.holes)
 
 
 def test_a_forked_child_has_a_file_of_its_own(tmp_path):
@@ -80,5 +80,5 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path):
     assert result.returncode == 0, result.stderr
     recorded = read(tmp_path)[0]
     assert [tensor.name for tensor in recorded.tensors] == ["exp", "tanh"]
-    assert any("forked child, was not compared (1 records)" in remark for remark in recorded.remarks)
+    assert any("forked child, was not compared (1 records)" in remark for remark in recorded.beside)
     assert len(list(tmp_path.glob("records-*.jsonl"))) == 2

@@ -15,8 +15,8 @@ from padiff_shim.proof.pages import text as proof_text
 from padiff_shim.questions.bisect import Bisection, Unit
 from padiff_shim.questions.drift import Distance, Drift, DriftRow
 from padiff_shim.recording.alignment import TensorDistance
-from padiff_shim.recording.diff import Difference, TensorRow
-from padiff_shim.recording.folder import Tensor
+from padiff_shim.recording.difference import Difference, TensorRow
+from padiff_shim.recording.tensors import Tensor
 from padiff_shim.recording.pages import markdown as diff_markdown
 from padiff_shim.recording.pages import text as diff_text
 from padiff_shim.report.compare_text import markdown as compare_markdown
