@@ -13,7 +13,7 @@ from . import pages
 from .alignment import TensorDistance
 from .tensors import Tensor
 
-HELD = 20_000  # rows that a difference holds, and as many more that differ
+HELD = 5_000  # rows that a difference holds, and as many more that differ
 _COLUMNS = 512  # of a heat map
 
 
@@ -147,7 +147,7 @@ class Difference:
 
     Attributes:
         a, b: the folders.
-        rows: what was computed, in the order of the runs; of long runs the first 20,000 rows, and 20,000 more that differ.
+        rows: what was computed, in the order of the runs; of long runs the first 5,000 rows, and 5,000 more that differ.
         surroundings: (name, value in a, value in b) of versions, devices and switches that differ.
         notes: what a reader should know.
         frameworks: those of both.

@@ -150,10 +150,10 @@ class RecordFile:
         self._left -= written
         return {"at": list(place)}
 
-    def line(self, line: bytes, records: int) -> None:
+    def lines(self, lines: bytes, records: int) -> None:
         """Write lines that are encoded already, with this many records in them."""
         with self.lock:
-            self._log.append(line)
+            self._log.append(lines)
             self.records += records
 
     def event(self, kind: str, text: str) -> None:

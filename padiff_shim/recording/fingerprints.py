@@ -11,8 +11,10 @@ differs by about the norm of their difference, so that a distance can be told wh
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +22,8 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 FIGURES = ("norm", "mean", "max_abs", "projection")
 PERIOD = 2**15  # words after which weights repeat, times a weight of the block
-TINY = 1024  # elements up to which tensors of a step are computed together
-_MASK = np.uint64(32)
+TINY = 1024  # elements up to which tensors are computed together
+_HALF = np.uint64(32)
 
 
 def _mixed(numbers: Array) -> Array:
@@ -94,7 +96,7 @@ def _ones() -> Array:
 
 def _weighted(words: Array, weighted: Array, buffer: Array) -> int:
     room = buffer[: len(words)]
-    np.right_shift(words, _MASK, out=room)
+    np.right_shift(words, _HALF, out=room)
     np.bitwise_xor(room, words, out=room)
     np.multiply(room, weighted[: len(words)], out=room)
     return int(room.sum())
@@ -133,50 +135,54 @@ def of_bfloat16(words: Array) -> Fingerprint:
     return Fingerprint(_hash(flat.view(np.uint8)), *_figures_of_any(wide))
 
 
-class StepFingerprints:
-    """The fingerprints of a step's tensors, in their order; tiny ones of float32 are copied and computed together.
+@dataclass
+class _Step:
+    """The tensors of a step: how many, tiny ones with their places, fingerprints that are ready, places of those on a device."""
 
-    >>> step = StepFingerprints()
-    >>> step.add(np.zeros(3, np.float32)); step.add(np.ones((2, 2), np.float32))
-    >>> bits, figures = step.take()
+    number: int = 0
+    tiny: list[Array] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    ready: list[tuple[int, Fingerprint]] = field(default_factory=list)
+    on_device: list[int] = field(default_factory=list)
+
+
+class StepFingerprints:
+    """The fingerprints of steps, each of tensors in their order. Tiny tensors are copied, and those of several steps computed at once.
+
+    >>> steps = StepFingerprints()
+    >>> steps.add(np.zeros(3, np.float32)); steps.add(np.ones((2, 2), np.float32)); steps.end_step()
+    >>> ((bits, figures),) = steps.take()
     >>> [fingerprint(np.zeros(3, np.float32)).bits, fingerprint(np.ones((2, 2), np.float32)).bits] == bits.tolist()
     True
     """
 
     def __init__(self) -> None:
-        self._bits: list[int] = []
-        self._figures: list[Sequence[float]] = []
-        self._places: list[int] = []  # of tiny tensors, among all
-        self._sizes: list[int] = []
-        self._arena = np.zeros(2**16, np.float32)
-        self._end = 0
-        self._device: Any = None  # collects those on a GPU
-        self._on_device: list[int] = []  # their places
-        self._layouts: dict[tuple[int, ...], tuple[Array, Array, Array, Array]] = {}
+        self._steps: list[_Step] = []  # that have ended
+        self._step = _Step()
+        self._held = 0  # elements of tiny tensors
+        self._device: Any = None  # collects tensors on a GPU
+        self._layouts: dict[tuple[int, ...], _Layout] = {}
 
-    def __len__(self) -> int:
-        return len(self._bits)
+    @property
+    def full(self) -> bool:
+        """Whether the tiny tensors have grown beyond what a processor's cache holds."""
+        return self._held > 2**15
 
     def add(self, array: Array, *, bfloat16: bool = False) -> None:
         """One tensor; its values may change afterwards. ``bfloat16``: they are its bits as uint16."""
-        size = array.size
-        if size > TINY or array.dtype != np.float32 or bfloat16:
-            made = of_bfloat16(array) if bfloat16 else fingerprint(array)
-            self._bits.append(made.bits)
-            self._figures.append(made[1:])
+        if array.size <= TINY and array.dtype == np.float32 and not bfloat16:
+            self.add_tiny(array.copy())
             return
-        begin = self._end
-        end = begin + max(2, size + size % 2)
-        if end > len(self._arena):
-            self._arena = np.concatenate([self._arena, np.zeros_like(self._arena)])
-        arena = self._arena
-        arena[begin : begin + size] = array.reshape(-1)
-        arena[begin + size : end] = 0.0
-        self._end = end
-        self._places.append(len(self._bits))
-        self._sizes.append(size)
-        self._bits.append(0)
-        self._figures.append(())
+        step = self._step
+        step.ready.append((step.number, of_bfloat16(array) if bfloat16 else fingerprint(array)))
+        step.number += 1
+
+    def add_tiny(self, array: Array) -> None:
+        """:meth:`add` of a float32 array of at most :data:`TINY` elements that nobody changes."""
+        step = self._step
+        step.tiny.append(array)
+        step.places.append(step.number)
+        step.number += 1
 
     def add_on_device(self, tensor: Any) -> None:
         """One tensor of Torch on a GPU."""
@@ -184,59 +190,78 @@ class StepFingerprints:
 
         if self._device is None:
             self._device = DeviceFingerprints()
-        self._on_device.append(len(self._bits))
+        step = self._step
+        step.on_device.append(step.number)
         self._device.add(tensor)
-        self._bits.append(0)
-        self._figures.append(())
+        step.number += 1
 
-    def take(self) -> tuple[Array, Array]:
-        """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of all that were added; begins anew."""
-        bits = np.array(self._bits, np.uint64)
-        figures = np.zeros((len(bits), len(FIGURES)))
-        if self._sizes:
-            bits[self._places], tiny = self._tiny()
-            for place, row in zip(self._places, tiny.tolist()):
-                self._figures[place] = row
-        if self._on_device:
-            bits[self._on_device], there = self._device.take()
-            for place, row in zip(self._on_device, there.tolist()):
-                self._figures[place] = row
-            self._on_device = []
-        if len(bits):
-            figures[:] = self._figures
-        self._bits, self._figures, self._places, self._sizes, self._end = [], [], [], [], 0
-        return bits, figures
+    def end_step(self) -> None:
+        """What is added next belongs to the next step."""
+        self._held += sum([array.size for array in self._step.tiny])
+        self._steps.append(self._step)
+        self._step = _Step()
 
-    def _tiny(self) -> tuple[Array, Array]:
-        starts, sizes, weighted, signed = self._layout(tuple(self._sizes))
-        values = self._arena[: self._end]
-        words = values.view(np.uint64)
-        mixed = words >> _MASK
-        mixed ^= words
-        mixed *= weighted
-        bits = np.add.reduceat(mixed, starts >> 1)
-        with np.errstate(all="ignore"):
-            figures = np.stack([
-                np.sqrt(np.add.reduceat(values * values, starts, dtype=np.float64)),
-                np.add.reduceat(values, starts, dtype=np.float64) / sizes,
-                np.maximum.reduceat(np.abs(values), starts),
-                np.add.reduceat(values * signed, starts, dtype=np.float64),
-            ], 1)  # fmt: skip
-        return bits, figures
+    def take(self) -> list[tuple[Array, Array]]:
+        """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, which are forgotten."""
+        results = []
+        on_device = self._device.take() if self._device is not None else None
+        taken = 0
+        for sizes, group in itertools.groupby(self._steps, lambda step: tuple([array.size for array in step.tiny])):
+            steps = list(group)
+            tiny_bits, tiny_figures = self._tiny(sizes, steps) if sizes else (None, None)
+            for row, step in enumerate(steps):
+                if tiny_bits is not None and len(sizes) == step.number:
+                    results.append((tiny_bits[row], tiny_figures[row]))
+                    continue
+                bits, figures = np.zeros(step.number, np.uint64), np.zeros((step.number, len(FIGURES)))
+                if tiny_bits is not None:
+                    bits[step.places], figures[step.places] = tiny_bits[row], tiny_figures[row]
+                if step.on_device:
+                    span = slice(taken, taken + len(step.on_device))
+                    bits[step.on_device], figures[step.on_device] = on_device[0][span], on_device[1][span]
+                    taken = span.stop
+                for place, fingerprint_ in step.ready:
+                    bits[place], figures[place] = fingerprint_.bits, fingerprint_[1:]
+                results.append((bits, figures))
+        self._steps, self._held = [], 0
+        return results
 
-    def _layout(self, sizes: tuple[int, ...]) -> tuple[Array, Array, Array, Array]:
-        """Where the tiny tensors of a step begin, their sizes, and the weights and signs of their elements; it seldom changes."""
+    def _tiny(self, sizes: tuple[int, ...], steps: Sequence[_Step]) -> tuple[Array, Array]:
+        """Hashes and figures of the tiny tensors of steps with the same sizes, a row each."""
         layout = self._layouts.get(sizes)
         if layout is None:
-            room = [max(2, size + size % 2) for size in sizes]
-            starts = np.cumsum([0, *room[:-1]])
-            layout = (
-                starts,
-                np.maximum(np.array(sizes), 1),
-                np.concatenate([weights()[: length // 2] for length in room]),
-                np.concatenate([signs()[:length] for length in room]),
-            )
             if len(self._layouts) >= 8:
                 self._layouts.clear()
-            self._layouts[sizes] = layout
-        return layout
+            layout = self._layouts[sizes] = _Layout(sizes)
+        parts = [array.reshape(-1) for step in steps for array in step.tiny]
+        if layout.padding:
+            padded = itertools.cycle(layout.padding)
+            parts = [part for array in parts for part in (array, next(padded))]
+        values = np.concatenate(parts).reshape(len(steps), -1)
+        words = values.view(np.uint64)
+        mixed = words >> _HALF
+        mixed ^= words
+        mixed *= layout.weights
+        bits = np.add.reduceat(mixed, layout.words, axis=1)
+        figures = np.empty((len(steps), len(sizes), len(FIGURES)))
+        with np.errstate(all="ignore"):
+            starts = layout.starts
+            np.sqrt(np.add.reduceat(values * values, starts, axis=1, dtype=np.float64), out=figures[..., 0])
+            np.divide(np.add.reduceat(values, starts, axis=1, dtype=np.float64), layout.sizes, out=figures[..., 1])
+            figures[..., 2] = np.maximum.reduceat(np.abs(values), starts, axis=1)
+            figures[..., 3] = np.add.reduceat(values * layout.signs, starts, axis=1, dtype=np.float64)
+        return bits, figures
+
+
+class _Layout:
+    """Of tiny tensors of these sizes, one behind the other, filled up to whole words: where they begin, weights and signs, zeros."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        room = [size + size % 2 or 2 for size in sizes]
+        self.starts = np.cumsum([0, *room[:-1]])
+        self.words = self.starts >> 1
+        self.sizes = np.maximum(np.array(sizes), 1)
+        self.weights = np.concatenate([weights()[: length // 2] for length in room])
+        self.signs = np.concatenate([signs()[:length] for length in room])
+        gaps = [length - size for length, size in zip(room, sizes)]
+        self.padding = [np.zeros(gap, np.float32) for gap in gaps] if any(gaps) else []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -35,11 +37,15 @@ class PaddleSide:
                 if others or dense is None:
                     return None
             bfloat16 = tensor.dtype == paddle.bfloat16
-            if tensor.dtype == paddle.float32 and tensor.size * 4 > _COPIED and tensor.place.is_cpu_place():
+            if tensor.dtype == paddle.float32 and 4 * math.prod(tensor.shape) > _COPIED and tensor.place.is_cpu_place():
                 return to_torch(tensor).detach().numpy(), False
             return np.asarray(tensor.numpy()), bfloat16
         except (TypeError, ValueError, RuntimeError, StayNative):  # distributed, or of a layout of its own
             return None
+
+    def tiny(self, tensor: Any) -> Array | None:
+        """Without a look at what cannot be."""
+        return tensor.numpy() if tensor.is_dense() and not (_HAS_GPU and tensor.place.is_gpu_place()) else None
 
     def on_device(self, tensor: Any) -> Any:
         """Over the same memory on a GPU."""
@@ -97,19 +103,19 @@ class PaddleFingerprints:
         self.run.end()
 
     def _layer(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        run = self.run
+        run, thread, here = self.run, self.run.thread, threading.get_ident
 
         @functools.wraps(original)
         def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
-            if run.elsewhere() or not paddle.in_dynamic_mode():
+            if here() != thread:
                 return original(layer, *args, **kwargs)
-            run.enter(layer, (*args, *kwargs.values()))
+            run.enter(layer, args, kwargs)
             try:
                 result = original(layer, *args, **kwargs)
             except BaseException:
                 run.failed()
                 raise
-            run.leave(layer, result)
+            run.leave(result)
             return result
 
         return call

@@ -209,7 +209,8 @@ def size(apart: TensorDistance, row: RowView) -> str:
     if row.a is not None and row.b is not None and row.a.dtype != row.b.dtype and not apart.different:
         return f"equal values in other dtypes, {row.a.dtype} and {row.b.dtype}"
     if apart.how == "fingerprint":
-        return f"about {apart.relative:.2g} apart, relative (by fingerprints)"
+        about = f"about {apart.relative:.2g}" if apart.relative >= 1e-7 else "less than 1e-07"
+        return f"{about} apart, relative (by fingerprints)"
     if apart.how == "figures":
         return f"figures {apart.relative:.2g} apart, relative (no values were recorded)"
     ulps = "" if apart.ulp is None else f", {_number(apart.ulp)} ULP"
@@ -231,7 +232,7 @@ def cells(row: RowView) -> list[str]:
     """A row of a table, below :data:`HEADS`."""
     tensor = row.any
     what = tensor.name if tensor.tensor in ("", "out") else f"{tensor.name} {tensor.tensor}"
-    kind = "" if tensor.kind == "op" else f"{tensor.kind} "
+    kind = "" if tensor.kind in ("op", "loss") else f"{tensor.kind} "
     rank = f"[{row.rank}] " if row.rank else ""
     places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
     return [f"{rank}{kind}{what}" + (f" (step {tensor.step})" if tensor.step else ""), tensor.layer, *places, *_figures(row)]

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import FileError, MissingFileError
-from ..runlog.encoding import numeric
 from ..runlog.events import FINGERPRINT_SCHEMA, JsonTable
 from ..runlog.reader import EventFile, LogError, open_log, text_of
 from .files import RECORDS, present
@@ -119,12 +118,12 @@ class Recorded:
         Raises:
             FileError: the file cannot be read.
         """
-        self._read, current, kinds = 0, None, set[str]()
+        self._read, current, kinds, folder = 0, None, set[str](), self.path.parent
         for event in self._events():
             if event["type"] != "tensor":
                 continue
             self._read += 1
-            tensor = tensor_of(event, self.path.parent)
+            tensor = tensor_of(event, folder)
             if current is None or tensor.step != current.step:
                 if current is not None:
                     yield current
@@ -193,7 +192,7 @@ class Recorded:
         count = len(numbers)
         try:
             bits = np.frombuffer(bytes.fromhex(event["bits"]), ">u8")
-            figures = np.array(numeric(event["figures"]), np.float64)
+            figures = np.frombuffer(bytes.fromhex(event["figures"]), ">f4").astype(np.float64)
         except ValueError:
             return None
         if len(bits) != count or len(figures) != count * len(FIGURES):

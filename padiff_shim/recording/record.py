@@ -364,7 +364,7 @@ class Recording:
     @property
     def records(self) -> int:
         """How many tensors were written so far; fingerprints when their step has ended."""
-        return self._file.records if self._file is not None else 0
+        return 0 if self._file is None else max(self._file.records, getattr(self._writer, "records", 0))
 
     def start(self) -> Recording:
         """Begin to write.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FileError
-from ..runlog.encoding import finite, numeric
+from ..runlog.encoding import finite
 from ..runlog.events import JsonTable
 from ..runlog.reader import LogError, open_log
 
@@ -97,7 +97,7 @@ class Tensor:
         digest: of the bits; two of different lengths cannot be compared.
         figures: by name, see docs/record.md.
         left_out: why there are no values, or "".
-        sample: some elements.
+        sample: some elements; "nan", "inf" and "-inf" as texts.
         rows: of an input, digests of its samples.
         call: number of the call, layer or backward, shared by its tensors.
     """
@@ -117,7 +117,7 @@ class Tensor:
     digest: str
     figures: dict[str, float]
     left_out: str
-    sample: tuple[float, ...]
+    sample: tuple[Any, ...]
     _folder: Path
     _at: tuple[str, int] | None
     rows: tuple[str, ...] = ()
@@ -160,13 +160,13 @@ class Tensor:
 
 def tensor_of(record: JsonTable, folder: Path) -> Tensor:
     """A tensor from its record, which was checked against the schema."""
-    at, stated = record.get("at"), numeric(record.get("figures") or {})
+    at, stated = record.get("at"), record.get("figures") or {}
     return Tensor(
         _whole(record, "index"), record["kind"], tuple(record.get("names") or [record.get("name") or ""]), _text(record, "tensor"),
         _text(record, "layer"), _text(record, "site"), _text(record, "file"), _whole(record, "line"), _text(record, "function"),
         _whole(record, "step"), tuple(record["shape"]), _text(record, "dtype"), _text(record, "digest"),
         {name: float(stated[name]) for name in _FIGURES if stated.get(name) is not None}, _text(record, "left_out"),
-        tuple(map(float, numeric(record.get("sample") or []))), folder, None if at is None else (at[0], at[1]),
+        tuple(record.get("sample") or ()), folder, None if at is None else (at[0], at[1]),
         tuple(record.get("rows") or ()), _whole(record, "call"),
     )  # fmt: skip
 

@@ -36,6 +36,11 @@ class TorchSide:
         except (TypeError, RuntimeError):  # distributed, or of a layout of its own
             return None
 
+    def tiny(self, tensor: Any) -> Array | None:
+        """Without a look at what cannot be."""
+        plain = isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout is torch.strided
+        return tensor.detach().numpy(force=True).copy() if plain and tensor.dtype is torch.float32 else None
+
     def on_device(self, tensor: Any) -> Any:
         """On a GPU, as it is."""
         return tensor.detach() if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.layout is torch.strided else None
@@ -86,11 +91,11 @@ class TorchFingerprints:
 
     def _enter(self, module: Any, operands: Any) -> None:
         if self._looks_on():
-            self.run.enter(module, operands)
+            self.run.enter(module, operands, {})
 
     def _leave(self, module: Any, _: Any, result: Any) -> None:
         if self._looks_on():
-            self.run.leave(module, result)
+            self.run.leave(result)
 
     def _step_begins(self, optimizer: Any, *_: Any) -> None:
         if self._looks_on():

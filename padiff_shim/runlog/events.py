@@ -18,8 +18,8 @@ from ..verdicts import Side, Verdict
 SCHEMA = 1  # of logs, and of recordings of single tensors
 FINGERPRINT_SCHEMA = 2  # of recordings whose steps are one line each
 DEPTH = 16  # of lists and tables within each other
-KINDS = ("op", "layer", "parameter", "gradient", "note", "input")  # of a recording's tensors
-LOSS = "loss"  # the kind that only fingerprints have: what a backward starts from
+LOSS = "loss"  # the kind of what a backward starts from, in fingerprints
+KINDS = ("op", "layer", "parameter", "gradient", "note", "input", LOSS)  # of a recording's tensors
 DIMENSIONS = 32
 MOST_SAMPLED = 128  # elements of a recorded sample
 VALUES = re.compile(r"values-rank(\d{1,9})-pid(\d{1,12})(?:-(\d{1,9}))?\.npy")  # the files beside a recording
@@ -145,6 +145,12 @@ def _is_place(value: Any) -> bool:
     return named and bool(VALUES.fullmatch(value[0])) and 0 <= value[1] < 2**62
 
 
+def _is_sample(value: Any) -> bool:
+    if type(value) is not list or len(value) > MOST_SAMPLED:
+        return False
+    return set(map(type, value)) <= {float, bool} or all(_number(element) or type(element) is bool for element in value)
+
+
 def _plain_table(value: Any) -> bool:
     return type(value) is dict and _is_sound(value, DEPTH - 1)
 
@@ -170,12 +176,7 @@ SideName = Annotated[str, Field("one of paddle, torch, both, none", check=_word_
 Phase = Annotated[str, Field("forward or backward", check=_word_of(("forward", "backward")))]
 Kind = Annotated[str, Field(f"one of {', '.join(KINDS)}", check=_word_of(KINDS))]
 Place = Annotated[List[Any], Field("a file of values and a byte in it", check=_is_place)]
-Sample = Annotated[
-    List[Any],
-    Field(
-        f"a list of at most {MOST_SAMPLED} numbers", check=_list_of(lambda value: _number(value) or type(value) is bool, MOST_SAMPLED)
-    ),
-]
+Sample = Annotated[List[Any], Field(f"a list of at most {MOST_SAMPLED} numbers", check=_is_sample)]
 
 
 # ---- A compare run's log
@@ -420,14 +421,15 @@ class FingerprintTensors(TypedDict, total=False):
 class FingerprintStep(TypedDict, total=False):
     """``"type": "step"``: the fingerprints of one step, by the numbers of their tensors.
 
-    ``bits``: 64-bit hashes as 16 hexadecimal digits each, joined. ``figures``: :data:`FIGURES` of each tensor, one after the other.
+    ``of``: the numbers of the tensors as spans: begin, end behind the last, begin, end... ``bits``: 64-bit hashes as 16 hexadecimal
+    digits each, joined. ``figures``: four numbers of float32 for each tensor, as 8 digits each, joined.
     """
 
     type: str
     step: Whole
     of: Annotated[List[int], Field("a list of whole numbers", check=_list_of(_whole))]
     bits: Text
-    figures: Numbers
+    figures: Text
 
 
 # ---- A reference run's log
