@@ -25,6 +25,7 @@ from ..runs.compare_run import command
 from ..runs.run import Run
 from .bootstrap import sitecustomize
 from .main import UNUSABLE
+from .recorded import RecordOptions
 
 if TYPE_CHECKING:
     from ..runs.compare_run import CompareRun
@@ -66,6 +67,7 @@ def found(folder: str) -> list[Note]:
 # ---- What a rank inherits of its run: ``padiff-shim run`` writes it into the environment, and
 # read it (``bootstrap/sitecustomize.py``).
 
+RECORD = "record"  # the mode of a recording
 _FOLDER = os.path.dirname(os.path.abspath(sitecustomize.__file__))
 _PACKAGE = __name__.partition(".")[0]
 
@@ -94,8 +96,10 @@ class Inheritance:
     module: str = f"{__package__}.rank"
 
     @classmethod
-    def of(cls, options: ModeOptions, owed: Mapping[str, Setting], command: str, notes: str) -> Inheritance:
-        """The run with these options of a mode."""
+    def of(cls, options: ModeOptions | RecordOptions, owed: Mapping[str, Setting], command: str, notes: str) -> Inheritance:
+        """The run with these options of a mode, or of a recording."""
+        if isinstance(options, RecordOptions):
+            return cls(RECORD, {**asdict(options), "inside": True}, {}, command, notes, sitecustomize.rank())
         mode = next(name for name, kind in MODES.items() if type(options) is kind)
         held = {name: as_data(getattr(options, name)) for name in textual(MODES[mode])}
         settings = {name: [as_data(one.value), one.origin] for name, one in owed.items()}
@@ -120,6 +124,8 @@ class Inheritance:
 
     def opened(self) -> Any:
         """The mode; imports Torch."""
+        if self.mode == RECORD:
+            return RecordOptions(**self.options).opened()
         from ..modes.opening import opened
 
         options = MODES[self.mode](**{name: from_data(value) for name, value in self.options.items()})
@@ -226,7 +232,7 @@ class Ranks:
         options, owed: of the mode. A comparison without ``log=`` gets a folder that lives as long as the run: all logs in one.
     """
 
-    def __init__(self, options: ModeOptions, owed: dict[str, Setting]) -> None:
+    def __init__(self, options: ModeOptions | RecordOptions, owed: dict[str, Setting]) -> None:
         self._scratch = Scratch()
         self._folder = str(self._scratch.path)
         self._options, self._owed = options, owed
@@ -258,6 +264,8 @@ class Ranks:
         """The run of all ranks, with ``own`` (None: there is none) if that counted something; and what is to be said of them."""
         left = found(self._folder)
         there = [note for note in left if not note.native]
+        if isinstance(self._options, RecordOptions):
+            return own, self._remarks(left, there)
         merge = self._logged if isinstance(self._options, CompareOptions) else _counted
         return merge(own, there) if there else own, self._remarks(left, there)
 
@@ -278,7 +286,7 @@ class Ranks:
         for why in dict.fromkeys(note.native for note in left if note.native):
             told.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
         ended = [note for note in there if note.counted is None]
-        if ended and not isinstance(self._options, CompareOptions):  # of a comparison its log tells
+        if ended and not isinstance(self._options, (CompareOptions, RecordOptions)):  # of a comparison its log tells
             told.append(
                 f"{_listed(ended)} did not come to an end: killed, or still running; what was counted on the way is added up"
             )

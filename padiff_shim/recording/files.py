@@ -168,6 +168,10 @@ class RecordFile:
             self._log.close()
             self._values.close()
 
+    def discard(self) -> None:
+        """Remove the file of records, which was closed."""
+        self._log.path.unlink(missing_ok=True)
+
     def after_fork(self) -> None:
         """In the child of a fork nobody will release a lock that another thread held."""
         self.lock = threading.RLock()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..frameworks.versions import to_torch
+from ..frameworks.memory import to_torch
 from ..intercept import entry_points
 from ..table.reasons import StayNative
 from ..trees import leaves, parts

@@ -355,11 +355,20 @@ class Recording:
         self._writer: Any = None  # a Writer, or a FingerprintRun
         self._observer: Any = None
         self._began = 0.0
-        self._tried = False
+        self._tried = self._joins = False
 
     def __repr__(self) -> str:
         state = f"open, {self.records:,} records" if self._observer is not None else f"{self.records:,} records"
         return f"<padiff_shim.Recording of {self.framework} in {self.folder}: {state}>"
+
+    def joins(self, joins: bool) -> None:
+        """Whether processes of the same run may have written into the folder already: a launcher's, for its ranks."""
+        self._joins = joins
+
+    def discard(self) -> None:
+        """Remove the files of a recording that was stopped."""
+        if self._file is not None:
+            self._file.discard()
 
     @property
     def records(self) -> int:
@@ -380,16 +389,16 @@ class Recording:
             raise ModeError(f"another recording of {self.framework} is open ({_open[self.framework].folder}): stop it first")
         if self.framework == "paddle":
             prepare()
-        side = importlib.import_module(f".{self.framework}_run", __package__)
-        self._make_room()
         options = self._options
         fingerprints = options["values"] == "fingerprint"
+        side = importlib.import_module(f".{self.framework}_run", __package__)
+        light = importlib.import_module(f".{self.framework}_fingerprints", __package__) if fingerprints else None
+        self._make_room()
         header = {"rank": rank(), "framework": self.framework, "options": options, **side.surroundings()}
         self._began = time.perf_counter()
-        if fingerprints:
+        if light is not None:
             self._file = RecordFile(self.folder, header, 0, FINGERPRINT_SCHEMA)
-            module = importlib.import_module(f".{self.framework}_fingerprints", __package__)
-            self._observer = module.observer(self._file, self._model, options["every"])
+            self._observer = light.observer(self._file, self._model, options["every"])
             self._writer = self._observer.run
         else:
             self._file = RecordFile(self.folder, header, options["budget"], SCHEMA)
@@ -454,7 +463,7 @@ class Recording:
 
     def _make_room(self) -> None:
         """See that the folder has no recording of this rank."""
-        files = present(self.folder, rank())
+        files = present(self.folder, rank()) if not self._joins else []
         if files and not self._overwrite:
             complaint = f"{self.folder} holds a recording of rank {rank()} already ({files[0].name})"
             raise FileError(f"{complaint}: choose another folder, or overwrite=True")

@@ -432,13 +432,13 @@ RECORDS = (
     Fault(
         "met-in-the-last-rank",
         "padiff_shim/recording/diff.py",
-        "found.met = found.met and all(",
-        "found.met = all(",
+        "difference.met = difference.met and all(",
+        "difference.met = all(",
         "of several ranks only the last pair decides whether a Paddle and a Torch run met",
     ),
     Fault(
         "one-digest-two-shapes",
-        "padiff_shim/recording/folder.py",
+        "padiff_shim/recording/files.py",
         "key = digest, array.dtype.str, array.shape",
         "key = digest",
         "values with the same bytes and another shape or dtype are read back as the first ones",
@@ -446,8 +446,8 @@ RECORDS = (
     Fault(
         "nan-apart-from-nan",
         "padiff_shim/recording/alignment.py",
-        "same = (mine == yours) | ((mine != mine) & (yours != yours))",
-        "same = mine == yours",
+        "same = (first == second) | ((first != first) & (second != second))",
+        "same = first == second",
         "a NaN that both recordings have is a difference",
     ),
     Fault(
