@@ -26,7 +26,7 @@ _EXPORTS = {
     "Call": "runlog.calls",
     "load": "runs.compare_run",
     "load_reference": "runs.reference_run",
-    "LogError": "runlog.log",
+    "LogError": "runlog.reader",
     "do_no_harm": "questions.noninterference",
     "HarmReport": "questions.noninterference",
     "transfer_weights": "weights.transfer",
@@ -46,7 +46,7 @@ _EXPORTS = {
     "record": "recording.record",
     "Recording": "recording.record",
     "diff": "recording.diff",
-    "Difference": "recording.diff",
+    "Difference": "recording.difference",
     "Mapping": "weights.mapping",
     "Verdict": "verdicts",
     "Side": "verdicts",
@@ -144,10 +144,11 @@ if TYPE_CHECKING:
     from .questions.bisect import Bisection, bisect
     from .questions.drift import Drift, drift
     from .questions.noninterference import HarmReport, do_no_harm
-    from .recording.diff import Difference, diff
+    from .recording.diff import diff
+    from .recording.difference import Difference
     from .recording.record import Recording, record
     from .runlog.calls import Call
-    from .runlog.log import LogError
+    from .runlog.reader import LogError
     from .runs.compare_run import CompareRun, load
     from .runs.gate import Gate, gate
     from .runs.reference_run import load_reference

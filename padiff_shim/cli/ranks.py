@@ -19,11 +19,13 @@ from .. import __version__
 from ..errors import ArgumentError, PadiffShimError
 from ..files import Scratch, replace
 from ..modes.options import MODES, RUN, CompareOptions, ModeOptions, Setting, as_data, from_data, textual
-from ..runlog import reading
+from ..runlog import reference_log
+from ..runlog.reader import LogError
 from ..runs.compare_run import command
 from ..runs.run import Run
 from .bootstrap import sitecustomize
 from .main import UNUSABLE
+from .recorded import RecordOptions
 
 if TYPE_CHECKING:
     from ..runs.compare_run import CompareRun
@@ -58,6 +60,7 @@ def read_notes(folder: str) -> list[Note]:
     return sorted(notes, key=lambda note: (note.rank, note.pid))
 
 
+RECORD = "record"  # the mode of a recording
 _FOLDER = os.path.dirname(os.path.abspath(sitecustomize.__file__))
 _PACKAGE = __name__.partition(".")[0]
 
@@ -86,8 +89,10 @@ class Inheritance:
     module: str = f"{__package__}.rank"
 
     @classmethod
-    def of(cls, options: ModeOptions, owed: Mapping[str, Setting], command: str, notes: str) -> Inheritance:
-        """The run with these options of a mode."""
+    def of(cls, options: ModeOptions | RecordOptions, owed: Mapping[str, Setting], command: str, notes: str) -> Inheritance:
+        """The run with these options of a mode, or of a recording."""
+        if isinstance(options, RecordOptions):
+            return cls(RECORD, {**asdict(options), "inside": True}, {}, command, notes, sitecustomize.rank())
         mode = next(name for name, kind in MODES.items() if type(options) is kind)
         values = {name: as_data(getattr(options, name)) for name in textual(MODES[mode])}
         settings = {name: [as_data(setting.value), setting.origin] for name, setting in owed.items()}
@@ -112,6 +117,8 @@ class Inheritance:
 
     def opened(self) -> Any:
         """The mode; imports Torch."""
+        if self.mode == RECORD:
+            return RecordOptions(**self.options).opened()
         from ..modes.opening import opened
 
         options = MODES[self.mode](**{name: from_data(value) for name, value in self.options.items()})
@@ -211,7 +218,7 @@ class Ranks:
             that lives as long as the run.
     """
 
-    def __init__(self, options: ModeOptions, owed: dict[str, Setting]) -> None:
+    def __init__(self, options: ModeOptions | RecordOptions, owed: dict[str, Setting]) -> None:
         self._scratch = Scratch()
         self._folder = str(self._scratch.path)
         self._options, self._owed = options, owed
@@ -243,6 +250,8 @@ class Ranks:
         """(The run of all ranks, with ``own`` if that counted something; remarks on the ranks)."""
         left = read_notes(self._folder)
         there = [note for note in left if not note.native]
+        if isinstance(self._options, RecordOptions):
+            return own, self._remarks(left, there)
         merge = self._logged if isinstance(self._options, CompareOptions) else _counted
         return merge(own, there) if there else own, self._remarks(left, there)
 
@@ -263,7 +272,7 @@ class Ranks:
         for why in dict.fromkeys(note.native for note in left if note.native):
             remarks.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
         ended = [note for note in there if note.counted is None]
-        if ended and not isinstance(self._options, CompareOptions):  # the log of a comparison says so itself
+        if ended and not isinstance(self._options, (CompareOptions, RecordOptions)):  # the log of a comparison says so itself
             remarks.append(
                 f"{_listed(ended)} did not come to an end: killed, or still running; what was counted on the way is added up"
             )
@@ -292,9 +301,9 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
     for note in there:
         counts = note.counted
         if counts is None and note.log:
-            with contextlib.suppress(reading.LogError):  # it was killed before it counted anything: its absence is told
-                counts = reading.read_reference(Path(note.log))
-                remarks.append(reading.unfinished(Path(note.log), counts))
+            with contextlib.suppress(LogError):  # it was killed before it counted anything: its absence is told
+                counts = reference_log.read(Path(note.log))
+                remarks.append(reference_log.unfinished(Path(note.log), counts))
         counted += [] if counts is None else [counts]
     if own is not None and own.as_dict()["ops"]:
         counted.insert(0, own.as_dict())

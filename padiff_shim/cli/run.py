@@ -13,8 +13,10 @@ from ..errors import PadiffShimError
 from ..files import try_folder
 from ..modes.options import ModeOptions, Setting
 from . import output, program
-from .mode_options import Command, chosen, mode_options
+from .mode_options import Command, chosen, mode_options, switch
 from .ranks import Observer, Ranks, withdraw
+from .recorded import RecordOptions
+from .recorded import report as report_recorded
 
 _WHO = "padiff-shim: "  # who speaks among the lines of the program
 _EPILOG = """\
@@ -31,6 +33,9 @@ Examples:
   # two processes, each with a log of its own
   padiff-shim run --compare --log runs/two \\
       -m paddle.distributed.launch --nproc_per_node 2 train.py
+  # fingerprints of each step, for padiff-shim diff; then the steps around one in full
+  padiff-shim run --record runs/a train.py
+  padiff-shim run --record runs/full --around 200 train.py
   padiff-shim run --compare --ops linear --layers 'encoder.*' --steps 10:20 \\
       -m project.train
 
@@ -46,6 +51,13 @@ Options of the mode come before the program, the program's own after it. Exit st
 )
 @click.option("--reference", "reference", is_flag=True, help="Run the program on Torch's kernels (the default).")
 @click.option("--compare", "compare", is_flag=True, help="Run Paddle's and Torch's kernels at each call, and judge both.")
+@click.option(
+    "--record",
+    "record",
+    metavar="DIR",
+    help="Record a fingerprint of each step into DIR, or with --every N of each N-th (docs/record.md).",
+)
+@click.option("--around", type=click.IntRange(0), metavar="STEP", help="With --record: all values of the steps around STEP alone.")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
 @click.option("--html", type=output.PAGE, help="Write the page (docs/report.md, docs/reference-report.md).")
 @click.option("--markdown", type=output.TEXT, help="Write the findings as Markdown; - is standard output.")
@@ -62,6 +74,8 @@ Options of the mode come before the program, the program's own after it. Exit st
 def command(
     reference: bool,
     compare: bool,
+    record: str | None,
+    around: int | None,
     is_module: bool,
     html: str | None,
     markdown: str | None,
@@ -76,6 +90,15 @@ def command(
     end, also after an error, sys.exit or Ctrl-C."""
     if reference and compare:
         raise click.UsageError("--reference and --compare exclude each other")
+    if record is None and around is not None:
+        raise click.UsageError("--around goes with --record")
+    if record is not None:
+        others = {"--reference": reference, "--compare": compare, "--html": html, "--markdown": markdown, "--json": data}
+        others |= {switch(name): value for name, value in words.items() if name != "every" and value not in (None, ())}
+        if refused := [name for name, value in others.items() if value]:
+            raise click.UsageError(f"{refused[0]} does not go with --record, which takes --every, --around and --quiet")
+        options = _record_options(record, words.get("every"), around)
+        return _recorded(options, (program.module if is_module else program.script)(program_name, arguments), inherit, quiet)
     options, settings = chosen("compare" if compare else "reference", words)
     started = (program.module if is_module else program.script)(program_name, arguments)
     if options.log is not None:
@@ -89,6 +112,36 @@ def command(
         if ranks is not None:
             ranks.export()
         Observer(lambda: _mode(options, settings), report).watch()
+        started()
+        return 0
+
+    return run
+
+
+def _record_options(folder: str, every: str | None, around: int | None) -> RecordOptions:
+    """Those of ``--record``, checked before the program begins."""
+    if every is not None and around is not None:
+        raise click.UsageError("--every and --around exclude each other")
+    if every is not None and (not every.isdigit() or int(every) < 1):
+        raise click.UsageError(f"--every is a whole number from 1 on, got {every!r}")
+    try_folder(folder, "the recording ")
+    return RecordOptions(os.path.abspath(folder), int(every or 1), around)
+
+
+def _recorded(options: RecordOptions, started: Callable[[], None], inherit: bool, quiet: bool) -> Callable[[], int]:
+    """What runs the program inside of a recording."""
+    ranks = Ranks(options, {}) if inherit else None
+
+    def ended(run: Any) -> None:
+        own, remarks = (run, []) if ranks is None else ranks.gathered(run)
+        if not quiet:
+            report_recorded(own, remarks, options.folder, _WHO)
+
+    def run() -> int:
+        withdraw()
+        if ranks is not None:
+            ranks.export()
+        Observer(options.opened, ended).watch()
         started()
         return 0
 

@@ -25,7 +25,7 @@ from ..frameworks.memory import CPU_ALONE, TENSOR_TYPES, as_operand, hand_over, 
 from ..frameworks.torch_state import autocasting, dispatch_modes, function_modes, inference, put_aside
 from ..frameworks.versions import NODE_HOOKS, attribute, grad_node
 from ..interrupts import HERE, after_engine, ended, ends_program, engine_runs, in_its_try, let_pass, raised_again
-from ..runlog.log import LogError
+from ..runlog.reader import LogError
 from ..table.signature import parse
 from ..tape import paddle_graph
 from ..tape.paddle_graph import look_on

@@ -25,7 +25,7 @@ from ..frameworks.memory import CPU_ALONE, FLOATS, stream_of, to_torch
 from ..frameworks.torch_state import close_modes, open_modes
 from ..frameworks.versions import IS_3, exchange_tracer
 from ..interrupts import after_engine, let_pass, raise_postponed
-from ..runlog.log import tell_of_forks
+from ..runlog.writer import call_after_fork
 from ..runs.compare_run import CompareRun
 from ..table.op import Op
 from ..table.reasons import BELOW, DRAWN, EMPTY, FORKED, INTEGER, NO_REFERENCE, RANDOM, RESULTS, STATIC, StayNative
@@ -386,9 +386,9 @@ class Comparison(Pulses):
         self.numbers = itertools.count()
         self.defer = defer  # None: on CUDA
         self.waiting = DeferredTensors(lambda case: self.outcome.act_later(self.settle(case)))
-        tell_of_forks(self)
+        call_after_fork(self)
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In the child of a fork: torch's kernels can hang, so nothing is compared, and what waits is the parent's to judge."""
         self.aside = FORKED.text
         self.waiting.forget()

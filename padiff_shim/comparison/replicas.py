@@ -1,7 +1,7 @@
 """What the ranks of a distributed run should hold in common: digests of parameters and gradients, as each update finds them.
 
 They are written to the rank's own log, step by step; who reads the logs of all ranks finds where they part
-(:mod:`padiff_shim.runlog.reading`). Nothing is sent between the processes.
+(:mod:`padiff_shim.runlog.replicas`). Nothing is sent between the processes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from ..dispatch.entry_point import Unlisted
 from ..frameworks.memory import to_torch
 from ..optimizers.update import updates
-from ..runlog.reading import EVENT
 from ..runlog.recorder import Recorder
+from ..runlog.replicas import EVENT
 from ..table.reasons import StayNative
 
 

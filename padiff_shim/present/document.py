@@ -231,6 +231,25 @@ class Scatter(Part):
     up: str
 
 
+class HeatCell(NamedTuple):
+    """A cell of a heat map: its line and column, its size (above 0, infinity is darkest), and its words."""
+
+    line: int
+    column: int
+    value: float
+    words: str
+
+
+@dataclass(frozen=True)
+class HeatMap(Part):
+    """Sizes by line and column, the darker the larger, on a logarithmic scale; drawn on pages alone. ``ends``: below both ends."""
+
+    lines: Sequence[str]
+    columns: int
+    cells: Sequence[HeatCell]
+    ends: tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Section(Part):
     """Blocks under a title. ``folded``: Markdown shows the title alone until it is opened."""

@@ -304,6 +304,35 @@ def _scatter(block: document.Scatter) -> str:
     return f"<svg {shape}>{lines}{dots}{ends}{names}</svg>"
 
 
+_NAMES, _TALL = 200, 12  # pixels of a heat map: for the names of its lines, and of each line
+
+
+def _heat_map(block: document.HeatMap) -> str:
+    """Rectangles by line and column, the darker the larger."""
+    finite = [math.log10(cell.value) for cell in block.cells if cell.value < math.inf]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    wide, bottom = (_WIDE - _NAMES - 10) / block.columns, len(block.lines) * _TALL + 14
+    names = "".join(
+        f'<text x="{_NAMES - 6}" y="{line * _TALL + 10}" text-anchor="end">{_plain(name[-30:])}</text>'
+        for line, name in enumerate(block.lines)
+    )
+    cells = "".join(
+        f'<rect class="dot" x="{_NAMES + cell.column * wide:.1f}" y="{cell.line * _TALL + 1}" width="{max(wide, 1):.1f}" '
+        f'height="{_TALL - 2}" opacity="{_darkness(cell.value, low, high):.2f}">'
+        f"<title>{_plain(block.lines[cell.line])}, {_plain(cell.words)}</title></rect>"
+        for cell in block.cells
+    )
+    ends = "".join(
+        f'<text x="{x}" y="{bottom}" text-anchor="{anchor}">{_plain(end)}</text>'
+        for end, x, anchor in zip(block.ends, (_NAMES, _WIDE - 10), ("start", "end"))
+    )
+    return f'<svg class="along" viewBox="0 0 {_WIDE} {bottom + 6}" role="img" aria-label="heat map">{names}{cells}{ends}</svg>'
+
+
+def _darkness(value: float, low: float, high: float) -> float:
+    return 0.15 + 0.85 * (math.log10(value) - low) / ((high - low) or 1.0) if value < math.inf else 1.0
+
+
 _WRITERS: dict[type, Callable[[Any], str]] = {
     document.Facts: _written_facts,
     document.Paragraph: _paragraph,
@@ -314,6 +343,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     document.Findings: _findings,
     document.Shares: _shares,
     document.Scatter: _scatter,
+    document.HeatMap: _heat_map,
     document.Section: _section,
     document.Folded: _folded,
 }

@@ -1,164 +1,24 @@
-"""``padiff_shim.diff``: two recordings, compared offline, and what it answers."""
+"""``padiff_shim.diff``: two recordings, compared offline, step by step."""
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..arguments import path, whole
 from ..errors import ArgumentError, described
-from ..files import write
-from ..present.document import Document
-from ..present.result import Presented
 from ..progress import Waiting
 from ..text import many
-from . import pages
-from .alignment import Pair, TensorDistance, align, apart
-from .folder import WEIGHT, Recorded, Tensor, read
+from .alignment import Pair, align, apart
+from .difference import HELD, Difference, HeatMap, StepDifference, TensorRow, Tolerances
+from .fingerprint_diff import compare_fingerprints
+from .reading import Recorded, RecordedStep, read
+from .tensors import WEIGHT, Tensor, parameter_name
 
-# ---- What :func:`padiff_shim.diff` answers.
-
-
-@dataclass(frozen=True)
-class TensorRow:
-    """A tensor of one recording and what belongs to it in the other; one is None where nothing does.
-
-    ``apart``: how far they are apart, None without partner. ``differs``: whether that counts as a difference.
-    """
-
-    rank: int
-    a: Tensor | None
-    b: Tensor | None
-    apart: TensorDistance | None
-    differs: bool
-
-    @property
-    def any(self) -> Tensor:
-        """The one, or the other."""
-        found = self.a or self.b
-        assert found is not None
-        return found
-
-    def as_dict(self) -> dict[str, Any]:
-        """In plain types (JSON)."""
-        one = self.any
-        places = {side: None if tensor is None else f"{tensor}" for side, tensor in (("a", self.a), ("b", self.b))}
-        told = None if self.apart is None else {name: _plain(value) for name, value in asdict(self.apart).items()}
-        return {
-            "rank": self.rank,
-            "kind": one.kind,
-            "name": one.name,
-            "tensor": one.tensor,
-            "layer": one.layer,
-            "step": one.step,
-            **places,
-            "indices": [None if tensor is None else tensor.index for tensor in (self.a, self.b)],
-            "apart": told,
-            "differs": self.differs,
-        }
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@dataclass
-class Difference(Presented):
-    """How two recordings differ. True in a condition if nothing differs.
-
-    That is: something was compared, every pair is equal (or within ``atol`` and ``rtol``), and nothing is without a partner.
-    Between recordings of two frameworks calls without a partner are no difference, for each divides its work into calls of its own;
-    there the last results must be among the pairs.
-
-    Args:
-        a, b: folders.
-        rows: everything that was computed, in the order of the runs.
-        surroundings: (name, value in a, value in b) of versions, devices and switches that differ.
-        notes: what a reader should know.
-        frameworks: those of both.
-        met: whether the last results of both were compared with each other.
-        inputs: what both runs were given, weights at the start and data: the pairs.
-    """
-
-    a: str
-    b: str
-    rows: list[TensorRow] = field(default_factory=list)
-    surroundings: list[tuple[str, Any, Any]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    frameworks: tuple[str, str] = ("paddle", "paddle")
-    met: bool = True
-    inputs: list[TensorRow] = field(default_factory=list)
-
-    @property
-    def compared(self) -> list[TensorRow]:
-        """The rows with both sides."""
-        return [row for row in self.rows if row.apart is not None]
-
-    @property
-    def differing(self) -> list[TensorRow]:
-        """The rows that differ, in order."""
-        return [row for row in self.rows if row.differs]
-
-    @property
-    def first(self) -> TensorRow | None:
-        """The first row that differs."""
-        return next(iter(self.differing), None)
-
-    @property
-    def origin(self) -> TensorRow | None:
-        """The first input that differs, where nothing differs before it: what the runs were given is what sets them apart."""
-        return next((row for row in self.inputs if row.differs and self._precedes(row)), None)
-
-    def _precedes(self, data: TensorRow) -> bool:
-        """Whether no result differs before this input, in the order of the run that it is an input of."""
-        assert data.a is not None
-        others = (row for row in self.differing if row.rank == data.rank)
-        return all(row.a is None or row.a.index > data.a.index for row in others)
-
-    def __bool__(self) -> bool:
-        return bool(self.compared) and self.met and self.first is None
-
-    @property
-    def headline(self) -> str:
-        """The answer in one line."""
-        return pages.headline(self)
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it in plain types (JSON)."""
-        return {
-            "same": bool(self),
-            "headline": self.headline,
-            "a": self.a,
-            "b": self.b,
-            "frameworks": list(self.frameworks),
-            "compared": len(self.compared),
-            "differing": len(self.differing),
-            "first": None if self.first is None else self.first.as_dict(),
-            "origin": None if self.origin is None else self.origin.as_dict(),
-            "inputs": [row.as_dict() for row in self.inputs],
-            "surroundings": [list(one) for one in self.surroundings],
-            "notes": list(self.notes),
-            "rows": [row.as_dict() for row in self.rows],
-        }
-
-    def document(self) -> Document:
-        """Where both runs part, by how much, and what differs around them."""
-        return pages.difference_document(self)
-
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write it as one self-contained page; returns its path. Raises FileError."""
-        return write(path, self.page(), "the page ")
-
-
-# ---- ``padiff_shim.diff``: two recordings, compared offline.
-
-# Names of running statistics in Paddle -> in Torch.
-_STATISTICS = {"_mean": "running_mean", "_variance": "running_var"}
 _SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order; the others go by name
 
 
@@ -173,14 +33,15 @@ def diff(
 ) -> Difference:
     """Say how two recordings of :func:`padiff_shim.record` differ, and where first.
 
-    Neither framework is needed. Calls and layers are aligned by dynamic programming over ops, layer paths, shapes and values, so
-    that recordings of other lengths can be compared; the ops of a Torch recording by the names that the op table has for them.
-    Parameters and gradients go by name; weights that lie transposed in the other framework are turned.
+    Neither framework is needed. Both files are read step by step, so that memory does not grow with the length of the runs. Calls
+    and layers are aligned by dynamic programming over ops, layer paths, shapes and values; the ops of a Torch recording by the
+    names that the op table has for them. Parameters and gradients go by name; weights that lie transposed in the other framework
+    are turned. Of fingerprints distances are estimated, and runs of other lengths are compared as far as both go.
 
     Args:
         a, b: folders.
         atol, rtol: a pair is equal if no element differs by more than ``atol`` plus ``rtol`` times the largest element; by default
-            every bit counts.
+            every bit counts. Of fingerprints ``rtol`` is held against the estimated relative distance, and ``atol`` is not used.
         ranks: which processes of distributed runs are compared: one rank of both, or a pair (rank of a, rank of b). By default all
             ranks that both have.
 
@@ -188,153 +49,210 @@ def diff(
         A :class:`Difference`, true if nothing differs.
 
     Raises:
-        ArgumentError: an argument that is not accepted, or a rank that a recording does not have.
+        ArgumentError: an argument that is not accepted, a rank that a recording does not have, or fingerprints against values.
         FileError: a folder that holds no recording, or values that are damaged.
     """
-    for name, value in (("atol", atol), ("rtol", rtol)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise ArgumentError(f"{name}= is a number from 0 on, got {described(value)}")
+    for name, tolerance in (("atol", atol), ("rtol", rtol)):
+        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < math.inf:
+            raise ArgumentError(f"{name}= is a number from 0 on, got {described(tolerance)}")
     folders = path("a", a).absolute(), path("b", b).absolute()
     both = read(folders[0]), read(folders[1])
     chosen = _ranks(ranks, both)
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
-    found = Difference(str(folders[0]), str(folders[1]), frameworks=(first[0].framework, first[1].framework))
-    found.surroundings = _surroundings(*first)
-    found.notes = _notes(both, chosen)
-    for mine, yours in chosen:
-        _compare(both[0][mine], both[1][yours], found, atol, rtol)
-    return found
+    difference = Difference(str(folders[0]), str(folders[1]), frameworks=(first[0].framework, first[1].framework))
+    difference.surroundings = _surroundings(*first)
+    for rank, other in chosen:
+        one_run, other_run = both[0][rank], both[1][other]
+        tolerances = Tolerances(atol, rtol, one_run.framework != other_run.framework)
+        if one_run.has_fingerprints != other_run.has_fingerprints:
+            side = "a" if one_run.has_fingerprints else "b"
+            raise ArgumentError(f"{side} holds fingerprints and the other does not: record both with the same values=")
+        if one_run.has_fingerprints:
+            compare_fingerprints(one_run, other_run, difference, tolerances)
+        else:
+            _compare(one_run, other_run, difference, tolerances)
+    difference.notes = [*difference.notes, *_notes(both, chosen)]
+    difference.holes += [
+        f"{name}: {hole}"
+        for place, (name, known) in enumerate(zip("ab", both))
+        for rank in sorted({pair[place] for pair in chosen})
+        for hole in known[rank].holes
+    ]
+    return difference
 
 
-def _ranks(given: Any, both: tuple[dict[int, Recorded], dict[int, Recorded]]) -> list[tuple[int, int]]:
+def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded], dict[int, Recorded]]) -> list[tuple[int, int]]:
     """Which ranks are compared with which."""
-    if given is None:
+    if ranks is None:
         common = [rank for rank in both[0] if rank in both[1]]
         return [(rank, rank) for rank in common] or [(min(both[0]), min(both[1]))]
-    pair = given if isinstance(given, tuple) and len(given) == 2 else (given, given)
+    pair = ranks if isinstance(ranks, tuple) and len(ranks) == 2 else (ranks, ranks)
     for name, rank, known in zip("ab", pair, both):
         whole("ranks", rank)
         if rank not in known:
-            raise ArgumentError(f"ranks={given!r}: {name} has no rank {rank}; it has {', '.join(map(str, known))}")
-    return [pair]
+            raise ArgumentError(f"ranks={ranks!r}: {name} has no rank {rank}; it has {', '.join(map(str, known))}")
+    return [pair]  # type: ignore[list-item]
 
 
 def _notes(both: tuple[dict[int, Recorded], dict[int, Recorded]], chosen: list[tuple[int, int]]) -> list[str]:
     notes = []
     for place, (name, known) in enumerate(zip("ab", both)):
         taken = {pair[place] for pair in chosen}
-        notes += [f"{name}: {remark}" for rank in sorted(taken) for remark in known[rank].remarks]
+        notes += [f"{name}: {remark}" for rank in sorted(taken) for remark in (*known[rank].beside, *known[rank].remarks)]
         left = [str(rank) for rank in known if rank not in taken]
         if left:
             notes.append(f"{name}: ranks {', '.join(left)} were not compared")
-    return notes + [f"rank {mine} of a is compared with rank {yours} of b" for mine, yours in chosen if mine != yours]
+    return notes + [f"rank {rank} of a is compared with rank {other} of b" for rank, other in chosen if rank != other]
 
 
-def _surroundings(one: Recorded, other: Recorded) -> list[tuple[str, Any, Any]]:
-    """Versions, devices, switches and options that differ; what one of two frameworks does not have says nothing."""
-    found = []
+def _surroundings(a: Recorded, b: Recorded) -> list[tuple[str, Any, Any]]:
+    """Versions, devices, switches and options that differ; between frameworks only those that both have."""
+    changes = []
     for table in ("environment", "flags", "options"):
-        mine, yours = one.header.get(table, {}), other.header.get(table, {})
-        for name in dict.fromkeys([*mine, *yours]):
-            known = name in mine and name in yours
-            if mine.get(name) != yours.get(name) and (one.framework == other.framework or (known and name != "cuda")):
-                found.append((name, mine.get(name, "-"), yours.get(name, "-")))
-    return found
+        first, second = a.header.get(table) or {}, b.header.get(table) or {}
+        for name in dict.fromkeys([*first, *second]):
+            known = name in first and name in second
+            if first.get(name) != second.get(name) and (a.framework == b.framework or (known and name != "cuda")):
+                changes.append((name, first.get(name, "-"), second.get(name, "-")))
+    return changes
 
 
-def _compare(one: Recorded, other: Recorded, found: Difference, atol: float, rtol: float) -> None:
+# ---- Recordings of single tensors
+
+
+def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: Tolerances) -> None:
     """All pairs of two processes, measured, in the order of the runs."""
-    crossing = one.framework != other.framework
-    pairs: list[Pair] = []
-    for kind in _SEQUENCES:
-        mine, yours = (_of(side, kind) for side in (one, other))
-        if mine and yours:
-            pairs += _by_steps(mine, yours)
-        elif mine or yours:
-            found.notes.append(f"only {'a' if mine else 'b'} has records of kind {kind!r}: they were not compared")
-    for kind in ("parameter", "gradient"):
-        mine, yours = (_of(side, kind) for side in (one, other))
-        pairs += _by_name(mine, yours, found)
-    rows = [_row(one.rank, mine, yours, crossing, atol, rtol) for mine, yours in _ordered(pairs)]
-    unknown = [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
+    kinds = a.kinds(), b.kinds()
+    for kind in (*_SEQUENCES, "parameter", "gradient"):
+        if (kind in kinds[0]) != (kind in kinds[1]):
+            difference.notes.append(f"only {'a' if kind in kinds[0] else 'b'} has records of kind {kind!r}: they were not compared")
+    common = kinds[0] & kinds[1]
+    unknown, met = list[TensorRow](), [True, True]
+    for first, second in _paired_steps(a.steps(), b.steps()):
+        step = StepDifference(a.rank, first.step)
+        pairs = _pairs(first, second, common)
+        for pair in _inputs(first, second, crossing=tolerances.crossing):
+            if len(difference.inputs) < HELD:
+                difference.inputs.append(_row(a.rank, *pair, tolerances))
+        for row in (_row(a.rank, *pair, tolerances) for pair in pairs):
+            if row.apart is not None and row.apart.how == "nothing":
+                unknown.append(row)
+            else:
+                difference.add(row)
+                _count(step, row, difference.heat)
+        step.losses = _loss(first), _loss(second)
+        difference.steps.append(step)
+        paired = {id(tensor) for pair in pairs if pair[0] is not None and pair[1] is not None for tensor in pair}
+        for place, side in enumerate((first, second)):
+            end = next((tensor for tensor in reversed(side.tensors) if tensor.kind in _SEQUENCES), None)
+            met[place] = met[place] if end is None else id(end) in paired
     if unknown:
         number = many(len(unknown), "tensor")
-        found.notes.append(f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}")
-        rows = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
-    found.rows += rows
-    found.inputs += [_row(one.rank, mine, yours, crossing, atol, rtol) for mine, yours in _inputs(one, other)]
-    if crossing:
-        ends = [next((tensor for tensor in reversed(side.tensors) if tensor.kind in _SEQUENCES), None) for side in (one, other)]
-        met = {tensor for row in rows if row.a is not None and row.b is not None for tensor in (row.a, row.b)}
-        found.met = found.met and all(end is None or end in met for end in ends)
+        difference.notes.append(f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}")
+    if tolerances.crossing:
+        difference.met = difference.met and all(met)
 
 
-def _inputs(first: Recorded, second: Recorded) -> list[Pair]:
-    """What both runs were given, side by side: of one framework by name, place and step, of two in the order of the runs."""
-    if first.framework == second.framework:
+def _paired_steps(a: Iterator[RecordedStep], b: Iterator[RecordedStep]) -> Iterator[tuple[RecordedStep, RecordedStep]]:
+    """The steps of both runs by their numbers; if one has a single step, all of both at once."""
+    begun = list(itertools.islice(a, 2)), list(itertools.islice(b, 2))
+    runs = itertools.chain(begun[0], a), itertools.chain(begun[1], b)
+    if min(map(len, begun)) < 2:
+        yield _merged(runs[0]), _merged(runs[1])
+        return
+    first, second = next(runs[0], None), next(runs[1], None)
+    while first is not None or second is not None:
+        step = min(side.step for side in (first, second) if side is not None)
+        yield (
+            first if first is not None and first.step == step else RecordedStep(step),
+            second if second is not None and second.step == step else RecordedStep(step),
+        )
+        first = next(runs[0], None) if first is not None and first.step == step else first
+        second = next(runs[1], None) if second is not None and second.step == step else second
+
+
+def _merged(steps: Iterable[RecordedStep]) -> RecordedStep:
+    whole_run = RecordedStep(0)
+    for step in steps:
+        whole_run.tensors += step.tensors
+        whole_run.inputs += step.inputs
+    return whole_run
+
+
+def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[Pair]:
+    """What two steps computed, side by side, in the order of the runs."""
+    pairs: list[Pair] = []
+    for kind in _SEQUENCES:
+        if kind in common:
+            pairs += align(_of(first, kind), _of(second, kind))
+    for kind in ("parameter", "gradient"):
+        if kind in common:
+            pairs += _by_name(_of(first, kind), _of(second, kind))
+    return _ordered(pairs)
+
+
+def _of(step: RecordedStep, kind: str) -> list[Tensor]:
+    return [tensor for tensor in step.tensors if tensor.kind == kind]
+
+
+def _count(step: StepDifference, row: TensorRow, heat: HeatMap) -> None:
+    tensor = row.any
+    step.count(tensor.kind, not row.differs, 1)
+    if row.differs and not step.first:
+        step.first = str(tensor)
+    relative = 0.0 if row.apart is None or math.isnan(row.apart.relative) else row.apart.relative
+    step.largest = max(step.largest, relative)
+    if tensor.kind == "layer":
+        heat.add(tensor.layer, tensor.step, relative)
+
+
+def _loss(step: RecordedStep) -> float | None:
+    """The last scalar that the program noted as its loss."""
+    scalars = [tensor for tensor in step.tensors if tensor.kind == "note" and tensor.size == 1 and "loss" in tensor.name.lower()]
+    return scalars[-1].figures.get("mean") if scalars else None
+
+
+def _inputs(first: RecordedStep, second: RecordedStep, *, crossing: bool) -> list[Pair]:
+    """What both runs were given, side by side: in one framework by name, place and step, between two in the order of the runs."""
+    if not crossing:
         waiting = dict(_placed(second.inputs))
         pairs: list[Pair] = [(tensor, waiting.get(key)) for key, tensor in _placed(first.inputs)]
     else:  # a weight may lie in another way there, and nobody knows that it is the same one
-        mine, yours = ([tensor for tensor in side.inputs if tensor.tensor != WEIGHT] for side in (first, second))
-        pairs = _by_steps(mine, yours) if mine and yours else []
+        data = [[tensor for tensor in side.inputs if tensor.tensor != WEIGHT] for side in (first, second)]
+        pairs = align(*data) if all(data) else []
     return [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
 
 
 def _placed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
-    """Each input with what takes it, its step, and the how-maniest of these it is."""
+    """Each input with what takes it, its step, and which of those it is."""
     return _numbered(tensors, lambda tensor: (tensor.name, tensor.tensor, tensor.layer, tensor.step))
 
 
-def _of(side: Recorded, kind: str) -> list[Tensor]:
-    return [tensor for tensor in side.tensors if tensor.kind == kind]
+def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: Tolerances) -> TensorRow:
+    if a is None or b is None:
+        return TensorRow(rank, a, b, None, not tolerances.crossing)
+    distance = apart(a, b)
+    scale = max(abs(b.figures.get(name, 0.0)) for name in ("min", "max"))
+    # In one framework a result of the same shape in another arrangement is another result, even with the same values.
+    turned = bool(distance.layout) and not tolerances.crossing and a.shape == b.shape and a.kind in ("op", "layer")
+    return TensorRow(rank, a, b, distance, turned or not distance.within(tolerances.atol, tolerances.rtol, scale))
 
 
-def _row(rank: int, mine: Tensor | None, yours: Tensor | None, crossing: bool, atol: float, rtol: float) -> TensorRow:
-    if mine is None or yours is None:
-        return TensorRow(rank, mine, yours, None, not crossing)
-    distance = apart(mine, yours)
-    scale = max(abs(yours.figures.get(name, 0.0)) for name in ("min", "max"))
-    # In one framework a result of one shape that is arranged otherwise is another result, be its values the same ones.
-    turned = bool(distance.layout) and not crossing and mine.shape == yours.shape and mine.kind in ("op", "layer")
-    return TensorRow(rank, mine, yours, distance, turned or not distance.within(atol, rtol, scale))
-
-
-def _by_steps(mine: Sequence[Tensor], yours: Sequence[Tensor]) -> list[Pair]:
-    """Aligned step by step, if both have several."""
-    steps: tuple[dict[int, list[Tensor]], ...] = (defaultdict(list), defaultdict(list))
-    for known, tensors in zip(steps, (mine, yours)):
-        for tensor in tensors:
-            known[tensor.step].append(tensor)
-    if min(map(len, steps)) < 2:
-        return align(mine, yours)
-    return [pair for step in sorted({*steps[0], *steps[1]}) for pair in align(steps[0].get(step, []), steps[1].get(step, []))]
-
-
-def _by_name(mine: Sequence[Tensor], yours: Sequence[Tensor], found: Difference) -> list[Pair]:
+def _by_name(first: Sequence[Tensor], second: Sequence[Tensor]) -> list[Pair]:
     """Parameters or gradients by name and step; those without a namesake by shape and values."""
-    if not mine or not yours:
-        if mine or yours:
-            one = (mine or yours)[0]
-            found.notes.append(f"only {'a' if mine else 'b'} has records of kind {one.kind!r}: they were not compared")
-        return []
-    waiting = dict(_keyed(yours))
-    pairs: list[Pair] = [(tensor, waiting.pop(key, None)) for key, tensor in _keyed(mine)]
-    left = [one for one, other in pairs if one is not None and other is None]
+    waiting = dict(_keyed(second))
+    pairs: list[Pair] = [(tensor, waiting.pop(key, None)) for key, tensor in _keyed(first)]
+    left = [a for a, b in pairs if a is not None and b is None]
     return [pair for pair in pairs if pair[1] is not None] + align(left, list(waiting.values()))
 
 
 def _keyed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
-    """Each with its name, its step, and the how-maniest of these it is."""
-
-    def named(tensor: Tensor) -> Any:
-        above, dot, last = tensor.name.rpartition(".")
-        return above + dot + _STATISTICS.get(last, last), tensor.tensor, tensor.step
-
-    return _numbered(tensors, named)
+    """Each with its name, its step, and which of those it is."""
+    return _numbered(tensors, lambda tensor: (parameter_name(tensor.name), tensor.tensor, tensor.step))
 
 
 def _numbered(tensors: Sequence[Tensor], key: Callable[[Tensor], Any]) -> list[tuple[Any, Tensor]]:
-    """Each with its key, and the how-maniest with that it is."""
+    """Each with its key and the number of earlier ones with that key."""
     count: Counter[Any] = Counter()
     numbered = []
     for tensor in tensors:
@@ -345,15 +263,15 @@ def _numbered(tensors: Sequence[Tensor], key: Callable[[Tensor], Any]) -> list[t
 
 
 def _ordered(pairs: list[Pair]) -> list[Pair]:
-    """In the order of the first run; what only the second has comes behind its neighbour there."""
-    partners = {yours.index: mine.index for mine, yours in pairs if mine is not None and yours is not None}
+    """In the order of the first run; tensors that only the second has come behind their neighbour there."""
+    partners = {b.index: a.index for a, b in pairs if a is not None and b is not None}
     place, before = {}, -1
-    for index in sorted(yours.index for _, yours in pairs if yours is not None):
+    for index in sorted(b.index for _, b in pairs if b is not None):
         before = place[index] = partners.get(index, before)
     keyed: list[tuple[tuple[int, int, int], Pair]] = []
-    for mine, yours in pairs:
-        if mine is not None:
-            keyed.append(((mine.index, 0, 0), (mine, yours)))
-        elif yours is not None:
-            keyed.append(((place[yours.index], 1, yours.index), (mine, yours)))
-    return [pair for _, pair in sorted(keyed, key=lambda item: item[0])]
+    for a, b in pairs:
+        if a is not None:
+            keyed.append(((a.index, 0, 0), (a, b)))
+        elif b is not None:
+            keyed.append(((place[b.index], 1, b.index), (a, b)))
+    return [pair for _, pair in sorted(keyed, key=lambda entry: entry[0])]

@@ -1,4 +1,4 @@
-"""Looking on while a Paddle program runs: natively, or inside of whichever mode is open."""
+"""Looking on while a Paddle program runs, natively or under whichever mode is open: its calls and layers."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def gradients(model: Any) -> Iterator[tuple[str, Any]]:
             yield name, parameter.grad
 
 
-class Watched:
+class PaddleObserver:
     """Between :meth:`begin` and :meth:`end` everything that this context computes is written down."""
 
-    def __init__(self, writer: Writer, *, calls: bool, layers: bool, tell: Callable[[str], None]) -> None:
-        self._run = _Account("torch", "contiguous")
-        self._run.tell = tell
+    def __init__(self, writer: Writer, *, calls: bool, layers: bool, warn: Callable[[str], None]) -> None:
+        self._run = _RecordingRun("torch", "contiguous")
+        self._run.remark = warn
         self._plan = Observing(writer, calls=calls, layers=layers)
         self._frame: Frame | None = None
 
@@ -67,14 +67,14 @@ class Watched:
         finish([leave, functools.partial(entry_points.LAYERS.release, ticket), functools.partial(entry_points.OPS.release, ticket)])
 
 
-class _Account(Run):
-    """What the doors count into; a remark goes to the recording, and to the run of the mode below."""
+class _RecordingRun(Run):
+    """The run of the recording's frame; a remark goes to the recording, and to the run of the mode below."""
 
-    tell: Callable[[str], None]
+    remark: Callable[[str], None]
 
     def warn(self, message: str) -> None:
         if message not in self.warnings:
-            self.tell(message)
+            self.remark(message)
         super().warn(message)
         inner = below()
         if inner is not None:
@@ -103,8 +103,8 @@ class Observing:
         return inner is not None and bool(inner.plan.draws)
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the door itself does for the frame below."""
-        self._given(door.op.name, dict(zip(door.names, values)))
+        """As below, with operands and results recorded."""
+        self._takes(door.op.name, dict(zip(door.names, values)))
         inner = below()
         if inner is None:
             return self._noted(door, door.native(*args, **kwargs))
@@ -119,7 +119,7 @@ class Observing:
 
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel."""
-        self._given(door.op.name, (*args, *kwargs.values()))
+        self._takes(door.op.name, (*args, *kwargs.values()))
         inner = below()
         if inner is None:
             return self._noted(door, door.native(*args, **kwargs))
@@ -128,7 +128,7 @@ class Observing:
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that the table lacks."""
         if not other.updates:
-            self._given(other.name.rstrip("_"), (*args, *kwargs.values()))
+            self._takes(other.name.rstrip("_"), (*args, *kwargs.values()))
         inner = below()
         native = inner is None or inner.idle
         result = other.original(*args, **kwargs) if native else inner.plan.unlisted(other, inner, args, kwargs)  # type: ignore[union-attr]
@@ -150,7 +150,7 @@ class Observing:
     def optimizing(
         self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A step, its decay, or clipping: what it reads are no inputs."""
+        """A step, its decay, or clipping; their operands are no inputs."""
         inner = below()
         before, self._optimizing = self._optimizing, True
         try:
@@ -164,8 +164,8 @@ class Observing:
         """Never: a recording does not stand idle."""
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What moves values is no call of its own."""
-        self._given(name, (*args, *kwargs.values()))
+        """As below; a call that moves values is not recorded."""
+        self._takes(name, (*args, *kwargs.values()))
         inner = below()
         result = original(*args, **kwargs) if inner is None else inner.plan.exact(name, original, args, kwargs)
         self._writer.own.add(result)
@@ -180,7 +180,7 @@ class Observing:
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As below."""
-        self._given(name, (*args, *kwargs.values()))
+        self._takes(name, (*args, *kwargs.values()))
         inner = below()
         result = original(*args, **kwargs) if inner is None else inner.plan.py_layer(name, original, args, kwargs)
         self._writer.own.add(result)
@@ -192,7 +192,9 @@ class Observing:
         return (pack, unpack) if inner is None else inner.plan.packing(inner, pack, unpack)
 
     def layer_begins(self, frame: Frame) -> None:
-        """As below."""
+        """The outermost layer begins."""
+        if self._looks_on:
+            self._writer.computes()
         inner = below()
         if inner is not None:
             inner.plan.layer_begins(inner)
@@ -207,7 +209,9 @@ class Observing:
                 self._writer.layer(layer_path(), type(layer).__name__, result, call_site())
 
     def backward_begins(self, frame: Frame) -> None:
-        """As below."""
+        """A backward begins."""
+        if not self._optimizing:
+            self._writer.computes()
         inner = below()
         if inner is not None:
             inner.plan.backward_begins(inner)
@@ -220,8 +224,8 @@ class Observing:
         with paused():
             self._writer.gradients()
 
-    def _given(self, name: str, operands: Any) -> None:
-        """What a call is about to be given; the weights of a model, which persist, are no data."""
+    def _takes(self, name: str, operands: Any) -> None:
+        """Record the data that a call takes; the weights of a model, which persist, are no data."""
         if self._looks_on and not self._optimizing:
             data = [(path, tensor) for path, tensor in self._writer.own.others(operands) if not tensor.persistable]
             if data:
@@ -247,3 +251,6 @@ class Observing:
 def _written(result: Any, unwritten: frozenset[int]) -> Any:
     """A call's results with None in the places that its kernel may leave unwritten: nothing of them is the program's."""
     return [None if place in unwritten else tensor for place, tensor in enumerate(result)] if unwritten else result
+
+
+observer = PaddleObserver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from ..present.document import (
@@ -16,6 +16,8 @@ from ..present.document import (
     Column,
     Document,
     Facts,
+    HeatCell,
+    HeatMap,
     Most,
     Notes,
     Only,
@@ -28,10 +30,12 @@ from ..present.document import (
 )
 from ..text import SENTENCE, many, shown, tr
 from .alignment import TensorDistance
-from .folder import WEIGHT, Tensor
+from .tensors import WEIGHT, Tensor
 
 ROWS = Most(12, 12, 1000)
 DOTS = 4000
+STEPS = Most(12, 12, 500)
+LAYERS_DRAWN = 60
 
 
 class RowView(Protocol):
@@ -46,6 +50,35 @@ class RowView(Protocol):
     def any(self) -> Tensor: ...
 
 
+class StepView(Protocol):
+    """A step of a difference."""
+
+    rank: int
+    step: int
+    losses: tuple[float | None, float | None]
+    kinds: dict[str, tuple[int, int]]
+    largest: float
+    first: str
+
+
+class CountsView(Protocol):
+    """Numbers of rows."""
+
+    rows: int
+    compared: int
+    differing: int
+
+
+class HeatView(Protocol):
+    """The largest differences by layer and column."""
+
+    width: int
+    layers: dict[str, dict[int, float]]
+
+    @property
+    def columns(self) -> int: ...
+
+
 class DifferenceView(Protocol):
     """A difference, as far as a document shows it."""
 
@@ -55,7 +88,14 @@ class DifferenceView(Protocol):
     notes: list[str]
     frameworks: tuple[str, str]
     met: bool
+    holes: list[str]
 
+    @property
+    def counts(self) -> CountsView: ...
+    @property
+    def heat(self) -> HeatView: ...
+    @property
+    def steps(self) -> Sequence[StepView]: ...
     @property
     def rows(self) -> list[Any]: ...
     @property
@@ -74,13 +114,20 @@ class DifferenceView(Protocol):
 
 def headline(difference: DifferenceView) -> str:
     """The answer in one line."""
-    if not difference.compared:
+    counts = difference.counts
+    if not counts.compared:
         return tr("NOT COMPARABLE: no tensor of one recording belongs to one of the other")
-    if difference.first is None and not difference.met:
+    if not counts.differing and not difference.met:
         return tr("NOT COMPARABLE: all compared tensors are equal, but the last results have no partner")
-    if difference.first is None:
-        return tr("SAME: {tensors} compared, none differs", tensors=many(len(difference.compared), "tensor"))
-    number = tr("{count:,} of {all:,} differ", count=len(difference.differing), all=len(difference.rows))
+    compared = many(counts.compared, "tensor")
+    if not counts.differing and difference.holes:
+        hole = difference.holes[0]
+        return tr(
+            "INCOMPLETE: {tensors} compared, none differs, but a recording is not whole ({hole})", tensors=compared, hole=hole
+        )
+    if not counts.differing or difference.first is None:
+        return tr("SAME: {tensors} compared, none differs", tensors=compared)
+    number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     first = described(difference.first)
     if not difference.origin:
         return tr("DIFFERENT: {number}, the first at {first}", number=number, first=first)
@@ -159,6 +206,10 @@ def size(apart: TensorDistance, row: RowView) -> str:
         return tr("shapes {a} and {b}", a=list(row.a.shape) if row.a else "", b=list(row.b.shape) if row.b else "")
     if row.a is not None and row.b is not None and row.a.dtype != row.b.dtype and not apart.different:
         return tr("equal values in other dtypes, {a} and {b}", a=row.a.dtype, b=row.b.dtype)
+    if apart.how == "fingerprint" and apart.relative < 1e-7:
+        return tr("less than 1e-07 apart, relative (by fingerprints)")
+    if apart.how == "fingerprint":
+        return tr("about {relative:.2g} apart, relative (by fingerprints)", relative=apart.relative)
     if apart.how == "figures":
         return tr("figures {relative:.2g} apart, relative (no values were recorded)", relative=apart.relative)
     if not apart.different and apart.layout:
@@ -196,14 +247,89 @@ def difference_document(difference: DifferenceView) -> Document:
         difference.headline,
         [
             Facts(facts),
-            Only((PAGE,), list(_along(difference))),
+            *_steps(difference),
+            Only((PAGE,), [*_heat(difference.heat), *_along(difference)]),
             *_differing(difference),
             *_surroundings(difference),
-            Notes([*remarks(difference), *difference.notes]),
+            Notes([*remarks(difference), *difference.holes, *difference.notes]),
         ],
         "good" if difference.headline.startswith("SAME") else "bad",
         title=tr("padiff_shim: difference of two runs"),
     )
+
+
+# Kinds of tensors -> the head of their column.
+_KINDS = {"op": "calls equal", "layer": "layers equal", "gradient": "gradients equal", "parameter": "parameters equal"}
+
+
+def _steps(difference: DifferenceView) -> Iterator[Part]:
+    """The losses and differences over the steps of a run of several."""
+    steps = difference.steps
+    if len(steps) < 2:
+        return
+    with_losses = any(loss is not None for step in steps for loss in step.losses)
+    kinds = [kind for kind in _KINDS if any(kind in step.kinds for step in steps)]
+    heads = [*([tr("loss a"), tr("loss b")] if with_losses else []), *(tr(_KINDS[kind]) for kind in kinds), tr("largest")]
+    columns = [Column(tr("step"), right=True), *(Column(head, place, right=True) for place, head in enumerate(heads, 1))]
+    columns.append(Column(tr("first that differs")))
+    shown_steps = _chosen(steps, STEPS.text)
+    rows = [_step_row(step, kinds, with_losses) for step in shown_steps]
+    every = -(-len(steps) // DOTS)
+    charts: list[Part] = []
+    for name, sizes in (
+        (tr("largest relative difference"), [(step.step, step.largest) for step in steps[::every]]),
+        (tr("difference of the loss"), [(step.step, _loss_distance(step)) for step in steps[::every]]),
+    ):
+        points = [ChartPoint(place, size, False) for place, size in sizes if 0 < size < math.inf]
+        if points:
+            charts.append(Scatter(points, steps[-1].step, tr("step"), name))
+    title = tr("by step") if len(rows) == len(steps) else tr("by step, {shown} of {all:,}", shown=len(rows), all=len(steps))
+    yield Section(title, [Only((PAGE,), charts), Table(columns, rows)])
+
+
+def _loss_distance(step: StepView) -> float:
+    first, second = step.losses
+    return 0.0 if first is None or second is None else abs(first - second)
+
+
+def _chosen(steps: Sequence[StepView], most: int) -> list[StepView]:
+    """The first step, those around the first that differs, some between, and the last."""
+    if len(steps) <= most:
+        return list(steps)
+    first = next((place for place, step in enumerate(steps) if step.first), len(steps) - 1)
+    around = [0, first - 1, first, first + 1, len(steps) - 1]
+    rest = most - len(around)
+    spread = [first + (len(steps) - 1 - first) * part // (rest + 1) for part in range(1, rest + 1)]
+    return [steps[place] for place in sorted({place for place in (*around, *spread) if 0 <= place < len(steps)})]
+
+
+def _step_row(step: StepView, kinds: Sequence[str], with_losses: bool) -> Row:
+    losses = ["" if loss is None else f"{loss:.7g}" for loss in step.losses] if with_losses else []
+    counts = [step.kinds.get(kind, (0, 0)) for kind in kinds]
+    equal = [f"{same:,}/{compared:,}" if compared else "" for same, compared in counts]
+    number = f"[{step.rank}] {step.step}" if step.rank else str(step.step)
+    return (number, *losses, *equal, f"{step.largest:.2g}" if step.largest else "", shown(step.first, SENTENCE))
+
+
+def _heat(heat: HeatView) -> Iterator[Part]:
+    """The largest differences by layer and step, the darker the larger."""
+    values = [value for row in heat.layers.values() for value in row.values() if 0 < value < math.inf]
+    if not values or heat.columns < 2:
+        return
+    layers = list(heat.layers)[:LAYERS_DRAWN]
+    cells = [
+        HeatCell(line, column, value, tr("step {step:,}: {value:.2g}", step=column * heat.width, value=value))
+        for line, layer in enumerate(layers)
+        for column, value in heat.layers[layer].items()
+    ]
+    names = [shown(layer) or tr("(the model)") for layer in layers]
+    note = tr(
+        "Relative differences of layers' outputs from {low:.1g} (light) to {high:.1g} (dark).", low=min(values), high=max(values)
+    )
+    if len(heat.layers) > len(layers):
+        note += " " + tr("{count:,} more layers are not drawn.", count=len(heat.layers) - len(layers))
+    ends = ("0", f"{heat.columns * heat.width - 1:,}")
+    yield Section(tr("By layer and step"), [HeatMap(names, heat.columns, cells, ends)], note)
 
 
 def _differing(difference: DifferenceView) -> Iterator[Part]:
@@ -220,10 +346,11 @@ def _differing(difference: DifferenceView) -> Iterator[Part]:
         Column(tr("relative"), 2, right=True),
         Column(tr("ULP"), 5, right=True),
     )
-    title = tr("{count:,} of {all:,} differ", count=len(differing), all=len(difference.rows))
+    counts = difference.counts
+    title = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     words = tr("max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place.")
     rows = [_cells(row) for row in differing[: ROWS.page]]
-    yield Section(title, [Table(columns, rows, most=ROWS, total=len(differing)), Only((MARKDOWN, PAGE), [Paragraph(words)])])
+    yield Section(title, [Table(columns, rows, most=ROWS, total=counts.differing), Only((MARKDOWN, PAGE), [Paragraph(words)])])
     worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
     if worst is not None and worst not in differing[: ROWS.text]:
         yield Only((TEXT,), [Paragraph(tr("largest relative difference: {row}", row=described(worst)))])
@@ -232,7 +359,7 @@ def _differing(difference: DifferenceView) -> Iterator[Part]:
 def _cells(row: RowView) -> Row:
     tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
-    kind = "" if tensor.kind == "op" else f"{tensor.kind} "
+    kind = "" if tensor.kind in ("op", "loss") else f"{tensor.kind} "
     what = tensor.name if tensor.tensor in ("", "out") else f"{tensor.name} {tensor.tensor}"
     step = tr(" (step {step})", step=tensor.step) if tensor.step else ""
     places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]

@@ -19,18 +19,18 @@ from ..arguments import flag, one_of, path, whole
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, FileError, ModeError, described
 from ..modes.environment import prepare, rank
+from ..runlog.events import FINGERPRINT_SCHEMA, SCHEMA
 from ..trees import as_array, is_tensor, leaves, parts
-from . import folder
-from .folder import WEIGHT, RecordFile, present
-
-# ---- What a recording says of each call, layer, parameter and gradient, whichever framework it is of.
+from . import tensors as contents
+from .files import RecordFile, present
+from .tensors import WEIGHT
 
 Named = Callable[[], Iterable[tuple[str, Any]]]  # names and tensors of a model
-Wanted = Callable[[Mapping[str, Any], str], bool]
+Wanted = Callable[[Mapping[str, Any], str], bool]  # whether a record with this digest is to be written
 
 
 class OwnTensors:
-    """The tensors that a run has made, by identity; none is kept alive."""
+    """The tensors that a run has made, by identity; it keeps none of them alive."""
 
     def __init__(self) -> None:
         self._known: dict[int, weakref.ref[Any]] = {}
@@ -59,26 +59,58 @@ class Writer:
     Args:
         file: where they go.
         full: whether values are written, or digests, figures and samples alone.
-        parameters, gradients: those of the model by name, or None where they are not wanted.
+        steps: the steps that are recorded; None: all.
+        weights: parameters and buffers of the model by name, or None without a model.
+        parameters, gradients: those of the model by name, or None where they are not recorded.
     """
 
-    def __init__(self, file: RecordFile, *, full: bool, parameters: Named | None = None, gradients: Named | None = None) -> None:
-        self._file, self._full, self._parameters, self._gradients = file, full, parameters, gradients
+    def __init__(
+        self,
+        file: RecordFile,
+        *,
+        full: bool,
+        steps: range | None = None,
+        weights: Named | None = None,
+        parameters: Named | None = None,
+        gradients: Named | None = None,
+    ) -> None:
+        self._file, self._full, self._steps = file, full, steps
+        self._weights, self._parameters, self._gradients = weights, parameters, gradients
         self._last: dict[tuple[str, str, str], str] = {}  # digests of the parameters and gradients that were written last
         self._inputs: set[str] = set()  # digests of the inputs of this step
         self.own = OwnTensors()
         self._busy = threading.local()
         self._call = self.step = 0
         self._updated = False  # an optimizer ran: what is computed next belongs to the next step
+        self._begun = False  # the weights at the start are written
 
     @property
     def busy(self) -> bool:
         """Whether this thread is in the middle of writing: what it computes now is not the program's."""
         return getattr(self._busy, "yes", False)
 
+    @property
+    def active(self) -> bool:
+        """Whether this step is recorded."""
+        return self._steps is None or self.step in self._steps
+
+    def computes(self) -> None:
+        """The program computes something: after an optimizer's update this is the next step."""
+        if self._updated:
+            self.next_step()
+
+    def begin(self) -> None:
+        """The weights with which the first recorded step begins, and its parameters."""
+        if self.active and not self._begun:
+            self._begun = True
+            for name, tensor in self._weights() if self._weights is not None else ():
+                self._write({"kind": "input", "name": name}, WEIGHT, tensor)
+            self._named("parameter", self._parameters)
+
     def op(self, names: tuple[str, ...], function: str, result: Any, site: CallSite, layer: str) -> None:
         """The results of one call; ``names`` of the table's ops that it may be, the likeliest first."""
-        self._begin()
+        if not self._begin():
+            return
         record = {"kind": "op", "name": names[0], "layer": layer, **_line(site)}
         if len(names) > 1:
             record["names"] = list(names)
@@ -88,33 +120,35 @@ class Writer:
 
     def layer(self, path: str, kind: str, result: Any, site: CallSite) -> None:
         """What a layer returned."""
-        self._begin()
+        if not self._begin():
+            return
         self._tree({"kind": "layer", "name": kind, "layer": path, **_line(site)}, result)
 
     def note(self, name: str, value: Any, site: CallSite, layer: str) -> None:
-        """What the program itself wants to be compared."""
-        self._begin()
-        self._tree({"kind": "note", "name": name, "layer": layer, **_line(site)}, value)
+        """Values of the program's own."""
+        if self._begin():
+            self._tree({"kind": "note", "name": name, "layer": layer, **_line(site)}, value)
 
     def inputs(self, name: str, data: Iterable[tuple[str, Any]], site: CallSite, layer: str) -> None:
-        """Data that a call of ``name`` is about to be given; once a step."""
-        self._begin()
+        """Data that a call of ``name`` takes; once a step."""
+        if not self._begin():
+            return
         for tensor_path, tensor in data:
             self._write({"kind": "input", "name": name, "layer": layer, **_line(site)}, tensor_path, tensor, self._is_new_input)
-
-    def weights(self, named: Iterable[tuple[str, Any]]) -> None:
-        """The parameters and buffers that the run begins with."""
-        for name, tensor in named:
-            self._write({"kind": "input", "name": name}, WEIGHT, tensor)
 
     def parameters(self) -> None:
         """The model's parameters and buffers that have changed since they were written."""
         self._named("parameter", self._parameters)
 
     def gradients(self) -> None:
-        """The gradients that have changed; after an update they are none of a step's any more."""
+        """The gradients that have changed; after an update they belong to no step."""
         if not self._updated:
             self._named("gradient", self._gradients)
+
+    def end(self) -> None:
+        """The recording ends."""
+        self.gradients()
+        self.parameters()
 
     def updated(self) -> None:
         """An optimizer has run; the next call begins a step."""
@@ -127,14 +161,16 @@ class Writer:
         self.step += 1
         self._last = {key: value for key, value in self._last.items() if key[0] != "gradient"}
         self._inputs.clear()
+        self.begin()
 
-    def _begin(self) -> None:
-        if self._updated:
-            self.next_step()
+    def _begin(self) -> bool:
+        """Another call of the program; whether it is recorded."""
+        self.computes()
         self._call += 1
+        return self.active
 
     def _named(self, kind: str, named: Named | None) -> None:
-        if named is None:
+        if named is None or not self.active:
             return
         self._call += 1
         for name, tensor in named():
@@ -145,7 +181,7 @@ class Writer:
             self._write({**record, "tensor": "out"}, tensor_path, tensor)
 
     def _has_changed(self, record: Mapping[str, Any], digest: str) -> bool:
-        """Whether it is another than it was when it was written last."""
+        """Whether its digest differs from the one that was written last."""
         key = record["kind"], record["name"], record.get("tensor", "")
         before, self._last[key] = self._last.get(key), digest
         return before != digest
@@ -170,31 +206,32 @@ class Writer:
         record |= {"call": self._call, "step": self.step, "shape": list(tensor.shape), "dtype": dtype}
         try:
             array = np.asarray(as_array(tensor))
-        except Exception as error:  # distributed, or of a layout of its own: there are no values to be had
+        except Exception as error:  # distributed, or of a layout of its own
             self._file.tensor({**record, "left_out": f"no values: {type(error).__name__}: {str(error)[:200]}"})
             return
-        held = folder.as_bfloat16(array) if dtype == "bfloat16" else array
-        digest = folder.digest(held)
+        bits = contents.as_bfloat16(array) if dtype == "bfloat16" else array
+        digest = contents.digest(bits)
         if wanted is not None and not wanted(record, digest):
             return
-        record |= {"digest": digest, "figures": folder.figures(array)}
+        record |= {"digest": digest, "figures": contents.figures(array)}
         full = self._full and record["kind"] != "input"
         if record["kind"] == "input":
-            record |= {"left_out": "an input", "rows": [] if record["tensor"] == WEIGHT else folder.rows(held)}
+            record |= {"left_out": "an input", "rows": [] if record["tensor"] == WEIGHT else contents.rows(bits)}
         elif not full:
             record["left_out"] = "values='digest'"
-        self._file.tensor(record, held if full else None, lambda: folder.sample(array))
+        self._file.tensor(record, bits if full else None, lambda: contents.sample(array))
 
 
 def _line(site: CallSite) -> dict[str, Any]:
     return {"site": str(site), "file": site.file, "line": site.line}
 
 
-# ---- ``padiff_shim.record``: a run on disk, to be compared with another one later and elsewhere.
-
 FRAMEWORKS = ("paddle", "torch")
-VALUES = ("full", "digest")
+VALUES = ("full", "digest", "fingerprint")
 GIGABYTE = 10**9
+_ASKED = ("calls", "layers", "parameters", "gradients")
+# What is recorded where the user does not say, by ``values``; fingerprints always are of layers, parameters and gradients.
+_DEFAULTS = {"calls": True, "layers": True, "parameters": False, "gradients": False}
 
 
 def record(
@@ -203,18 +240,19 @@ def record(
     *,
     framework: str | None = None,
     values: str = "full",
+    every: int = 1,
+    steps: range | None = None,
     budget: int = 2 * GIGABYTE,
-    calls: bool = True,
-    layers: bool = True,
-    parameters: bool = False,
-    gradients: bool = False,
+    calls: bool | None = None,
+    layers: bool | None = None,
+    parameters: bool | None = None,
+    gradients: bool | None = None,
     overwrite: bool = False,
 ) -> Recording:
-    """Write down what a Paddle or a Torch program computes, call by call and layer by layer.
+    """Write down what a Paddle or a Torch program computes, call by call and layer by layer, or step by step as fingerprints.
 
-    What is written can be compared with another recording by :func:`padiff_shim.diff`: of another machine, device, version or
-    commit, or of the other framework. The program itself runs as it would: natively, or inside of whichever mode is open; no bit of
-    it changes.
+    :func:`padiff_shim.diff` compares two recordings: of other machines, devices, versions or commits, or of both frameworks. The
+    program itself runs as it would, natively or under whichever mode is open; no bit of it changes.
 
     Args:
         folder: where the files go; made if it does not exist. One folder takes all processes of a distributed run.
@@ -222,11 +260,16 @@ def record(
             its parameters and gradients those that ``parameters`` and ``gradients`` mean.
         framework: ``"paddle"`` or ``"torch"``, where no model is given; then ``"paddle"`` is the default.
         values: ``"full"`` writes all values, ``"digest"`` a digest of the bits, figures and 64 elements of each tensor instead.
+            ``"fingerprint"``, for long runs, writes one line a step: a 64-bit hash, norm, mean, largest magnitude and a projection
+            of the loss, of layers' outputs, gradients as an optimizer's step uses them, and parameters after it; a model is not
+            needed.
+        every: of fingerprints: record each ``every``-th step, from step 0.
+        steps: record these steps alone, as ``range(199, 202)``; not of fingerprints.
         budget: bytes of values that may be written; tensors that do not fit are written as with ``"digest"``.
-        calls: write the results of op calls.
-        layers: write what layers return.
-        parameters: write the model's parameters and buffers, at the start and after each step.
-        gradients: write the gradients of the model's parameters, when a backward has ended.
+        calls: write the results of op calls; default True.
+        layers: write what layers return; default True.
+        parameters: write the model's parameters and buffers, at the start and after each step; default False.
+        gradients: write the gradients of the model's parameters, when a backward has ended; default False.
         overwrite: take the place of a recording of this rank that lies in the folder.
 
     Returns:
@@ -236,31 +279,46 @@ def record(
         ArgumentError: an argument that is not accepted; the message says what is.
         FileError: the folder cannot be written, or holds a recording of this rank already.
         BackendError: on entry, as for :func:`padiff_shim.reference` (recording a Paddle program needs Torch installed).
+
+    >>> import padiff_shim, tempfile, torch
+    >>> folder = tempfile.mkdtemp()
+    >>> with padiff_shim.record(folder, framework="torch") as recording:
+    ...     _ = torch.exp(torch.zeros(3))
+    >>> recording.records
+    1
+    >>> bool(padiff_shim.diff(folder, folder))
+    True
     """
     target = path("folder", folder)
     side = _framework(model, framework)
     one_of("values", values, VALUES)
     whole("budget", budget)
-    for name, value in (
-        ("calls", calls),
-        ("layers", layers),
-        ("parameters", parameters),
-        ("gradients", gradients),
-        ("overwrite", overwrite),
-    ):
-        flag(name, value)
-    if (parameters or gradients) and model is None:
-        raise ArgumentError(f"{'parameters' if parameters else 'gradients'}=True needs model=, whose they are")
-    if not (calls or layers or parameters or gradients):
-        raise ArgumentError("nothing would be recorded: calls=, layers=, parameters= and gradients= are all False")
-    options = {
-        "values": values,
-        "budget": budget,
-        "calls": calls,
-        "layers": layers,
-        "parameters": parameters,
-        "gradients": gradients,
-    }
+    flag("overwrite", overwrite)
+    wishes = dict(zip(_ASKED, (calls, layers, parameters, gradients)))
+    for name, wish in wishes.items():
+        if wish is not None:
+            flag(name, wish)
+    if whole("every", every) < 1:
+        raise ArgumentError("every= is a whole number from 1 on, got 0")
+    if steps is not None and not (isinstance(steps, range) and steps.step == 1 and 0 <= steps.start < steps.stop):
+        raise ArgumentError(f"steps= is a range of steps that are recorded, as range(199, 202), got {described(steps)}")
+    options: dict[str, Any] = {"values": values}
+    if values == "fingerprint":
+        named = [name for name, wish in wishes.items() if wish is not None]
+        if named or steps is not None:
+            option = named[0] if named else "steps"
+            raise ArgumentError(f"{option}= does not go with values='fingerprint', which records layers, gradients and parameters")
+        options["every"] = every
+    else:
+        if every != 1:
+            raise ArgumentError("every= goes with values='fingerprint'; steps=range(...) chooses steps of other recordings")
+        options |= {"budget": budget, **{name: _DEFAULTS[name] if wish is None else wish for name, wish in wishes.items()}}
+        if (parameters or gradients) and model is None:
+            raise ArgumentError(f"{'parameters' if parameters else 'gradients'}=True needs model=, whose they are")
+        if not any(options[name] for name in _ASKED):
+            raise ArgumentError("nothing would be recorded: calls=, layers=, parameters= and gradients= are all False")
+        if steps is not None:
+            options["steps"] = [steps.start, steps.stop]
     return Recording(target.absolute(), model, side, options, overwrite=overwrite)
 
 
@@ -283,31 +341,47 @@ def _framework(model: Any, framework: str | None) -> str:
 
 
 class Recording:
-    """A run that is being written down: ``with padiff_shim.record(folder) as recording:``.
+    """A run that is being written down: ``with padiff_shim.record(folder) as recording:``, or :meth:`start` and :meth:`stop`.
 
-    ``folder``: where. :meth:`note` adds values of the program's own, :meth:`next_step` ends a step where no optimizer does.
+    Attributes:
+        folder: where, absolute.
+        framework: ``"paddle"`` or ``"torch"``.
     """
 
     def __init__(self, folder: Path, model: Any, framework: str, options: dict[str, Any], *, overwrite: bool) -> None:
         self.folder, self.framework = folder, framework
         self._model, self._options, self._overwrite = model, options, overwrite
         self._file: RecordFile | None = None
-        self._writer: Writer | None = None
-        self._watched: Any = None
+        self._writer: Any = None  # a Writer, or a FingerprintRun
+        self._observer: Any = None
         self._began = 0.0
-        self._tried = False
+        self._tried = self._joins = False
 
     def __repr__(self) -> str:
-        state = f"open, {self.records:,} records" if self._watched is not None else f"{self.records:,} records"
+        state = f"open, {self.records:,} records" if self._observer is not None else f"{self.records:,} records"
         return f"<padiff_shim.Recording of {self.framework} in {self.folder}: {state}>"
+
+    def joins(self, joins: bool) -> None:
+        """Whether processes of the same run may have written into the folder already: a launcher's, for its ranks."""
+        self._joins = joins
+
+    def discard(self) -> None:
+        """Remove the files of a recording that was stopped."""
+        if self._file is not None:
+            self._file.discard()
 
     @property
     def records(self) -> int:
-        """How many tensors were written."""
-        return self._file.records if self._file is not None else 0
+        """How many tensors were written so far; fingerprints when their step has ended."""
+        return 0 if self._file is None else max(self._file.records, getattr(self._writer, "records", 0))
 
     def start(self) -> Recording:
-        """Begin to write."""
+        """Begin to write.
+
+        Raises:
+            ModeError: it was started already, or another recording of this framework is open.
+            FileError: the folder cannot be written, or holds a recording of this rank.
+        """
         self._tried = True
         if self._file is not None:
             raise ModeError("this recording was started already: a folder takes one recording; call padiff_shim.record anew")
@@ -315,46 +389,71 @@ class Recording:
             raise ModeError(f"another recording of {self.framework} is open ({_open[self.framework].folder}): stop it first")
         if self.framework == "paddle":
             prepare()
+        options = self._options
+        fingerprints = options["values"] == "fingerprint"
         side = importlib.import_module(f".{self.framework}_run", __package__)
+        light = importlib.import_module(f".{self.framework}_fingerprints", __package__) if fingerprints else None
         self._make_room()
-        header = {"rank": rank(), "framework": self.framework, "options": self._options, **side.surroundings()}
-        self._file = RecordFile(self.folder, header, self._options["budget"])
-        wanted = [name for name in ("parameters", "gradients") if self._options[name]]
-        named = {name: functools.partial(getattr(side, name), self._model) for name in wanted}
-        self._writer = Writer(self._file, full=self._options["values"] == "full", **named)
+        header = {"rank": rank(), "framework": self.framework, "options": options, **side.surroundings()}
         self._began = time.perf_counter()
-        self._watched = side.Watched(self._writer, calls=self._options["calls"], layers=self._options["layers"], tell=self._remark)
-        if self._model is not None:
-            self._writer.weights(side.parameters(self._model))
-        self._writer.parameters()
-        self._watched.begin()
+        if light is not None:
+            self._file = RecordFile(self.folder, header, 0, FINGERPRINT_SCHEMA)
+            self._observer = light.observer(self._file, self._model, options["every"])
+            self._writer = self._observer.run
+        else:
+            self._file = RecordFile(self.folder, header, options["budget"], SCHEMA)
+            self._writer = self._full_writer(side)
+            self._observer = side.observer(self._writer, calls=options["calls"], layers=options["layers"], warn=self._remark)
+            self._writer.begin()
+        self._observer.begin()
         _open[self.framework] = self
         return self
 
+    def _full_writer(self, side: Any) -> Writer:
+        """The writer of single tensors."""
+        options = self._options
+        assert self._file is not None
+        named = {name: functools.partial(getattr(side, name), self._model) for name in ("parameters", "gradients") if options[name]}
+        if self._model is not None:
+            named["weights"] = functools.partial(side.parameters, self._model)
+        steps = range(*options["steps"]) if "steps" in options else None
+        return Writer(self._file, full=options["values"] == "full", steps=steps, **named)
+
     def stop(self, how: str = "closed") -> None:
-        """Write the last line; ``how`` the recorded program ended."""
-        watched, self._watched = self._watched, None
-        if watched is None or self._file is None or self._writer is None:
+        """Write the last line; ``how`` the recorded program ended.
+
+        Raises:
+            ModeError: the recording is not open.
+        """
+        observer, self._observer = self._observer, None
+        if observer is None or self._file is None or self._writer is None:
             raise ModeError("this recording is not open")
         _open.pop(self.framework, None)
         try:
-            watched.end()
-            self._writer.gradients()
-            self._writer.parameters()
+            observer.end()
+            self._writer.end()
         finally:
             self._file.close(how, time.perf_counter() - self._began)
 
     def note(self, name: str, value: Any) -> Any:
-        """Write tensors, arrays or numbers of the program's own under a name (a loss, a metric); returns ``value``."""
-        if self._writer is None or self._watched is None:
+        """Write tensors, arrays or numbers of the program's own under a name (a loss, a metric); returns ``value``.
+
+        Raises:
+            ModeError: the recording is not open.
+        """
+        if self._writer is None or self._observer is None:
             raise ModeError("this recording is not open")
-        held = np.asarray(value) if isinstance(value, (int, float, complex)) else value
-        self._writer.note(name, held, call_site(), "")
+        array = np.asarray(value) if isinstance(value, (int, float, complex)) else value
+        self._writer.note(name, array, call_site(), "")
         return value
 
     def next_step(self) -> None:
-        """The next step begins; an optimizer's update ends one by itself."""
-        if self._writer is None or self._watched is None:
+        """Begin the next step; an optimizer's update ends one by itself.
+
+        Raises:
+            ModeError: the recording is not open.
+        """
+        if self._writer is None or self._observer is None:
             raise ModeError("this recording is not open")
         self._writer.next_step()
 
@@ -363,12 +462,12 @@ class Recording:
             self._file.event("warning", message)
 
     def _make_room(self) -> None:
-        """The folder has no recording of this rank."""
-        there = present(self.folder, rank())
-        if there and not self._overwrite:
-            held = f"{self.folder} holds a recording of rank {rank()} already ({there[0].name})"
-            raise FileError(f"{held}: choose another folder, or overwrite=True")
-        for file in there:
+        """See that the folder has no recording of this rank."""
+        files = present(self.folder, rank()) if not self._joins else []
+        if files and not self._overwrite:
+            complaint = f"{self.folder} holds a recording of rank {rank()} already ({files[0].name})"
+            raise FileError(f"{complaint}: choose another folder, or overwrite=True")
+        for file in files:
             try:
                 file.unlink()
             except OSError as error:
@@ -378,9 +477,9 @@ class Recording:
         return self.start()
 
     def __exit__(self, kind: Any, error: Any, _: Any) -> None:
-        if self._watched is None and error is None:
+        if self._observer is None and error is None:
             return  # stopped inside of the block
-        if self._watched is not None:
+        if self._observer is not None:
             self.stop("closed" if error is None else f"{kind.__name__}: {str(error)[:500]}")
 
     def __del__(self) -> None:

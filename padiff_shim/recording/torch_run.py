@@ -1,4 +1,4 @@
-"""Observing a Torch program in this thread: its functions, its modules, its optimizers."""
+"""Looking on while a Torch program runs in this thread: its functions, its modules, its optimizers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from ..table.op import Op
 from ..trees import leaves
 from .record import OwnTensors, Writer
 
-# ---- Under which names of the op table a function of Torch is known: learnt by running the table's formulas on their own
-# samples.
+# ---- The names that the op table has for functions of Torch, learnt by running the table's formulas on their own samples
 
 _REFLECTED = frozenset({"rsub", "radd", "rmul", "rdiv", "rtruediv", "rpow", "rmatmul", "rfloordiv", "rmod"})
 _IN_PLACE = frozenset("i" + name[1:] for name in _REFLECTED)
 _SPELT = {"truediv": "div", "mm": "matmul", "subtract": "sub", "multiply": "mul", "divide": "div", "negative": "neg"}
-# What a formula needs beside the function that it stands for.
+# Functions that formulas call beside the one that they stand for.
 _BESIDE = frozenset({
     "get", "detach", "reshape", "long", "float", "to", "int", "ne", "all", "any", "bool", "is_floating_point", "is_contiguous",
     "contiguous", "movedim", "broadcast_tensors", "transpose", "flatten", "squeeze", "unsqueeze", "numel", "min", "eq", "invert",
@@ -74,48 +73,48 @@ def _learnt() -> dict[str, tuple[str, ...]]:
 
 def _called(op: Op) -> list[list[str]]:
     """The functions that the op's formula calls, for each of some samples that Torch takes."""
-    found = []
+    called = []
     for sample in op.samples[:_MOST]:
         try:
             arrays = sample.arrays(np.random.default_rng(0), "float32")
-            tensors = [torch.tensor(one) if isinstance(one, np.ndarray) else one for one in arrays]
+            tensors = [torch.tensor(array) if isinstance(array, np.ndarray) else array for array in arrays]
             for place, name in enumerate(op.names[: len(tensors)]):
                 if op.layouts and name in op.layouts and tensors[place] is not None:
                     tensors[place] = tensors[place].t()
             with torch.no_grad(), _Names() as names:
                 op(*op.arguments(sample, tensors))
-        except Exception:  # a sample in words of Paddle's: others may do
+        except Exception:  # a sample of Paddle's names: others may run
             continue
-        found.append(names.found)
-    return found
+        called.append(names.found)
+    return called
 
 
 @functools.cache
 def names(name: str) -> tuple[str, ...]:
     """The table's names for a function of Torch (by its :func:`plain` name), the likeliest first; its own where there are none."""
-    found = _learnt().get(name, ())
+    learnt = _learnt().get(name, ())
     known = (name,) if name in ops() else ()
-    return tuple(dict.fromkeys([*known, *found])) or (name,)
+    return tuple(dict.fromkeys([*known, *learnt])) or (name,)
 
 
 @functools.cache
 def moves(name: str) -> bool:
-    """Whether the function takes or arranges elements and computes none, by the table."""
-    found = names(name)
+    """Whether the function only takes or arranges elements, by the table."""
+    known = names(name)
     table = ops()
-    return found[0] in table and all(table[one].exact for one in found if one in table)
+    return known[0] in table and all(table[other].exact for other in known if other in table)
 
 
-# ---- Looking on while a Torch program runs in this thread: its functions, its modules, its optimizers.
+# ---- Looking on
 
-# The same elements, other memory or another dtype: no call of its own in Paddle's table either.
+# The same elements in other memory or another dtype: not calls in Paddle's table either.
 _COPIES = frozenset({
     "clone", "contiguous", "to", "type", "type_as", "float", "double", "half", "bfloat16", "cpu", "cuda", "copy", "detach",
     "requires_grad", "getitem", "setitem", "item", "tolist", "numpy", "fill", "zero", "zeros_like", "ones_like", "full_like",
     "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "retain_grad", "narrow", "get", "set", "chunk",
     "argmax", "argmin", "reshape", "flatten", "repeat", "index", "index_put", "masked_scatter", "deepcopy", "hash",
 })  # fmt: skip
-# What asks a tensor something, and computes nothing of its elements.
+# Questions about a tensor, which compute nothing from its elements.
 _QUESTIONS = frozenset({
     "get", "set", "size", "dim", "numel", "stride", "len", "repr", "format", "hash", "is_floating_point", "is_complex",
     "is_contiguous", "element_size", "storage_offset", "data_ptr", "untyped_storage", "requires_grad", "item", "tolist", "numpy",
@@ -141,11 +140,11 @@ def gradients(model: Any) -> Iterator[tuple[str, Any]]:
             yield name, parameter.grad
 
 
-class WatchedTorch:
+class TorchObserver:
     """Between :meth:`begin` and :meth:`end` everything that this thread computes is written down."""
 
-    def __init__(self, writer: Writer, *, calls: bool, layers: bool, tell: Callable[[str], None]) -> None:
-        self._writer, self._calls, self._layers, self._tell = writer, calls, layers, tell
+    def __init__(self, writer: Writer, *, calls: bool, layers: bool, warn: Callable[[str], None]) -> None:
+        self._writer, self._calls, self._layers = writer, calls, layers
         self._thread = 0
         self._running: list[tuple[Any, str]] = []  # modules, outermost first, with their paths
         self._optimizing = False
@@ -183,10 +182,11 @@ class WatchedTorch:
             return
         path = ""
         if not self._running:
+            self._writer.computes()
             self._weights.add([*module.parameters(), *module.buffers()])
         else:
             above, prefix = self._running[-1]
-            name = next((name for name, one in above.named_modules() if one is module), type(module).__name__)
+            name = next((name for name, child in above.named_modules() if child is module), type(module).__name__)
             path = f"{prefix}.{name}" if prefix and name else name or prefix
         self._running.append((module, path))
 
@@ -195,8 +195,8 @@ class WatchedTorch:
             return
         path = ""
         while self._running:  # those above were left by an error
-            one, path = self._running.pop()
-            if one is module:
+            running, path = self._running.pop()
+            if running is module:
                 break
         if self._layers and result is not None and not torch.jit.is_tracing():
             self._writer.layer(path, type(module).__name__, result, call_site())
@@ -212,9 +212,11 @@ class WatchedTorch:
             self._writer.updated()
 
     def _called(self, function: Any, operands: Any) -> None:
-        """What the call is about to be given; weights are no data."""
+        """Record the data that a call takes; weights are no data."""
         if self._writer.busy or self._optimizing or torch.jit.is_tracing():
             return
+        if plain(function) == "backward":
+            self._writer.computes()
         others = self._writer.own.others(operands)
         data = [pair for pair in others if not isinstance(pair[1], torch.nn.Parameter) and pair[1] not in self._weights]
         if data and plain(function) not in _QUESTIONS:
@@ -231,21 +233,21 @@ class WatchedTorch:
         if name == "backward":
             self._writer.gradients()
         elif self._calls and self._computes(function, operands, result) and not torch.jit.is_tracing():
-            found = f"{getattr(function, '__module__', None) or 'torch.Tensor'}.{getattr(function, '__name__', name)}"
-            self._writer.op(names(name), found, result, call_site(), self.path)
+            reached = f"{getattr(function, '__module__', None) or 'torch.Tensor'}.{getattr(function, '__name__', name)}"
+            self._writer.op(names(name), reached, result, call_site(), self.path)
 
     def _computes(self, function: Any, operands: Any, result: Any) -> bool:
         """Whether a call computes floats: views, copies, creations without an operand and questions do not."""
         name = plain(function)
-        results = [one for _, one in leaves(result) if isinstance(one, torch.Tensor)]
-        if not any(one.is_floating_point() or one.is_complex() for one in results) or name in _COPIES or moves(name):
+        results = [tensor for _, tensor in leaves(result) if isinstance(tensor, torch.Tensor)]
+        if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in results) or name in _COPIES or moves(name):
             return False
-        given = [one for _, one in leaves(operands) if isinstance(one, torch.Tensor)]
-        if not given:
+        tensors = [tensor for _, tensor in leaves(operands) if isinstance(tensor, torch.Tensor)]
+        if not tensors:
             return names(name) != (name,)  # rand and the like stand in the table, zeros and arange do not
         spelt = str(getattr(function, "__name__", ""))
         in_place = spelt.startswith("__i") or (spelt.endswith("_") and not spelt.endswith("__"))
-        return in_place or not all(any(_storage(one) == _storage(other) for other in given) for one in results)
+        return in_place or not all(any(_storage(tensor) == _storage(other) for other in tensors) for tensor in results)
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -254,7 +256,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 class _Functions(TorchFunctionMode):
-    """Tells of every function of Torch's that is called within it."""
+    """Reports every function of Torch that is called within it."""
 
     def __init__(self, called: Callable[[Any, Any], None], returned: Callable[[Any, Any, Any], None]) -> None:
         super().__init__()
@@ -266,3 +268,6 @@ class _Functions(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         self._returned(function, operands, result)
         return result
+
+
+observer = TorchObserver

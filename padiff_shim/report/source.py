@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..runlog.counts import Counts, GroupCounts, LayoutCost, LineFinding
-from ..runlog.reading import Replicas
+from ..runlog.replicas import Replicas
 
 
 class Record(Protocol):

@@ -71,9 +71,9 @@ def layer_norm(x: Array, scale: Array | None, bias: Array | None, epsilon: float
     """(x - mean) / sqrt(var + epsilon) * scale + bias over the axes from ``begin_norm_axis`` on."""
     axes, shape = tuple(range(begin_norm_axis, x.ndim)), x.shape[begin_norm_axis:]
     centred = x - np.mean(x, axis=axes, keepdims=True)
-    found = centred / np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + np.longdouble(epsilon))
-    found = found if scale is None else found * scale.reshape(shape)
-    return found if bias is None else found + bias.reshape(shape)
+    normal = centred / np.sqrt(np.mean(centred * centred, axis=axes, keepdims=True) + np.longdouble(epsilon))
+    normal = normal if scale is None else normal * scale.reshape(shape)
+    return normal if bias is None else normal + bias.reshape(shape)
 
 
 ORACLES: dict[str, Callable[..., Array]] = {

@@ -57,7 +57,9 @@ def load() -> dict[str, Saved]:
     """The saved operands, the incoming gradient ("grad"), and what both kernels gave ("paddle", "torch")."""
     with np.load(DATA, allow_pickle=False) as file:
         layout = json.loads(str(file["layout"]))
-        return {name: Saved(file[name], tuple(one["shape"]), tuple(one["strides"])) for name, one in layout.items()}
+        return {
+            name: Saved(file[name], tuple(placement["shape"]), tuple(placement["strides"])) for name, placement in layout.items()
+        }
 
 
 def plain(name: str) -> str:
@@ -67,7 +69,7 @@ def plain(name: str) -> str:
 
 def wanted(saved: dict[str, Saved]) -> list[str]:
     """The operands whose gradients were wanted."""
-    operands = [one["name"] for one in RECORD["inputs"] if one["name"] in saved]
+    operands = [operand["name"] for operand in RECORD["inputs"] if operand["name"] in saved]
     known = RECORD.get("needs")
     floating = [name for name in operands if saved[name].flat.dtype.kind == "f" or saved[name].flat.dtype == np.uint16]
     return floating if known is None else [name for name in operands if name in known]
@@ -94,7 +96,7 @@ def by_paddle(saved: dict[str, Saved]) -> np.ndarray:
 
 def by_torch(saved: dict[str, Saved], *, wide: bool) -> np.ndarray:
     """The judged tensor as torch computes it; ``wide``: in float64 throughout."""
-    tensors = {name: one.torch() for name, one in saved.items() if name not in ("paddle", "torch")}
+    tensors = {name: tensor.torch() for name, tensor in saved.items() if name not in ("paddle", "torch")}
     if wide:
         tensors = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     grad = tensors.pop("grad", None)
@@ -123,10 +125,10 @@ def oracle(saved: dict[str, Saved]) -> tuple[np.ndarray, str]:
 def errors(result: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """|result - expected|; 0 where both are the same infinity or both NaN, infinite where only one is."""
     with np.errstate(all="ignore"):
-        found = np.abs(result.astype(np.longdouble) - expected)
+        error = np.abs(result.astype(np.longdouble) - expected)
         top = np.finfo(result.dtype).max if RECORD["dtype"] not in ("bfloat16",) else np.inf
         same = (result == expected) | (np.isnan(result) & np.isnan(expected)) | (np.isinf(result) & (np.abs(expected) > top))
-    return np.where(same, 0, np.where(np.isnan(found), np.inf, found))
+    return np.where(same, 0, np.where(np.isnan(error), np.inf, error))
 
 
 def number(value: Any) -> float:
@@ -135,9 +137,9 @@ def number(value: Any) -> float:
 
 def judged(sides: dict[str, np.ndarray], saved: dict[str, Saved], expected: np.ndarray) -> int:
     """Print what both sides are off by, here and at the recorded place; 1 if the recorded difference is there, else 0."""
-    found = {name: errors(result, expected) for name, result in sides.items()}
-    before = {name: errors(saved[name].numpy(), expected) for name in sides if name in saved} or found
-    for name, error in found.items():
+    now = {name: errors(result, expected) for name, result in sides.items()}
+    before = {name: errors(saved[name].numpy(), expected) for name in sides if name in saved} or now
+    for name, error in now.items():
         same = name in saved and np.array_equal(sides[name], saved[name].numpy(), equal_nan=True)
         print(f"max |{name} - oracle| = {float(error.max(initial=0)):.6g}" + ("   (bit for bit as recorded)" if same else ""))
     print(f"max |paddle - torch| = {float(errors(sides['paddle'], sides['torch']).max(initial=0)):.6g}")
@@ -160,9 +162,9 @@ def judged(sides: dict[str, np.ndarray], saved: dict[str, Saved], expected: np.n
     if np.isnan(mark):
         mark, named = sys.float_info.max, "any finite number"
     print(f"recorded error {recorded:.6g}, bound {bound:.6g}; the mark here is {named}, {mark:.6g}")
-    there = [name for name in guilty if float(found[name][place]) > mark]
+    there = [name for name in guilty if float(now[name][place]) > mark]
     for name in guilty:
-        print(f"{name}: error {float(found[name][place]):.6g} {'exceeds' if name in there else 'is within'} the mark")
+        print(f"{name}: error {float(now[name][place]):.6g} {'exceeds' if name in there else 'is within'} the mark")
     print("REPRODUCED" if there else "NOT REPRODUCED")
     return 1 if there else 0
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from ..arguments import path as file
 from ..errors import ArgumentError, FileError, PadiffShimError, described
-from ..runlog import encoding
 from ..runlog.encoding import finite, numeric
+from ..runlog.events import fault
 from ..runlog.inputs import pack
 from ..runlog.strided import strided_view
 from ..table.op import Entry, Op
@@ -103,7 +103,7 @@ def _collect(module: Any, start: str, excerpt: Excerpt) -> None:
             continue
         if isinstance(node, ast.FunctionDef) and hasattr(getattr(module, name, None), "reference"):
             node.decorator_list = []  # the declaration of an op: a script needs the formula alone
-        queue += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+        queue += [name_node.id for name_node in ast.walk(node) if isinstance(name_node, ast.Name)]
     chosen = {id(known[name]): known[name] for name in taken if not isinstance(known[name], (ast.Import, ast.ImportFrom))}
     for node in chosen.values():
         excerpt.add(module.__name__, node.lineno, _text(node, lines, taken - imported, excerpt.prefix))
@@ -111,16 +111,16 @@ def _collect(module: Any, start: str, excerpt: Excerpt) -> None:
 
 def _definitions(tree: ast.Module) -> dict[str, Any]:
     """Name -> the statement at the top of a module that binds it."""
-    found: dict[str, Any] = {}
+    bound: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found[node.name] = node
+            bound[node.name] = node
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            found.update({alias.asname or alias.name.partition(".")[0]: node for alias in node.names})
+            bound.update({alias.asname or alias.name.partition(".")[0]: node for alias in node.names})
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found.update({one.id: node for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)})
-    return found
+            bound.update({name_node.id: node for target in targets for name_node in ast.walk(target) if isinstance(one, ast.Name)})
+    return bound
 
 
 def _shared(node: Any, name: str, module: Any) -> Any:
@@ -134,7 +134,7 @@ def _shared(node: Any, name: str, module: Any) -> Any:
 
 def _import(node: Any, name: str, module: Any) -> str:
     """The import of one name alone, in absolute terms."""
-    (alias,) = (one for one in node.names if (one.asname or one.name.partition(".")[0]) == name)
+    (alias,) = (candidate for candidate in node.names if (candidate.asname or candidate.name.partition(".")[0]) == name)
     own = module.__name__.partition(".")[0]
     origin = (own if node.level else node.module) if isinstance(node, ast.ImportFrom) else alias.name
     if str(origin).partition(".")[0] == "padiff_shim":
@@ -195,7 +195,7 @@ class _Arguments:
     def __init__(self, op: Op, record: Mapping[str, Any], names: Iterable[str]) -> None:
         parsed, params = parse(op.params), op.names
         self.tensors = [name for name in names if name not in _RESULTS]
-        given = {one["name"]: numeric(one["number"]) for one in record["inputs"] if "number" in one}
+        numbers = {operand["name"]: numeric(operand["number"]) for operand in record["inputs"] if "number" in operand}
         self.values: dict[str, str] = {}
         for place, (name, (_, default)) in enumerate(zip(params, parsed)):
             if place >= (1 if op.operands else op.tensors):
@@ -205,7 +205,7 @@ class _Arguments:
             elif name in self.tensors:
                 self.values[name] = _name(name)
             else:
-                self.values[name] = _literal(given.get(name))
+                self.values[name] = _literal(numbers.get(name))
         self.dtype = self.values.get("dtype", "None")
         self.head = [_name(tensor) for tensor in self.tensors]
 
@@ -310,7 +310,7 @@ def _declared(record: Mapping[str, Any]) -> tuple[Op, Entry]:
 
     name, target = record.get("op"), record.get("entry")
     op = ops().get(name) if isinstance(name, str) else None
-    entry = next((one for one in op.entries if one.target == target), None) if op is not None else None
+    entry = next((candidate for candidate in op.entries if candidate.target == target), None) if op is not None else None
     if op is None or entry is None:
         raise PadiffShimError(f"op {shown(name)!r} with entry {shown(target)!r} is not in the table of this version")
     return op, entry if entry.pairs is None else op.entries[0]  # the legacy form of the same kernel
@@ -320,11 +320,11 @@ def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
     """Refuse what is not a record of this op with tensors of its operands; the script is written of nothing else."""
     of = f"call {shown(record.get('index'))}"
     absent = [name for name in ("tensor", "phase", "side", "dtype", "shape", "inputs", "attributes") if record.get(name) is None]
-    wrong = f"{absent[0]!r} is missing" if absent else encoding.complaint({**record, "type": "call"})
+    wrong = f"{absent[0]!r} is missing" if absent else fault({**record, "type": "call"})
     if wrong:
         raise PadiffShimError(f"the record of {of} is not one of a comparison: {wrong}")
-    named = [one["name"] for one in record["inputs"]]
-    wanted = [one["name"] for one in record["inputs"] if "number" not in one]
+    named = [operand["name"] for operand in record["inputs"]]
+    wanted = [operand["name"] for operand in record["inputs"] if "number" not in operand]
     gradient = record["phase"] == "backward"
     for name in (*named, *arrays, *(record.get("needs") or ())):
         if name not in _RESULTS and not _is_operand(op, name):
@@ -347,7 +347,7 @@ def _is_operand(op: Op, name: str) -> bool:
 
 def _opening(record: Mapping[str, Any], script: Path) -> str:
     """The comment at the top. Its first two lines hold nothing of a record: there a comment can name the file's encoding."""
-    said, where = (
+    reason, where = (
         shown(record.get("reason") or "", SENTENCE),
         f"{shown(record.get('site') or '')} {shown(record.get('layer') or '')}",
     )
@@ -355,7 +355,7 @@ def _opening(record: Mapping[str, Any], script: Path) -> str:
         (
             "# One call of a comparison, alone. Written by padiff_shim.",
             "# Exit status 1: the difference is there; 0: it is not.",
-            f"# {record['op']} {record['tensor']}, {record['verdict']}, side {record['side']}: {said}",
+            f"# {record['op']} {record['tensor']}, {record['verdict']}, side {record['side']}: {reason}",
             f"# Seen at {where.strip()}.",
             f"# Needs paddle, torch and numpy, and {shown(script.with_suffix('.npz').name)} beside it.",
         )

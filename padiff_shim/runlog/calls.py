@@ -1,4 +1,4 @@
-"""The records of a run: single ones, and all of them as a sequence that stays on disk."""
+"""The records of a compare run: a single one, and all of them as a sequence that stays on disk."""
 
 from __future__ import annotations
 
@@ -13,21 +13,33 @@ from ..errors import ArgumentError, described, unknown
 from ..patterns import LayerFilter, named
 from ..text import shown
 from ..verdicts import Side, Verdict
-from . import log
 from .encoding import finite, numeric
-from .log import Book
+from .events import JsonTable
+from .reader import CallIndex
 from .words import call_line
 
-_CALL = b'{"type":"call"'
-_Test = Callable[[dict[str, Any]], bool]  # whether a record meets a condition
+_Test = Callable[[JsonTable], bool]  # whether a record meets a condition
 _Words = Union[str, Iterable[str], None]
 
 
 class Call:
-    """One judged tensor: a call's result or one of its gradients. Read-only; every field of the log is an attribute.
+    """One judged tensor: a call's result or one of its gradients. Read-only; every field of the log is an attribute (docs/log.md).
 
-    ``verdict`` is a :class:`Verdict`, ``side`` a :class:`Side`, ``stats`` a dict of numbers (docs/log.md). ``log`` is the name of
-    the log file without its ending: indices are unique within one. ``str(call)`` is one line for people.
+    Attributes:
+        log: the name of the log file without its ending; ``index`` is unique within one.
+        op, tensor, layer, site, step: what was called, which of its tensors was judged, and where in the program and when.
+        shape, dtype: of the tensor, the shape as a list.
+        verdict, side: the class of the verdict, and whose kernel it speaks of.
+        stats: the figures; errors and bounds in units of the tensor, ``paddle`` and ``torch`` in rounding units.
+
+    ``str(call)`` is one line for people.
+
+    >>> import paddle, padiff_shim
+    >>> with padiff_shim.compare("torch") as run:
+    ...     _ = paddle.exp(paddle.to_tensor([0.0]))
+    >>> call = run.calls[0]
+    >>> call.op, call.tensor, call.shape, call.dtype, str(call.verdict)
+    ('exp', 'out', [1], 'float32', 'EQUAL')
     """
 
     __slots__ = ("_record", "log")
@@ -64,12 +76,12 @@ class Call:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """All figures; non-finite ones as floats."""
+        """All figures, a copy; non-finite ones as floats."""
         return dict(numeric(finite(self._record.get("stats") or {})))
 
     def as_dict(self) -> dict[str, Any]:
-        """The record as in the log."""
-        return dict(self._record)
+        """The record as in the log, a copy."""
+        return _copy(self._record)
 
     def __str__(self) -> str:
         return call_line(self._record)
@@ -91,12 +103,17 @@ class Call:
 
 
 class Calls(Sequence[Call]):
-    """The call records of one or several log files, read when they are asked for.
+    """The call records of one or several log files, read from the disk when they are needed: 8 bytes a record are held in memory.
 
-    Indexing gives a :class:`Call`, slicing and :meth:`filter` another :class:`Calls`. What is held in memory is 8 bytes a record.
-    A log that this process is still writing grows while it is looked at; ``offsets`` are those of one that was read. ``refusal`` is
-    asked for the error where an op is named of which there are no records: it gets the name and the ops that have some, and gives
-    None for an op that is known.
+    Indexing gives a :class:`Call`, slicing and :meth:`filter` another :class:`Calls`; iterating holds one record at a time. A log
+    that this process is still writing grows while it is looked at.
+
+    Args:
+        paths: the files.
+        keeper: an object that keeps the files from being removed.
+        offsets: of files that were read, where their records begin, in bytes.
+        refusal: makes the error where an op without records is named: gets the name and the ops that have some, returns None for
+            an op that is known.
     """
 
     def __init__(
@@ -107,13 +124,13 @@ class Calls(Sequence[Call]):
         offsets: Sequence[array[int]] | None = None,
         refusal: Callable[[str, Iterable[str]], Exception | None] | None = None,
     ) -> None:
-        self._book, self._refusal = Book(paths, keeper, offsets), refusal or _refusal
+        self._index, self._refusal = CallIndex(paths, keeper, offsets), refusal or _refusal
         self._places: Sequence[int] | None = None  # None: all
 
     def _chosen(self, places: Sequence[int]) -> Calls:
-        found = Calls(refusal=self._refusal)
-        found._book, found._places = self._book, places
-        return found
+        chosen = Calls(refusal=self._refusal)
+        chosen._index, chosen._places = self._index, places
+        return chosen
 
     @property
     def places(self) -> Sequence[int]:
@@ -121,7 +138,7 @@ class Calls(Sequence[Call]):
         return self._places if self._places is not None else range(len(self))
 
     def __len__(self) -> int:
-        return self._book.count() if self._places is None else len(self._places)
+        return self._index.count() if self._places is None else len(self._places)
 
     @overload
     def __getitem__(self, index: int) -> Call: ...
@@ -143,8 +160,12 @@ class Calls(Sequence[Call]):
         return self._calls(range(len(self)) if self._places is None else self._places)
 
     def _calls(self, places: Iterable[int]) -> Iterator[Call]:
-        for _, path, offset, line in self._book.lines(places):
-            yield Call(log.parse(line, path, offset), path.stem)
+        for _, path, record in self._index.records(places):
+            yield Call(record, path.stem)
+
+    def records(self) -> Iterator[JsonTable]:
+        """The records as plain tables, in the same order, in less time. They share tables: do not change what lies in them."""
+        return (record for _, _, record in self._index.records(self.places))
 
     def filter(
         self,
@@ -160,7 +181,7 @@ class Calls(Sequence[Call]):
         muted: bool | None = None,
         where: Callable[[Call], bool] | None = None,
     ) -> Calls:
-        """The records that meet every condition given, found in one pass over the log.
+        """The records that meet all of the conditions, by one pass over the log.
 
         Args:
             op, tensor: names or patterns (``"grad:*"``), one or several.
@@ -174,16 +195,21 @@ class Calls(Sequence[Call]):
 
         Raises:
             UnknownNameError: for a class, side or phase that does not exist, and for an op that is neither in the table nor in the
-                log. (Of an op that is known and did not run there are no records.)
+                log. (An op that is known and did not run has no records.)
             ArgumentError: for a condition of another type.
+
+        >>> import paddle, padiff_shim
+        >>> with padiff_shim.compare("torch") as run:
+        ...     _ = paddle.tanh(paddle.exp(paddle.zeros([2])))
+        >>> [call.op for call in run.calls.filter(op="exp", at_least="EQUAL")]
+        ['exp']
         """
         if where is not None:
             function("where", where, "a Call")
         moment = _of_moment(step, muted)
         tests = [*_of_names(op, tensor, layer), *_of_verdict(verdict, side, phase, at_least), *moment]
         chosen = array("Q")
-        for place, path, offset, line in self._book.lines(self.places):
-            record = log.parse(line, path, offset)
+        for place, path, record in self._index.records(self.places):
             if all(test(record) for test in tests) and (where is None or where(Call(record, path.stem))):
                 chosen.append(place)
         if op is not None and not chosen:
@@ -191,21 +217,28 @@ class Calls(Sequence[Call]):
         return self._chosen(chosen)
 
     def _check_ops(self, wanted: Iterable[str]) -> None:
-        """Refuse names (no patterns) of ops that are known to nobody: a slip, and not an empty answer."""
+        """Refuse names (no patterns) of ops that neither the table nor the log has: a slip gets an error, and no empty answer."""
         unsure = [name for name in wanted if not set("*?[") & set(name)]
         if not unsure:
             return
-        known = {str(log.parse(line, path, offset)["op"]) for _, path, offset, line in self._book.lines(range(self._book.count()))}
+        known = {str(record["op"]) for _, _, record in self._index.records(range(self._index.count()))}
         for name in unsure:
             if name not in known and (error := self._refusal(name, known)) is not None:
                 raise error
 
     def __repr__(self) -> str:
-        return f"<Calls: {len(self)} records in {len(self._book.paths)} file(s)>"
+        return f"<Calls: {len(self)} records in {len(self._index.paths)} file(s)>"
+
+
+def _copy(value: Any) -> Any:
+    """A JSON value with tables and lists of its own."""
+    if isinstance(value, dict):
+        return {name: _copy(inner) for name, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _refusal(name: str, logged: Iterable[str]) -> Exception:
-    """The error for an op of which there are no records, where only the log says which ops there are."""
+    """The error for an op without records, where only the log says which ops there are."""
     return unknown("op", name, map(shown, logged))
 
 
@@ -250,12 +283,12 @@ def _matching(name: str, patterns: Sequence[str]) -> _Test:
 
 
 def _inside(patterns: Sequence[str]) -> _Test:
-    """Whether a record is of a layer that matches; ``""`` among the patterns stands for no layer at all."""
+    """A test whether a record is of a layer that matches; ``""`` among the patterns stands for no layer at all."""
     paths = [pattern for pattern in patterns if pattern]
     layers = LayerFilter(paths, "layer") if paths or not patterns else None
     bare = "" in patterns
 
-    def inside(record: dict[str, Any]) -> bool:
+    def inside(record: JsonTable) -> bool:
         path = record.get("layer") or ""
         return layers.accepts(path) if path and layers is not None else bare and not path
 

@@ -1,4 +1,4 @@
-"""What a run counts, in bounded memory: verdicts per op and layer, coverage, rounding, kernels and time."""
+"""What a run counts, in bounded memory: time, kernels, coverage, rounding, and verdicts by op and layer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from ..verdicts import APART, NO_KERNEL, SCREENED, Verdict, apart
 from .encoding import Plain
 
-# ---- Where the time of one thread goes: a stopwatch that is always on exactly one thing.
-#
-# What begins takes the time over from what it began in, so that the times of all things add up to the time that passed.
+# ---- Time
 
 REFERENCE, NATIVE, MOVES, OPTIMIZER, BACKWARD = "reference", "native", "moves", "optimizer", "backward"
 PARTS = (REFERENCE, NATIVE, MOVES, OPTIMIZER, BACKWARD)
@@ -39,9 +37,10 @@ ENGINES = ClockPlace(BACKWARD, "", "", "")  # of a backward what is of no op: th
 
 
 class Clock:
-    """The stopwatch of one thread. ``calls`` and ``seconds`` are by :class:`Place`.
+    """The stopwatch of one thread, which is always on exactly one place: ``calls`` and ``seconds`` by :class:`ClockPlace`.
 
-    Nothing is measured while nothing has begun: the program's own time is what is left.
+    A place that begins takes over from the one that it begins in, so that the times of all places add up to the time that passed.
+    The program's own time is not measured.
     """
 
     __slots__ = ("_mark", "_open", "_thread", "calls", "seconds")
@@ -54,7 +53,7 @@ class Clock:
         self._thread = threading.get_ident()
 
     def begin(self, place: ClockPlace) -> None:
-        """``place`` takes the time over."""
+        """Time goes to ``place`` from here."""
         now = time.perf_counter()
         if self._open:
             self.seconds[self._open[-1]] += now - self._mark  # type: ignore[assignment]
@@ -64,7 +63,7 @@ class Clock:
         self._mark = now
 
     def end(self, *, counts: bool = True) -> None:
-        """What it began in goes on. ``counts``: it was a call."""
+        """Time goes to the place around it again. ``counts``: it was a call."""
         if not self._open:  # a Ctrl-C fell between an end and the next beginning in a backward
             return
         now = time.perf_counter()
@@ -75,20 +74,20 @@ class Clock:
         self._mark = now
 
     def settle(self) -> None:
-        """Torch's engine has returned: what goes on in a backward is of no call."""
+        """Torch's engine has returned: time in a backward goes to no call."""
         if self._open and self._open[-1].part == BACKWARD and self._open[-1] is not ENGINES:
             self.end()
             self.begin(ENGINES)
 
     def here(self) -> ClockPlace:
-        """What the time goes to."""
+        """The place that time goes to."""
         return self._open[-1] if self._open else ENGINES
 
     def passing(self, op: str) -> Callable[[Any], None]:
-        """For the node of a call in the graph of gradients: a function that gives the time of a backward to this call.
+        """For the node of a call in the graph of gradients: a function after which the time of a backward goes to this call.
 
-        It keeps the time until the node of another call takes it: what runs in between is the rest of its own gradient. Nothing
-        happens in another thread than the clock's, as where a device has an engine thread of its own.
+        It goes there until the node of another call takes over. The function does nothing in other threads than the clock's, such
+        as the engine thread of a device.
         """
         known = self.here()
         place = ClockPlace(BACKWARD, op, known.layer, known.site)
@@ -101,7 +100,7 @@ class Clock:
         return passed
 
 
-# ---- How much of a run was compared, and why the rest was not.
+# ---- Coverage
 
 _REASONS = 1000  # reasons for not checking
 OTHERS = "other reasons"
@@ -111,7 +110,7 @@ _COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements"
 
 
 def is_float(dtype: str | None) -> bool:
-    """Whether a result of this dtype is rounded; an unknown one may be."""
+    """Whether results of this dtype are rounded; an unknown dtype (None, "") counts as one."""
     return not dtype or dtype.startswith(("float", "bfloat", "complex"))
 
 
@@ -158,7 +157,7 @@ class Coverage:
         self.skip(op, reason, calls)
 
     def skip(self, op: str, reason: str, calls: int) -> None:
-        """Count a reason; beyond a thousand they are not told apart, and beyond two thousand neither are the ops."""
+        """Count a reason; beyond a thousand all count as one reason, and beyond two thousand as one op, too."""
         key = (op, reason)
         if key not in self.unchecked and len(self.unchecked) >= _REASONS:
             key = (op, OTHERS)
@@ -167,7 +166,7 @@ class Coverage:
         self.unchecked[key] += calls
 
     def merge(self, other: Mapping[str, Any]) -> None:
-        """Add what :meth:`as_dict` of another one gave."""
+        """Add the :meth:`as_dict` of another coverage."""
         for name in _COUNTED:
             setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
         for op, reasons in (other.get("unchecked_ops") or {}).items():
@@ -192,29 +191,29 @@ class Coverage:
         }
 
 
-# ---- What differs and is only rounding: how far it is, and how far two right kernels may be, in bounded memory.
+# ---- Differences that are only rounding
 
-PLACES = 1000  # tensors of lines that are told apart; those beyond are not kept
+PLACES = 1000  # tensors of lines that are held; those beyond are dropped
 _INNOCENT = frozenset((Verdict.EQUAL.value, Verdict.ROUNDING.value))
 
 
 class Innocent:
-    """Of each line's op and tensor the record with the largest difference among those that are EQUAL or ROUNDING."""
+    """The record with the largest difference among those that are EQUAL or ROUNDING, for each line's op and tensor."""
 
     def __init__(self) -> None:
         self._largest: dict[tuple[Any, ...], tuple[tuple[bool, float, float], Mapping[str, Any], str]] = {}
 
     def add(self, record: Mapping[str, Any], log: str) -> None:
-        """Look at one record. Those of which nothing is known but that they are equal are passed over."""
+        """Look at one record. Equal ones without a bound are passed over."""
         stats = record.get("stats") or {}
         if record["verdict"] not in _INNOCENT or not (stats.get("different") or stats.get("allowed")):
             return
         self.note((record.get("op"), record.get("tensor"), record.get("site")), stats, record, log)
 
     def note(self, key: tuple[Any, ...], stats: Mapping[str, Any], record: Mapping[str, Any], log: str) -> None:
-        """A record with these figures, of which more than that is known."""
+        """As :meth:`add`, of a record that differs or has a bound."""
         allowed, known = stats.get("allowed"), self._largest.get(key)
-        if allowed is None and known is not None and known[0][0]:  # of that one it is said how far it may be
+        if allowed is None and known is not None and known[0][0]:  # that one has a bound
             return
         size = (allowed is not None, _number(stats.get("max_abs")), _number(allowed))
         if known is None and len(self._largest) >= PLACES:
@@ -224,8 +223,8 @@ class Innocent:
 
     def largest(self) -> list[tuple[Mapping[str, Any], str]]:
         """Records and their logs, the largest difference first; among equal ones what may differ most."""
-        found = sorted(self._largest.values(), key=lambda entry: entry[0][1:], reverse=True)
-        return [(record, log) for _, record, log in found]
+        ordered = sorted(self._largest.values(), key=lambda entry: entry[0][1:], reverse=True)
+        return [(record, log) for _, record, log in ordered]
 
 
 def _number(value: Any) -> float:
@@ -233,25 +232,25 @@ def _number(value: Any) -> float:
     return math.inf if math.isnan(number) else number
 
 
-# ---- What is counted while calls run: on which kernel, why natively, and what copies of weights cost.
+# ---- Calls by kernel
 
 _ROUNDS_NOTHING = ("exact in both", "nothing is rounded")  # what the reasons of such calls say
 
 
 def rounds(reason: str) -> bool:
-    """Whether a call that stayed native for this reason is a float call: of integers, or of no elements, nothing is rounded."""
+    """Whether a call that stayed native for this reason is a float call. Calls of integers or without elements round nothing."""
     return not any(words in reason for words in _ROUNDS_NOTHING)
 
 
 class Tally:
-    """The counters of one run in one thread (so that no increment is ever lost to another thread)."""
+    """The counters of one run in one thread, so that threads lose no increments to each other."""
 
     __slots__ = ("backward", "clock", "definitions", "integers", "lacking", "lines", "native", "substituted")
 
     def __init__(self) -> None:
         self.substituted: Counter[str] = Counter()
-        self.integers: Counter[str] = Counter()  # of the substituted calls those whose result is no float
-        self.lacking: Counter[tuple[str, str]] = Counter()  # of those that Paddle has no kernel for: (op, dtype)
+        self.integers: Counter[str] = Counter()  # substituted calls whose result is no float
+        self.lacking: Counter[tuple[str, str]] = Counter()  # calls that Paddle has no kernel for: (op, dtype)
         self.backward: Counter[str] = Counter()
         self.native: Counter[tuple[str, str]] = Counter()
         self.definitions: Counter[tuple[str, str]] = Counter()  # of updates and clippings: (name, whose formula)
@@ -270,15 +269,15 @@ class Tallies:
         return self._of.setdefault(threading.get_ident(), Tally())
 
     def keep(self, tally: Tally) -> None:
-        """Count ``tally``, which is of no thread here, too."""
+        """Add the counters of another process."""
         self._of[-1 - len(self._of)] = tally
 
     def total(self, kind: str) -> Counter[Any]:
-        """One counter, by the name that a :class:`Tally` has for it, over all threads."""
-        found: Counter[Any] = Counter()
+        """One counter of :class:`Tally`, by its name, over all threads."""
+        total: Counter[Any] = Counter()
         for tally in list(self._of.values()):
-            found.update(dict(getattr(tally, kind)))  # a copy: its thread counts on
-        return found
+            total.update(dict(getattr(tally, kind)))  # a copy: its thread counts on
+        return total
 
     def clocks(self) -> list[Clock]:
         """Those of all threads."""
@@ -298,26 +297,26 @@ class LayoutCost:
     seconds: float = 0.0
     reused: int = 0
     views: int = 0
-    spared: int = 0  # products that have the same bits without a copy
+    spared: int = 0  # products that need no copy for the same bits
 
     def add(self, other: Mapping[str, Any]) -> None:
-        """What they cost elsewhere, by the same names."""
-        for one in COUNTED:
-            setattr(self, one, getattr(self, one) + int(other.get(one) or 0))
+        """Add the costs of another process, by the same names."""
+        for name in COUNTED:
+            setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
         self.seconds += spent(other)
 
 
-COUNTED = tuple(one.name for one in fields(LayoutCost) if one.name != "seconds")
+COUNTED = tuple(cost.name for cost in fields(LayoutCost) if cost.name != "seconds")
 
 
 def spent(table: Mapping[str, Any]) -> float:
-    """The seconds of a table: a time, whatever was written there."""
+    """The seconds of a table; 0 for what is no time."""
     seconds = float(table.get("seconds") or 0.0)
     return seconds if 0 <= seconds < math.inf else 0.0
 
 
 class CallCounter(Protocol):
-    """What an open mode asks of its run: somewhere to count, and to leave a remark."""
+    """What an open mode needs of its run."""
 
     @property
     def layout_cost(self) -> LayoutCost:
@@ -327,20 +326,20 @@ class CallCounter(Protocol):
         """This thread's counters."""
 
     def warn(self, message: str) -> None:
-        """Keep a remark that the user should see once."""
+        """Add a remark that the user should see once."""
 
     def on_the_way(self, *, backward: bool = False) -> None:
-        """A good moment to keep what is counted so far; ``backward``: the end of one."""
+        """A good moment to write the counts so far; ``backward``: the end of one."""
 
 
-# ---- What a compare run counts, in bounded memory: verdicts per op and layer, the worst calls, what was not checked.
+# ---- Verdicts
 
 KEPT = 100  # worst records held
 _FINDINGS = 2000  # kinds of findings held; those beyond are counted as one
-ALIKE = ("verdict", "side", "hypothesis", "op", "tensor", "site")  # records that are alike in these make one finding
-TIES = 1000  # tensors of lines with ties that are told apart; those beyond are not kept
+ALIKE = ("verdict", "side", "hypothesis", "op", "tensor", "site")  # records that agree in these make one finding
+TIES = 1000  # tensors of lines with ties that are held; those beyond are dropped
 LAYERS = 100  # layers of one finding that are named
-NAMES = 5000  # ops, layers and known differences told apart; those beyond are counted as one
+NAMES = 5000  # ops, layers and known differences that are counted by name; those beyond count as one
 
 _SEVERITY = {verdict.value: verdict.severity for verdict in Verdict}
 _HARMLESS = Verdict.UNVERIFIED.severity
@@ -348,15 +347,15 @@ _HARMLESS = Verdict.UNVERIFIED.severity
 
 def excess_of(stats: Mapping[str, Any]) -> float:
     """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NaN, 0 where there is none."""
-    found = 0.0
+    largest = 0.0
     if "paddle" not in stats and "torch" not in stats:
-        return found
+        return largest
     for side in ("paddle", "torch"):
         value = (stats.get(side) or {}).get("prob")
         if value is not None:
             number = float(value)
-            found = max(found, math.inf if math.isnan(number) else number)
-    return found
+            largest = max(largest, math.inf if math.isnan(number) else number)
+    return largest
 
 
 @dataclass
@@ -376,7 +375,7 @@ class GroupCounts:
     prob: float = 0.0
 
     def add(self, verdict: str, side: str, why: str, records: int) -> None:
-        """So many records of one kind; ``why``: it is set apart."""
+        """Add a number of records of one kind; ``why`` they are set apart, or ""."""
         self.records += records
         self.verdicts[why or verdict] += records
         self.muted += records if why == "muted" else 0
@@ -401,10 +400,14 @@ class GroupCounts:
 
 @dataclass
 class LineFinding:
-    """Records that say the same of the same line: one row of a table, on the terminal, in Markdown and on the page.
+    """Records with one verdict on one line: one row of a table, on the terminal, in Markdown and on the page.
 
-    ``worst`` is the record furthest outside its bound; ``first`` and ``place`` say where the first one and the worst one stand in
-    the run. ``layers``: those that it was found in, as far as a hundred.
+    Attributes:
+        first, place: where in the run the first record and the worst one stand.
+        worst: the record furthest outside its bound; ``log``: the name of its log.
+        records: how many there are.
+        excess: the worst error, as a multiple of the probabilistic bound.
+        layers: up to a hundred layers with such records.
     """
 
     first: int
@@ -422,7 +425,7 @@ class LineFinding:
 
     @property
     def apart(self) -> str:
-        """Why it comes after all others, see :func:`padiff_shim.verdicts.apart`; "" for most."""
+        """Why it comes after all others, see :func:`padiff_shim.verdicts.apart`; mostly ""."""
         return apart(self.worst)
 
 
@@ -437,15 +440,15 @@ class Tie:
 
 
 class _Cells(dict[Any, list[int]]):
-    """Numbers by keys, each in a list of its own: who counts often keeps that."""
+    """Counts by keys, each in a list of one number, which a caller may hold and increase."""
 
     def __missing__(self, key: Any) -> list[int]:
-        self[key] = found = [0]
-        return found
+        self[key] = cell = [0]
+        return cell
 
 
 class _PlainKind:
-    """Plain records of one tensor of a place, of one verdict: where they are counted, and by whom."""
+    """Where plain records of one tensor, line and verdict are counted."""
 
     __slots__ = ("first", "forward", "names", "of_layer", "of_op", "owner", "rank", "rounds", "tensor")
 
@@ -461,9 +464,9 @@ class _PlainKind:
 class Counts:
     """The counters of a compare run. :meth:`add` is called for each judged tensor and costs a few microseconds."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self.kept = kept
-        self.own = object()  # stands for these counters where they must not be held
+    def __init__(self, most: int = KEPT) -> None:
+        self.kept = most
+        self.own = object()  # identity of these counters, for objects that must not hold them
         self.records = self.calls = 0
         self.by_op = _Cells()  # op, verdict, side, why it is set apart
         self.by_layer = _Cells()  # layer, verdict, side, why it is set apart
@@ -487,7 +490,7 @@ class Counts:
         return {key: number for key, (number,) in list(self.by_op.items())}
 
     def add_plain(self, record: Plain, log: str = "") -> None:
-        """:meth:`add` of a record of which there is little to say."""
+        """:meth:`add` of a plain record."""
         order, self.records = self.records, self.records + 1
         stats, verdict = record.stats, record.verdict
         kind = record.written.counted.get(verdict)
@@ -545,7 +548,7 @@ class Counts:
             self._rank(record, verdict, excess_of(record.get("stats") or {}), log, order, (op, layer), why)
 
     def first_births(self) -> list[tuple[int, Mapping[str, Any], str]]:
-        """Where the first NaN and the first infinity begin, as they come: see :attr:`births`."""
+        """Where the first NaN and the first infinity begin, in the order of the run: see :attr:`births`."""
         return sorted(self.births.values(), key=lambda birth: birth[0])
 
     def _tied(self, record: Mapping[str, Any], log: str) -> None:
@@ -562,7 +565,7 @@ class Counts:
     def _rank(
         self, record: Mapping[str, Any], verdict: str, far: float, log: str, order: int, names: tuple[str, str], why: str
     ) -> None:
-        """Keep the record if it is among the worst or the first ones: what is set apart comes after every other finding."""
+        """Hold the record if it is among the worst or the first ones; records that are set apart come after all others."""
         severity = _SEVERITY[verdict]
         if far and not why:
             for key in zip(("op", "layer"), names):
@@ -580,7 +583,7 @@ class Counts:
             self._find(record, log, order, far)
 
     def _named(self, kind: str, name: str) -> str:
-        """``name``, or the common name of those beyond :data:`NAMES`: what is counted stays bounded, whatever a log holds."""
+        """``name``, or the common name of those beyond :data:`NAMES`: a log cannot make the counters grow without bound."""
         known = self._names[kind]
         if name in known:
             return name
@@ -591,21 +594,21 @@ class Counts:
 
     def _find(self, record: Mapping[str, Any], log: str, order: int, far: float) -> None:
         key = (apart(record), *(record.get(name) for name in ALIKE))
-        found = self.findings.get(key)
-        if found is None:
-            if len(self.findings) >= (_FINDINGS // 2 if key[0] else _FINDINGS):  # room for what is not set apart
+        finding = self.findings.get(key)
+        if finding is None:
+            if len(self.findings) >= (_FINDINGS // 2 if key[0] else _FINDINGS):  # leaves room for findings that are not set apart
                 self.further += 1
                 return
-            found = self.findings[key] = LineFinding(order, record, log, order)
-        found.records += 1
-        if len(found.layers) < LAYERS:
-            found.layers.add(record.get("layer") or "")
+            finding = self.findings[key] = LineFinding(order, record, log, order)
+        finding.records += 1
+        if len(finding.layers) < LAYERS:
+            finding.layers.add(record.get("layer") or "")
         far = math.inf if record["verdict"] == Verdict.NONFINITE.value else far
-        if far > found.excess:
-            found.excess, found.worst, found.log, found.place = far, record, log, order
+        if far > finding.excess:
+            finding.excess, finding.worst, finding.log, finding.place = far, record, log, order
 
     def worst(self) -> list[tuple[Mapping[str, Any], str]]:
-        """The most serious records held and their log, by class, then by the multiple of the probabilistic bound."""
+        """The most serious records and their logs, by class, then by the multiple of the probabilistic bound."""
         return [(record, log) for *_, record, log in sorted(self._worst, key=lambda entry: entry[:4], reverse=True)]
 
     def first(self, severity: int) -> tuple[Mapping[str, Any], str] | None:
@@ -613,18 +616,18 @@ class Counts:
 
         Muted ones do not count.
         """
-        found = [(why, *entry) for (why, known), entry in list(self._first.items()) if known >= severity]
-        return min(found, key=lambda entry: entry[:2])[2:] if found else None
+        firsts = [(why, *entry) for (why, known), entry in list(self._first.items()) if known >= severity]
+        return min(firsts, key=lambda entry: entry[:2])[2:] if firsts else None
 
     def groups(self, kind: str) -> dict[str, GroupCounts]:
         """By ``"op"`` or ``"layer"``, the most serious first."""
-        found: dict[str, GroupCounts] = {}
+        groups: dict[str, GroupCounts] = {}
         for (name, verdict, side, why), (records,) in list((self.by_op if kind == "op" else self.by_layer).items()):
-            found.setdefault(name, GroupCounts(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, why, records)
-        return dict(sorted(found.items(), key=lambda item: (-item[1].worst.severity, -item[1].prob, item[0])))
+            groups.setdefault(name, GroupCounts(name, prob=self._probs.get((kind, name), 0.0))).add(verdict, side, why, records)
+        return dict(sorted(groups.items(), key=lambda item: (-item[1].worst.severity, -item[1].prob, item[0])))
 
     def verdicts(self, *, everything: bool = True) -> dict[str, int]:
-        """Class -> records, the most serious class first; with what is set apart, or (``everything=False``) without."""
+        """Class -> records, the most serious class first; ``everything=False`` leaves out records that are set apart."""
         total: Counter[str] = Counter()
         for (_, verdict, _, why), records in self.kinds.items():
             if everything or not why:
@@ -632,7 +635,7 @@ class Counts:
         return dict(sorted(total.items(), key=lambda item: -_SEVERITY[item[0]]))
 
     def apart(self) -> dict[str, int]:
-        """Records set apart: "known" differences, "negligible" ones, "muted" ones; without those that there are none of."""
+        """Records set apart, "known", "negligible" or "muted": how many, where there are any."""
         total: Counter[str] = Counter()
         for (*_, why), records in self.kinds.items():
             total[why] += records

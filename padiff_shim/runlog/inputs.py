@@ -1,4 +1,4 @@
-"""The operands of single calls as files (``.npz``): written beside a log, read again with care, and beside a script."""
+"""The operands of single calls as files (``.npz``), beside a log or a script; written, and read again with checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _file(folder: Path, log: str, index: Any) -> Path:
 
 
 def _flat(array: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """The memory that an array spans, and its strides in elements; those of wide gaps are closed."""
+    """The memory that an array spans, and its strides in elements; an array with wide gaps is packed."""
     spans = 1 + sum((size - 1) * stride // array.itemsize for size, stride in zip(array.shape, array.strides))
     backward = any(stride < 0 or stride % array.itemsize for stride in array.strides)
     if not array.size or backward or spans > _GAP * array.size:
@@ -40,10 +40,11 @@ def _flat(array: np.ndarray) -> tuple[np.ndarray, list[int]]:
 
 
 def pack(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of a ``.npz`` file: see :func:`save_inputs`."""
     packed: dict[str, np.ndarray] = {}
     layout = {}
-    for name, given in arrays.items():
-        array = np.asarray(given)
+    for name, values in arrays.items():
+        array = np.asarray(values)
         if array.dtype.kind not in "fiub":
             raise ArgumentError(f"operand {name!r} is an array of {array.dtype}, not of numbers")
         packed[name], strides = _flat(array)
@@ -59,7 +60,7 @@ def save_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], array
         record: the call's record, with its ``index``.
         arrays: by operand name (``"x"``; ``"operands[0]"`` for an op over a sequence) the operands as the kernels got them, the
             weight of a Linear as [out, in]; ``"paddle"`` and ``"torch"``, the judged tensor of each side; ``"grad"``, the incoming
-            gradient. NumPy arrays of any strides, which are kept; bfloat16 as raw uint16. Nothing is kept of them.
+            gradient. NumPy arrays of any strides, which are saved with them; bfloat16 as raw uint16.
         log: name of the log file without its ending.
 
     Raises:
@@ -72,7 +73,7 @@ def save_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], array
 
 
 def drop_inputs(folder: str | os.PathLike[str], record: Mapping[str, Any], log: str = "call") -> None:
-    """Remove what :func:`save_inputs` saved for this record, if it is there."""
+    """Remove the file of :func:`save_inputs` for this record, if it is there."""
     with contextlib.suppress(OSError):
         _file(Path(folder), log, record.get("index")).unlink()
 
@@ -95,14 +96,14 @@ def load_inputs(
             "N calls from mismatch_from= up"
         )
     try:
-        found, arrays = _opened(path)
-    except Exception as error:  # whatever zipfile, NumPy and JSON make of a file that was damaged, or made to do harm
+        saved_record, arrays = _opened(path)
+    except Exception as error:  # zipfile, NumPy and JSON raise anything for a damaged or hostile file
         raise FileError(f"the saved operands {path} cannot be read: {type(error).__name__}: {shown(error)}") from None
     for name in ("index", "op", "tensor", "phase"):
-        if name in record and found.get(name) != record[name]:
-            given = f"{shown(found.get(name))} and not {shown(record[name])}"
-            raise FileError(f"the saved operands {path} are those of another record: their {name} is {given}")
-    return found, arrays
+        if name in record and saved_record.get(name) != record[name]:
+            difference = f"{shown(saved_record.get(name))} and not {shown(record[name])}"
+            raise FileError(f"the saved operands {path} are those of another record: their {name} is {difference}")
+    return saved_record, arrays
 
 
 def kept(folder: str | os.PathLike[str], log: str) -> list[int]:
@@ -121,4 +122,6 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         record, layout = (json.loads(str(file[name])) for name in ("record", "layout"))
         if not isinstance(record, dict) or not isinstance(layout, dict):
             raise ValueError("record and layout are tables")
-        return record, {name: strided_view(file[name], one["shape"], one["strides"]) for name, one in layout.items()}
+        return record, {
+            name: strided_view(file[name], placement["shape"], placement["strides"]) for name, placement in layout.items()
+        }

@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from . import encoding, inputs, log
+from . import inputs
 from .counts import Counts, Coverage, Tallies
 from .encoding import Plain, WrittenFields
+from .reader import LINE
+from .writer import LogWriter, call_after_fork, now
 
 INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
 _EVERY = 1024  # records after which a running log says how much was not compared
 
 
 class Watcher(Protocol):
-    """Somebody who shows how far the run is."""
+    """What shows how far the run is."""
 
     def show(self, counts: Counts, record: Mapping[str, Any]) -> None:
         """A record was counted."""
@@ -28,19 +30,19 @@ class Watcher(Protocol):
 
 
 class Recorder:
-    """Counts and writes what a compare mode hands it; knows nothing of who reads.
+    """Counts and writes what a compare mode judges.
 
     Args:
-        folder: where the log goes, which is made when it begins.
-        header: the log's first record as far as it is known (docs/log.md).
-        tallies: what the mode's filters kept away from comparing is counted there.
+        folder: where the log goes; it is made when the log begins.
+        header: the log's first event as far as it is known (docs/log.md).
+        tallies: the counters of calls that the mode's filters kept away from comparing.
         on_error: ``"warn"`` or ``"raise"`` (:class:`LogError`) when the log cannot be written.
     """
 
     def __init__(self, folder: Path, header: Mapping[str, Any], tallies: Tallies, *, on_error: str = "warn") -> None:
         self.folder, self.header = folder, dict(header)
         self.counts, self.warnings = Counts(), list[str]()
-        self.log: log.LogWriter | None = None  # None: not begun
+        self.log: LogWriter | None = None  # None: not begun
         self.watcher: Watcher | None = None
         self._tallies, self._on_error = tallies, on_error
         self._began = time.perf_counter()
@@ -58,10 +60,10 @@ class Recorder:
         self.warnings.extend(concern for concern in concerns if concern not in self.warnings)
         self.header.update(environment=dict(environment), flags=dict(flags), warnings=list(self.warnings))
         self._began = time.perf_counter()
-        self.log = log.LogWriter(self.folder, self.header, on_error=self._on_error, tell=self._lost)
-        log.tell_of_forks(self)
+        self.log = LogWriter(self.folder, self.header, on_error=self._on_error, warn=self._lost)
+        call_after_fork(self)
 
-    def _writer(self) -> log.LogWriter:
+    def _writer(self) -> LogWriter:
         if self.log is None:
             self.begin({}, {})
         assert self.log is not None
@@ -73,7 +75,7 @@ class Recorder:
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def add(self, record: dict[str, Any], written: WrittenFields | None = None) -> None:
-        """Count and write one judged tensor; gives the record its ``index``. Safe from several threads.
+        """Count and write one judged tensor, and set its ``index``. Safe from several threads.
 
         ``written``: those of its fields whose JSON is known.
 
@@ -93,7 +95,7 @@ class Recorder:
             self.watcher.show(counts, record)
 
     def add_plain(self, record: Plain) -> None:
-        """:meth:`add` of a record of which there is little to say.
+        """:meth:`add` of a plain record.
 
         Raises:
             LogError: as there.
@@ -103,7 +105,7 @@ class Recorder:
             record.index = index = counts.records
             try:
                 line = record.line()
-                if line is None or len(line) > encoding.LINE:
+                if line is None or len(line) > LINE:
                     self._put_gathered(writer)
                     writer.write({"type": "call", **record}, record.written)
                 elif self._gathers == get_ident():
@@ -121,7 +123,7 @@ class Recorder:
     def gather(self) -> bool:
         """The plain records that this thread adds until :meth:`put` are those of one call: they are written in one go.
 
-        False where another thread's are gathered already: then each is written as it comes.
+        False where another thread is gathering: then each record is written as it comes.
         """
         here = get_ident()
         if self._gathers not in (0, here):
@@ -141,7 +143,7 @@ class Recorder:
             with writer.lock:
                 self._put_gathered(writer)
 
-    def _put_gathered(self, writer: log.LogWriter) -> None:
+    def _put_gathered(self, writer: LogWriter) -> None:
         if self._gathered:
             lines, self._gathered = self._gathered, []
             writer.append(lines[0] if len(lines) == 1 else b"".join(lines))
@@ -163,7 +165,7 @@ class Recorder:
         writer = self._writer()
         with writer.lock:
             self._put_gathered(writer)
-            writer.write({"type": "event", "kind": kind, "text": text, "created": log.now(), **more})
+            writer.write({"type": "event", "kind": kind, "text": text, "created": now(), **more})
 
     def warn(self, message: str) -> None:
         """Keep a remark that the user should see once; it goes into the log as well."""
@@ -181,24 +183,24 @@ class Recorder:
         return total
 
     def save_inputs(self, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-        """Keep the operands of a call for a script; without room on the disk the run says so and goes on.
+        """Write the operands of a call for a script; if the disk has no room, the run gets a warning and goes on.
 
         ``arrays``: see :func:`padiff_shim.runlog.inputs.save_inputs`.
         """
         writer = self._writer()
         if writer.gone:
-            return  # that was said
+            return  # the warning was given
         try:
             inputs.save_inputs(self.folder / INPUTS, record, arrays, writer.name)
         except OSError as error:
             self.warn(f"operands of call {record.get('index')} could not be saved: {error}")
 
     def drop_inputs(self, record: Mapping[str, Any]) -> None:
-        """Operands that :meth:`save_inputs` kept of a record give way to those of another."""
+        """Remove the operands that :meth:`save_inputs` wrote for a record."""
         inputs.drop_inputs(self.folder / INPUTS, record, self._writer().name)
 
     def close(self) -> None:
-        """Write the log's last record. Gradients that flow later are appended, and another last record at the next close."""
+        """Write the log's last event. Gradients that flow later are appended, and another last event at the next close."""
         if self.watcher is not None:
             self.watcher.stop()
         if self.log is not None:
@@ -207,7 +209,7 @@ class Recorder:
                 self.log.close()
 
     def conclude(self) -> None:
-        """Write how much there is so far as the last record; the log stays open."""
+        """Write the counts so far as the last event; the log stays open."""
         if self.log is None:
             return
         with self.log.lock:
@@ -222,7 +224,7 @@ class Recorder:
                 }
             )
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """A forked child counts for itself, into a file of its own."""
         self.counts, self.watcher = Counts(), None
         self._gathers, self._gathered = 0, []  # the parent's to write

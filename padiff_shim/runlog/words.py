@@ -25,7 +25,7 @@ def figure(value: Any, digits: int = 2) -> str:
 
 
 def named(record: Mapping[str, Any]) -> str:
-    """The verdict with what explains it: ``SEMANTICS (no-bias)``, ``PRECISION_MODE (tf32-inputs or fp16-inputs)``."""
+    """The verdict and its explanation: ``SEMANTICS (no-bias)``, ``PRECISION_MODE (tf32-inputs or fp16-inputs)``."""
     hypothesis = record.get("hypothesis")
     if not hypothesis:
         return str(record["verdict"])
@@ -33,13 +33,13 @@ def named(record: Mapping[str, Any]) -> str:
 
 
 def whose(record: Mapping[str, Any]) -> str:
-    """The side, or nothing where the verdict speaks of none."""
+    """The side that the verdict speaks of, or ""."""
     side = record.get("side") or Side.NONE.value
     return "" if side == Side.NONE.value else str(side)
 
 
 def observed(record: Mapping[str, Any]) -> list[str]:
-    """Observed error, predicted bound, and the absolute tolerance that would have been required; ``-`` for what there is not."""
+    """Observed error, predicted bound, and the absolute tolerance that assert_close would need; ``-`` where there is none."""
     stats = record.get("stats") or {}
     if record["verdict"] == Verdict.NONFINITE.value:
         return ["NaN/Inf", "-", "-"]
@@ -48,7 +48,7 @@ def observed(record: Mapping[str, Any]) -> list[str]:
 
 
 def measured(record: Mapping[str, Any]) -> str:
-    """The same in words."""
+    """The error in words: the observed one, its bound, the tolerances that assert_close would need."""
     stats = record.get("stats") or {}
     if record["verdict"] == Verdict.TIE.value:
         return f"{stats.get('tied', '?')} of {stats.get('count', '?')} elements differ at a tie, where both choices are allowed"
@@ -56,25 +56,25 @@ def measured(record: Mapping[str, Any]) -> str:
         sides = ((name, stats.get(name) or {}) for name in ("paddle", "torch"))
         return ", ".join(f"{name} {side.get('nan', '?')} NaN {side.get('inf', '?')} Inf" for name, side in sides)
     if stats.get("error") is not None:
-        found = f"error {figure(stats['error'])}, bound {figure(stats.get('bound'))}"
+        text = f"error {figure(stats['error'])}, bound {figure(stats.get('bound'))}"
     elif stats.get("max_abs") is not None:
-        found = f"largest difference {figure(stats['max_abs'])}"
+        text = f"largest difference {figure(stats['max_abs'])}"
     else:
         return ""
     tolerance = stats.get("tolerance")
     if tolerance and stats.get("different"):
-        found += f"; assert_close would need atol {figure(tolerance.get('atol'))} or rtol {figure(tolerance.get('rtol'))}"
-    return found
+        text += f"; assert_close would need atol {figure(tolerance.get('atol'))} or rtol {figure(tolerance.get('rtol'))}"
+    return text
 
 
 def innocent(record: Mapping[str, Any]) -> list[str]:
-    """Of a record that is only rounding: terms of its sums, largest difference, and how far two right kernels may be apart."""
+    """Terms of the sums, largest difference, smallest safe atol: the cells of a record that is only rounding."""
     stats = record.get("stats") or {}
     return [figure(stats.get(name)) for name in ("k", "max_abs", "allowed")]
 
 
 def only_rounding(record: Mapping[str, Any]) -> str:
-    """The same in words, with what it is of and where."""
+    """A record that is only rounding, in words."""
     terms, difference, allowed = innocent(record)
     where = f" at {shown(record['site'])}" if record.get("site") else ""
     may = f"; sums of {terms} terms: smallest safe atol {allowed}" if allowed != "-" else ""
@@ -85,7 +85,7 @@ _WHOSE = {"paddle": "on Paddle's side alone", "torch": "on Torch's side alone", 
 
 
 def born(record: Mapping[str, Any]) -> str:
-    """Where the first NaN or infinity begins, on which side and of which operands; nothing where none does."""
+    """Where the first NaN or infinity begins, on which side and from which operands; "" where none does."""
     about = record.get("born") or {}
     if not about:
         return ""
@@ -126,7 +126,7 @@ def _operand(about: Mapping[str, Any]) -> str:
 
 
 def amplified(record: Mapping[str, Any]) -> str:
-    """What a shadow stream says of the call: what came in, and what it became; nothing without an incoming difference."""
+    """How the call amplified an incoming difference, by a shadow stream; "" without one."""
     stats = record.get("stats") or {}
     if not stats.get("incoming"):
         return ""
@@ -156,7 +156,7 @@ def call_line(record: Mapping[str, Any]) -> str:
     ]
     parts += [shown(record[name]) for name in ("layer", "site") if record.get(name)]
     parts.append(f"step {record.get('step')}")
-    parts += [found for found in (measured(record), amplified(record), born(record)) if found]
+    parts += [phrase for phrase in (measured(record), amplified(record), born(record)) if phrase]
     if record.get("quirk"):
         parts.append(f"known difference: {shown(record['quirk'])}" + (" (muted)" if record.get("muted") else ""))
     if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):

@@ -1,4 +1,4 @@
-"""The run of a compare mode, while it goes on and when it is read from a log: worst calls, tables, coverage, reports."""
+"""The run of a compare mode, while it goes on and when it is read from a log."""
 
 from __future__ import annotations
 
@@ -18,39 +18,124 @@ from ..files import Scratch
 from ..present.document import Document
 from ..progress import Waiting
 from ..report import compare, compare_page
-from ..report.live import Live
-from ..runlog import inputs, log
-from ..runlog import reading as log_reading
+from ..runlog import compare_logs, inputs
 from ..runlog.calls import Call, Calls
+from ..runlog.compare_logs import Reading
 from ..runlog.counts import KEPT, Counts, GroupCounts, LineFinding, listed
 from ..runlog.encoding import encode, numeric
-from ..runlog.reading import Replicas, replicas
+from ..runlog.events import SCHEMA
+from ..runlog.reader import LogError
 from ..runlog.recorder import INPUTS, Recorder
+from ..runlog.replicas import Replicas, replicas
 from ..text import SENTENCE, shown
 from ..verdicts import Verdict
 from .run import Run
 
-# ---- The command that a run belongs to.
 
+class CompareRun(Run):
+    """The result of a compare mode. ``print(run)`` is the summary.
 
-def command() -> str:
-    """What this process was started with, as a shell takes it; "" where there is no script (an interactive session)."""
-    if not getattr(sys, "argv", None) or not sys.argv[0]:
-        return ""
-    started = getattr(sys, "orig_argv", None) or [sys.executable or "python", *sys.argv]
-    return shlex.join([os.path.basename(started[0]), *started[1:]])
+    Records come from the log, which is read when they are needed; counters are in memory. The run goes on counting while gradients
+    flow through its calls, also after the mode was closed.
 
+    Attributes:
+        recorder: the writing half.
+        warnings: remarks that the user should see.
+        replicas: of a loaded run of several ranks, where they part; else None.
+        stepper: begins a new step; the mode sets it.
 
-# ---- What is asked of a compare run: the worst calls, tables per op and layer, coverage, and its reports.
+    Args:
+        backend, linear_layout: as of :class:`Run`.
+        folder: where the log goes; default a temporary folder that goes with this object (:meth:`save` copies it).
+        on_log_error: ``"warn"`` or ``"raise"`` (:class:`~padiff_shim.runlog.LogError`) when the log cannot be written.
+        rank, ranks, carry, options: go into the header; ``ranks`` is the number of processes.
+        progress: show a line on a terminal while the run goes on.
 
+    >>> import paddle, padiff_shim
+    >>> with padiff_shim.compare("torch") as run:
+    ...     _ = paddle.exp(paddle.zeros([2]))
+    >>> run.verdicts, len(run.calls), run.worst(1)[0].op
+    ({'EQUAL': 1}, 1, 'exp')
+    """
 
-class Results(Run):
-    """The reading side of :class:`~padiff_shim.runs.compare_run.CompareRun`. Records come from the log, counts from memory."""
+    def __init__(
+        self,
+        backend: str = "torch",
+        linear_layout: str = "contiguous",
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        on_log_error: str = "warn",
+        rank: int = 0,
+        ranks: int = 1,
+        carry: str = "native",
+        options: Mapping[str, Any] | None = None,
+        progress: bool = False,
+    ) -> None:
+        super().__init__(backend, linear_layout)
+        self._keeper = Scratch() if folder is None else None
+        # An absolute path: the program may change its working directory before the log is begun, or read.
+        place = self._keeper.path if self._keeper is not None else compare_logs.absolute(folder)
+        header = {"rank": rank, "backend": backend, "carry": carry, "command": command(), "options": dict(options or {})}
+        if ranks > 1:
+            header["ranks"] = ranks
+        self.recorder = Recorder(place, header, self._tallies, on_error=on_log_error)
+        self.warnings = self.recorder.warnings
+        self._reading: Reading | None = None  # of a loaded run
+        self.replicas: Replicas | None = None
+        self._progress = progress
+        self.stepper: Callable[[], None] | None = None
 
-    recorder: Recorder
-    _reading: log_reading.Reading | None
-    _keeper: object
-    replicas: Replicas | None
+    @property
+    def missing(self) -> list[str]:
+        """Why records of this run are lost: a log that was not closed, could not be written or cannot be read."""
+        if self._reading is not None:
+            return [*self._reading.unfinished, *self._reading.lost]
+        return [self.recorder.log.failed] if self.recorder.log is not None and self.recorder.log.failed else []
+
+    def begin(self, environment: Mapping[str, Any], flags: Mapping[str, Any], concerns: Sequence[str] = ()) -> None:
+        """The mode opens: see :meth:`Recorder.begin`. A run that was loaded begins nothing.
+
+        Raises:
+            LogError: with ``on_log_error="raise"``, if there can be no log.
+        """
+        if self.recorder.log is not None or self._reading is not None:
+            return
+        self.environment.update({key: str(value) for key, value in environment.items()})
+        self.recorder.begin(environment, flags, concerns)
+        if self._progress and not self.header["rank"]:
+            from ..report.live import Live
+
+            self.recorder.watcher = Live.on_terminal()
+
+    def warn(self, message: str) -> None:
+        """Add a remark that the user should see once; it goes into the log as well."""
+        self.recorder.warn(message)
+
+    def next_step(self) -> None:
+        """Begin a new step of the program here (an optimizer's update begins one by itself).
+
+        Raises:
+            PadiffShimError: the run is not that of a mode.
+        """
+        if self.stepper is None:
+            raise PadiffShimError("next_step() belongs to the run of an open compare mode")
+        self.stepper()
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Copy the log and the saved operands into ``folder``, from where :func:`load` reads them; returns the folder.
+
+        Raises:
+            PadiffShimError: the folder holds the log of another run, or this run has no log.
+        """
+        self.recorder.conclude()
+        writer = self.recorder.log
+        if writer is not None and writer.gone:
+            raise LogError(writer.failed)
+        read = self._reading.paths if self._reading is not None else []
+        paths = read if writer is None else [writer.path]
+        return compare_logs.save(
+            [path for path in paths if path.is_file()], self.recorder.folder / INPUTS, compare_logs.absolute(folder)
+        )
 
     __hash__ = object.__hash__
 
@@ -67,7 +152,7 @@ class Results(Run):
         """The log's first record (of a loaded run with several files: the first one's)."""
         if self.recorder.log is not None:
             return dict(self.recorder.log.header)
-        return {"type": "run", "schema": log.SCHEMA, "environment": {}, "flags": {}, "warnings": [], **self.recorder.header}
+        return {"type": "run", "schema": SCHEMA, "environment": {}, "flags": {}, "warnings": [], **self.recorder.header}
 
     @property
     def calls(self) -> Calls:
@@ -81,12 +166,12 @@ class Results(Run):
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """Class -> records, the most serious class first."""
+        """Class -> number of records, the most serious class first."""
         return self.counts.verdicts()
 
     @property
     def without_kernel(self) -> dict[str, dict[str, int]]:
-        """Op name -> {dtype: compared calls that this Paddle has no kernel for}: its kernel in float32 stands there."""
+        """Op name -> {dtype: compared calls without a kernel of this Paddle}; its kernel in float32 was compared in its place."""
         grouped: dict[str, dict[str, int]] = {}
         for (op, dtype), calls in self.counts.lacking.items():
             grouped.setdefault(op, {})[dtype] = calls
@@ -100,9 +185,7 @@ class Results(Run):
     def worst(self, n: int = 10) -> list[Call]:
         """The ``n`` most serious records: by class, then by the multiple of the probabilistic bound. Muted ones are left out.
 
-        Known and negligible differences come after every other one (docs/compare.md).
-
-        Up to 100 come from memory, more need a pass over the log.
+        Known and negligible differences come after all others (docs/compare.md). More than 100 need a pass over the log.
 
         Raises:
             ArgumentError: ``n`` is not a whole number.
@@ -110,21 +193,21 @@ class Results(Run):
         counts, n = self.counts, whole("n", n)
         if n <= KEPT or counts.records <= KEPT:
             return [_logged(*entry) for entry in counts.worst()[:n]]
-        found = Counts(kept=n)
+        more = Counts(most=n)
         for call in self.calls:
-            found.add(call.as_dict(), call.log)
-        return [Call(*entry) for entry in found.worst()]
+            more.add(call.as_dict(), call.log)
+        return [Call(*entry) for entry in more.worst()]
 
     def first_divergence(self, at_least: str | Verdict = Verdict.LOW_ACCURACY) -> Call | None:
         """The earliest record of this class or a more serious one that is not muted; None if there is none.
 
-        A known or negligible difference is given only if there is no other.
+        A known or negligible difference counts only if there is no other.
 
         Raises:
             UnknownNameError: ``at_least`` is not a class.
         """
-        found = self.counts.first(Verdict(one_of("at_least", at_least, Verdict)).severity)
-        return _logged(*found) if found is not None else None
+        entry = self.counts.first(Verdict(one_of("at_least", at_least, Verdict)).severity)
+        return _logged(*entry) if entry is not None else None
 
     def amplifications(self, n: int = 10) -> list[Call]:
         """The ``n`` calls that amplified an incoming difference most (a shadow stream is needed); one pass over the log."""
@@ -137,8 +220,8 @@ class Results(Run):
     def rounding(self, n: int = 10) -> list[Call]:
         """What differs and is only rounding, the largest differences first: one record for each op, tensor and line.
 
-        ``call.stats["allowed"]`` is how far two right kernels may lie apart there: the ``atol`` that fails none of them. It is
-        known where the oracle was asked; ``compare(audit=1)`` asks it for every call, equal ones included.
+        ``call.stats["allowed"]`` is the smallest safe ``atol`` there: how far two right kernels may lie apart, in units of the
+        tensor. It is known where the oracle was computed; ``compare(audit=1)`` computes it for every call, equal ones included.
 
         Raises:
             ArgumentError: ``n`` is not a whole number.
@@ -154,7 +237,7 @@ class Results(Run):
         return self.counts.groups("layer")
 
     def findings(self) -> list[LineFinding]:
-        """Records above UNVERIFIED that are not muted, those that say the same of the same line taken together.
+        """Records above UNVERIFIED that are not muted, grouped by line and verdict, the most serious first.
 
         Those whose ``apart`` is not empty come last: known differences and negligible ones.
         """
@@ -166,11 +249,11 @@ class Results(Run):
 
     @property
     def native(self) -> dict[str, dict[str, int]]:
-        """Op name -> {reason: calls that got no verdict}."""
+        """Op name -> {reason: number of calls without a verdict}."""
         return dict(self.coverage()["unchecked_ops"])
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything counted, as JSON-ready data: header, warnings, verdicts, ops, layers, known differences, coverage."""
+        """All counts, as JSON-ready data: header, warnings, verdicts, ops, layers, known differences, coverage."""
         return {
             "header": self.header,
             "warnings": list(self.warnings),
@@ -243,21 +326,21 @@ class Results(Run):
         return self.calls.filter(where=has_inputs)
 
     def _not_saved(self, wanted: Call) -> str:
-        """What can be done about a call whose operands are not there."""
+        """The error for a call without saved operands, with what to do."""
         options = f"keep_inputs=N, ops={shown(wanted.op)!r}, mismatch_from={str(wanted.verdict)!r}"
         again = f"compare({options}) saves those of the first N calls of such ops and verdicts"
-        said, kept = f"the operands of {wanted} were not saved", self.kept()
-        if not kept:
-            return f"{said}, nor those of any call of this run; {again}"
+        complaint, saved = f"the operands of {wanted} were not saved", self.kept()
+        if not saved:
+            return f"{complaint}, nor those of any call of this run; {again}"
         alike = ("op", "tensor", "site", "layer", "verdict", "side")
 
-        def likeness(item: tuple[int, Call]) -> tuple[int, int]:
-            theirs, ours = item[1].as_dict(), wanted.as_dict()
-            far = abs(int(theirs.get("index") or 0) - int(ours.get("index") or 0))
-            return sum(theirs.get(name) == ours.get(name) for name in alike), -far
+        def likeness(placed: tuple[int, Call]) -> tuple[int, int]:
+            candidate, target = placed[1].as_dict(), wanted.as_dict()
+            far = abs(int(candidate.get("index") or 0) - int(target.get("index") or 0))
+            return sum(candidate.get(name) == target.get(name) for name in alike), -far
 
-        place, nearest = max(zip(kept.places, kept), key=likeness)
-        return f"{said}. Nearest of those that were (run.kept()): run.repro({place}, ...), {nearest}. Or run again: {again}"
+        place, nearest = max(zip(saved.places, saved), key=likeness)
+        return f"{complaint}. Nearest of those that were (run.kept()): run.repro({place}, ...), {nearest}. Or run again: {again}"
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {number}" for name, number in self.verdicts.items()) or "no records"
@@ -265,17 +348,17 @@ class Results(Run):
 
 
 def _logged(record: Mapping[str, Any], name: str) -> Call:
-    """A record in memory as it stands in the log."""
+    """A record of the counters as it stands in the log."""
     return Call(json.loads(encode({"type": "call", **record})), name)
 
 
 def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
-    """The error for an op of which a log has no records; None for one of the table, which did not run."""
+    """The error for an op without records in a log; None for an op of the table, which did not run."""
     try:
         from ..catalogue.registry import ops, stays_native
 
         declared, why = set(ops()), stays_native(name)
-    except ImportError:  # a log can be read where there is no torch
+    except ImportError:  # logs can be read without torch
         declared, why = set(), ""
     if why:
         return UnknownNameError(f"op {name!r} has no records: {why}")
@@ -283,140 +366,62 @@ def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted names; the strings that stand for NaN and Inf as floats."""
-    found: dict[str, Any] = {}
+    """Nested tables as one, with dotted names; the strings that stand for NaN and Inf as floats."""
+    flat: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, dict) and name != "attributes":
-            found.update(_flat(value, f"{prefix}{name}."))
+            flat.update(_flat(value, f"{prefix}{name}."))
         else:
-            found[prefix + name] = numeric(value) if prefix else value
-    return found
-
-
-# ---- The run of a compare mode, while it goes on and when it is read from a log.
-
-
-class CompareRun(Results):
-    """What a compare run found.
-
-    ``print(run)`` is the summary. Records are read from the log when they are asked for; the counters need no log. The run goes on
-    counting while gradients of its calls flow, also after the mode was closed: :attr:`recorder` writes, this object reads.
-
-    Args:
-        backend, linear_layout: as of :class:`Run`.
-        folder: where the log goes; default a temporary folder that is removed with this object (:meth:`save` copies it).
-        on_log_error: ``"warn"`` or ``"raise"`` (:class:`~padiff_shim.runlog.log.LogError`) when the log cannot be written.
-        rank, ranks, carry, options: go into the header; ``ranks`` is the number of processes.
-        progress: show a line on a terminal while the run goes on.
-    """
-
-    def __init__(
-        self,
-        backend: str = "torch",
-        linear_layout: str = "contiguous",
-        *,
-        folder: str | os.PathLike[str] | None = None,
-        on_log_error: str = "warn",
-        rank: int = 0,
-        ranks: int = 1,
-        carry: str = "native",
-        options: Mapping[str, Any] | None = None,
-        progress: bool = False,
-    ) -> None:
-        super().__init__(backend, linear_layout)
-        self._keeper = Scratch() if folder is None else None
-        # Where it is now: the program may change its working directory before the log is begun, or read.
-        place = self._keeper.path if self._keeper is not None else log_reading.absolute(folder)
-        header = {"rank": rank, "backend": backend, "carry": carry, "command": command(), "options": dict(options or {})}
-        if ranks > 1:
-            header["ranks"] = ranks
-        self.recorder = Recorder(place, header, self._tallies, on_error=on_log_error)
-        self.warnings = self.recorder.warnings
-        self._reading: log_reading.Reading | None = None  # of a loaded run
-        self.replicas: Replicas | None = None  # of a loaded run of several ranks: where they part
-        self._progress = progress
-        self.stepper: Callable[[], None] | None = None  # set by the mode: what begins a new step
-
-    @property
-    def missing(self) -> list[str]:
-        """Why records of this run are not there: a log that was not closed, could not be written or cannot be read."""
-        if self._reading is not None:
-            return [*self._reading.unfinished, *self._reading.lost]
-        return [self.recorder.log.failed] if self.recorder.log is not None and self.recorder.log.failed else []
-
-    def begin(self, environment: Mapping[str, Any], flags: Mapping[str, Any], concerns: Sequence[str] = ()) -> None:
-        """The mode opens: see :meth:`Recorder.begin`. A run that was loaded begins nothing.
-
-        Raises:
-            LogError: with ``on_log_error="raise"``, if there can be no log.
-        """
-        if self.recorder.log is not None or self._reading is not None:
-            return
-        self.environment.update({key: str(value) for key, value in environment.items()})
-        self.recorder.begin(environment, flags, concerns)
-        if self._progress and not self.header["rank"]:
-            self.recorder.watcher = Live.on_terminal()
-
-    def warn(self, message: str) -> None:
-        """Keep a remark that the user should see once; it goes into the log as well."""
-        self.recorder.warn(message)
-
-    def next_step(self) -> None:
-        """A new step of the program begins here (an optimizer's update begins one by itself).
-
-        Raises:
-            PadiffShimError: the run is not that of a mode.
-        """
-        if self.stepper is None:
-            raise PadiffShimError("next_step() belongs to the run of an open compare mode")
-        self.stepper()
-
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Copy the log and the saved operands into ``folder``, from where :func:`load` reads them; returns the folder.
-
-        Raises:
-            PadiffShimError: the folder holds the log of another run, or this run has no log.
-        """
-        self.recorder.conclude()
-        writer = self.recorder.log
-        if writer is not None and writer.gone:
-            raise log.LogError(writer.failed)
-        read = self._reading.paths if self._reading is not None else []
-        paths = read if writer is None else [writer.path]
-        return log_reading.save(
-            [path for path in paths if path.is_file()], self.recorder.folder / INPUTS, log_reading.absolute(folder)
-        )
+            flat[prefix + name] = numeric(value) if prefix else value
+    return flat
 
 
 def load(folder: str | os.PathLike[str]) -> CompareRun:
-    """The run or runs whose log lies in ``folder`` (several processes are read as one), as it stands now.
+    """The run whose log lies in ``folder``, as far as it is written now; several processes of it are read as one.
 
-    Every line is checked. What is no record is passed over, and so is a file that has no header; a warning says how many lines
-    were lost and which, and stays in ``run.warnings``.
+    Every line is checked. Lines that are no record and files without a header are passed over; a warning says how many lines were
+    lost and which, and stays in ``run.warnings``. If the folder holds several runs, one after the other, the last is read, and a
+    warning names the others.
 
     Raises:
         LogError: the folder does not exist, has no log, or none that can be read.
+
+    >>> import paddle, padiff_shim, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with padiff_shim.compare("torch", log=folder):
+    ...     _ = paddle.exp(paddle.zeros([2]))
+    >>> padiff_shim.load(folder).verdicts
+    {'EQUAL': 1}
     """
-    place = log_reading.absolute(folder)
+    place = compare_logs.absolute(folder)
     with Waiting(f"reading {place}"):
-        return together(place, log_reading.find(place))
+        paths, earlier = compare_logs.last_of(place, compare_logs.find(place))
+        return together(place, paths, earlier)
 
 
-def together(place: Path, paths: Sequence[Path]) -> CompareRun:
-    """As :func:`load`, of some of a folder's logs.
+def together(place: Path, paths: Sequence[Path], remark: str = "") -> CompareRun:
+    """As :func:`load`, of these logs of a folder; ``remark``: a warning about others.
 
     Raises:
         LogError: none of them can be read.
     """
-    reading = log_reading.read(paths)
+    reading = compare_logs.read(paths)
     first = reading.headers[0]
     run = CompareRun(first.get("backend", "torch"), folder=place)
     run._reading, run.recorder.header, run.recorder.counts = reading, first, reading.counts
     run.environment.update({key: str(value) for key, value in first.get("environment", {}).items()})
-    run.warnings.extend(reading.warnings)
+    run.warnings.extend(filter(None, [remark, *reading.warnings]))
     run.replicas = replicas(reading.paths, reading.headers, reading.replicas)
     if run.replicas is not None and run.replicas.parting is not None:
         run.warnings.insert(0, str(run.replicas))
-    for lost in reading.lost:
-        warnings.warn(shown(lost, SENTENCE), RuntimeWarning, stacklevel=2)
+    for warning in filter(None, [remark, *reading.lost]):
+        warnings.warn(shown(warning, SENTENCE), RuntimeWarning, stacklevel=2)
     return run
+
+
+def command() -> str:
+    """The command line of this process, quoted for a shell; "" in an interactive session."""
+    if not getattr(sys, "argv", None) or not sys.argv[0]:
+        return ""
+    started = getattr(sys, "orig_argv", None) or [sys.executable or "python", *sys.argv]
+    return shlex.join([os.path.basename(started[0]), *started[1:]])

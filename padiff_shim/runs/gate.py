@@ -1,7 +1,7 @@
 """A gate for continuous integration: whether a call got worse than in a baseline.
 
 The baseline is a file for people and version control: JSON Lines, a call's tensor a line, sorted, with its class and its error. It
-has no times, no paths of a machine and no counts, so that it changes where a verdict changes.
+has no times, counts or paths of a machine, so that it changes only where a verdict changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ from ..verdicts import Verdict, apart
 from .compare_run import CompareRun, load
 
 KEYS = ("op", "tensor", "dtype", "layer", "site")
-SOFT = Verdict.LOW_ACCURACY  # from here on a verdict is something to complain of
+_QUIET = frozenset(verdict.value for verdict in Verdict if verdict.severity < Verdict.LOW_ACCURACY.severity)
+SOFT = Verdict.LOW_ACCURACY  # the least serious class that fails
 MARGIN = 4.0
 DIGITS = 3  # significant ones of an error in the file
 
@@ -36,8 +37,13 @@ DIGITS = 3  # significant ones of an error in the file
 class BaselineEntry:
     """The worst of all records of one place: a tensor of an op, at a line, in a layer.
 
-    ``verdict``: its class. ``name``: what explains it, a known difference or a hypothesis. ``known``: it is counted apart (known,
-    negligible or muted). ``units``: its largest error, in rounding units of the op's own bound; 0 where nothing differs.
+    Attributes:
+        op, tensor, dtype, layer, site: the place.
+        verdict: the class.
+        side: whose kernel the verdict speaks of, "" for none.
+        name: what explains it, a known difference or a hypothesis.
+        known: it is counted apart (known, negligible or muted).
+        units: the largest error, in rounding units of the op's own bound; 0 where nothing differs.
     """
 
     op: str
@@ -53,29 +59,29 @@ class BaselineEntry:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What tells it from others."""
+        """The place."""
         return tuple(getattr(self, name) for name in KEYS)
 
     @property
     def loose(self) -> tuple[str, ...]:
-        """The same without the line's number: lines move."""
+        """The place without the line's number: lines move."""
         file, _, rest = self.site.rpartition(":")
         return (*self.key[:-1], f"{file}:{rest.partition(' ')[2]}")
 
     @property
     def severity(self) -> int:
-        """0 where there is nothing to complain of."""
-        found = Verdict(self.verdict)
-        return 0 if self.known or found.severity < SOFT.severity else found.severity
+        """Of the verdict; 0 for one that does not fail."""
+        verdict = Verdict(self.verdict)
+        return 0 if self.known or verdict.severity < SOFT.severity else verdict.severity
 
     def line(self) -> str:
-        """Its line of the file: what is empty is left out."""
+        """Its line of the file, without empty fields."""
         fields = {name: getattr(self, name) for name in (*KEYS, "verdict", "side", "name", "known", "units")}
         return json.dumps({name: value for name, value in fields.items() if value not in ("", False, 0.0)}, ensure_ascii=False)
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Of a table: op, tensor and dtype, layer, line, verdict, error."""
+        """A row of a table: op, tensor and dtype, layer, line, verdict, error."""
         named = f" ({self.name})" if self.name else ""
         return f"{self.op} {self.tensor} {self.dtype}", self.layer, self.site, f"{self.verdict}{named}", f"{self.units:g}"
 
@@ -87,10 +93,18 @@ class BaselineEntry:
 
 @dataclass
 class Gate(Presented):
-    """What :func:`gate` found. ``print(gate)`` says it.
+    """The result of :func:`gate`. ``print(gate)`` shows it.
 
-    ``worse``: (now, before). ``new``: places that the baseline has not; those with something to complain of fail. ``gone``: places
-    of the baseline where nothing was called. ``better``: (now, before). ``missing``: why records of the run are not there.
+    Attributes:
+        baseline: the file.
+        margin: the factor by which an error may grow.
+        worse, better: (now, before) of places that changed.
+        new: places that the baseline lacks; those with a verdict from LOW_ACCURACY up fail.
+        gone: places of the baseline where nothing was called.
+        places: how many places the run has.
+        updated: the baseline holds this run now.
+        refused: it should have been updated, but the run is not whole.
+        missing: why records of the run are lost.
     """
 
     baseline: Path
@@ -101,11 +115,12 @@ class Gate(Presented):
     gone: list[BaselineEntry] = field(default_factory=list)
     places: int = 0
     updated: bool = False
+    refused: bool = False
     missing: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
-        """No place got worse, no new one is to be complained of, and all of the run's log is there."""
+        """No place got worse, no new one fails, and no record of the run is lost."""
         return not self.worse and not self.missing and not any(entry.severity for entry in self.new)
 
     def document(self) -> Document:
@@ -148,6 +163,8 @@ class Gate(Presented):
         )
         if self.updated:
             items.append(ListItem(tr("{baseline} holds this run now", baseline=self.baseline)))
+        elif self.refused:
+            items.append(ListItem(tr("{baseline} was not updated: records of this run are lost", baseline=self.baseline)))
         elif self.worse or self.new or self.gone or self.better:
             margin = f"{self.margin:g}"
             items.append(
@@ -179,13 +196,20 @@ def gate(
     Args:
         run: a comparison, or the folder of its log.
         baseline: the file.
-        update: write this run into the file; what changed is told all the same.
+        update: write this run into the file, unless records of it are lost; the result is the same.
         margin: by what factor an error may grow.
 
     Raises:
         FileError: the file cannot be read or written, or there is none yet and ``update`` is False.
         ArgumentError: it is no baseline, or an argument is not accepted.
         LogError: the folder holds no log.
+
+    >>> import paddle, padiff_shim, pathlib, tempfile
+    >>> with padiff_shim.compare("torch") as run:
+    ...     _ = paddle.exp(paddle.zeros([2]))
+    >>> baseline = pathlib.Path(tempfile.mkdtemp()) / "baseline.jsonl"
+    >>> padiff_shim.gate(run, baseline, update=True).updated, padiff_shim.gate(run, baseline).passed
+    (True, True)
     """
     target = path("baseline", baseline)
     flag("update", update)
@@ -193,27 +217,32 @@ def gate(
         raise ArgumentError(f"margin= is a factor from 1 on, got {margin!r}")
     if update:
         try_file(target, "the baseline ")
-    held = run if isinstance(run, CompareRun) else load(run)
-    now = entries(held.calls)
+    compared = run if isinstance(run, CompareRun) else load(run)
+    now = entries(compared.calls)
     if not now:
         raise ArgumentError("the run holds no judged call: there is nothing to hold against a baseline")
     before = _read(target) if target.exists() or not update else []
-    found = _compared(now, before, Gate(target, float(margin), places=len(now), missing=held.missing))
-    if update:
-        _write(target, now)
-        found.updated = True
-    return found
+    result = _compared(now, before, Gate(target, float(margin), places=len(now), missing=compared.missing))
+    result.refused = update and bool(result.missing)
+    if update and not result.missing:
+        write(target, "".join(f"{entry.line()}\n" for entry in now), "the baseline ")
+        result.updated = True
+    return result
 
 
-def entries(calls: Calls | Iterable[Any]) -> list[BaselineEntry]:
+def entries(calls: Calls) -> list[BaselineEntry]:
     """The places of a run, sorted."""
-    worst: dict[tuple[str, ...], BaselineEntry] = {}
-    for call in calls:
-        entry = _entry(call.as_dict())
-        known = worst.get(entry.key)
-        if known is None or (entry.severity, entry.units) > (known.severity, known.units):
-            worst[entry.key] = entry
-    return sorted(worst.values(), key=_order)
+    worst: dict[tuple[object, ...], tuple[int, float, BaselineEntry]] = {}
+    for record in calls.records():
+        place = tuple(record.get(name) or "" for name in KEYS)
+        known = worst.get(place)
+        units = _units(record)
+        if known is not None and record["verdict"] in _QUIET and (0, units) <= known[:2]:
+            continue
+        entry = _entry(record, units)
+        if known is None or (entry.severity, entry.units) > known[:2]:
+            worst[place] = entry.severity, entry.units, entry
+    return sorted((entry for _, _, entry in worst.values()), key=_order)
 
 
 def _order(entry: BaselineEntry) -> tuple[Any, ...]:
@@ -222,21 +251,28 @@ def _order(entry: BaselineEntry) -> tuple[Any, ...]:
     return file, int(number) if number.isdigit() else 0, entry.layer, entry.op, entry.tensor, entry.dtype
 
 
-def _entry(record: Mapping[str, Any]) -> BaselineEntry:
+def _units(record: Mapping[str, Any]) -> float:
+    """The largest error of both sides, rounded to the digits of the file."""
     stats = record.get("stats") or {}
+    if "paddle" not in stats and "torch" not in stats:
+        return 0.0
     sides = [(stats.get(side) or {}).get("rho_max") for side in ("paddle", "torch")]
-    units = max((float(one) for one in sides if isinstance(one, (int, float)) and one == one), default=0.0)
+    units = max((float(size) for size in sides if isinstance(size, (int, float)) and size == size), default=0.0)
+    return float(f"{units:.{DIGITS}g}")
+
+
+def _entry(record: Mapping[str, Any], units: float) -> BaselineEntry:
     return BaselineEntry(
         **{name: str(record.get(name) or "") for name in KEYS},
         verdict=str(record["verdict"]),
         side=str(record.get("side") or "").replace("none", ""),
         name=str(record.get("quirk") or record.get("hypothesis") or ""),
         known=bool(apart(record)),
-        units=float(f"{units:.{DIGITS}g}"),
+        units=units,
     )
 
 
-def _compared(now: list[BaselineEntry], before: list[BaselineEntry], found: Gate) -> Gate:
+def _compared(now: list[BaselineEntry], before: list[BaselineEntry], result: Gate) -> Gate:
     old = {entry.key: entry for entry in before}
     pairs = [(entry, old.pop(entry.key)) for entry in now if entry.key in old]
     matched = {entry.key for entry, _ in pairs}
@@ -250,17 +286,17 @@ def _compared(now: list[BaselineEntry], before: list[BaselineEntry], found: Gate
         if left[entry.loose]:
             pairs.append((entry, left[entry.loose].pop(0)))
         else:
-            found.new.append(entry)
-    found.gone = [entry for rest in left.values() for entry in rest]
-    found.worse = [pair for pair in pairs if _worse(*pair, found.margin)]
-    found.better = [(ours, theirs) for ours, theirs in pairs if _worse(theirs, ours, found.margin)]
-    return found
+            result.new.append(entry)
+    result.gone = [entry for rest in left.values() for entry in rest]
+    result.worse = [pair for pair in pairs if _worse(*pair, result.margin)]
+    result.better = [(entry, old_entry) for entry, old_entry in pairs if _worse(old_entry, entry, result.margin)]
+    return result
 
 
-def _worse(one: BaselineEntry, other: BaselineEntry, margin: float) -> bool:
-    if one.severity != other.severity:
-        return one.severity > other.severity
-    return bool(one.severity) and one.units > margin * max(other.units, 1.0)
+def _worse(entry: BaselineEntry, reference: BaselineEntry, margin: float) -> bool:
+    if entry.severity != reference.severity:
+        return entry.severity > reference.severity
+    return bool(entry.severity) and entry.units > margin * max(reference.units, 1.0)
 
 
 def _read(target: Path) -> list[BaselineEntry]:
@@ -272,16 +308,12 @@ def _read(target: Path) -> list[BaselineEntry]:
         raise unreadable("the baseline", target, error) from None
     except UnicodeDecodeError:
         raise ArgumentError(f"{target} is no baseline: it is no text") from None
-    found = []
+    places = []
     for number, line in enumerate(lines, 1):
         try:
             entry = BaselineEntry(**{**dict.fromkeys(KEYS, ""), **json.loads(line)})
             Verdict(entry.verdict)
-            found.append(entry)
+            places.append(entry)
         except (ValueError, TypeError) as error:
             raise ArgumentError(f"{target}, line {number}, is no line of a baseline: {shown(error)}") from None
-    return found
-
-
-def _write(target: Path, now: Iterable[BaselineEntry]) -> None:
-    write(target, "".join(f"{entry.line()}\n" for entry in now), "the baseline ")
+    return places

@@ -1,49 +1,61 @@
-"""Reference runs that were kept (``reference(log=...)``), read again."""
+"""Reading the logs of reference runs (``reference(log=...)``), and of either kind of run."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from pathlib import Path
 
-from ..runlog import log, reading
-from ..runlog.log import LogError
+from ..runlog import compare_logs, reference_log
+from ..runlog.compare_logs import absolute
+from ..runlog.events import JsonTable
+from ..runlog.reader import LogError
 from ..text import SENTENCE, shown
 from .compare_run import load
 from .run import Run
 
 
 def load_reference(folder: str | os.PathLike[str]) -> Run:
-    """The reference run whose log lies in ``folder``; those of several processes are added up and read as one.
+    """The reference run whose log lies in ``folder``; several processes of it are added up and read as one.
 
-    What is no log is passed over, with a warning that stays in ``run.warnings``.
+    Files that are no log are passed over, with a warning that stays in ``run.warnings``. If the folder holds several runs, one after
+    the other, the last is read, and a warning names the others.
 
     Raises:
         LogError: the folder does not exist, or holds no log of a reference run that can be read.
+
+    >>> import paddle, padiff_shim, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with padiff_shim.reference("torch", log=folder):
+    ...     _ = paddle.exp(paddle.zeros([2]))
+    >>> padiff_shim.load_reference(folder).substituted
+    {'exp': 1}
     """
-    place = reading.absolute(folder)
-    found = reading.reference_files(place)
-    if not found:
-        raise LogError(f"{folder} holds no log of a reference run (reference-rank0-pid....json); load() reads those of comparisons")
-    read: list[dict[str, Any]] = []
-    unfinished: list[str] = []
-    refused: list[LogError] = []
-    for path in found:
+    place = absolute(folder)
+    paths = reference_log.files(place)
+    if not paths:
+        raise LogError(
+            f"{os.fspath(folder)} holds no log of a reference run (reference-rank0-pid....json); load() reads those of comparisons"
+        )
+    logs: dict[Path, JsonTable] = {}
+    refusals: list[LogError] = []
+    for path in paths:
         try:
-            read.append(reading.read_reference(path))
-            unfinished.append(reading.unfinished(path, read[-1]))
+            logs[path] = reference_log.read(path)
         except LogError as error:
-            refused.append(error)
-    if not read:
-        raise refused[0]
-    run = Run(read[0].get("backend") or "torch", read[0].get("linear_layout") or "contiguous")
-    for data in read:
-        run.add(data)
-    for remark in filter(None, unfinished):
-        run.warn(remark)
-    for complaint in refused:
-        run.warn(f"left out: {complaint}")
-        warnings.warn(shown(f"left out: {complaint}", SENTENCE), RuntimeWarning, stacklevel=2)
+            refusals.append(error)
+    if not logs:
+        raise refusals[0]
+    last, earlier = reference_log.last_of(place, logs)
+    first = logs[last[0]]
+    run = Run(first.get("backend") or "torch", first.get("linear_layout") or "contiguous")
+    for path in last:
+        run.add(logs[path])
+        if remark := reference_log.unfinished(path, logs[path]):
+            run.warn(remark)
+    for complaint in filter(None, [earlier, *(f"left out: {error}" for error in refusals)]):
+        run.warn(complaint)
+        warnings.warn(shown(complaint, SENTENCE), RuntimeWarning, stacklevel=2)
     return run
 
 
@@ -53,9 +65,9 @@ def load_any(folder: str | os.PathLike[str]) -> Run:
     Raises:
         LogError: it holds neither; or both, from which one run cannot be made.
     """
-    place = reading.absolute(folder)
-    if not reading.reference_files(place):
+    place = absolute(folder)
+    if not reference_log.files(place):
         return load(folder)
-    if log.files(place):
-        raise LogError(f"{folder} holds logs of comparisons and of reference runs: keep them in folders of their own")
+    if compare_logs.files(place):
+        raise LogError(f"{os.fspath(folder)} holds logs of comparisons and of reference runs: put them into folders of their own")
     return load_reference(folder)

@@ -1,4 +1,4 @@
-"""What a run counted. Strings and numbers only; no framework, no tensors."""
+"""The run of a reference mode: what it counted. Strings and numbers only; no framework, no tensors."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from ..files import try_folder, write
 from ..present.document import Document
 from ..present.result import Presented
 from ..report import reference
-from ..runlog import reading
+from ..runlog import reference_log
+from ..runlog.compare_logs import absolute
 from ..runlog.counts import ClockPlace, LayoutCost, Tallies, Tally, spent
+from ..runlog.reader import LogError
+from ..runlog.writer import now
 from ..text import SENTENCE, shown
 
-_EVERY = 0.1  # seconds between two writings of what is counted so far
+_EVERY = 0.1  # seconds between two writings of the counts so far
 _SHARE = 0.01  # of a run's time that they may take
-_WRITING = threading.Lock()  # for whoever writes a log
-_OPENING = threading.Lock()  # for whoever opens or closes a mode; a run is pickled
+_WRITING = threading.Lock()  # for writing a log
+_OPENING = threading.Lock()  # for opening or closing a mode; not a field, since a run is pickled
 
 
 @dataclass
@@ -35,8 +38,24 @@ class Run(Presented):
     ``print(run)`` shows a table, :meth:`to_html` and :meth:`to_markdown` write reports, :meth:`as_dict` gives plain data. The
     counters go on while the mode is open and while gradients flow through its calls.
 
-    ``seconds``: how long the mode was open. ``profiles``: layer, line and time of every call are noted. ``folder``: where the run
-    is kept when the mode closes. ``processes``: how many others were added up in it.
+    Attributes:
+        backend: whose kernels answer, ``"torch"``.
+        linear_layout: how weights of Linear are laid out for them.
+        environment: versions and the device, by name.
+        warnings: remarks that the user should see.
+        layout_cost: number, bytes and seconds of the copies of Linear weights.
+        command: what the process was started with.
+        rank: of the process, 0 if it is the only one.
+        folder: where the run is written when the mode closes; None: nowhere.
+        profiles: layer, line and time of every call are measured.
+        seconds: how long the mode was open.
+        processes: how many other processes were added up in this run.
+
+    >>> import paddle, padiff_shim
+    >>> with padiff_shim.reference("torch") as run:
+    ...     _ = paddle.exp(paddle.zeros([2]))
+    >>> run.substituted, run.native
+    ({'exp': 1}, {})
     """
 
     backend: str
@@ -57,15 +76,16 @@ class Run(Presented):
         self._opened, self._unwritten, self._due, self._walked = 0.0, False, 0.0, False
         self._process = os.getpid()
         self._log: Path | None = None
+        self._started = now()
         if self.folder is not None:
             self.keep_in(self.folder)
 
     def keep_in(self, folder: str | os.PathLike[str]) -> None:
-        """Keep the run in ``folder``, where it is now: the program may go elsewhere before the mode closes."""
-        self._log = reading.path(reading.absolute(folder), self.rank)
+        """Write the run into ``folder`` when the mode closes; a relative path is one of the working directory of now."""
+        self._log = reference_log.new_path(absolute(folder), self.rank)
 
     def opened(self, ticket: object) -> None:
-        """The mode is open (once more)."""
+        """The mode was opened (once more)."""
         with _OPENING:
             if not self._openings:
                 self._opened = time.perf_counter()
@@ -73,28 +93,28 @@ class Run(Presented):
         self.on_the_way()
 
     def on_the_way(self, *, backward: bool = False) -> None:
-        """Keep what is counted so far, now and then: the process may be killed before the mode closes.
+        """Write the counts so far, now and then: the process may be killed before the mode closes.
 
-        ``backward``: one has ended. The first is kept at once, however soon it comes after what else was kept.
+        ``backward``: one has ended. After the first one the counts are written at once.
         """
         first = backward and not self._walked
         if self._log is None or os.getpid() != self._process or (time.perf_counter() < self._due and not first):
             return
-        if not _WRITING.acquire(blocking=False):  # another thread is at it
+        if not _WRITING.acquire(blocking=False):  # another thread is writing
             return
         begun = time.perf_counter()
         try:
             if self._openings:  # else it was closed meanwhile, and all is written
-                reading.write(self._log, self.as_dict(), self.rank, ended=False)
-        except reading.LogError:
-            pass  # that there can be no log is said when the mode opens, and when it closes
+                reference_log.write(self._log, self.as_dict(), self.rank, self._started, ended=False)
+        except LogError:
+            pass  # the user is warned when the mode opens and when it closes
         finally:
             self._walked |= backward
             self._due = begun + max(_EVERY, (time.perf_counter() - begun) / _SHARE)
             _WRITING.release()
 
     def closed(self, ticket: object) -> None:
-        """One opening less; after the last one the log is written. May be called twice."""
+        """The mode was closed; when no opening remains, the log is written. May be called twice."""
         with _OPENING:
             if ticket in self._openings:
                 if len(self._openings) == 1:
@@ -103,14 +123,14 @@ class Run(Presented):
         if self._unwritten and self._log is not None and os.getpid() == self._process:
             try:
                 with _WRITING:
-                    reading.write(self._log, self.as_dict(), self.rank, ended=True)
-            except reading.LogError as error:
+                    reference_log.write(self._log, self.as_dict(), self.rank, self._started, ended=True)
+            except LogError as error:
                 self._unwritten = False
                 self._warn_of_log(error, 4)
         self._unwritten = False
 
     def try_log(self) -> None:
-        """Say before the hours of a training what else would be said after them: there can be no log."""
+        """Warn before a long training, rather than after it, if the log cannot be written."""
         if self._log is not None:
             try:
                 try_folder(self._log.parent, "the log ")
@@ -123,7 +143,7 @@ class Run(Presented):
 
     @property
     def file(self) -> Path | None:
-        """Where the run is kept when the mode closes; None without ``folder``."""
+        """The file that the run is written to when the mode closes; None without ``folder``."""
         return self._log
 
     def tally(self) -> Tally:
@@ -131,13 +151,13 @@ class Run(Presented):
         return self._tallies.here()
 
     def warn(self, message: str) -> None:
-        """Keep a remark that the user should see once."""
+        """Add a remark that the user should see once."""
         if message not in self.warnings:
             self.warnings.append(message)
 
     def add(self, data: Mapping[str, Any]) -> None:
-        """Count what another process counted, as its :meth:`as_dict` says it; its remarks are kept, too."""
-        self._tallies.keep(reading.counters(data))
+        """Add the counts of another process, its :meth:`as_dict`, and its remarks."""
+        self._tallies.keep(reference_log.counters(data))
         profile = data.get("profile") or {}
         self.layout_cost.add(data.get("layout_cost") or {})
         self.environment = {**(data.get("environment") or {}), **self.environment}
@@ -168,9 +188,9 @@ class Run(Presented):
 
     @property
     def without_kernel(self) -> dict[str, dict[str, int]]:
-        """Op name -> {dtype: calls that this Paddle has no kernel for on the device}; most of them are :attr:`substituted`.
+        """Op name -> {dtype: calls without a kernel of this Paddle on the device}; most of them are :attr:`substituted`.
 
-        Ops that move, choose or draw values, and have no Torch formula, ran on Paddle's kernel in float32.
+        Ops that move, choose or draw values and have no Torch formula ran on Paddle's kernel in float32.
         """
         grouped: dict[str, dict[str, int]] = {}
         for (op, dtype), calls in self._tallies.total("lacking").items():
@@ -186,7 +206,7 @@ class Run(Presented):
         return grouped
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything counted, as JSON-ready data.
+        """All counts, as JSON-ready data.
 
         ``{"backend", "linear_layout", "environment", "command", "layout_cost", "warnings",
         "optimizers": {name: {definition: updates}},
@@ -195,9 +215,9 @@ class Run(Presented):
         "lines": [{"op", "reason", "layer", "site", "calls"}], "profile": None or {"seconds", "threads", "processes",
         "places": [{"part", "op", "layer", "site", "calls", "seconds"}]}}``
 
-        ``integers``: of the substituted calls those with an integer result, where there are any; they are no float calls, nor are
-        native ones of integers or without elements. ``without_kernel``, where there are any: see :attr:`without_kernel`.
-        ``lines``: where calls stayed native; of each op and reason the first 256 calls are looked at (all with ``profile=True``).
+        ``integers``: substituted calls with an integer result, where there are any; they are no float calls, nor are native ones of
+        integers or without elements. ``without_kernel``, where there are any: see :attr:`without_kernel`. ``lines``: where calls
+        stayed native; the first 256 calls of each op and reason are looked at (all with ``profile=True``). Times are in seconds.
         """
         substituted, backward, native = self.substituted, self.backward, self.native
         integers = self._tallies.total("integers")

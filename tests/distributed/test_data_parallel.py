@@ -46,8 +46,8 @@ class Trained:
                 (folder / "done").touch()
 
     def of(self, name, way, rank):
-        with np.load(self.folder / f"{name}-{way}-{rank}.npz") as found:
-            return dict(found)
+        with np.load(self.folder / f"{name}-{way}-{rank}.npz") as arrays:
+            return dict(arrays)
 
     def counted(self, name, rank):
         return json.loads((self.folder / f"{name}-reference-{rank}.json").read_text())["ops"]
@@ -64,8 +64,8 @@ def trained(request, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def of_as_many(request):
     """Leaves out what four processes have not trained."""
-    one = request.node.callspec.params
-    if one["trained"] == 4 and one["name"] not in OF_FOUR:
+    params = request.node.callspec.params
+    if params["trained"] == 4 and params["name"] not in OF_FOUR:
         pytest.skip("trained with two processes only")
 
 
@@ -73,11 +73,11 @@ def of_as_many(request):
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_to_native_within_rounding(trained, name, way):
     for rank in range(trained.number):
-        native, found = trained.of(name, "native", rank), trained.of(name, way, rank)
-        assert native.keys() == found.keys()
+        native, result = trained.of(name, "native", rank), trained.of(name, way, rank)
+        assert native.keys() == result.keys()
         for key, value in native.items():
-            np.testing.assert_allclose(found[key], value, **CLOSE, err_msg=f"{key} of rank {rank}")
-            assert way != "compare" or np.array_equal(found[key], value), "comparing changes no bit"
+            np.testing.assert_allclose(result[key], value, **CLOSE, err_msg=f"{key} of rank {rank}")
+            assert way != "compare" or np.array_equal(result[key], value), "comparing changes no bit"
 
 
 @pytest.mark.parametrize("way", ["native", *MODES])
@@ -94,12 +94,12 @@ def test_all_ranks_have_trained_the_same_bits(trained, name, way):
 def test_bit_for_bit_the_torch_program(trained, name):
     """With two ranks the sum has one order. With more it depends on where in a bucket an element lies: see docs/distributed.md."""
     for rank in range(trained.number):
-        found, twin = trained.of(name, "reference", rank), trained.of(name, "twin", rank)
+        result, twin = trained.of(name, "reference", rank), trained.of(name, "twin", rank)
         for key, value in twin.items():
             if trained.number == 2:
-                assert np.array_equal(found[key], value), f"{key} of rank {rank}"
+                assert np.array_equal(result[key], value), f"{key} of rank {rank}"
             else:
-                np.testing.assert_allclose(found[key], value, **CLOSE, err_msg=f"{key} of rank {rank}")
+                np.testing.assert_allclose(result[key], value, **CLOSE, err_msg=f"{key} of rank {rank}")
 
 
 @pytest.mark.parametrize("name", NAMES)

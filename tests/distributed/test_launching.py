@@ -28,15 +28,15 @@ def finished(arguments, folder):
 @pytest.mark.slow
 def test_paddle_distributed_launch(tmp_path):
     options = ["--nproc_per_node=2", "--backend=gloo", f"--log_dir={tmp_path}"]
-    said = finished(["-m", "paddle.distributed.launch", *options, PROGRAM], tmp_path)
-    said += (tmp_path / "workerlog.1").read_text()
-    assert {f"rank {rank} of 2 has trained" in said for rank in (0, 1)} == {True}
+    output = finished(["-m", "paddle.distributed.launch", *options, PROGRAM], tmp_path)
+    output += (tmp_path / "workerlog.1").read_text()
+    assert {f"rank {rank} of 2 has trained" in output for rank in (0, 1)} == {True}
 
 
 @pytest.mark.slow
 def test_paddle_distributed_spawn(tmp_path):
-    said = finished([PROGRAM, "spawn"], tmp_path)
-    assert sorted(line for line in said.splitlines() if line.startswith("rank")) == [
+    output = finished([PROGRAM, "spawn"], tmp_path)
+    assert sorted(line for line in output.splitlines() if line.startswith("rank")) == [
         "rank 0 of 2 has trained",
         "rank 1 of 2 has trained",
     ]
@@ -53,10 +53,10 @@ class Holder:
         return "ran"
 
 
-@pytest.mark.parametrize("one", [decorated, Holder().method], ids=["function", "method"])
-def test_what_a_mode_decorates_is_pickled_by_its_name(one):
-    assert pickle.loads(pickle.dumps(one))() == "ran"
-    assert type(pickle.loads(pickle.dumps(one))) is type(one)
+@pytest.mark.parametrize("decorated_function", [decorated, Holder().method], ids=["function", "method"])
+def test_what_a_mode_decorates_is_pickled_by_its_name(decorated_function):
+    assert pickle.loads(pickle.dumps(decorated_function))() == "ran"
+    assert type(pickle.loads(pickle.dumps(decorated_function))) is type(decorated_function)
 
 
 @pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="docs/distributed.md says what the CPU's Paddle refuses")

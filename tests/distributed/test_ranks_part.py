@@ -35,15 +35,15 @@ def test_ranks_that_agree(folder):
     run = read(folder, "right")
     assert run.replicas.parting is None
     assert (run.replicas.ranks, run.replicas.steps) == ((0, 1), 3)
-    said = "ranks 0, 1: parameters and gradients are equal bit for bit at all 3 steps"
-    assert said in str(run)
-    assert said in run.to_markdown()
+    sentence = "ranks 0, 1: parameters and gradients are equal bit for bit at all 3 steps"
+    assert sentence in str(run)
+    assert sentence in run.to_markdown()
     assert {call.log.split("-")[1] for call in run.calls} == {"rank0", "rank1"}
     assert not run.warnings
 
 
 @pytest.mark.parametrize(
-    ("name", "step", "kind", "said"),
+    ("name", "step", "kind", "meaning"),
     [
         ("not_summed", 0, "gradients", "gradients are not summed over the ranks"),
         ("other_weights", 0, "parameters", "they began with other weights"),
@@ -51,14 +51,14 @@ def test_ranks_that_agree(folder):
         ("written", 2, "parameters", "or a rank changed its own"),
     ],
 )
-def test_where_they_part(folder, name, step, kind, said, tmp_path):
+def test_where_they_part(folder, name, step, kind, meaning, tmp_path):
     run = read(folder, name)
     parting = run.replicas.parting
     assert (parting.step, parting.kind, parting.groups) == (step, kind, ((0,), (1,)))
     assert len(parting.names) == (1 if name in ("other_weights", "written") else 2), "a bias begins with zeros everywhere"
     sentence = f"the ranks part at step {step}: {kind} of {parting.names[0]}"
     assert run.warnings[0].startswith(sentence)
-    assert said in run.warnings[0]
+    assert meaning in run.warnings[0]
     for text in (str(run), run.to_html(tmp_path / "report.html").read_text()):
         assert sentence in text
     assert f"part at step {step}" in run.to_markdown()

@@ -37,23 +37,23 @@ def ended(arguments, folder, number=0, **variables):
         env=ranks.environment(PYTHONWARNINGS="ignore", GLOG_minloglevel="2", **variables), cwd=folder,
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr, [(folder / f"rank.{one}").read_text() for one in range(number)]
+    return done.returncode, done.stdout, done.stderr, [(folder / f"rank.{rank}").read_text() for rank in range(number)]
 
 
 def launched(word, folder, options=None, number=2):
     """The ranks, natively, or under ``padiff-shim run`` with these options."""
     (folder / "launcher.py").write_text(LAUNCHER)
-    given = [{name: value for name, value in one.items() if name.startswith("PADDLE_")} for one in ranks.ranks(number)]
-    (folder / "ranks.json").write_text(json.dumps(given))
+    environments = [{name: value for name, value in rank.items() if name.startswith("PADDLE_")} for rank in ranks.ranks(number)]
+    (folder / "ranks.json").write_text(json.dumps(environments))
     shim = [] if options is None else ["-m", "padiff_shim", "run", *options]
     return ended([*shim, "launcher.py", "ranks.json", RANK, word], folder, number)
 
 
-def losses(said):
+def losses(outputs):
     """By rank."""
-    found = [[line for line in text.splitlines() if line.startswith("rank ")] for text in said]
-    assert all(len(lines) == 3 for lines in found), said
-    return found
+    by_rank = [[line for line in text.splitlines() if line.startswith("rank ")] for text in outputs]
+    assert all(len(lines) == 3 for lines in by_rank), outputs
+    return by_rank
 
 
 def substituted(table):
@@ -63,12 +63,12 @@ def substituted(table):
 @pytest.mark.slow
 @pytest.mark.bitexact
 def test_reference_is_that_of_a_with_statement_in_the_script(tmp_path):
-    status, _, err, said = launched("with", tmp_path)
-    assert status == 0, said
+    status, _, err, outputs = launched("with", tmp_path)
+    assert status == 0, outputs
     options = ["--optimizer", "torch", "--json", "all.json", "--log", "log", "--html", "page.html"]
     inherited = launched("train", tmp_path, options)
     assert inherited[:2] == (0, ""), inherited
-    assert losses(inherited[3]) == losses(said)
+    assert losses(inherited[3]) == losses(outputs)
     assert [text.splitlines()[-1] for text in inherited[3]] == ["[]", "[]"], "what a rank starts runs natively"
     err = inherited[2]
     assert err.startswith("padiff-shim: ranks 0, 1 took part\n")
@@ -86,10 +86,10 @@ def test_reference_is_that_of_a_with_statement_in_the_script(tmp_path):
 def test_a_comparison_has_a_log_of_each_rank(tmp_path):
     plain = launched("raise", tmp_path)
     assert plain[0] == 1, plain
-    found = launched("raise", tmp_path, ["--compare", "--log", "log", "--html", "page.html", "--markdown", "notes.md"])
-    assert found[:2] == plain[:2]
-    assert found[3] == plain[3], "what the ranks wrote, tracebacks and all, is as natively"
-    assert "ValueError: of rank 1" in found[3][1]
+    result = launched("raise", tmp_path, ["--compare", "--log", "log", "--html", "page.html", "--markdown", "notes.md"])
+    assert result[:2] == plain[:2]
+    assert result[3] == plain[3], "what the ranks wrote, tracebacks and all, is as natively"
+    assert "ValueError: of rank 1" in result[3][1]
     logs = sorted(path.name for path in (tmp_path / "log").glob("*.jsonl"))
     assert [name[: len("calls-rank0")] for name in logs] == ["calls-rank0", "calls-rank1"]
     run = padiff_shim.load(tmp_path / "log")
@@ -97,7 +97,7 @@ def test_a_comparison_has_a_log_of_each_rank(tmp_path):
     assert run.header["command"].endswith(
         f"run --compare --log log --html page.html --markdown notes.md launcher.py ranks.json {RANK} raise"
     )
-    assert "parameters and gradients are equal bit for bit at all 3 steps" in found[2]
+    assert "parameters and gradients are equal bit for bit at all 3 steps" in result[2]
     assert (tmp_path / "notes.md").read_text() == run.to_markdown()
     assert "</html>" in (tmp_path / "page.html").read_text()
 
@@ -105,9 +105,9 @@ def test_a_comparison_has_a_log_of_each_rank(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--compare", "--log", "log")], ids=["reference", "compare"])
 def test_a_rank_that_is_killed(options, tmp_path):
-    status, _, err, said = launched("killed", tmp_path, options)
-    assert status == 9, said
-    losses(said)
+    status, _, err, outputs = launched("killed", tmp_path, options)
+    assert status == 9, outputs
+    losses(outputs)
     text = " ".join(err.split())
     if options:
         assert "rank 1 was ended in the middle, its disk was full, or it still runs" in text
@@ -177,29 +177,29 @@ def test_a_ranks_traceback_is_its_own(mode, where, tmp_path):
     (tmp_path / "launcher.py").write_text(LAUNCHER)
     (tmp_path / "rank.py").write_text(REFUSED[where])
     (tmp_path / "ranks.json").write_text(json.dumps([{"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"}]))
-    given = ["launcher.py", "ranks.json", "rank.py"]
-    status, _, _, (plain,) = ended(given, tmp_path, 1)
+    arguments = ["launcher.py", "ranks.json", "rank.py"]
+    status, _, _, (plain,) = ended(arguments, tmp_path, 1)
     assert status == 1
     assert "ValueError: (InvalidArgument)" in plain
-    status, _, err, (said,) = ended(["-m", "padiff_shim", "run", mode, "--all-threads", *given], tmp_path, 1)
-    assert (status, said) == (1, plain)
+    status, _, err, (outputs,) = ended(["-m", "padiff_shim", "run", mode, "--all-threads", *arguments], tmp_path, 1)
+    assert (status, outputs) == (1, plain)
     assert "padiff-shim: rank 0 took part" in err
 
 
 @pytest.mark.slow
 def test_without_inheritance(tmp_path):
-    status, _, err, said = launched("raise", tmp_path, ["--no-inherit"])
-    assert status == 1, said
+    status, _, err, outputs = launched("raise", tmp_path, ["--no-inherit"])
+    assert status == 1, outputs
     assert err == "padiff-shim: the program did not import paddle: nothing was observed\n"
 
 
 @pytest.mark.slow
 @pytest.mark.bitexact
 def test_four_ranks(tmp_path):
-    status, _, _, said = launched("with", tmp_path, number=4)
-    assert status == 0, said
+    status, _, _, outputs = launched("with", tmp_path, number=4)
+    assert status == 0, outputs
     inherited = launched("train", tmp_path, ["--optimizer", "torch"], number=4)
     assert inherited[0] == 0, inherited
-    assert losses(inherited[3]) == losses(said)
+    assert losses(inherited[3]) == losses(outputs)
     assert "padiff-shim: ranks 0, 1, 2, 3 took part" in inherited[2]
     assert substituted(inherited[2])["gelu"] == 12

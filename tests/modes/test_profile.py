@@ -9,7 +9,7 @@ import paddle
 import pytest
 
 import padiff_shim
-from padiff_shim.runlog import reading
+from padiff_shim.runlog import reference_log
 from padiff_shim.runlog.counts import BACKWARD, ENGINES, Clock, ClockPlace
 
 pytestmark = pytest.mark.compat
@@ -150,7 +150,7 @@ def test_two_runs_of_a_process_have_a_log_each_and_are_added_up(tmp_path):
     for _ in range(2):
         with padiff_shim.reference("torch", log=tmp_path):
             paddle.ones([2]).exp()
-    assert len(reading.reference_files(tmp_path)) == 2
+    assert len(reference_log.files(tmp_path)) == 2
     run = padiff_shim.load_reference(tmp_path)
     assert (run.substituted, run.processes) == ({"exp": 2}, 2)
 
@@ -183,11 +183,11 @@ def test_a_forked_child_writes_no_log(tmp_path):
         finally:
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    (path,) = reading.reference_files(tmp_path)
-    assert reading.read_reference(path)["ended"] is False, "what the parent wrote on the way"
+    (path,) = reference_log.files(tmp_path)
+    assert reference_log.read(path)["ended"] is False, "what the parent wrote on the way"
     mode.stop()
-    assert reading.reference_files(tmp_path) == [path]
-    assert reading.read_reference(path)["ended"] is True
+    assert reference_log.files(tmp_path) == [path]
+    assert reference_log.read(path)["ended"] is True
 
 
 @pytest.mark.parametrize("natively", [(), (2,)], ids=["nothing before", "a native call before"])
@@ -200,8 +200,8 @@ def test_the_first_backward_is_kept_however_soon_it_ends(natively, tmp_path, mon
             paddle.randn([number])
         assert bool(run.native) is bool(natively)
         x.exp().sum().backward()
-        (path,) = reading.reference_files(tmp_path)
-        assert reading.read_reference(path)["ops"]["exp"]["substituted"] == 1
+        (path,) = reference_log.files(tmp_path)
+        assert reference_log.read(path)["ops"]["exp"]["substituted"] == 1
 
 
 def test_what_another_thread_writes_on_the_way_does_not_undo_the_end(tmp_path, monkeypatch):
@@ -212,8 +212,8 @@ def test_what_another_thread_writes_on_the_way_does_not_undo_the_end(tmp_path, m
     monkeypatch.setattr(run, "_due", 0.0)
     mode.stop()
     run.on_the_way()
-    (path,) = reading.reference_files(tmp_path)
-    assert reading.read_reference(path)["ended"] is True
+    (path,) = reference_log.files(tmp_path)
+    assert reference_log.read(path)["ended"] is True
     assert padiff_shim.load_reference(tmp_path).warnings == []
 
 

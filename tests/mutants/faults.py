@@ -389,21 +389,21 @@ PROVE = (
 RECORDS = (
     Fault(
         "lock-of-the-parent",
-        "padiff_shim/runlog/log.py",
+        "padiff_shim/runlog/writer.py",
         "        self.lock = threading.RLock()\n        self.close()\n",
         "        self.close()\n",
         "the child of a fork waits for ever for a lock that a thread of its parent held",
     ),
     Fault(
         "missing-rank-zero",
-        "padiff_shim/runlog/reading.py",
+        "padiff_shim/runlog/compare_logs.py",
         "range(min(world, _MOST))",
         "range(1, min(world, _MOST))",
         "that rank 0 left no log is not told",
     ),
     Fault(
         "torn-last-line",
-        "padiff_shim/runlog/log.py",
+        "padiff_shim/runlog/reader.py",
         '            if not end.endswith(b"\\n"):\n                return\n',
         "",
         "the line that a program was writing when it ended makes its log unreadable",
@@ -432,13 +432,13 @@ RECORDS = (
     Fault(
         "met-in-the-last-rank",
         "padiff_shim/recording/diff.py",
-        "found.met = found.met and all(",
-        "found.met = all(",
+        "difference.met = difference.met and all(",
+        "difference.met = all(",
         "of several ranks only the last pair decides whether a Paddle and a Torch run met",
     ),
     Fault(
         "one-digest-two-shapes",
-        "padiff_shim/recording/folder.py",
+        "padiff_shim/recording/files.py",
         "key = digest, array.dtype.str, array.shape",
         "key = digest",
         "values with the same bytes and another shape or dtype are read back as the first ones",
@@ -446,8 +446,8 @@ RECORDS = (
     Fault(
         "nan-apart-from-nan",
         "padiff_shim/recording/alignment.py",
-        "same = (mine == yours) | ((mine != mine) & (yours != yours))",
-        "same = mine == yours",
+        "same = (first == second) | ((first != first) & (second != second))",
+        "same = first == second",
         "a NaN that both recordings have is a difference",
     ),
     Fault(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pairs import D
 
 import padiff_shim
-from padiff_shim.recording import alignment, folder
+from padiff_shim.recording import alignment, tensors
 from padiff_shim.recording.alignment import align, apart
-from padiff_shim.recording.folder import read
+from padiff_shim.recording.reading import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 def made(like, index, names=("op",), layer="", values=(0.0,)):
     array = np.asarray(values, "float64")
     return dataclasses.replace(
-        like, index=index, names=names, layer=layer, shape=array.shape, dtype="float64", digest=folder.digest(array),
-        figures=folder.figures(array), sample=tuple(array), _at=None,
+        like, index=index, names=names, layer=layer, shape=array.shape, dtype="float64", digest=tensors.digest(array),
+        figures=tensors.figures(array), sample=tuple(array), _at=None,
     )  # fmt: skip
 
 
@@ -71,10 +71,10 @@ def test_a_transposed_square_matrix_is_recognised(tmp_path):
     for name, array in (("a", values), ("b", values.T), ("c", values)):
         with padiff_shim.record(tmp_path / name, framework="torch") as recording:
             recording.note("weight", np.ascontiguousarray(array))
-    one, other, same = (read(tmp_path / name)[0].tensors[0] for name in "abc")
-    assert apart(one, other).identical
-    assert apart(one, other).layout == "transposed"
-    assert apart(one, same).layout == ""
+    first, other, same = (read(tmp_path / name)[0].tensors[0] for name in "abc")
+    assert apart(first, other).identical
+    assert apart(first, other).layout == "transposed"
+    assert apart(first, same).layout == ""
 
 
 def noted(folder, array, name="x"):

@@ -24,33 +24,33 @@ def right(tmp_path):
 
 def test_a_run_is_the_same_as_itself(right, tmp_path):
     paddle_run(tmp_path / "again", seeded(), parameters=True, gradients=True)
-    found = diff(right, tmp_path / "again")
-    assert found
-    assert found.headline == f"SAME: {len(found.rows)} tensors compared, none differs"
-    assert {row.any.kind for row in found.rows} == {"op", "layer", "parameter", "gradient"}
-    assert found.as_dict()["same"] is True
-    assert not found.surroundings
+    difference = diff(right, tmp_path / "again")
+    assert difference
+    assert difference.headline == f"SAME: {len(difference.rows)} tensors compared, none differs"
+    assert {row.any.kind for row in difference.rows} == {"op", "layer", "parameter", "gradient"}
+    assert difference.as_dict()["same"] is True
+    assert not difference.surroundings
 
 
 def test_the_first_difference_has_line_layer_and_size(right, tmp_path):
     port = seeded()
     port.v.bias.set_value(port.v.bias + 2**-10)
     paddle_run(tmp_path / "other", port)
-    found = diff(right, tmp_path / "other")
-    assert not found
-    first = found.first
+    difference = diff(right, tmp_path / "other")
+    assert not difference
+    first = difference.first
     assert (first.any.kind, first.any.name, first.any.layer) == ("op", "linear", "v")
     assert "self.v(h)" in linecache.getline(first.a.file, first.a.line)
     mine, yours = first.a.values(), first.b.values()
     assert first.apart.max_abs == np.abs(mine.astype("float64") - yours).max()
     assert first.apart.ulp >= 1
     assert first.apart.different == (mine != yours).sum()
-    assert "linear in layer v" in found.headline
-    assert "parameter" in " ".join(found.notes)
-    for text in (str(found), found.to_markdown()):
+    assert "linear in layer v" in difference.headline
+    assert "parameter" in " ".join(difference.notes)
+    for text in (str(difference), difference.to_markdown()):
         assert "linear in layer v" in text
         assert "DIFFERENT" in text
-    json.dumps(found.as_dict(), allow_nan=False)
+    json.dumps(difference.as_dict(), allow_nan=False)
     tolerant = diff(right, tmp_path / "other", atol=1.0)
     assert tolerant
     assert not diff(right, tmp_path / "other", rtol=1e-6)
@@ -60,25 +60,25 @@ def test_parameters_and_gradients_are_compared_by_name(right, tmp_path):
     port = seeded()
     port.k.weight.set_value(port.k.weight * 1.5)
     paddle_run(tmp_path / "other", port, parameters=True, gradients=True)
-    found = diff(right, tmp_path / "other")
-    assert (found.first.any.kind, found.first.any.name) == ("parameter", "k.weight")
-    assert [row.any.name for row in found.differing if row.any.kind == "parameter"] == ["k.weight"]
-    assert any(row.any.kind == "gradient" for row in found.differing)
+    difference = diff(right, tmp_path / "other")
+    assert (difference.first.any.kind, difference.first.any.name) == ("parameter", "k.weight")
+    assert [row.any.name for row in difference.differing if row.any.kind == "parameter"] == ["k.weight"]
+    assert any(row.any.kind == "gradient" for row in difference.differing)
 
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_another_length_is_aligned(right, tmp_path, swap):
     paddle_run(tmp_path / "other", seeded(doubled=True), gradients=True, parameters=True)
     folders = [right, tmp_path / "other"]
-    found = diff(*(folders[::-1] if swap else folders))
-    (alone,) = [row for row in found.rows if row.apart is None]
+    difference = diff(*(folders[::-1] if swap else folders))
+    (alone,) = [row for row in difference.rows if row.apart is None]
     assert alone.any.name == "gelu"
     assert (alone.b is None) is swap
-    before = [row for row in found.compared if row.any.index < alone.any.index]
+    before = [row for row in difference.compared if row.any.index < alone.any.index]
     assert not any(row.differs for row in before)
-    after = [row.any.name for row in found.differing if row.any.kind == "op"]
+    after = [row.any.name for row in difference.differing if row.any.kind == "op"]
     assert after[-3:] == (["gelu", "multiply", "sum"]), "what comes behind stands beside its own"
-    assert found.first is alone or found.first.any.name == "gelu"
+    assert difference.first is alone or difference.first.any.name == "gelu"
 
 
 @pytest.mark.bitexact
@@ -87,10 +87,10 @@ def test_a_port_under_the_shim_is_the_same_as_its_original(tmp_path):
     torch_run(tmp_path / "torch", original, parameters=True, gradients=True)
     with padiff_shim.reference("torch"):
         paddle_run(tmp_path / "paddle", port, parameters=True, gradients=True)
-    found = diff(tmp_path / "torch", tmp_path / "paddle")
-    assert found, str(found)
-    assert not [row for row in found.rows if row.apart is None]
-    turned = {row.any.name for row in found.compared if row.apart.layout == "transposed"}
+    difference = diff(tmp_path / "torch", tmp_path / "paddle")
+    assert difference, str(difference)
+    assert not [row for row in difference.rows if row.apart is None]
+    turned = {row.any.name for row in difference.compared if row.apart.layout == "transposed"}
     assert turned == {f"{name}.weight" for name in ("q", "k", "v", "out")}
 
 
@@ -100,11 +100,11 @@ def test_a_wrong_port_is_found_across_frameworks(tmp_path):
     torch_run(tmp_path / "torch", original)
     with padiff_shim.reference("torch"):
         paddle_run(tmp_path / "paddle", port)
-    found = diff(tmp_path / "paddle", tmp_path / "torch")
-    assert not found
-    assert found.first.any.name == "multiply"
-    assert "self.factor" in linecache.getline(found.first.a.file, found.first.a.line)
-    assert "* 0.5" in linecache.getline(found.first.b.file, found.first.b.line)
+    difference = diff(tmp_path / "paddle", tmp_path / "torch")
+    assert not difference
+    assert difference.first.any.name == "multiply"
+    assert "self.factor" in linecache.getline(difference.first.a.file, difference.first.a.line)
+    assert "* 0.5" in linecache.getline(difference.first.b.file, difference.first.b.line)
 
 
 @pytest.mark.bitexact
@@ -116,11 +116,11 @@ def test_another_division_into_calls_is_no_difference_across_frameworks(tmp_path
         held = paddle.to_tensor(x)
         paddle.nn.functional.relu(paddle.nn.functional.linear(held, paddle.ones([6, 2])))
         paddle.exp(held)
-    found = diff(tmp_path / "torch", tmp_path / "paddle")
-    assert [row.any.name for row in found.rows if row.apart is None] == ["exp"]
-    assert not found.differing
-    assert not found, "the last results were not compared"
-    assert "last results" in found.headline
+    difference = diff(tmp_path / "torch", tmp_path / "paddle")
+    assert [row.any.name for row in difference.rows if row.apart is None] == ["exp"]
+    assert not difference.differing
+    assert not difference, "the last results were not compared"
+    assert "last results" in difference.headline
 
 
 def test_ranks(tmp_path, monkeypatch):
@@ -128,10 +128,10 @@ def test_ranks(tmp_path, monkeypatch):
         for rank in ranks:
             monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
             paddle_run(tmp_path / folder, seeded(), x=X + rank, backward=False)
-    found = diff(tmp_path / "two", tmp_path / "one")
-    assert found
-    assert {row.rank for row in found.rows} == {1}
-    assert "a: ranks 0 were not compared" in found.notes
+    difference = diff(tmp_path / "two", tmp_path / "one")
+    assert difference
+    assert {row.rank for row in difference.rows} == {1}
+    assert "a: ranks 0 were not compared" in difference.notes
     assert not diff(tmp_path / "two", tmp_path / "one", ranks=(0, 1))
     assert "rank 0 of a is compared with rank 3 of b" in diff(tmp_path / "two", tmp_path / "other").notes
     with pytest.raises(ArgumentError, match="b has no rank 0; it has 1"):
@@ -147,10 +147,10 @@ def test_steps_of_unequal_number(tmp_path):
                 layer(paddle.to_tensor(X)).sum().backward()
                 optimizer.step()
                 optimizer.clear_grad()
-    found = diff(tmp_path / "three", tmp_path / "two")
-    assert {row.any.step for row in found.differing} == {2}
-    assert all(row.b is None for row in found.differing)
-    assert not any(row.differs for row in found.compared)
+    difference = diff(tmp_path / "three", tmp_path / "two")
+    assert {row.any.step for row in difference.differing} == {2}
+    assert all(row.b is None for row in difference.differing)
+    assert not any(row.differs for row in difference.compared)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
@@ -227,15 +227,15 @@ def test_digests_alone_still_tell_a_size(tmp_path):
     port = seeded()
     paddle_run(tmp_path / "a", port, values="digest")
     paddle_run(tmp_path / "b", port, x=X * 1.5, values="digest")
-    found = diff(tmp_path / "a", tmp_path / "b")
-    assert found.first.apart.how == "sample"
-    assert found.first.apart.max_abs > 0
-    assert "of a sample" in found.headline
+    difference = diff(tmp_path / "a", tmp_path / "b")
+    assert difference.first.apart.how == "sample"
+    assert difference.first.apart.max_abs > 0
+    assert "of a sample" in difference.headline
 
 
 def test_other_surroundings_are_listed(right, tmp_path):
     other = damaged(tmp_path / "other", right, lambda lines: [lines[0].replace('"device":"cpu"', '"device":"gpu:0"'), *lines[1:]])
-    found = diff(right, other)
-    assert ("device", "cpu", "gpu:0") in found.surroundings
-    assert "gpu:0" in str(found)
-    assert found, "other surroundings are no difference of values"
+    difference = diff(right, other)
+    assert ("device", "cpu", "gpu:0") in difference.surroundings
+    assert "gpu:0" in str(difference)
+    assert difference, "other surroundings are no difference of values"

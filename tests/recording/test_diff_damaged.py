@@ -20,18 +20,18 @@ def right(tmp_path):
 
 def test_what_is_damaged_is_told(right, tmp_path):
     torn = damaged(tmp_path / "torn", right, lambda lines: [*lines[:9], lines[9][:40]])
-    found = diff(right, torn)
-    assert not found
-    assert any("the process was killed" in note for note in found.notes)
+    difference = diff(right, torn)
+    assert not difference
+    assert any("the process was killed" in hole for hole in difference.holes)
     wrong = damaged(
         tmp_path / "wrong", right, lambda lines: [*lines[:5], "nonsense\n", '{"type":"tensor","shape":"x"}\n', *lines[5:]]
     )
-    assert any("2 lines of" in note for note in diff(right, wrong).notes)
+    assert any("2 lines of" in hole and "line 6, 7" in hole for hole in diff(right, wrong).holes)
     entry = json.loads(right.glob("records-*.jsonl").__next__().read_text().splitlines()[1])
     for at in (["../../etc/passwd", 0], ["values-rank0-pid1.npy", -1], "x", [1, 2]):
-        one = json.dumps({**entry, "at": at}) + "\n"
-        hostile = damaged(tmp_path / "hostile", right, lambda lines, one=one: [lines[0], one, *lines[2:]])
-        assert any("1 lines of" in note for note in diff(right, hostile).notes)
+        line = json.dumps({**entry, "at": at}) + "\n"
+        hostile = damaged(tmp_path / "hostile", right, lambda lines, line=line: [lines[0], line, *lines[2:]])
+        assert any("1 line of" in hole and "'at' is not" in hole for hole in diff(right, hostile).holes)
         shutil.rmtree(hostile)
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_recording(right, tmp_path):
     with pytest.raises(FileError, match="schema 99 is not known here"):
         diff(right, newer)
     foreign = damaged(tmp_path / "foreign", right, lambda lines: ['{"type":"run"}\n', *lines[1:]])
-    with pytest.raises(FileError, match="not that of a recording"):
+    with pytest.raises(FileError, match="does not begin with the header of a recording"):
         diff(right, foreign)
     with pytest.raises(ArgumentError, match="atol"):
         diff(right, right, atol=-1.0)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def difference(tmp_path_factory):
     """What two runs differ in, of which one has another bias."""
     folder = tmp_path_factory.mktemp("runs")
     paddle_run(folder / "here", seeded(), parameters=True, gradients=True)
@@ -29,24 +29,24 @@ def found(tmp_path_factory):
 def opened(browser, tmp_path):
     """A function: a difference and options of the browser -> its open page."""
     with report_page.pages(browser, tmp_path) as show:
-        yield lambda found, **options: show(found.page(), **options)
+        yield lambda difference, **options: show(difference.page(), **options)
 
 
-def test_the_answer_comes_first_then_the_run_then_rows(opened, found):
-    page = opened(found)
+def test_the_answer_comes_first_then_the_run_then_rows(opened, difference):
+    page = opened(difference)
     text = page.locator("body").inner_text()
-    parts = (found.headline.partition(": ")[2], "first in a:", "Along the run", "max, mean: absolute differences")
+    parts = (difference.headline.partition(": ")[2], "first in a:", "Along the run", "max, mean: absolute differences")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
-    assert page.locator("table.rows").first.locator("tbody tr").count() == len(found.differing)
+    assert page.locator("table.rows").first.locator("tbody tr").count() == len(difference.differing)
     assert "pairs.py:" in text
 
 
-def test_each_difference_is_drawn_and_axes_are_named(opened, found):
-    page = opened(found)
-    drawn = [row for row in found.compared if row.apart.relative > 0]
+def test_each_difference_is_drawn_and_axes_are_named(opened, difference):
+    page = opened(difference)
+    drawn = [row for row in difference.compared if row.apart.relative > 0]
     assert page.locator("svg.along circle").count() == len(drawn) > 3
     names = page.locator("svg.along text").all_text_contents()
-    assert {"relative difference", "tensor (its place in the run)", "0", f"{len(found.rows) - 1}"} <= set(names)
+    assert {"relative difference", "tensor (its place in the run)", "0", f"{len(difference.rows) - 1}"} <= set(names)
     box = page.locator("svg.along").bounding_box()
     for place in page.locator("svg.along text, svg.along circle").all():
         inner = place.bounding_box()
@@ -54,13 +54,13 @@ def test_each_difference_is_drawn_and_axes_are_named(opened, found):
 
 
 @pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
-def test_it_never_scrolls_sideways(opened, found, viewport):
-    assert not scrolls_sideways(opened(found, viewport=viewport))
+def test_it_never_scrolls_sideways(opened, difference, viewport):
+    assert not scrolls_sideways(opened(difference, viewport=viewport))
 
 
-def test_it_follows_the_colours_of_the_system(opened, found):
+def test_it_follows_the_colours_of_the_system(opened, difference):
     def paper(scheme):
-        page = opened(found, color_scheme=scheme)
+        page = opened(difference, color_scheme=scheme)
         return sum(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"))
 
     assert paper("light") > 600
@@ -80,8 +80,8 @@ def test_runs_that_are_the_same_and_what_is_hostile(opened, tmp_path):
     assert page.evaluate("window.broken") is None
 
 
-def test_it_is_written(found, tmp_path):
-    target = found.to_html(tmp_path / "new" / "difference.html")
+def test_it_is_written(difference, tmp_path):
+    target = difference.to_html(tmp_path / "new" / "difference.html")
     assert target.read_text().startswith("<!doctype html>")
     with pytest.raises(FileError, match=r"the page .* cannot be written"):
-        found.to_html(tmp_path)
+        difference.to_html(tmp_path)

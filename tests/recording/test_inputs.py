@@ -10,7 +10,7 @@ from pairs import X, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
 from padiff_shim.recording import pages
-from padiff_shim.recording.folder import read
+from padiff_shim.recording.reading import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 

@@ -13,7 +13,7 @@ from pairs import D, X, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
 from padiff_shim import ArgumentError, FileError, ModeError
-from padiff_shim.recording.folder import read
+from padiff_shim.recording.reading import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 NAMES = [
@@ -34,7 +34,7 @@ NAMES = [
 
 
 def tensors(folder, kind=None):
-    return [one for one in read(folder)[0].tensors if kind in (None, one.kind)]
+    return [tensor for tensor in read(folder)[0].tensors if kind in (None, tensor.kind)]
 
 
 def one_step(port, mode=None, folder=None, inside=True):
@@ -44,16 +44,16 @@ def one_step(port, mode=None, folder=None, inside=True):
     optimizer = paddle.optimizer.AdamW(parameters=port.parameters())
     recording = padiff_shim.record(folder, port, parameters=True, gradients=True) if folder else None
     modes = [mode() if mode else None, recording]
-    opened = [one for one in (modes if inside else modes[::-1]) if one is not None]
-    for one in opened:
-        one.start()
+    opened = [mode for mode in (modes if inside else modes[::-1]) if mode is not None]
+    for each in opened:
+        each.start()
     out = port(x)
     out.sum().backward()
     gradients = [p.grad.numpy().copy() for p in port.parameters()]
     optimizer.step()
     optimizer.clear_grad()
-    for one in opened[::-1]:
-        one.stop()
+    for each in opened[::-1]:
+        each.stop()
     return [out.numpy(), x.grad.numpy(), *gradients, *(p.numpy() for p in port.parameters())]
 
 
@@ -66,17 +66,18 @@ def test_no_bit_changes_and_the_calls_are_written(mode, inside, tmp_path):
     ]
     plain = one_step(seeded(), door)
     recorded = one_step(seeded(), door, tmp_path / "run", inside)
-    assert all(np.array_equal(one, other) for one, other in zip(plain, recorded))
-    found = tensors(tmp_path / "run")
-    assert [one.name for one in found if one.kind == "op"] == NAMES
-    assert [one.layer for one in found if one.kind == "layer"] == ["norm", "q", "k", "v", "out", ""]
-    gradients = [one for one in found if one.kind == "gradient"]
-    assert [one.name for one in gradients] == [name for name, _ in seeded().named_parameters()]
-    assert all(np.array_equal(one.values(), array) for one, array in zip(gradients, recorded[2:]))
-    parameters = [one for one in found if one.kind == "parameter"]
+    assert all(np.array_equal(before, other) for before, other in zip(plain, recorded))
+    recorded_tensors = tensors(tmp_path / "run")
+    assert [tensor.name for tensor in recorded_tensors if tensor.kind == "op"] == NAMES
+    assert [tensor.layer for tensor in recorded_tensors if tensor.kind == "layer"] == ["norm", "q", "k", "v", "out", ""]
+    gradients = [tensor for tensor in recorded_tensors if tensor.kind == "gradient"]
+    assert [tensor.name for tensor in gradients] == [name for name, _ in seeded().named_parameters()]
+    assert all(np.array_equal(tensor.values(), array) for tensor, array in zip(gradients, recorded[2:]))
+    parameters = [tensor for tensor in recorded_tensors if tensor.kind == "parameter"]
     assert len(parameters) == 2 * len(gradients), "before and after the update"
     assert all(
-        np.array_equal(one.values(), array) for one, array in zip(parameters[len(gradients) :], recorded[2 + len(gradients) :])
+        np.array_equal(tensor.values(), array)
+        for tensor, array in zip(parameters[len(gradients) :], recorded[2 + len(gradients) :])
     )
 
 
@@ -109,8 +110,8 @@ def test_a_record_says_line_layer_and_values(tmp_path):
 def test_a_torch_module(tmp_path):
     original = pair()[0]
     _, result = torch_run(tmp_path, original, parameters=True, gradients=True)
-    assert [one.name for one in tensors(tmp_path, "op")] == NAMES
-    assert [one.layer for one in tensors(tmp_path, "layer")] == ["norm", "q", "k", "v", "out", ""]
+    assert [tensor.name for tensor in tensors(tmp_path, "op")] == NAMES
+    assert [tensor.layer for tensor in tensors(tmp_path, "layer")] == ["norm", "q", "k", "v", "out", ""]
     assert np.array_equal(tensors(tmp_path, "op")[-2].values(), result.detach().numpy())
     assert len(tensors(tmp_path, "gradient")) == len(list(original.parameters()))
     assert not torch.overrides._get_current_function_mode_stack()
@@ -127,10 +128,10 @@ def test_steps_end_with_an_optimizer_or_when_told(tmp_path):
             optimizer.zero_grad()
         recording.next_step()
         recording.note("accuracy", 0.5)
-    found = tensors(tmp_path)
-    assert [one.step for one in found if one.kind == "layer"] == [0, 1]
-    assert [one.step for one in found if one.kind == "gradient"] == [0, 0, 1, 1]
-    assert [(one.step, one.values().item()) for one in found if one.kind == "note"] == [(2, 0.5)]
+    recorded_tensors = tensors(tmp_path)
+    assert [tensor.step for tensor in recorded_tensors if tensor.kind == "layer"] == [0, 1]
+    assert [tensor.step for tensor in recorded_tensors if tensor.kind == "gradient"] == [0, 0, 1, 1]
+    assert [(tensor.step, tensor.values().item()) for tensor in recorded_tensors if tensor.kind == "note"] == [(2, 0.5)]
 
 
 @pytest.mark.parametrize("framework", ["paddle", "torch"])
@@ -142,14 +143,14 @@ def test_bfloat16_float16_and_what_has_no_values(framework, tmp_path):
             recording.note(dtype, tensor.astype(dtype) if framework == "paddle" else tensor.to(getattr(torch, dtype)))
         recording.note("empty", np.zeros((0, 3)))
         recording.note("scalar", np.float64(2))
-    found = {one.name: one for one in tensors(tmp_path)}
-    assert found["bfloat16"].dtype == "bfloat16"
-    assert found["bfloat16"].values().tolist() == [0, 1, 3.140625]
-    assert found["float16"].values().dtype == np.float16
-    assert found["bool"].values().tolist() == [False, True, True]
-    assert found["complex64"].values().dtype == np.complex64
-    assert found["empty"].values().shape == (0, 3)
-    assert found["scalar"].values().shape == ()
+    by_name = {tensor.name: tensor for tensor in tensors(tmp_path)}
+    assert by_name["bfloat16"].dtype == "bfloat16"
+    assert by_name["bfloat16"].values().tolist() == [0, 1, 3.140625]
+    assert by_name["float16"].values().dtype == np.float16
+    assert by_name["bool"].values().tolist() == [False, True, True]
+    assert by_name["complex64"].values().dtype == np.complex64
+    assert by_name["empty"].values().shape == (0, 3)
+    assert by_name["scalar"].values().shape == ()
 
 
 def test_digests_and_a_budget(tmp_path):
@@ -158,10 +159,10 @@ def test_digests_and_a_budget(tmp_path):
     paddle_run(tmp_path / "digest", port, values="digest")
     paddle_run(tmp_path / "budget", port, budget=2000)
     full, digest, budget = (tensors(tmp_path / name) for name in ("full", "digest", "budget"))
-    assert [one.digest for one in full] == [one.digest for one in digest] == [one.digest for one in budget]
+    assert [tensor.digest for tensor in full] == [tensor.digest for tensor in digest] == [tensor.digest for tensor in budget]
     assert not list((tmp_path / "digest").glob("values-*"))
-    assert all(one.values() is None and one.sample for one in digest)
-    assert {one.left_out for one in budget} == {"", "beyond budget="}
+    assert all(tensor.values() is None and tensor.sample for tensor in digest)
+    assert {tensor.left_out for tensor in budget} == {"", "beyond budget="}
     assert sum(file.stat().st_size for file in (tmp_path / "budget").glob("values-*")) <= 2000
     assert padiff_shim.diff(tmp_path / "full", tmp_path / "digest")
     assert padiff_shim.diff(tmp_path / "full", tmp_path / "budget")

@@ -13,7 +13,7 @@ import torch
 from helpers import PATIENCE, ROOT, in_child
 
 import padiff_shim
-from padiff_shim.recording.folder import read
+from padiff_shim.recording.reading import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -26,9 +26,9 @@ def test_an_error_leaves_what_was_computed(tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         program()
-    found = read(tmp_path)[0]
-    assert [one.name for one in found.tensors] == ["exp"]
-    assert found.ended == "ZeroDivisionError: mine"
+    recorded = read(tmp_path)[0]
+    assert [tensor.name for tensor in recorded.tensors] == ["exp"]
+    assert recorded.ended == "ZeroDivisionError: mine"
     assert padiff_shim.record(tmp_path / "next", framework="paddle").start().stop() is None
 
 
@@ -56,14 +56,14 @@ def test_a_killed_run_is_whole_up_to_its_last_call(kind, framework, tmp_path):
     finally:
         child.kill()
         child.stdout.close()
-    found = read(tmp_path)[0]
-    assert len(found.tensors) >= 20
+    recorded = read(tmp_path)[0]
+    assert len(recorded.tensors) >= 20
     library = {"paddle": paddle, "torch": torch}[framework]
     wanted = library.ones([64])
-    for one in found.tensors[:20]:
+    for tensor in recorded.tensors[:20]:
         wanted = library.tanh(wanted)
-        assert np.array_equal(one.values(), wanted.numpy())
-    assert found.ended.startswith("KeyboardInterrupt") if kind == "SIGINT" else "killed" in found.remarks[-1]
+        assert np.array_equal(tensor.values(), wanted.numpy())
+    assert recorded.ended.startswith("KeyboardInterrupt") if kind == "SIGINT" else any("killed" in hole for hole in recorded.holes)
 
 
 def test_a_forked_child_has_a_file_of_its_own(tmp_path):
@@ -78,7 +78,7 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path):
             torch.tanh(torch.ones(3))
     """)
     assert result.returncode == 0, result.stderr
-    found = read(tmp_path)[0]
-    assert [one.name for one in found.tensors] == ["exp", "tanh"]
-    assert any("forked child, was not compared (1 records)" in remark for remark in found.remarks)
+    recorded = read(tmp_path)[0]
+    assert [tensor.name for tensor in recorded.tensors] == ["exp", "tanh"]
+    assert any("forked child, was not compared (1 records)" in remark for remark in recorded.beside)
     assert len(list(tmp_path.glob("records-*.jsonl"))) == 2

@@ -17,7 +17,7 @@ from padiff_shim.patches import _unsubstituted
 import padiff_shim
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.recording.folder import read
+from padiff_shim.recording.reading import read
 
 pytestmark = [
     pytest.mark.compat,

@@ -16,8 +16,8 @@ from padiff_shim.proof.pages import proof_document
 from padiff_shim.questions.bisect import Bisection, Unit
 from padiff_shim.questions.drift import Distance, Drift, DriftRow
 from padiff_shim.recording.alignment import TensorDistance
-from padiff_shim.recording.diff import Difference, TensorRow
-from padiff_shim.recording.folder import Tensor
+from padiff_shim.recording.difference import Difference, TensorRow
+from padiff_shim.recording.tensors import Tensor
 from padiff_shim.report import compare, reference
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.runs.gate import BaselineEntry, Gate

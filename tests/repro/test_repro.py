@@ -225,8 +225,8 @@ class TestExcerpt:
         source = expression(op.reference, excerpt)
         module = {}
         exec(excerpt.header() + excerpt.text(), module)
-        found = eval(source, module)
-        assert found is op.reference or found.__code__.co_code == op.reference.__code__.co_code
+        function = eval(source, module)
+        assert function is op.reference or function.__code__.co_code == op.reference.__code__.co_code
 
     def test_names_that_a_function_uses_come_along_and_others_do_not(self):
         source = (
@@ -268,6 +268,6 @@ def test_the_long_double_formulas_are_the_ops(name):
         values = [None if v is None else v.astype(np.longdouble) for v in call.values]
         if op.layouts:
             values[1] = values[1].T
-        found = oracles.ORACLES[name](*values, *[None] * (op.tensors - len(values)), *call.attributes)
-        assert found.dtype == np.longdouble
-        np.testing.assert_allclose(found.astype(np.float64), expected, rtol=1e-13, atol=1e-14)
+        result = oracles.ORACLES[name](*values, *[None] * (op.tensors - len(values)), *call.attributes)
+        assert result.dtype == np.longdouble
+        np.testing.assert_allclose(result.astype(np.float64), expected, rtol=1e-13, atol=1e-14)

@@ -124,13 +124,13 @@ def check_structure(script, op):
 @functools.cache
 def known(op):
     """All statements that scripts of this op's innocent calls hold, in the dtypes that change what they hold."""
-    found = set()
+    outcomes = set()
     with tempfile.TemporaryDirectory() as folder:
         for made, arrays in CALLS.values():
             for dtype in ("float32", "float64") if made["op"] == op else ():
                 path = repro_script.write({**made, "dtype": dtype}, arrays, Path(folder) / "plain.py")
-                found.update(statements(path.read_bytes()))
-    return found
+                outcomes.update(statements(path.read_bytes()))
+    return outcomes
 
 
 def outcome(folder, made, layout, arrays):
@@ -141,9 +141,9 @@ def outcome(folder, made, layout, arrays):
     script = folder / "show.py"
     script.unlink(missing_ok=True)
     try:
-        found, tensors = inputs.load_inputs(folder, {"index": 0}, LOG)
+        loaded, tensors = inputs.load_inputs(folder, {"index": 0}, LOG)
         repro_script.write(
-            found, tensors, script, environment=found["environment"] if isinstance(found.get("environment"), dict) else None
+            loaded, tensors, script, environment=loaded["environment"] if isinstance(loaded.get("environment"), dict) else None
         )
     except PadiffShimError:
         assert not script.exists()
@@ -187,8 +187,8 @@ def test_code_in_any_field_is_refused_or_stays_a_literal(tmp_path, name, attack)
     made, arrays = CALLS[name]
     layout = laid_out(arrays)
     for path in PLACES[name]:
-        found = outcome(tmp_path, replaced(made, path, attack), layout, arrays)
-        assert found == "written" or path[0] not in SHOWN
+        end = outcome(tmp_path, replaced(made, path, attack), layout, arrays)
+        assert end == "written" or path[0] not in SHOWN
     for old in arrays:
         assert outcome(tmp_path, made, renamed(layout, old, attack), renamed(arrays, old, attack)) == "refused" or old in (
             "paddle",

@@ -14,7 +14,7 @@ from log_data import filled, record, wrong
 
 import padiff_shim
 from padiff_shim.errors import MissingFrameworkError, PadiffShimError, UnknownNameError
-from padiff_shim.runlog import log
+from padiff_shim.runlog import compare_logs
 from padiff_shim.runlog.counts import NO_VERDICT
 from padiff_shim.runs.compare_run import CompareRun, load
 from padiff_shim.verdicts import Verdict
@@ -65,8 +65,8 @@ class TestWorst:
 def test_groups_by_op_and_layer():
     run = filled([record(layer="a"), record(layer="b", op="sum", prob=0.5), wrong(layer="b", side="both"), record(layer="")])
     assert list(run.by_layer()) == ["b", "a", ""] or list(run.by_layer()) == ["b", "", "a"]
-    found = run.by_layer()["b"].as_dict()
-    assert found == {
+    counts = run.by_layer()["b"].as_dict()
+    assert counts == {
         "records": 2,
         "muted": 0,
         "verdicts": {"ROUNDING": 1, "WRONG": 1},
@@ -125,7 +125,7 @@ class TestCoverage:
         run = self.run(folder=tmp_path / "a")
         run.recorder.close()
         assert load(tmp_path / "a").coverage() == EXPECTED
-        (path,) = log.files(tmp_path / "a")
+        (path,) = compare_logs.files(tmp_path / "a")
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"type":"end"')))
         killed = load(tmp_path / "a").coverage()
@@ -229,7 +229,7 @@ class TestReports:
         assert "encoder.layers.2.linear1 and 2 other layers" in " ".join(str(run).split())
         assert "encoder.layers.2.linear1 and 2 other layers<br>train.py:41" in run.to_markdown()
         data = json.loads(re.search(r'"application/json"[^>]*>(.*?)</script>', run.to_html(tmp_path / "r.html").read_text())[1])
-        assert [(found["worst"], found["layers"]) for found in data["findings"]] == [(2, layers), (3, ["head"])]
+        assert [(finding["worst"], finding["layers"]) for finding in data["findings"]] == [(2, layers), (3, ["head"])]
 
     @pytest.mark.parametrize("columns", ["80", "100", "160", "200"])
     def test_the_summary_fits_the_terminal(self, columns, monkeypatch):
@@ -290,7 +290,7 @@ def test_every_field_that_a_real_run_writes_is_documented(tmp_path):
         paddle.matmul(x * 1.1, x).exp().sum().backward()
         paddle.nn.functional.conv2d(paddle.ones([1, 1, 3, 3]), paddle.ones([1, 1, 1, 1]))
         run.warn("look here")
-    (path,) = log.files(tmp_path)
+    (path,) = compare_logs.files(tmp_path)
     records = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert {record["type"] for record in records} == {"run", "call", "event", "end"}
     text = (Path(__file__).parents[2] / "docs" / "log.md").read_text()

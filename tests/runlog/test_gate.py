@@ -30,19 +30,19 @@ def baseline(tmp_path):
 
 
 def test_the_same_run_passes(baseline):
-    found = gate(filled([at(10), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), baseline)
-    assert found.passed
-    assert (found.worse, found.better, found.new, found.gone) == ([], [], [], [])
-    assert str(found).startswith("passed: 2 places against")
+    result = gate(filled([at(10), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), baseline)
+    assert result.passed
+    assert (result.worse, result.better, result.new, result.gone) == ([], [], [], [])
+    assert str(result).startswith("passed: 2 places against")
 
 
 def test_a_worse_class_fails(baseline):
-    found = gate(filled([bad(10, 9.0), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), baseline)
-    assert not found.passed
-    ((now, before),) = found.worse
+    result = gate(filled([bad(10, 9.0), bad(20, 30.0, "LOW_ACCURACY", op="sum")]), baseline)
+    assert not result.passed
+    ((now, before),) = result.worse
     assert (now.verdict, before.verdict) == ("WRONG", "ROUNDING")
     assert "worse: linear out float32 at encoder.layers.0.linear1, train.py:10 in forward: WRONG, 9 units; it was ROUNDING" in str(
-        found
+        result
     )
 
 
@@ -50,8 +50,8 @@ def test_a_worse_class_fails(baseline):
     ("units", "margin", "passes"), [(119, 4, True), (121, 4, False), (121, 5, True), (30, 1, True), (31, 1, False)]
 )
 def test_a_larger_error_fails_beyond_the_margin(baseline, units, margin, passes):
-    found = gate(filled([at(10), bad(20, float(units), "LOW_ACCURACY", op="sum")]), baseline, margin=margin)
-    assert found.passed is passes
+    result = gate(filled([at(10), bad(20, float(units), "LOW_ACCURACY", op="sum")]), baseline, margin=margin)
+    assert result.passed is passes
 
 
 def test_equal_and_rounding_are_alike(baseline):
@@ -64,23 +64,23 @@ def test_known_and_negligible_differences_are_no_complaint_until_they_are_neithe
     path = tmp_path / "baseline.jsonl"
     gate(filled([bad(10, 9.0, quirk="ours"), bad(20, 9.0, modifiers=["negligible"])]), path, update=True)
     assert gate(filled([bad(10, 900.0, quirk="ours"), bad(20, 9.0, modifiers=["negligible"])]), path).passed
-    found = gate(filled([bad(10, 9.0), bad(20, 9.0, modifiers=["negligible"])]), path)
-    assert [now.site for now, _ in found.worse] == ["train.py:10 in forward"]
+    result = gate(filled([bad(10, 9.0), bad(20, 9.0, modifiers=["negligible"])]), path)
+    assert [now.site for now, _ in result.worse] == ["train.py:10 in forward"]
 
 
 def test_new_and_gone_calls_are_told(baseline):
-    found = gate(filled([at(10), at(30, op="gelu")]), baseline)
-    assert found.passed, "new and clean"
-    assert [entry.op for entry in found.new] == ["gelu"]
-    assert [entry.op for entry in found.gone] == ["sum"]
-    assert "new: 1 place\n" in str(found)
-    assert "gone: sum out" in str(found)
+    result = gate(filled([at(10), at(30, op="gelu")]), baseline)
+    assert result.passed, "new and clean"
+    assert [entry.op for entry in result.new] == ["gelu"]
+    assert [entry.op for entry in result.gone] == ["sum"]
+    assert "new: 1 place\n" in str(result)
+    assert "gone: sum out" in str(result)
     assert not gate(filled([at(10), bad(30, 5.0, op="gelu")]), baseline).passed, "new and not clean"
 
 
 def test_lines_that_moved_are_the_same_places(baseline):
-    found = gate(filled([at(13), bad(26, 31.0, "LOW_ACCURACY", op="sum")]), baseline)
-    assert (found.new, found.gone, found.passed) == ([], [], True)
+    result = gate(filled([at(13), bad(26, 31.0, "LOW_ACCURACY", op="sum")]), baseline)
+    assert (result.new, result.gone, result.passed) == ([], [], True)
     worse = gate(filled([at(13), bad(26, 31.0, "WRONG", op="sum")]), baseline)
     assert [now.verdict for now, _ in worse.worse] == ["WRONG"]
 
@@ -92,14 +92,14 @@ def test_of_several_that_moved_each_is_its_own_place(tmp_path):
 
 
 def test_what_got_better_is_told(baseline):
-    found = gate(filled([at(10), at(20, op="sum")]), baseline)
-    assert found.passed
-    assert [now.op for now, _ in found.better] == ["sum"]
+    result = gate(filled([at(10), at(20, op="sum")]), baseline)
+    assert result.passed
+    assert [now.op for now, _ in result.better] == ["sum"]
 
 
 def test_the_worst_record_of_a_place_counts():
-    found = entries(filled([at(10), bad(10, 7.0), bad(10, 5.0), at(10, tensor="grad:x")]).calls)
-    assert [(entry.tensor, entry.verdict, entry.units) for entry in found] == [("grad:x", "ROUNDING", 0.8), ("out", "WRONG", 7.0)]
+    places = entries(filled([at(10), bad(10, 7.0), bad(10, 5.0), at(10, tensor="grad:x")]).calls)
+    assert [(entry.tensor, entry.verdict, entry.units) for entry in places] == [("grad:x", "ROUNDING", 0.8), ("out", "WRONG", 7.0)]
 
 
 def test_the_file_is_sorted_and_small(baseline, tmp_path):
@@ -166,24 +166,24 @@ def test_a_log_that_is_not_whole_does_not_pass(tmp_path, baseline):
     assert gate(tmp_path / "run", baseline).passed
     whole = log.read_bytes()
     log.write_bytes(whole[: whole.index(b'{"type":"end"')])
-    found = gate(tmp_path / "run", baseline)
-    assert not found.passed
-    assert found.places == 2
-    assert f"not whole: {log.name} was not closed: process" in str(found)
-    assert "was not closed" in found.to_markdown().partition("<details>")[0]
+    result = gate(tmp_path / "run", baseline)
+    assert not result.passed
+    assert result.places == 2
+    assert f"not whole: {log.name} was not closed: process" in str(result)
+    assert "was not closed" in result.to_markdown().partition("<details>")[0]
     assert main(["gate", str(tmp_path / "run"), "--baseline", str(baseline)]) == 1
     first, _, *others = whole.splitlines(keepends=True)
     log.write_bytes(b"".join([first, b"{}\n", *others]))
     with pytest.warns(RuntimeWarning, match="left out"):
-        found = gate(tmp_path / "run", baseline)
-    assert "left out" in "".join(found.missing)
-    assert not found.passed
+        result = gate(tmp_path / "run", baseline)
+    assert "left out" in "".join(result.missing)
+    assert not result.passed
 
 
 def test_a_path_that_is_no_utf8_is_written_and_found_again(tmp_path):
     """Python shows such bytes as halves of surrogate pairs: it ended in a UnicodeEncodeError, and an empty baseline."""
     run = filled([{**at(10), "site": os.fsdecode(b"tr\xe4in.py:10 in forward")}])
     assert gate(run, tmp_path / "baseline.jsonl", update=True).updated
-    found = gate(run, tmp_path / "baseline.jsonl")
-    assert (found.passed, found.new, found.gone) == (True, [], [])
+    result = gate(run, tmp_path / "baseline.jsonl")
+    assert (result.passed, result.new, result.gone) == (True, [], [])
     assert "</html>" in run.to_html(tmp_path / "page.html").read_text()

@@ -7,9 +7,9 @@ import pytest
 from log_data import filled, record
 
 from padiff_shim.numerics.difference import equal_stats
-from padiff_shim.runlog import log
+from padiff_shim.runlog import compare_logs
 from padiff_shim.runlog.encoding import Plain, WrittenFields
-from padiff_shim.runlog.log import LogError
+from padiff_shim.runlog.reader import LogError
 
 FIELDS = {"op": "linear", "site": "train.py:41 in forward", "layer": "", "phase": "backward", "tensor": "grad:x", "shape": [2, 3]}
 
@@ -24,7 +24,7 @@ def run(tmp_path):
 
 
 def calls_on_disk(folder):
-    (path,) = log.files(folder)
+    (path,) = compare_logs.files(folder)
     return [json.loads(line)["call"] for line in path.read_bytes().splitlines() if line.startswith(b'{"type":"call"')]
 
 
@@ -63,7 +63,7 @@ def test_what_is_written_meanwhile_comes_after_them(run, tmp_path, other):
     else:
         run.recorder.conclude()
     run.recorder.put()
-    (path,) = log.files(tmp_path)
+    (path,) = compare_logs.files(tmp_path)
     lines = [json.loads(line) for line in path.read_bytes().splitlines()][1:]
     if other == "record":
         assert [line["index"] for line in lines] == [0, 1, 2]
@@ -102,7 +102,7 @@ def test_what_an_interrupted_call_left_is_written_with_the_next(run, tmp_path):
 def test_a_forked_child_leaves_them_to_its_parent(run, tmp_path):
     run.recorder.gather()
     run.recorder.add_plain(plain(0))
-    run.recorder.forked()
+    run.recorder.after_fork()
     run.recorder.put()
     assert calls_on_disk(tmp_path) == []
 

@@ -67,7 +67,7 @@ def test_an_equal_result_has_a_bound_too_if_all_are_audited():
             paddle.nn.functional.softmax(x)
         (call,) = run.calls
         assert call.verdict is Verdict.EQUAL
-        assert [one.stats["max_abs"] for one in run.rounding()] == [0] * audit
+        assert [call.stats["max_abs"] for call in run.rounding()] == [0] * audit
 
 
 def test_what_is_wrong_is_not_among_it():
@@ -81,10 +81,10 @@ def test_what_is_wrong_is_not_among_it():
 
 
 def test_its_memory_is_bounded():
-    kept = Innocent()
+    innocent = Innocent()
     for line in range(PLACES + 5):
         for size in (1.0, 3.0, 2.0):
             stats = {"different": 1, "max_abs": size + line / PLACES / 10, "allowed": "inf"}
-            kept.add({"verdict": "ROUNDING", "op": "add", "tensor": "out", "site": f"a.py:{line}", "stats": stats}, "log")
-    assert len(kept.largest()) == PLACES
-    assert kept.largest()[0][0]["stats"]["max_abs"] == pytest.approx(3.0 + (PLACES - 1) / PLACES / 10)
+            innocent.add({"verdict": "ROUNDING", "op": "add", "tensor": "out", "site": f"a.py:{line}", "stats": stats}, "log")
+    assert len(innocent.largest()) == PLACES
+    assert innocent.largest()[0][0]["stats"]["max_abs"] == pytest.approx(3.0 + (PLACES - 1) / PLACES / 10)

@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_data import filled, record
 
-from padiff_shim.runlog import log
+from padiff_shim.runlog import compare_logs
+from padiff_shim.runlog import writer as writer_module
 from padiff_shim.runlog.encoding import encode, numeric
-from padiff_shim.runlog.log import LogError, LogWriter
+from padiff_shim.runlog.reader import LogError
+from padiff_shim.runlog.writer import LogWriter
 from padiff_shim.runs.compare_run import CompareRun, load
 
 
@@ -59,8 +61,8 @@ def test_numpy_scalars_are_numbers():
     expected = {"a": 0.5, "b": 0.25, "c": 3, "d": 0.1}
     assert json.loads(encode({"stats": stats}))["stats"] == expected
     odd = {"e": np.longdouble("nan"), "f": np.array([1, 2]), "g": np.bool_(True), "h": np.float16("inf")}
-    found = json.loads(encode({"stats": {**stats, **odd}, "other": np.float32(0.5)}))
-    assert found == {"stats": {**expected, "e": "nan", "f": [1, 2], "g": True, "h": "inf"}, "other": 0.5}
+    decoded = json.loads(encode({"stats": {**stats, **odd}, "other": np.float32(0.5)}))
+    assert decoded == {"stats": {**expected, "e": "nan", "f": [1, 2], "g": True, "h": "inf"}, "other": 0.5}
 
 
 def test_the_header_comes_first_and_the_name_says_whose_it_is(tmp_path):
@@ -75,7 +77,7 @@ def test_the_header_comes_first_and_the_name_says_whose_it_is(tmp_path):
 def test_a_second_run_of_one_process_gets_a_file_of_its_own(tmp_path):
     names = [LogWriter(tmp_path, {}).path.name for _ in range(3)]
     assert len(set(names)) == 3
-    assert [path.name for path in log.files(tmp_path)] == names
+    assert [path.name for path in compare_logs.files(tmp_path)] == names
 
 
 def test_records_after_the_end_are_appended(tmp_path):
@@ -83,8 +85,8 @@ def test_records_after_the_end_are_appended(tmp_path):
     run.recorder.close()
     run.recorder.add(record(1))
     run.recorder.close()
-    (path,) = log.files(tmp_path)
-    assert [one["type"] for one in records_of(path)] == ["run", "call", "end", "call", "end"]
+    (path,) = compare_logs.files(tmp_path)
+    assert [line["type"] for line in records_of(path)] == ["run", "call", "end", "call", "end"]
     assert records_of(path)[-1]["records"] == 2
 
 
@@ -128,10 +130,10 @@ def test_a_kill_loses_nothing_that_was_added(tmp_path):
             child.stdout.readline()
     finally:
         child.send_signal(signal.SIGKILL)
-        said = child.stdout.read().split()
+        output = child.stdout.read().split()
         child.wait()
     assert child.returncode == -signal.SIGKILL
-    last = int(said[-1]) if said and said[-1].isdigit() else 199
+    last = int(output[-1]) if output and output[-1].isdigit() else 199
     run = load(tmp_path)
     assert last >= 199
     assert len(run.calls) >= last
@@ -179,7 +181,7 @@ def test_a_forked_child_writes_to_a_file_of_its_own(tmp_path):
     assert os.waitpid(child, 0)[1] == 0
     run.recorder.add(record(1))
     assert [call.call for call in run.calls] == [0, 1]
-    (other,) = (path for path in log.files(tmp_path) if path != run.recorder.log.path)
+    (other,) = (path for path in compare_logs.files(tmp_path) if path != run.recorder.log.path)
     header, call = records_of(other)
     assert (header["pid"], header["parent"], call["call"]) == (child, os.getpid(), 77)
     assert len(load(tmp_path).calls) == 3
@@ -209,13 +211,15 @@ class Full:
 
 def test_a_disk_that_fills_up_is_told_once_and_the_run_goes_on(tmp_path, monkeypatch):
     disk = Full(4000)
-    monkeypatch.setattr(log, "_create", disk.at)
+    monkeypatch.setattr(writer_module, "_create", disk.at)
     run = filled([], folder=tmp_path)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for call in range(20):
             run.recorder.add(record(call))
-    (warning,) = (one for one in caught if one.category is RuntimeWarning)  # an unclosed file of another test may warn as well
+    (warning,) = (
+        warned for warned in caught if warned.category is RuntimeWarning
+    )  # an unclosed file of another test may warn as well
     assert "No space left" in str(warning.message)
     assert str(tmp_path) in str(warning.message)
     assert warning.message.args[0] in run.warnings
@@ -229,7 +233,7 @@ def test_a_disk_that_fills_up_is_told_once_and_the_run_goes_on(tmp_path, monkeyp
 
 
 def test_a_disk_that_fills_up_raises_where_that_is_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(log, "_create", Full(4000).at)
+    monkeypatch.setattr(writer_module, "_create", Full(4000).at)
     run = filled([], folder=tmp_path, on_log_error="raise")
     with pytest.raises(LogError, match="No space left"):
         fill(run)
@@ -249,7 +253,7 @@ def test_a_full_device(tmp_path, monkeypatch, action):
         path.symlink_to("/dev/full")
         return path.open("wb", buffering=0)
 
-    monkeypatch.setattr(log, "_create", full)
+    monkeypatch.setattr(writer_module, "_create", full)
     if action == "raise":
         with pytest.raises(LogError, match="No space left"):
             filled([], folder=tmp_path, on_log_error=action)
@@ -279,7 +283,7 @@ def test_a_read_only_file_system(tmp_path, monkeypatch):
     def refuse(path):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
-    monkeypatch.setattr(log, "_create", refuse)
+    monkeypatch.setattr(writer_module, "_create", refuse)
     with pytest.warns(RuntimeWarning, match="Read-only file system"):
         run = filled([record()], folder=tmp_path)
     assert (run.counts.records, len(run.calls)) == (1, 0)

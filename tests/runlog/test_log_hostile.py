@@ -10,7 +10,7 @@ from log_data import HEADER, dumped, lines_of, put, record, wrong
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.report.live import line
 from padiff_shim.runlog.counts import NAMES, OTHER_NAMES
-from padiff_shim.runlog.log import LogError
+from padiff_shim.runlog.reader import LogError
 from padiff_shim.runs.compare_run import load
 from padiff_shim.text import shown
 
@@ -114,7 +114,7 @@ def paths_of(value, path=()):
         yield from paths_of(item, (*path, key))
 
 
-PLACES = [(number, path) for number, one in enumerate(REAL) for path in paths_of(one) if path]
+PLACES = [(number, path) for number, entry in enumerate(REAL) for path in paths_of(entry) if path]
 
 
 def replaced(value, path, new):
@@ -157,14 +157,14 @@ def test_any_value_in_any_field(tmp_path, changes):
             records[number] = replaced(records[number], path, value)
         except (KeyError, TypeError, IndexError):
             continue  # an earlier change took the place away
-    use(put(tmp_path, *(json.dumps(one).encode() + b"\n" for one in records)))
+    use(put(tmp_path, *(json.dumps(entry).encode() + b"\n" for entry in records)))
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @FUZZ
 @given(st.lists(st.tuples(st.integers(0, 5000), st.binary(max_size=4), st.integers(0, 4)), min_size=1, max_size=5))
 def test_any_bytes_in_any_place(tmp_path, changes):
-    content = b"".join(json.dumps(one).encode() + b"\n" for one in REAL)
+    content = b"".join(json.dumps(entry).encode() + b"\n" for entry in REAL)
     for place, new, removed in changes:
         content = content[:place] + new + content[place + removed :]
     use(put(tmp_path, content))

@@ -7,7 +7,9 @@ import warnings
 import pytest
 from log_data import filled, record
 
-from padiff_shim.runlog.log import LogError, LogWriter, files
+from padiff_shim.runlog.compare_logs import files
+from padiff_shim.runlog.reader import LogError
+from padiff_shim.runlog.writer import LogWriter
 from padiff_shim.runs.compare_run import CompareRun, load
 
 
@@ -147,6 +149,6 @@ def test_a_folder_that_may_not_be_looked_into_is_written_on(tmp_path, monkeypatc
     def refuse(path, **_):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("padiff_shim.runlog.log._identity", refuse)
+    monkeypatch.setattr("padiff_shim.runlog.writer._identity", refuse)
     assert writer.write(record(0))
     assert len(files(tmp_path)) == 1

@@ -10,8 +10,7 @@ import pytest
 from helpers import PATIENCE
 from log_data import END, HEADER, NAME, dumped, filled, lines_of, put, record, wrong
 
-from padiff_shim.runlog import encoding
-from padiff_shim.runlog.log import LogError
+from padiff_shim.runlog.reader import LINE, LogError
 from padiff_shim.runs.compare_run import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +46,7 @@ WRONG_LINES = {
     "nested within the recursion limit": dumped(**record(attributes=json.loads("[" * 90 + "]" * 90))),
     "huge number": b'{"type":"call","op":"exp","verdict":"EQUAL","index":1' + b"0" * 5000 + b"}\n",
     "large number": dumped(**record(call=2**70)),
-    "longer than any record": dumped(**record(op="x" * (encoding.LINE + 5))),
+    "longer than any record": dumped(**record(op="x" * (LINE + 5))),
     **{f"{name}={value!r}": dumped(**record(**{name: value})) for name, value in (
         ("op", None), ("op", 3), ("op", ["exp"]), ("verdict", "WRNG"), ("verdict", ["WRONG"]), ("verdict", 9), ("side", {}),
         ("side", "left"), ("step", "one"), ("step", True), ("index", -1), ("shape", 3), ("shape", ["a"]), ("shape", [2**40] * 3),
@@ -97,7 +96,7 @@ def test_what_cannot_be_loaded_is_said(tmp_path):
     for content, message in (
         ('{"type":"run","schema":99}\n', "schema 99"),
         ('{"type":"run","schema":1,"rank":"first"}\n', "'rank' is not a whole number"),
-        ('{"type":"call"}\n', "no record at byte 0"),
+        ('{"type":"call"}\n', "no event at line 1"),
         ('{"type":"end"}\n', "header"),
         ("", "header"),
     ):

@@ -92,14 +92,14 @@ def test_a_screened_record_says_so_and_is_counted_so():
     record.index = 7
     assert record.line() == encode({"type": "call", **record}, record.written)
     assert json.loads(record.line())["modifiers"] == record["modifiers"] == ["screened"]
-    one, other = Counts(), Counts()
+    first, other = Counts(), Counts()
     for record in (screened(), screened(COUNTED[1]), screened(phase="backward")):
-        one.add_plain(record, "log")
+        first.add_plain(record, "log")
         other.add(dict(record), "log")
-    assert one.coverage.screened == 3
+    assert first.coverage.screened == 3
     for name in ("records", "calls", "by_op", "by_layer", "coverage"):
-        assert getattr(one, name) == getattr(other, name), name
-    assert not one.innocent.largest()
+        assert getattr(first, name) == getattr(other, name), name
+    assert not first.innocent.largest()
     assert not other.innocent.largest()
 
 
@@ -116,8 +116,8 @@ def test_two_counters_count_records_of_one_place_apart():
 def test_a_record_that_is_looked_at_has_figures_of_its_own():
     """Those of equal tensors are made once: who changes them in one record changes no other."""
     shared = equal_stats(6)
-    one, other = (Plain(COUNTED[0], WRITTEN, "EQUAL", "bit for bit equal", shared) for _ in range(2))
-    one["stats"]["max_abs"] = one["stats"]["tolerance"]["atol"] = 1.0
+    first, other = (Plain(COUNTED[0], WRITTEN, "EQUAL", "bit for bit equal", shared) for _ in range(2))
+    first["stats"]["max_abs"] = first["stats"]["tolerance"]["atol"] = 1.0
     assert other["stats"] == shared == equal_stats(6)
 
 
@@ -129,18 +129,18 @@ def test_equal_tensors_of_other_sizes_have_lines_of_their_own():
 
 
 def test_plain_records_are_counted_as_their_tables():
-    one, other = Counts(kept=4), Counts(kept=4)
-    given = [
+    first, other = Counts(most=4), Counts(most=4)
+    records = [
         plain(*figures, counted, phase) for figures in FIGURES.values() for counted in COUNTED for phase in ("forward", "backward")
     ]
-    for record in given:
-        one.add_plain(record, "log")
+    for record in records:
+        first.add_plain(record, "log")
         other.add(dict(record), "log")
     for name in ("records", "calls", "by_op", "by_layer", "coverage", "_probs", "_names"):
-        assert getattr(one, name) == getattr(other, name), name
-    for counts in (one, other):
+        assert getattr(first, name) == getattr(other, name), name
+    for counts in (first, other):
         assert len(counts.worst()) == 4
-    assert [dict(record) for record, _ in one.worst()] == [record for record, _ in other.worst()]
-    assert [dict(record) for record, _ in one.innocent.largest()] == [record for record, _ in other.innocent.largest()]
+    assert [dict(record) for record, _ in first.worst()] == [record for record, _ in other.worst()]
+    assert [dict(record) for record, _ in first.innocent.largest()] == [record for record, _ in other.innocent.largest()]
     for severity in (0, 1):
-        assert dict(one.first(severity)[0]) == other.first(severity)[0]
+        assert dict(first.first(severity)[0]) == other.first(severity)[0]

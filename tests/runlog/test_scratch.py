@@ -35,21 +35,21 @@ def started(tmp_path):
         return running[-1]
 
     yield start
-    for one in running:
-        one.kill()
-        one.communicate()
+    for process in running:
+        process.kill()
+        process.communicate()
 
 
 def _left(folder):
-    return sorted(one.name for one in folder.iterdir())
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.mark.compat
 @pytest.mark.parametrize("ending", thinned(ENDINGS, "raise ValueError"))
 def test_a_run_leaves_nothing(started, tmp_path, ending):
     child = started(RUN + ending)
-    _, said = child.communicate(timeout=PATIENCE)
-    assert child.returncode == {"raise ValueError": 1, "import sys; sys.exit(3)": 3}.get(ending, 0), said
+    _, output = child.communicate(timeout=PATIENCE)
+    assert child.returncode == {"raise ValueError": 1, "import sys; sys.exit(3)": 3}.get(ending, 0), output
     assert not _left(tmp_path)
 
 
@@ -59,8 +59,8 @@ def test_nothing_stays_when_nobody_holds_it(started, tmp_path):
         "del held\nimport os\nassert not os.listdir(os.environ['TMPDIR'])\n"
         "with Scratch() as folder: assert folder.is_dir()\nassert not os.listdir(os.environ['TMPDIR'])"
     )
-    _, said = child.communicate(timeout=PATIENCE)
-    assert child.returncode == 0, said
+    _, output = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0, output
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM], ids=lambda ending: ending.name)
@@ -74,8 +74,8 @@ def test_the_next_process_removes_what_a_killed_one_left_and_nothing_else(starte
     killed.wait(PATIENCE)
     assert len(_left(tmp_path)) == 5
     following = started(HELD)
-    _, said = following.communicate(timeout=PATIENCE)
-    assert following.returncode == 0, said
+    _, output = following.communicate(timeout=PATIENCE)
+    assert following.returncode == 0, output
     assert len(_left(tmp_path)) == 4
     lives.communicate("\n", timeout=PATIENCE)
     assert _left(tmp_path) == ["padiff_shim-file", "padiff_shim-link", "padiff_shim-of_no_lock"]
@@ -87,6 +87,6 @@ def test_a_forked_child_removes_nothing_of_its_parents_and_all_of_its_own(starte
         "    del held, own\n    sys.exit(0)\nassert os.wait()[1] == 0\n"
         "assert held[0].path.is_dir()\nassert len(os.listdir(os.environ['TMPDIR'])) == 1\n"
     )
-    _, said = child.communicate(timeout=PATIENCE)
-    assert child.returncode == 0, said
+    _, output = child.communicate(timeout=PATIENCE)
+    assert child.returncode == 0, output
     assert not _left(tmp_path)

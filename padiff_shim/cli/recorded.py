@@ -1,0 +1,79 @@
+"""``padiff-shim run --record``: a recording around a whole program, and around its ranks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """What ``--record`` was called with.
+
+    Attributes:
+        folder: where the files go, absolute.
+        every: of fingerprints, each so-manieth step is recorded.
+        around: record this step and its neighbours in full instead; None: fingerprints of all steps.
+        inside: this process is a rank, and others write into the folder, too.
+    """
+
+    folder: str
+    every: int = 1
+    around: int | None = None
+    inside: bool = False
+
+    def opened(self) -> RecordedProgram:
+        """A mode that records; imports the frameworks' room."""
+        return RecordedProgram(self)
+
+
+class RecordedProgram:
+    """A recording as a mode: opened when the program has imported Paddle, closed when it ends.
+
+    It is its own run, too: ``command`` and ``file`` are what ranks say of themselves.
+    """
+
+    def __init__(self, options: RecordOptions) -> None:
+        from ..recording.record import record
+
+        if options.around is None:
+            self._recording = record(options.folder, values="fingerprint", every=options.every)
+        else:
+            steps = range(max(0, options.around - 1), options.around + 2)
+            self._recording = record(options.folder, steps=steps)
+        self._recording.joins(options.inside)
+        self.options, self.command, self.run = options, "", self
+        self.file = options.folder
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._recording.start()
+
+    def stop(self) -> None:
+        """Write the last line; a process that computed nothing, as a launcher, leaves no file."""
+        self._recording.stop()
+        if not self._recording.records:
+            self._recording.discard()
+
+    @property
+    def records(self) -> int:
+        """How many tensors were written."""
+        return self._recording.records
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a rank leaves for the process of the run."""
+        return {"records": self.records}
+
+
+def report(run: RecordedProgram | None, remarks: list[str], folder: str, who: str) -> None:
+    """Say what was recorded, and what to do with it."""
+    if run is None:
+        remarks = [*remarks, "the program did not import paddle: nothing was recorded"]
+    for remark in remarks:
+        print(f"{who}{remark}", file=sys.stderr)
+    if any(Path(folder).glob("records-*.jsonl")):
+        shown = os.path.relpath(folder)
+        print(f"{who}recorded in {shown}; to compare it with another run: padiff-shim diff {shown} OTHER", file=sys.stderr)

@@ -1,0 +1,264 @@
+"""What :func:`padiff_shim.diff` returns: how two recordings differ, by tensor, by step, and by layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from ..present.document import Document
+from ..present.result import Presented
+from . import pages
+from .alignment import TensorDistance
+from .tensors import Tensor
+
+HELD = 5_000  # rows that a difference holds, and as many more that differ
+_COLUMNS = 512  # of a heat map
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    """A tensor of one recording and its partner in the other.
+
+    Attributes:
+        rank: of a's process.
+        a, b: the tensors; one is None where there is no partner.
+        apart: how far they are apart; None without partner.
+        differs: that counts as a difference.
+    """
+
+    rank: int
+    a: Tensor | None
+    b: Tensor | None
+    apart: TensorDistance | None
+    differs: bool
+
+    @property
+    def any(self) -> Tensor:
+        """The tensor of a, or of b where a has none."""
+        tensor = self.a or self.b
+        assert tensor is not None
+        return tensor
+
+    def as_dict(self) -> dict[str, Any]:
+        """In plain types (JSON)."""
+        tensor = self.any
+        places = {side: None if one_side is None else one_side.site for side, one_side in (("a", self.a), ("b", self.b))}
+        distance = None if self.apart is None else {name: _plain(value) for name, value in asdict(self.apart).items()}
+        return {
+            "rank": self.rank,
+            "kind": tensor.kind,
+            "name": tensor.name,
+            "tensor": tensor.tensor,
+            "layer": tensor.layer,
+            "step": tensor.step,
+            **places,
+            "indices": [None if side is None else side.index for side in (self.a, self.b)],
+            "apart": distance,
+            "differs": self.differs,
+        }
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@dataclass
+class StepDifference:
+    """How one step of two runs differs.
+
+    Attributes:
+        rank, step: of a's process; from 0.
+        losses: what the backward of each run started from; None where that is not known.
+        kinds: kind of tensor -> (how many are equal, how many were compared).
+        largest: the largest relative difference: norm of the difference by the norm of b.
+        first: the first tensor that differs, in words; "" where none does.
+    """
+
+    rank: int
+    step: int
+    losses: tuple[float | None, float | None] = (None, None)
+    kinds: dict[str, tuple[int, int]] = field(default_factory=dict)
+    largest: float = 0.0
+    first: str = ""
+
+    def count(self, kind: str, equal: int, compared: int) -> None:
+        """Add tensors of a kind."""
+        before = self.kinds.get(kind, (0, 0))
+        self.kinds[kind] = before[0] + equal, before[1] + compared
+
+    def as_dict(self) -> dict[str, Any]:
+        """In plain types (JSON)."""
+        return {
+            "rank": self.rank,
+            "step": self.step,
+            "losses": [None if loss is None else _plain(loss) for loss in self.losses],
+            "equal": {kind: list(counts) for kind, counts in self.kinds.items()},
+            "largest": _plain(self.largest),
+            "first": self.first,
+        }
+
+
+class HeatMap:
+    """The largest relative difference by layer and step, in at most :data:`_COLUMNS` columns of ``width`` steps each."""
+
+    def __init__(self) -> None:
+        self.width = 1
+        self.layers: dict[str, dict[int, float]] = {}
+        self._last = 0
+
+    def add(self, layer: str, step: int, relative: float) -> None:
+        """A difference of a layer's output; 0 makes the layer known."""
+        self._last = max(self._last, step)
+        while self._last // self.width >= _COLUMNS:
+            self.width *= 2
+            for name, row in self.layers.items():
+                folded: dict[int, float] = {}
+                for column, value in row.items():
+                    folded[column // 2] = max(value, folded.get(column // 2, 0.0))
+                self.layers[name] = folded
+        row, column = self.layers.setdefault(layer, {}), step // self.width
+        if relative > row.get(column, 0.0):
+            row[column] = relative
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return self._last // self.width + 1
+
+
+@dataclass
+class RowCounts:
+    """How many rows there are, how many of them have both sides, and how many differ."""
+
+    rows: int = 0
+    compared: int = 0
+    differing: int = 0
+
+
+@dataclass
+class Difference(Presented):
+    """How two recordings differ. True in a condition if nothing differs.
+
+    That is: something was compared, every pair is equal (or within ``atol`` and ``rtol``), no tensor is without a partner, and
+    neither recording lacks what it should hold. Between recordings of two frameworks calls without a partner are no difference,
+    for each divides its work into calls of its own; there the last results must be among the pairs.
+
+    Attributes:
+        a, b: the folders.
+        rows: what was computed, in the order of the runs; of long runs the first 5,000 rows, and 5,000 more that differ.
+        surroundings: (name, value in a, value in b) of versions, devices and switches that differ.
+        notes: what a reader should know.
+        frameworks: those of both.
+        met: whether the last results of both were compared with each other.
+        inputs: what both runs were given, weights at the start and data: the pairs.
+        steps: one entry a step and rank.
+        counts: numbers of all rows, those that ``rows`` does not hold included.
+        holes: what a recording should hold and does not.
+        heat: the largest differences by layer and step.
+        fingerprints: the recordings hold fingerprints: distances are estimates.
+
+    >>> import numpy as np, padiff_shim, tempfile, torch
+    >>> folders = [tempfile.mkdtemp(), tempfile.mkdtemp()]
+    >>> for folder, shift in zip(folders, (0.0, 1e-3)):
+    ...     with padiff_shim.record(folder, framework="torch"):
+    ...         _ = torch.exp(torch.zeros(3) + shift)
+    >>> difference = padiff_shim.diff(*folders)
+    >>> bool(difference), difference.first.a.name, difference.counts.differing
+    (False, 'add', 2)
+    """
+
+    a: str
+    b: str
+    rows: list[TensorRow] = field(default_factory=list)
+    surroundings: list[tuple[str, Any, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    frameworks: tuple[str, str] = ("paddle", "paddle")
+    met: bool = True
+    inputs: list[TensorRow] = field(default_factory=list)
+    steps: list[StepDifference] = field(default_factory=list)
+    counts: RowCounts = field(default_factory=RowCounts)
+    holes: list[str] = field(default_factory=list)
+    heat: HeatMap = field(default_factory=HeatMap, repr=False)
+    fingerprints: bool = False
+
+    def __post_init__(self) -> None:
+        rows, self.rows = self.rows, []
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: TensorRow) -> None:
+        """Count a row, and hold it while there is room."""
+        counts = self.counts
+        counts.rows += 1
+        counts.compared += row.apart is not None
+        counts.differing += row.differs
+        if counts.rows <= HELD or (row.differs and counts.differing <= HELD):
+            self.rows.append(row)
+
+    @property
+    def compared(self) -> list[TensorRow]:
+        """Those of :attr:`rows` with both sides."""
+        return [row for row in self.rows if row.apart is not None]
+
+    @property
+    def differing(self) -> list[TensorRow]:
+        """Those of :attr:`rows` that differ, in order."""
+        return [row for row in self.rows if row.differs]
+
+    @property
+    def first(self) -> TensorRow | None:
+        """The first row that differs."""
+        return next((row for row in self.rows if row.differs), None)
+
+    @property
+    def origin(self) -> TensorRow | None:
+        """The first input that differs, if nothing differs before it: then the runs differ by what they were given."""
+        first_by_rank: dict[int, int] = {}
+        for row in self.differing:
+            if row.a is not None:
+                first_by_rank[row.rank] = min(row.a.index, first_by_rank.get(row.rank, row.a.index))
+        for row in self.inputs:
+            if row.differs and row.a is not None and row.a.index < first_by_rank.get(row.rank, row.a.index + 1):
+                return row
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self.counts.compared) and self.met and not self.counts.differing and not self.holes
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        return pages.headline(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types (JSON)."""
+        return {
+            "same": bool(self),
+            "headline": self.headline,
+            "a": self.a,
+            "b": self.b,
+            "frameworks": list(self.frameworks),
+            "compared": self.counts.compared,
+            "differing": self.counts.differing,
+            "first": None if self.first is None else self.first.as_dict(),
+            "origin": None if self.origin is None else self.origin.as_dict(),
+            "inputs": [row.as_dict() for row in self.inputs],
+            "surroundings": [list(change) for change in self.surroundings],
+            "notes": list(self.notes),
+            "holes": list(self.holes),
+            "steps": [step.as_dict() for step in self.steps],
+            "rows": [row.as_dict() for row in self.rows],
+        }
+
+    def document(self) -> Document:
+        """Where both runs part, by how much, and what differs around them."""
+        return pages.difference_document(self)
+
+
+class Tolerances(NamedTuple):
+    """What counts as equal, and whether the recordings are of two frameworks."""
+
+    atol: float
+    rtol: float
+    crossing: bool

@@ -1,0 +1,222 @@
+"""Comparing two recordings of fingerprints: steps as arrays, so that long runs take seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..runlog.events import LOSS
+from ..text import many
+from .alignment import TensorDistance, align
+from .difference import Difference, StepDifference, TensorRow, Tolerances
+from .fingerprints import FIGURES
+from .reading import FingerprintRow, Recorded
+from .tensors import INPUT, WEIGHT, Array, Tensor, parameter_name
+
+_NORM, _MEAN, _LARGEST, _PROJECTION = range(len(FIGURES))
+_SUMS = 1e-5  # relative: sums of the same float32 numbers in another order
+
+
+class _Pairs(NamedTuple):
+    """Which tensors of two steps belong together, for steps with the same tensors."""
+
+    first: Array  # places in a's step
+    second: Array  # places in b's step
+    tensors: list[tuple[Tensor, Tensor]]
+    alone: list[tuple[Tensor | None, Tensor | None]]
+    comparable: Array  # whether equal hashes can be expected: the same dtype, shape and layout
+    kinds: Array
+
+
+def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, tolerances: Tolerances) -> None:
+    """All steps that two processes both have, in order."""
+    difference.fingerprints = True
+    known: dict[tuple[Any, Any], _Pairs] = {}
+    ends, common, only = [-1, -1], 0, [0, 0]
+    for first, second in _both(a.rows(), b.rows()):
+        for side, row in enumerate((first, second)):
+            if row is not None:
+                ends[side] = row.step
+        if first is None or second is None:
+            only[first is None] += 1
+            continue
+        common += 1
+        key = first.numbers, second.numbers
+        pairs = known.get(key)
+        if pairs is None:
+            pairs = known[key] = _paired(a, b, first, second, crossing=tolerances.crossing)
+        _compare_step(a.rank, first, second, pairs, difference, tolerances)
+    if common and (only[0] or only[1]):
+        _note_lengths(a, b, ends, only, difference)
+    if tolerances.crossing:
+        layouts = "weights that lie otherwise in the other framework are compared by their figures, which are alike within"
+        difference.notes.append(f"{layouts} {_SUMS:g} where they hold the same numbers")
+    first_step = next((step for step in difference.steps if step.first), None)
+    if first_step is not None:
+        around = first_step.step
+        difference.notes.append(
+            f"distances are estimates; values around step {around}: padiff-shim run --record DIR --around {around}, or "
+            f"record(dir, model, steps=range({max(0, around - 1)}, {around + 2}))"
+        )
+
+
+def _note_lengths(a: Recorded, b: Recorded, ends: Sequence[int], only: Sequence[int], difference: Difference) -> None:
+    """Steps that one run has alone: behind the end of the other, or between its steps where they record every Nth."""
+    for name, other, mine, here, there in (("a", "b", only[0], ends[0], ends[1]), ("b", "a", only[1], ends[1], ends[0])):
+        if not mine:
+            continue
+        if here > there:
+            difference.holes.append(f"{name} goes on to step {here:,}, {other} ends with step {there:,}")
+        if a.options.get("every") != b.options.get("every"):
+            difference.notes.append(
+                f"{many(mine, 'step')} of {name} alone: every={a.options.get('every')} against {b.options.get('every')}"
+            )
+        elif here <= there:
+            difference.holes.append(f"{other} lacks {many(mine, 'step')} that {name} has")
+
+
+def _both(
+    a: Iterator[FingerprintRow], b: Iterator[FingerprintRow]
+) -> Iterator[tuple[FingerprintRow | None, FingerprintRow | None]]:
+    """The steps of both by their numbers."""
+    first, second = next(a, None), next(b, None)
+    while first is not None or second is not None:
+        step = min(row.step for row in (first, second) if row is not None)
+        yield (
+            first if first is not None and first.step == step else None,
+            second if second is not None and second.step == step else None,
+        )
+        first = next(a, None) if first is not None and first.step == step else first
+        second = next(b, None) if second is not None and second.step == step else second
+
+
+def _key(tensor: Tensor, *, crossing: bool) -> tuple[Any, ...]:
+    if tensor.kind in ("gradient", "parameter") or tensor.tensor == WEIGHT:
+        return tensor.kind, parameter_name(tensor.name), tensor.tensor, tensor.call
+    name = "" if crossing and tensor.layer else tensor.name
+    return tensor.kind, tensor.layer, name, tensor.tensor, tensor.call
+
+
+def _paired(a: Recorded, b: Recorded, first: FingerprintRow, second: FingerprintRow, *, crossing: bool) -> _Pairs:
+    """By kind, name, layer and number of the call; tensors without a namesake by order, shape and figures."""
+    sides = _described(a, first), _described(b, second)
+    waiting = {_key(tensor, crossing=crossing): place for place, tensor in enumerate(sides[1])}
+    places: list[tuple[int, int]] = []
+    left: list[int] = []
+    for place, tensor in enumerate(sides[0]):
+        partner = waiting.get(_key(tensor, crossing=crossing))
+        if partner is not None and sorted(tensor.shape) == sorted(sides[1][partner].shape):
+            del waiting[_key(tensor, crossing=crossing)]
+            places.append((place, partner))
+        else:
+            left.append(place)
+    alone: list[tuple[Tensor | None, Tensor | None]] = []
+    rest = sorted(waiting.values())
+    for kind in dict.fromkeys(tensor.kind for tensor in (*sides[0], *sides[1])):
+        for mine, other in align(
+            [sides[0][place] for place in left if sides[0][place].kind == kind],
+            [sides[1][place] for place in rest if sides[1][place].kind == kind],
+        ):
+            if mine is not None and other is not None:
+                places.append((first.numbers.index(mine.index), second.numbers.index(other.index)))
+            else:
+                alone.append((mine, other))
+    places.sort()
+    tensors = [(sides[0][place], sides[1][partner]) for place, partner in places]
+    comparable = [
+        mine.dtype == other.dtype and mine.shape == other.shape and not (crossing and _may_lie_otherwise(mine))
+        for mine, other in tensors
+    ]
+    return _Pairs(
+        np.array([place for place, _ in places], np.int64), np.array([place for _, place in places], np.int64), tensors, alone,
+        np.array(comparable, bool), np.array([mine.kind for mine, _ in tensors]),
+    )  # fmt: skip
+
+
+def _described(recorded: Recorded, row: FingerprintRow) -> list[Tensor]:
+    """The step's tensors, with the figures of this step."""
+    return [
+        replace(recorded.described[number], step=row.step, digest=f"{bits:016x}", figures=dict(zip(FIGURES, figures)))
+        for number, bits, figures in zip(row.numbers, row.bits.tolist(), row.figures.tolist())
+    ]
+
+
+def _may_lie_otherwise(tensor: Tensor) -> bool:
+    return len(tensor.shape) > 1 and (tensor.kind in ("gradient", "parameter") or tensor.tensor == WEIGHT)
+
+
+def _compare_step(
+    rank: int, first: FingerprintRow, second: FingerprintRow, pairs: _Pairs, difference: Difference, tolerances: Tolerances
+) -> None:
+    bits = first.bits[pairs.first] == second.bits[pairs.second]
+    mine, other = first.figures[pairs.first], second.figures[pairs.second]
+    relative = _relative(mine, other, comparable=pairs.comparable)
+    identical = bits & pairs.comparable
+    alike = ~pairs.comparable & (bits | (relative <= _SUMS))
+    relative = np.where(identical | alike, 0.0, relative)
+    differs = ~(identical | alike | ((tolerances.rtol > 0) & (relative <= tolerances.rtol)))
+    is_input = pairs.kinds == INPUT
+    step = StepDifference(rank, first.step)
+    for kind in dict.fromkeys(pairs.kinds.tolist()):
+        of_kind = pairs.kinds == kind
+        if kind != INPUT:
+            step.count(kind, int((of_kind & ~differs).sum()), int(of_kind.sum()))
+    losses = np.flatnonzero(pairs.kinds == LOSS)
+    if len(losses):
+        step.losses = float(mine[losses[-1], _MEAN]), float(other[losses[-1], _MEAN])
+    computed = differs & ~is_input
+    finite = relative[~is_input & np.isfinite(relative)]
+    step.largest = float(finite.max()) if len(finite) else 0.0
+    if (~is_input & ~np.isfinite(relative)).any():
+        step.largest = float("inf")
+    for place in np.flatnonzero(pairs.kinds == "layer").tolist():
+        if relative[place] > 0 or first.step == 0:
+            difference.heat.add(pairs.tensors[place][0].layer, first.step, float(relative[place]))
+    counts = difference.counts
+    counts.rows += int((~is_input).sum())
+    counts.compared += int((~is_input).sum())
+    for place in np.flatnonzero(differs).tolist():
+        row = _row(rank, first, second, pairs, place, float(relative[place]))
+        if is_input[place]:
+            difference.inputs.append(row)
+        else:
+            step.first = step.first or str(row.any)
+            counts.rows -= 1
+            counts.compared -= 1
+            difference.add(row)
+    if not computed.any() and first.step == 0:
+        for place in np.flatnonzero(is_input & ~differs).tolist():
+            difference.inputs.append(_row(rank, first, second, pairs, place, 0.0, differs=False))
+    for mine_alone, other_alone in pairs.alone:
+        tensor = mine_alone or other_alone
+        if tensor is not None and tensor.kind != INPUT and not tolerances.crossing:
+            difference.add(TensorRow(rank, mine_alone, other_alone, None, True))
+            step.first = step.first or str(tensor)
+    difference.steps.append(step)
+
+
+def _relative(mine: Array, other: Array, *, comparable: Array) -> Array:
+    """The estimated norm of the difference by the norm of b; where elements may lie in another order, of norms and maxima alone."""
+    with np.errstate(all="ignore"):
+        gaps = np.abs(mine - other)
+        gaps[:, _MEAN] = 0.0
+        gaps[~comparable, _PROJECTION] = 0.0
+        scale = np.where(other[:, _NORM] > 0, other[:, _NORM], 1.0)
+        relative = np.where(np.isnan(mine) & np.isnan(other), 0.0, gaps).max(1) / scale
+    return np.where(np.isnan(relative), np.inf, relative)
+
+
+def _row(
+    rank: int, first: FingerprintRow, second: FingerprintRow, pairs: _Pairs, place: int, relative: float, *, differs: bool = True
+) -> TensorRow:
+    sides = []
+    for tensor, row, at in zip(pairs.tensors[place], (first, second), (pairs.first[place], pairs.second[place])):
+        figures = dict(zip(FIGURES, row.figures[at].tolist()))
+        sides.append(
+            replace(tensor, step=row.step, digest=f"{int(row.bits[at]):016x}", figures=figures, index=row.step * 10**6 + int(at))
+        )
+    distance = TensorDistance(not differs, np.nan, np.nan, relative, None, sides[0].size, 0, "fingerprint")
+    return TensorRow(rank, sides[0], sides[1], distance, differs)

@@ -1,0 +1,344 @@
+"""Recording fingerprints: which tensors a step has, under which names, and the line that the step becomes.
+
+Each tensor is described once (``"type": "tensors"``); a step is one line of hashes and figures (docs/record.md). What looks on while
+a program runs is :mod:`.paddle_fingerprints` and :mod:`.torch_fingerprints`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..dispatch.call_site import call_site
+from ..runlog.encoding import encode
+from ..runlog.events import LOSS
+from ..trees import leaves
+from .files import RecordFile
+from .fingerprints import TINY, StepFingerprints
+from .tensors import INPUT, WEIGHT, Array
+
+_LATEST = 0.05  # seconds after which steps are written
+Framework = Any  # a tensor, layer or parameter of Paddle or Torch
+
+
+Of = tuple[str, str, str, str]  # kind, name, layer, and the place in a call's operands or results
+
+
+class _Described(NamedTuple):
+    """A tensor that steps have, by its number; ``tiny``: it is computed together with others."""
+
+    number: int
+    of: Of
+    shape: tuple[int, ...]
+    dtype: str
+    size: int
+    tiny: bool
+
+
+class Side(Protocol):
+    """What the recording has to know of a framework."""
+
+    tensor_type: type
+
+    def content(self, tensor: Framework) -> tuple[Array, bool] | None:
+        """The values on the host, and whether they are the bits of bfloat16; None for a tensor without dense values."""
+
+    def tiny(self, tensor: Framework) -> Array | None:
+        """A copy of the values of a dense tensor on the host, in less time; None for any other."""
+
+    def on_device(self, tensor: Framework) -> Framework | None:
+        """A Torch tensor over the same memory on a GPU; None on the host."""
+
+    def named(self, model: Framework) -> Iterator[tuple[str, Framework]]:
+        """Parameters and buffers of a model, by their names."""
+
+    def sublayers(self, model: Framework) -> Iterable[tuple[str, Framework]]:
+        """Layers of a model, by their paths."""
+
+    def gradient(self, parameter: Framework) -> Framework | None:
+        """The gradient that an optimizer's step will use."""
+
+
+class FingerprintRun:
+    """Collects the fingerprints of a run, and writes them step by step.
+
+    Args:
+        file: where they go.
+        side: the framework.
+        model: whose names come first, or None.
+        every: only steps whose number is a multiple of it are recorded.
+    """
+
+    def __init__(self, file: RecordFile, side: Side, model: Framework | None, every: int) -> None:
+        self._file, self._side, self._every = file, side, every
+        self._step = StepFingerprints()
+        self._known: dict[tuple[Of, int, tuple[int, ...], str], _Described] = {}
+        self._sequence: list[_Described] = []  # the tensors of this step so far, and of the step before beyond them
+        self._undescribed: list[dict[str, Any]] = []
+        self._of: list[int] = []  # the step's tensors, in order
+        self._roots: list[tuple[Framework, bool]] = []  # models, and whether they have parameters of their own
+        self._layers: dict[int, Of] = {}  # by identity
+        self._names: dict[int, tuple[Of, Of]] = {}  # of gradients and parameters, by the parameter's identity
+        self._spans: dict[tuple[int, ...], str] = {}
+        self._running: list[Of] = []
+        self.thread = threading.get_ident()
+        self._updated = False
+        self._ended: list[tuple[int, str]] = []  # steps that are to be written, and the spans of their tensors
+        self._wrote = 0.0
+        self.step, self.active, self.records = 0, True, 0
+        if model is not None:
+            self._root(model)
+
+    # What the observers call
+
+    def elsewhere(self) -> bool:
+        """Whether this is another thread than the one that began."""
+        return threading.get_ident() != self.thread
+
+    def enter(self, layer: Framework, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """A layer begins."""
+        of = self._layers.get(id(layer))
+        if self._running:
+            self._running.append(of or self._new_layer(layer))
+            return
+        self._begin()
+        if of is None or not any(layer is root for root, _ in self._roots):
+            self._root(layer)
+            of = self._layers[id(layer)]
+        self._running.append(of)
+        if self.active:
+            for path, tensor in leaves((*args, *kwargs.values())):
+                if isinstance(tensor, self._side.tensor_type) and id(tensor) not in self._names:
+                    self._add((INPUT, of[1], of[2], path), tensor)
+
+    def leave(self, result: Any) -> None:
+        """The layer that began last has returned."""
+        if not self._running:
+            return
+        of = self._running.pop()
+        if not self.active:
+            return
+        if type(result) is self._side.tensor_type:
+            self._add(of, result)
+        elif result is not None:
+            for place, tensor in leaves(result):
+                if isinstance(tensor, self._side.tensor_type):
+                    self._add((*of[:3], place), tensor)
+
+    def failed(self) -> None:
+        """A layer ended with an error."""
+        if self._running:
+            self._running.pop()
+
+    def loss(self, tensor: Framework) -> None:
+        """A backward starts from this tensor."""
+        self._begin()
+        if self.active:
+            self._add(_LOSS, tensor)
+
+    def updating(self, parameters: Sequence[Framework]) -> None:
+        """An optimizer is about to update these parameters."""
+        self._begin()
+        if self.active:
+            names, gradient_of = self._names, self._side.gradient
+            for parameter in parameters:
+                gradient = gradient_of(parameter)
+                if gradient is not None:
+                    self._add((names.get(id(parameter)) or self._new_name(parameter))[0], gradient)
+
+    def updated(self, parameters: Sequence[Framework]) -> None:
+        """An optimizer has updated these parameters; what is computed next belongs to the next step."""
+        if self.active:
+            names = self._names
+            for parameter in parameters:
+                self._add((names.get(id(parameter)) or self._new_name(parameter))[1], parameter)
+        self._updated = True
+
+    def note(self, name: str, value: Any, site: object, layer: str) -> None:
+        """Values of the program's own."""
+        self._begin()
+        for path, tensor in leaves(value) if self.active else ():
+            self._add_any(("note", name, layer, path), tensor)
+
+    def next_step(self) -> None:
+        """The next step begins."""
+        self._end_step()
+        self._updated = False
+        self.step += 1
+        self.active = self.step % self._every == 0
+
+    def end(self) -> None:
+        """Write what there is."""
+        self._end_step()
+        self.write()
+
+    # Names
+
+    def _begin(self) -> None:
+        if self._updated:
+            self.next_step()
+
+    def _root(self, model: Framework) -> None:
+        """A model that the program itself calls; its weights at the start, where the run has just begun."""
+        named = [(name, tensor) for name, tensor in self._side.named(model) if id(tensor) not in self._names]
+        prefix = f"{type(model).__name__}." if named and any(holds for _, holds in self._roots) else ""
+        self._roots.append((model, bool(named)))
+        for path, layer in self._side.sublayers(model):
+            self._layers.setdefault(id(layer), _of_layer(prefix + path, layer))
+        for name, tensor in named:
+            self._names[id(tensor)] = _of_parameter(prefix + name)
+        if self.step == 0:
+            for name, tensor in named:
+                self._add((INPUT, prefix + name, "", WEIGHT), tensor)
+
+    def _new_layer(self, layer: Framework) -> Of:
+        """A layer that no model had when it was first called."""
+        for root, _ in self._roots:
+            for path, child in self._side.sublayers(root):
+                if child is layer:
+                    return self._layers.setdefault(id(layer), _of_layer(path, layer))
+        return _of_layer(".".join(filter(None, (self._running[-1][2], type(layer).__name__))), layer)
+
+    def _new_name(self, parameter: Framework) -> tuple[Of, Of]:
+        """A parameter that no model had when it was first called."""
+        for root, _ in self._roots:
+            for name, tensor in self._side.named(root):
+                self._names.setdefault(id(tensor), _of_parameter(name))
+        own = getattr(parameter, "name", None) or f"parameter {len(self._names)}"
+        return self._names.setdefault(id(parameter), _of_parameter(own))
+
+    # Fingerprints
+
+    def _add(self, of: Of, tensor: Framework) -> None:
+        """One tensor of the step. Steps mostly have the same tensors in the same order: then it is the one that came next before."""
+        position, sequence = len(self._of), self._sequence
+        if position < len(sequence):
+            known = sequence[position]
+            if known.tiny and (known.of is of or known.of == of):
+                array = self._side.tiny(tensor)
+                if array is not None and array.shape == known.shape and array.dtype == np.float32:
+                    self._step.add_tiny(array)
+                    self._of.append(known.number)
+                    return
+        self._add_any(of, tensor)
+
+    def _add_any(self, of: Of, tensor: Framework) -> None:
+        """As :meth:`_add`, of a tensor or an array that is another than before."""
+        position, sequence = len(self._of), self._sequence
+        if self._add_content(tensor):
+            described = self._described(of, tensor)
+            if position >= len(sequence) or sequence[position] is not described:
+                del sequence[position:]
+                sequence.append(described)
+            self._of.append(described.number)
+
+    def _add_content(self, tensor: Framework) -> bool:
+        """Whether the tensor has dense values, which are added."""
+        device = self._side.on_device(tensor)
+        if device is not None:
+            self._step.add_on_device(device)
+            return True
+        content = self._side.content(tensor)
+        if content is None:
+            return False
+        self._step.add(content[0], bfloat16=content[1])
+        return True
+
+    def _described(self, of: Of, tensor: Framework) -> _Described:
+        """The description of a tensor, new or known."""
+        kind, name, layer, place = of
+        count = sum(entry.of == of for entry in self._sequence[: len(self._of)])
+        dtype, shape = str(tensor.dtype).rpartition(".")[2], tuple(tensor.shape)
+        known = self._known.get((of, count, shape, dtype))
+        if known is None:
+            size = math.prod(shape)
+            tiny = dtype == "float32" and size <= TINY
+            known = self._known[of, count, shape, dtype] = _Described(len(self._known), of, shape, dtype, size, tiny)
+            site = call_site() if kind in ("layer", INPUT, LOSS, "note") and place != WEIGHT else None
+            lines = {} if site is None else {"site": str(site), "file": site.file, "line": site.line}
+            self._undescribed.append({
+                "kind": kind, "name": name, "tensor": place, "layer": layer, **lines, "call": count, "shape": list(shape), "dtype": dtype
+            })  # fmt: skip
+        return known
+
+    def _end_step(self) -> None:
+        """The step has ended. Short steps are written together: what a killed process loses is less than :data:`_LATEST` seconds."""
+        if self._of:
+            self._step.end_step()
+            self._ended.append((self.step, self._span()))
+            self.records += len(self._of)
+            self._of = []
+        if self._step.full or time.perf_counter() - self._wrote > _LATEST:
+            self.write()
+
+    def write(self) -> None:
+        """The lines of the steps that have ended, behind descriptions of tensors that are new."""
+        lines = []
+        if self._undescribed:
+            first = len(self._known) - len(self._undescribed)
+            lines.append(encode({"type": "tensors", "first": first, "tensors": self._undescribed}))
+            self._undescribed = []
+        records = 0
+        for (step, spans), (bits, figures) in zip(self._ended, self._step.take()):
+            content, numbers = bits.astype(">u8").tobytes().hex(), figures.astype(">f4").tobytes().hex()
+            lines.append(
+                f'{{"type":"step","step":{step},"of":[{spans}],"bits":"{content}","figures":"{numbers}"}}\n'.encode("ascii")
+            )
+            records += len(bits)
+        self._ended = []
+        if lines:
+            self._file.lines(b"".join(lines), records)
+        self._wrote = time.perf_counter()
+
+    def _span(self) -> str:
+        """The numbers of the step's tensors as spans: begin, end behind the last, begin, end..."""
+        key = tuple(self._of)
+        text = self._spans.get(key)
+        if text is None:
+            spans: list[int] = []
+            for number in key:
+                if spans and spans[-1] == number:
+                    spans[-1] += 1
+                else:
+                    spans += [number, number + 1]
+            if len(self._spans) > 64:
+                self._spans.clear()
+            text = self._spans[key] = ",".join(map(str, spans))
+        return text
+
+
+_LOSS: Of = (LOSS, LOSS, "", "")
+
+
+def _of_layer(path: str, layer: Framework) -> Of:
+    return "layer", type(layer).__name__, path, ""
+
+
+def _of_parameter(name: str) -> tuple[Of, Of]:
+    return ("gradient", name, "", ""), ("parameter", name, "", "")
+
+
+class Replacements:
+    """Methods of a framework's classes that are replaced while a recording is open; what somebody else put there stays."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+
+    def put(self, owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Replace ``owner.name`` by what ``make`` makes of it."""
+        original = vars(owner)[name]
+        replacement = make(original)
+        setattr(owner, name, replacement)
+        self._replaced.append((owner, name, original, replacement))
+
+    def undo(self) -> None:
+        """Put everything back."""
+        for owner, name, original, replacement in reversed(self._replaced):
+            if vars(owner).get(name) is replacement:
+                setattr(owner, name, original)
+        self._replaced = []

@@ -1,0 +1,171 @@
+"""Looking on while a Paddle program runs, for fingerprints: its layers, what backwards start from, and its optimizers."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ..frameworks.memory import to_torch
+from ..intercept import entry_points
+from ..table.reasons import StayNative
+from ..trees import leaves, parts
+from .files import RecordFile
+from .fingerprint_run import FingerprintRun, Replacements
+from .tensors import Array
+
+_COPIED = 2**16  # bytes up to which a copy is cheaper than a view
+
+
+class PaddleSide:
+    """See :class:`~.fingerprint_run.Side`."""
+
+    tensor_type = paddle.Tensor
+
+    def content(self, tensor: Any) -> tuple[Array, bool] | None:
+        """Values on the host."""
+        if not isinstance(tensor, paddle.Tensor):
+            return np.asarray(tensor), False
+        try:
+            if not tensor.is_dense() or not tensor._is_initialized():
+                ((_, dense), *others) = parts(tensor) or [("", None)]
+                if others or dense is None:
+                    return None
+            bfloat16 = tensor.dtype == paddle.bfloat16
+            if tensor.dtype == paddle.float32 and 4 * math.prod(tensor.shape) > _COPIED and tensor.place.is_cpu_place():
+                return to_torch(tensor).detach().numpy(), False
+            return np.asarray(tensor.numpy()), bfloat16
+        except (TypeError, ValueError, RuntimeError, StayNative):  # distributed, or of a layout of its own
+            return None
+
+    def tiny(self, tensor: Any) -> Array | None:
+        """Without a look at what cannot be."""
+        return tensor.numpy() if tensor.is_dense() and not (_HAS_GPU and tensor.place.is_gpu_place()) else None
+
+    def on_device(self, tensor: Any) -> Any:
+        """Over the same memory on a GPU."""
+        if not _HAS_GPU or not isinstance(tensor, paddle.Tensor) or not tensor.place.is_gpu_place() or not tensor.is_dense():
+            return None
+        try:
+            return to_torch(tensor).detach()
+        except StayNative:
+            return None
+
+    def named(self, model: Any) -> Iterator[tuple[str, Any]]:
+        """Parameters and buffers that hold values."""
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor._is_initialized():
+                yield name, tensor
+
+    def sublayers(self, model: Any) -> Iterable[tuple[str, Any]]:
+        """With the model itself, under ""."""
+        return model.named_sublayers(include_self=True)  # type: ignore[no-any-return]
+
+    def gradient(self, parameter: Any) -> Any:
+        """``main_grad`` of mixed precision comes first."""
+        main = getattr(parameter, "main_grad", None)
+        return main if main is not None else parameter.grad
+
+
+_HAS_GPU = paddle.is_compiled_with_cuda()
+
+
+class PaddleFingerprints:
+    """Between :meth:`begin` and :meth:`end` this thread's layers, losses, gradients and parameters are recorded."""
+
+    def __init__(self, file: RecordFile, model: Any, every: int) -> None:
+        self.run = FingerprintRun(file, PaddleSide(), model, every)
+        self._methods = Replacements()
+        self._inside = False  # of an optimizer's step or a backward
+
+    def begin(self) -> None:
+        """Look on from here."""
+        ticket = object()
+        entry_points.OPS.acquire(ticket)  # so that modes opened later know Paddle's own methods from these
+        entry_points.OPS.release(ticket)
+        methods = self._methods
+        methods.put(paddle.nn.Layer, "__call__", self._layer)
+        methods.put(paddle.Tensor, "backward", self._backward)
+        methods.put(paddle.autograd, "backward", self._backward)
+        for kind in _classes(paddle.optimizer.Optimizer):
+            for name in ("step", "minimize"):
+                if name in vars(kind):
+                    methods.put(kind, name, self._step)
+
+    def end(self) -> None:
+        """Everything is as it was."""
+        self._methods.undo()
+        self.run.end()
+
+    def _layer(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        run, thread, here = self.run, self.run.thread, threading.get_ident
+
+        @functools.wraps(original)
+        def call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+            if here() != thread:
+                return original(layer, *args, **kwargs)
+            run.enter(layer, args, kwargs)
+            try:
+                result = original(layer, *args, **kwargs)
+            except BaseException:
+                run.failed()
+                raise
+            run.leave(result)
+            return result
+
+        return call
+
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or self.run.elsewhere():
+                return original(tensors, *args, **kwargs)
+            for _, tensor in leaves(tensors):
+                self.run.loss(tensor)
+            self._inside = True
+            try:
+                return original(tensors, *args, **kwargs)
+            finally:
+                self._inside = False
+
+        return backward
+
+    def _step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or self.run.elsewhere() or not paddle.in_dynamic_mode():
+                return original(optimizer, *args, **kwargs)
+            parameters = list(_parameters(optimizer))
+            self.run.updating(parameters)
+            self._inside = True
+            try:
+                result = original(optimizer, *args, **kwargs)
+            finally:
+                self._inside = False
+            self.run.updated(parameters)
+            return result
+
+        return step
+
+
+def _classes(kind: type) -> Iterator[type]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _classes(below)
+
+
+def _parameters(optimizer: Any) -> Iterator[Any]:
+    """Those that an optimizer updates, with gradients or without."""
+    for entry in optimizer._parameter_list or ():
+        if isinstance(entry, dict):
+            yield from entry["params"]
+        else:
+            yield entry
+
+
+observer = PaddleFingerprints

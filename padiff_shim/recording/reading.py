@@ -1,0 +1,254 @@
+"""Reading recordings: step by step, so that a long run needs no more memory than its longest step."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import FileError, MissingFileError
+from ..runlog.events import FINGERPRINT_SCHEMA, JsonTable
+from ..runlog.reader import EventFile, LogError, open_log, text_of
+from .files import RECORDS, present
+from .fingerprints import FIGURES
+from .tensors import INPUT, Array, Tensor, tensor_of
+
+_KIND = b'"kind":"'
+
+
+@dataclass
+class RecordedStep:
+    """One step of a recording: ``inputs`` are what the run was given, weights and data; ``tensors`` what it computed."""
+
+    step: int
+    tensors: list[Tensor] = field(default_factory=list)
+    inputs: list[Tensor] = field(default_factory=list)
+
+
+class FingerprintRow(NamedTuple):
+    """The fingerprints of one step: numbers of the tensors, their hashes (uint64), and a row of figures (float64) each."""
+
+    step: int
+    numbers: tuple[int, ...]
+    bits: Array
+    figures: Array
+
+
+class Recorded:
+    """What one process wrote down.
+
+    Attributes:
+        path: the file.
+        header: its first event.
+        rank, framework: of the process.
+        beside: remarks on files of other processes of this rank.
+        described: of a recording of fingerprints, the tensors by their numbers, as far as it was read.
+
+    Once :meth:`steps` or :meth:`rows` has been read to its end:
+
+    Attributes:
+        ended: how the run ended; "" if the process was killed.
+        remarks: what a reader should know.
+        holes: what should be in the recording and is not.
+
+    Raises:
+        FileError: it is no recording.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.ended, self.described = path, "", list[Tensor]()
+        self.remarks: list[str] = []
+        self.holes: list[str] = []
+        self.beside: list[str] = []
+        self._read = 0
+        try:
+            self._file = EventFile(path, "recording", FINGERPRINT_SCHEMA)
+        except LogError as error:
+            raise FileError(f"{path} is no recording: {error}") from None
+        self.header = self._file.header
+        self.rank, self.framework = int(self.header["rank"]), str(self.header["framework"])
+
+    @property
+    def options(self) -> JsonTable:
+        """Those of :func:`padiff_shim.record`."""
+        return dict(self.header.get("options") or {})
+
+    @property
+    def has_fingerprints(self) -> bool:
+        """Whether its steps are fingerprints: read :meth:`rows` then."""
+        return self.options.get("values") == "fingerprint"
+
+    def _events(self) -> Iterator[JsonTable]:
+        self.remarks, self.holes, self.ended, self.described = [], [], "", []
+        end: JsonTable = {}
+        try:
+            for _, event in self._file:
+                if event["type"] == "end":
+                    self.ended, end = str(event.get("how", "")), event
+                elif event["type"] == "event":
+                    self.remarks.append(str(event["text"])[:2000])
+                else:
+                    yield event
+        except LogError as error:
+            raise FileError(str(error)) from None
+        self._conclude(end)
+
+    def _conclude(self, end: JsonTable) -> None:
+        """Remarks on how the file ends."""
+        name = self.path.name
+        if self._file.damage:
+            self.holes.append(str(self._file.damage))
+        if stopped := text_of(self.header, "stopped"):
+            self.holes.append(f"{name} is not complete, {stopped}")
+        elif not self.ended:
+            self.holes.append(f"{name} has no last line: the process was killed; it is complete up to its last call")
+        elif self.ended != "closed":
+            self.remarks.append(f"{name} ended with {self.ended}")
+        records = end.get("records")
+        if isinstance(records, int) and records != self._read:
+            self.holes.append(f"{name} says that it has {records:,} records, and {self._read:,} can be read")
+
+    def steps(self) -> Iterator[RecordedStep]:
+        """The steps in their order, of a recording of single tensors.
+
+        Raises:
+            FileError: the file cannot be read.
+        """
+        self._read, current, kinds, folder = 0, None, set[str](), self.path.parent
+        for event in self._events():
+            if event["type"] != "tensor":
+                continue
+            self._read += 1
+            tensor = tensor_of(event, folder)
+            if current is None or tensor.step != current.step:
+                if current is not None:
+                    yield current
+                current = RecordedStep(tensor.step)
+            kinds.add(tensor.kind)
+            (current.inputs if tensor.kind == INPUT else current.tensors).append(tensor)
+        if current is not None:
+            yield current
+        self.holes += self._missing(kinds)
+
+    def _missing(self, kinds: set[str]) -> list[str]:
+        """What was asked of :func:`padiff_shim.record` and is not in the file."""
+        name, options = self.path.name, self.options
+        missing = [
+            f"{name} has no {kind}s, which record({kind}s=True) should have written"
+            for kind in ("gradient", "parameter")
+            if options.get(f"{kind}s") is True and kind not in kinds
+        ]
+        alone = options.get("calls") is False and options.get("layers") is False
+        if alone and "session" not in self.header:
+            missing.append(
+                f"{name} has its first step alone: the version that wrote it saw no other with calls=False and layers=False"
+            )
+        return missing
+
+    def kinds(self) -> set[str]:
+        """The kinds of tensors in the file, by a quick look at its lines."""
+        kinds = set()
+        with open_log(self.path) as file:
+            for line in file:
+                begin = line.find(_KIND)
+                if begin >= 0:
+                    kinds.add(line[begin + len(_KIND) : line.find(b'"', begin + len(_KIND))])
+        return {kind.decode("ascii", "replace") for kind in kinds}
+
+    def rows(self) -> Iterator[FingerprintRow]:
+        """The steps in their order, of a recording of fingerprints.
+
+        Raises:
+            FileError: the file cannot be read.
+        """
+        self._read, known = 0, dict[tuple[int, ...], tuple[int, ...]]()
+        damaged = 0
+        for event in self._events():
+            if event["type"] == "tensors":
+                if event["first"] != len(self.described):
+                    damaged += 1
+                    continue
+                tables = enumerate(event["tensors"], len(self.described))
+                self.described += [tensor_of({**table, "index": index}, self.path.parent) for index, table in tables]
+            elif event["type"] == "step":
+                row = self._row(event, known)
+                if row is None:
+                    damaged += 1
+                    continue
+                self._read += len(row.numbers)
+                yield row
+        if damaged:
+            self.holes.append(f"{self.path.name}: {damaged:,} steps are damaged and left out")
+
+    def _row(self, event: JsonTable, known: dict[tuple[int, ...], tuple[int, ...]]) -> FingerprintRow | None:
+        spans = tuple(event["of"])
+        numbers = known.get(spans)
+        if numbers is None:
+            if len(spans) % 2 or any(end < begin or end > len(self.described) for begin, end in zip(spans[::2], spans[1::2])):
+                return None
+            numbers = known[spans] = tuple(number for begin, end in zip(spans[::2], spans[1::2]) for number in range(begin, end))
+        count = len(numbers)
+        try:
+            bits = np.frombuffer(bytes.fromhex(event["bits"]), ">u8")
+            figures = np.frombuffer(bytes.fromhex(event["figures"]), ">f4").astype(np.float64)
+        except ValueError:
+            return None
+        if len(bits) != count or len(figures) != count * len(FIGURES):
+            return None
+        return FingerprintRow(event["step"], numbers, bits, figures.reshape(count, len(FIGURES)))
+
+    @functools.cached_property
+    def _all(self) -> RecordedStep:
+        whole = RecordedStep(0)
+        for step in self.steps():
+            whole.tensors += step.tensors
+            whole.inputs += step.inputs
+        return whole
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All that the run computed, of a short recording."""
+        return self._all.tensors
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """All that the run was given, weights and data, of a short recording."""
+        return self._all.inputs
+
+
+def _records(path: Path) -> int:
+    with open_log(path) as file:
+        return sum(line.startswith(b'{"type":"tensor"') for line in file)
+
+
+def read(folder: Path) -> dict[int, Recorded]:
+    """Rank -> what its process wrote. Of forked children there is a remark.
+
+    Raises:
+        MissingFileError: there is no such folder.
+        FileError: it holds no recording, or one that cannot be read.
+    """
+    if not folder.exists():
+        raise MissingFileError(f"the folder {folder} does not exist")
+    if not folder.is_dir():
+        raise FileError(f"{folder} is a file: a recording is a folder")
+    paths = [path for path in present(folder) if RECORDS.fullmatch(path.name)]
+    if not paths:
+        other = ": it holds the log of a compare run, which padiff_shim.load reads" if any(folder.glob("calls-*.jsonl")) else ""
+        raise FileError(f"{folder} holds no recording (records-rank*-pid*.jsonl){other}")
+    by_rank: dict[int, Recorded] = {}
+    beside: dict[int, list[str]] = {}
+    for recorded in sorted(map(Recorded, paths), key=lambda recorded: ("parent" in recorded.header, recorded.path.name)):
+        first = by_rank.setdefault(recorded.rank, recorded)
+        if first is not recorded:
+            whose = "a forked child" if "parent" in recorded.header else "another process of the same rank"
+            beside.setdefault(recorded.rank, []).append(
+                f"{recorded.path.name}, of {whose}, was not compared ({_records(recorded.path):,} records)"
+            )
+    for rank, remarks in beside.items():
+        by_rank[rank].beside = remarks
+    return dict(sorted(by_rank.items()))

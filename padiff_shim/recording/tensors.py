@@ -1,0 +1,207 @@
+"""What a recording says of a tensor: a digest of its bits, figures that do not depend on its layout, a sample, and its values."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import FileError
+from ..runlog.encoding import finite
+from ..runlog.events import JsonTable
+from ..runlog.reader import LogError, open_log
+
+Array = np.ndarray[Any, Any]
+SAMPLE = 64  # elements, evenly spaced in memory order
+ROWS = 1024  # of a batch whose samples have digests of their own
+INPUT = "input"
+WEIGHT = "weight"  # the ``tensor`` of an input that is a parameter or buffer as the run begins
+_FIGURES = ("min", "max", "mean", "mean_abs", "norm", "nan", "inf", "max_abs", "projection")
+_HEADER = 10_000  # bytes of an array's header in NumPy's format
+
+
+def digest(array: Array) -> str:
+    """128 bits of all bytes in C order, as hexadecimal digits: equal for equal bits."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return hashlib.blake2b(flat.view(np.uint8).data, digest_size=16).hexdigest()
+
+
+def rows(array: Array) -> list[str]:
+    """Short digests of the slices along the first axis, the samples of a batch; none beyond :data:`ROWS`."""
+    if not array.ndim or not 0 < len(array) <= ROWS:
+        return []
+    return [digest(row)[:16] for row in array]
+
+
+def figures(array: Array) -> dict[str, Any]:
+    """Least, greatest and mean element, mean absolute one and Euclidean norm of the finite elements; how many are not finite."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    flat = flat.view(flat.real.dtype) if np.iscomplexobj(flat) else flat
+    wide = flat.astype(np.float64)
+    good = wide[np.isfinite(wide)]
+    result: dict[str, Any] = {"nan": int(np.isnan(wide).sum())}
+    result["inf"] = int(wide.size - good.size - result["nan"])
+    if good.size:
+        size = np.abs(good)
+        result |= {"min": float(good.min()), "max": float(good.max()), "mean": float(good.mean())}
+        top = float(size.max())
+        norm = top * float(np.sqrt(np.square(size / top).sum())) if top else 0.0  # the squares alone could overflow
+        result |= {"mean_abs": float(size.mean()), "norm": norm}
+    return result
+
+
+def places(size: int) -> Array:
+    """The places of a sample's elements in a flat array of this size."""
+    return np.arange(size) if size <= SAMPLE else np.linspace(0, size - 1, SAMPLE).astype(np.int64)
+
+
+def sample(array: Array) -> list[Any]:
+    """Some of the elements as JSON holds them, exactly."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    chosen = flat[places(flat.size)]
+    if np.iscomplexobj(chosen):
+        chosen = chosen.view(chosen.real.dtype)
+    wide = chosen.astype(np.float64) if chosen.dtype.kind == "f" else chosen
+    return list(finite(wide.tolist()))
+
+
+def as_bfloat16(array: Array) -> Array:
+    """The upper halves of float32 numbers that bfloat16 holds, as uint16."""
+    return (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def from_bfloat16(words: Array) -> Array:
+    """The inverse of :func:`as_bfloat16`, as float32."""
+    return (words.astype(np.uint32) << 16).view(np.float32)
+
+
+@dataclass(eq=False)
+class Tensor:
+    """One tensor of a recording.
+
+    Attributes:
+        index: number of the record.
+        kind: ``op``, ``layer``, ``parameter``, ``gradient``, ``note``, ``input``, or ``loss``.
+        names: of an op those under which the table knows it, else the one name.
+        tensor: ``out``, or which one of several results it is.
+        layer: dotted path of the innermost running layer.
+        site, file, line: the user's line.
+        function: of an op, the entry point.
+        step: from 0.
+        shape, dtype: of the tensor.
+        digest: of the bits; two of different lengths cannot be compared.
+        figures: by name, see docs/record.md.
+        left_out: why there are no values, or "".
+        sample: some elements; "nan", "inf" and "-inf" as texts.
+        rows: of an input, digests of its samples.
+        call: number of the call, layer or backward, shared by its tensors.
+    """
+
+    index: int
+    kind: str
+    names: tuple[str, ...]
+    tensor: str
+    layer: str
+    site: str
+    file: str
+    line: int
+    function: str
+    step: int
+    shape: tuple[int, ...]
+    dtype: str
+    digest: str
+    figures: dict[str, float]
+    left_out: str
+    sample: tuple[Any, ...]
+    _folder: Path
+    _at: tuple[str, int] | None
+    rows: tuple[str, ...] = ()
+    call: int = field(default=0)
+
+    @property
+    def name(self) -> str:
+        """Of the op, the layer's class, the parameter or the note."""
+        return self.names[0]
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return math.prod(self.shape)
+
+    def values(self) -> Array | None:
+        """The array as it was computed, bfloat16 as float32; None if it was left out.
+
+        Raises:
+            FileError: the file of values is missing or damaged.
+        """
+        if self._at is None:
+            return None
+        path = self._folder / self._at[0]
+        array = _array(path, self._at[1])
+        array = from_bfloat16(array) if self.dtype == "bfloat16" and array.dtype == np.uint16 else array
+        if array.shape != self.shape or (self.dtype != "bfloat16" and array.dtype.name != self.dtype):
+            raise FileError(
+                f"{path}: at byte {self._at[1]} lies an array {array.dtype} {list(array.shape)}, where record {self.index} says "
+                f"{self.dtype} {list(self.shape)}"
+            )
+        return array
+
+    def __str__(self) -> str:
+        what = self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}"
+        kind = "" if self.kind in ("op", "loss") else f"{self.kind} "
+        place = f" in layer {self.layer}" if self.layer else ""
+        return f"{kind}{what}{place}" + (f", {self.site}" if self.site else "")
+
+
+def tensor_of(record: JsonTable, folder: Path) -> Tensor:
+    """A tensor from its record, which was checked against the schema."""
+    at, stated = record.get("at"), record.get("figures") or {}
+    return Tensor(
+        _whole(record, "index"), record["kind"], tuple(record.get("names") or [record.get("name") or ""]), _text(record, "tensor"),
+        _text(record, "layer"), _text(record, "site"), _text(record, "file"), _whole(record, "line"), _text(record, "function"),
+        _whole(record, "step"), tuple(record["shape"]), _text(record, "dtype"), _text(record, "digest"),
+        {name: float(stated[name]) for name in _FIGURES if stated.get(name) is not None}, _text(record, "left_out"),
+        tuple(record.get("sample") or ()), folder, None if at is None else (at[0], at[1]),
+        tuple(record.get("rows") or ()), _whole(record, "call"),
+    )  # fmt: skip
+
+
+def _text(record: Mapping[str, Any], name: str) -> str:
+    return record.get(name) or ""
+
+
+def _whole(record: Mapping[str, Any], name: str) -> int:
+    return record.get(name) or 0
+
+
+def _array(path: Path, at: int) -> Array:
+    """The array that begins at a byte of a file of values."""
+    try:
+        with open_log(path) as file:
+            file.seek(at)
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(file, max_header_size=_HEADER)
+            if dtype.hasobject or math.prod(shape) * dtype.itemsize > path.stat().st_size - file.tell():
+                raise ValueError("its values are not all there")
+            file.seek(at)
+            return np.lib.format.read_array(file, allow_pickle=False, max_header_size=_HEADER)
+    except LogError as error:
+        raise FileError(f"the values of a recording are missing: {error}") from None
+    except Exception as error:  # NumPy raises anything for a damaged or hostile file
+        raise FileError(f"{path}: no array at byte {at} ({type(error).__name__}: {str(error)[:200]})") from None
+
+
+# Names of running statistics in Paddle -> in Torch.
+_STATISTICS = {"_mean": "running_mean", "_variance": "running_var"}
+
+
+def parameter_name(name: str) -> str:
+    """The name of a parameter or buffer, running statistics as Torch calls them."""
+    above, dot, last = name.rpartition(".")
+    return above + dot + _STATISTICS.get(last, last)

@@ -1,0 +1,128 @@
+"""Looking on while a Torch program runs, for fingerprints: its modules, what backwards start from, and its optimizers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ..trees import leaves
+from .files import RecordFile
+from .fingerprint_run import FingerprintRun, Replacements
+from .tensors import Array
+
+
+class TorchSide:
+    """See :class:`~.fingerprint_run.Side`."""
+
+    tensor_type = torch.Tensor
+
+    def content(self, tensor: Any) -> tuple[Array, bool] | None:
+        """Values on the host."""
+        if not isinstance(tensor, torch.Tensor):
+            return np.asarray(tensor), False
+        if tensor.layout is not torch.strided:
+            return None
+        plain = tensor.detach()
+        try:
+            if plain.dtype is torch.bfloat16:
+                return plain.contiguous().view(torch.int16).numpy(force=True).view(np.uint16), True
+            return plain.numpy(force=True), False
+        except (TypeError, RuntimeError):  # distributed, or of a layout of its own
+            return None
+
+    def tiny(self, tensor: Any) -> Array | None:
+        """Without a look at what cannot be."""
+        plain = isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout is torch.strided
+        return tensor.detach().numpy(force=True).copy() if plain and tensor.dtype is torch.float32 else None
+
+    def on_device(self, tensor: Any) -> Any:
+        """On a GPU, as it is."""
+        return tensor.detach() if isinstance(tensor, torch.Tensor) and tensor.is_cuda and tensor.layout is torch.strided else None
+
+    def named(self, model: Any) -> Iterator[tuple[str, Any]]:
+        """Parameters and buffers."""
+        yield from model.named_parameters()
+        yield from model.named_buffers()
+
+    def sublayers(self, model: Any) -> Iterable[tuple[str, Any]]:
+        """With the model itself, under ""."""
+        return model.named_modules()  # type: ignore[no-any-return]
+
+    def gradient(self, parameter: Any) -> Any:
+        """``main_grad`` of mixed precision comes first."""
+        main = getattr(parameter, "main_grad", None)
+        return main if main is not None else parameter.grad
+
+
+class TorchFingerprints:
+    """Between :meth:`begin` and :meth:`end` this thread's modules, losses, gradients and parameters are recorded."""
+
+    def __init__(self, file: RecordFile, model: Any, every: int) -> None:
+        self.run = FingerprintRun(file, TorchSide(), model, every)
+        self._methods, self._hooks = Replacements(), list[Any]()
+        self._inside = False  # of a backward
+
+    def begin(self) -> None:
+        """Look on from here."""
+        self._hooks = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+            register_optimizer_step_pre_hook(self._step_begins),
+            register_optimizer_step_post_hook(self._step_ends),
+        ]
+        self._methods.put(torch.Tensor, "backward", self._backward)
+        self._methods.put(torch.autograd, "backward", self._backward)
+
+    def end(self) -> None:
+        """Everything is as it was."""
+        self._methods.undo()
+        for hook in self._hooks:
+            hook.remove()
+        self.run.end()
+
+    def _looks_on(self) -> bool:
+        return not self.run.elsewhere() and not torch.jit.is_tracing()
+
+    def _enter(self, module: Any, operands: Any) -> None:
+        if self._looks_on():
+            self.run.enter(module, operands, {})
+
+    def _leave(self, module: Any, _: Any, result: Any) -> None:
+        if self._looks_on():
+            self.run.leave(result)
+
+    def _step_begins(self, optimizer: Any, *_: Any) -> None:
+        if self._looks_on():
+            self.run.updating(_parameters(optimizer))
+
+    def _step_ends(self, optimizer: Any, *_: Any) -> None:
+        if self._looks_on():
+            self.run.updated(_parameters(optimizer))
+
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or not self._looks_on():
+                return original(tensors, *args, **kwargs)
+            for _, tensor in leaves(tensors):
+                self.run.loss(tensor)
+            self._inside = True
+            try:
+                return original(tensors, *args, **kwargs)
+            finally:
+                self._inside = False
+
+        return backward
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+observer = TorchFingerprints

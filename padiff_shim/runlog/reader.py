@@ -1,0 +1,356 @@
+"""Reading the files of logs and recordings: lines of JSON, each checked against :mod:`.events` before anybody relies on it."""
+
+from __future__ import annotations
+
+import bisect
+import io
+import json
+import os
+import re
+import stat
+import threading
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import FileError
+from . import events
+from .events import JsonTable
+
+LINE = 4 * 2**20  # bytes of the longest line that is read
+_SHOWN = 8  # numbers of lost lines that a remark names
+
+
+class LogError(FileError):
+    """The log of a run cannot be written (``on_log_error="raise"``) or read.
+
+    >>> import padiff_shim
+    >>> padiff_shim.load("no such folder")
+    Traceback (most recent call last):
+    padiff_shim.runlog.compare_logs.MissingLogError: the folder no such folder does not exist
+    """
+
+
+def open_log(path: Path) -> io.BufferedReader:
+    """A regular file, for reading; a pipe or a device in its place would be waited for without end.
+
+    Raises:
+        LogError: it is none, or it cannot be read.
+    """
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise LogError(f"{path} is not a regular file")
+        return open(path, "rb")
+    except LogError:
+        raise
+    except OSError as error:
+        raise LogError(f"the log {path} cannot be read: {error.strerror or error}") from None
+
+
+def size(path: Path) -> int:
+    """Bytes of a log file.
+
+    Raises:
+        LogError: it is not there.
+    """
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise LogError(f"the log {path} cannot be read: {error.strerror or error}") from None
+
+
+def lines(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """(offset, line) of every complete line from byte ``start`` on; a torn last line is left out.
+
+    A line that is longer than any event comes cut, without its newline.
+
+    Raises:
+        LogError: the file cannot be read.
+    """
+    with open_log(path) as file:
+        file.seek(start)
+        while line := file.readline(LINE):
+            end, length = line, len(line)
+            while len(end) == LINE and not end.endswith(b"\n"):
+                end = file.readline(LINE)
+                length += len(end)
+            if not end.endswith(b"\n"):
+                return
+            yield start, line
+            start += length
+
+
+def parse(line: bytes, path: Path, place: str) -> JsonTable:
+    """One event, checked against its schema. ``place``: the line's, for the error (``"line 7"``, ``"byte 1024"``).
+
+    Raises:
+        LogError: the line is no event; the message names file, place and field.
+    """
+    event = None
+    try:
+        event = json.loads(line)
+        wrong = events.fault(event)
+    except (ValueError, RecursionError) as error:
+        wrong = str(error)
+    if not line.endswith(b"\n"):
+        wrong = f"it is longer than {LINE} bytes"
+    if wrong or event is None:
+        raise LogError(f"{path}: no event at {place}: {line[:80]!r} ({wrong})")
+    return dict(event)
+
+
+_COUNTED = re.compile(rb'\{"type":"call","index":(\d{1,18}),"call":(\d{1,18}),"step":(\d{1,18}),')
+_JUDGED, _EQUAL = b',"verdict":"', b'"verdict":"EQUAL"'
+_REMEMBERED = 20_000  # parts of lines, in each table
+
+
+class CallParser:
+    """Parses the call records of a log, which repeat each other: the same calls, step by step.
+
+    What is known of a call before its verdict, and the figures of equal tensors, are parsed and checked once. So records share
+    tables: who gets one must not change what lies in it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, JsonTable] = {}
+        self._equal: dict[bytes, JsonTable] = {}
+
+    def parse(self, line: bytes, path: Path, place: str) -> JsonTable:
+        """As :func:`parse`.
+
+        Raises:
+            LogError: as there.
+        """
+        counted = _COUNTED.match(line)
+        cut = line.find(_JUDGED, counted.end()) if counted is not None else -1
+        if counted is None or cut < 0 or not line.endswith(b"\n"):
+            return parse(line, path, place)
+        try:
+            known = self._part(self._known, line[counted.end() : cut], b"{%s}", path, place)
+            rest = line[cut + 1 :]
+            table = self._equal if rest.startswith(_EQUAL) else None
+            judged = self._part(table, rest, b"{%s", path, place)
+        except (ValueError, RecursionError, LogError):
+            return parse(line, path, place)
+        if not known.keys().isdisjoint(judged):
+            return parse(line, path, place)
+        index, call, step = map(int, counted.groups())
+        return {"type": "call", "index": index, "call": call, "step": step, **known, **judged}
+
+    def _part(self, table: dict[bytes, JsonTable] | None, text: bytes, form: bytes, path: Path, place: str) -> JsonTable:
+        """Some fields of a record, checked."""
+        fields: JsonTable | None = table.get(text) if table is not None else None
+        if fields is None:
+            fields = json.loads(form % text)
+            if wrong := events.fault({"op": "", "verdict": "EQUAL", "type": "call", **fields}):
+                raise LogError(f"{path}: no event at {place}: {wrong}")
+            if table is not None and len(table) < _REMEMBERED:
+                table[text] = fields
+        return fields
+
+
+@dataclass
+class Damage:
+    """Lines of a file that are no events: how many, the numbers of the first, and what is wrong with the first of all."""
+
+    path: Path
+    count: int = 0
+    numbers: list[int] = field(default_factory=list)
+    complaint: str = ""
+
+    def add(self, number: int, complaint: str) -> None:
+        """One more line, by its number from 1 on."""
+        self.count += 1
+        self.complaint = self.complaint or complaint
+        if len(self.numbers) < _SHOWN:
+            self.numbers.append(number)
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def __str__(self) -> str:
+        numbers = ", ".join(map(str, self.numbers)) + (", ..." if self.count > len(self.numbers) else "")
+        many = (
+            f"{self.count:,} lines of {self.path.name} are no records"
+            if self.count > 1
+            else f"1 line of {self.path.name} is no record"
+        )
+        return f"{many} and left out (line {numbers}). {self.complaint}"
+
+
+class EventFile:
+    """A log or a recording, read from its first line to its last. ``header`` is the first event.
+
+    Args:
+        path: the file.
+        kind: the type of its first event.
+        newest: the highest schema number of such files that is known here.
+
+    Raises:
+        LogError: it has no header (the process ended while it began), or that of a newer version.
+    """
+
+    def __init__(self, path: Path, kind: str = "run", newest: int = events.SCHEMA) -> None:
+        self.path, self.damage = path, Damage(path)
+        first = next(lines(path), None)
+        header = parse(first[1], path, "line 1") if first is not None else {"type": ""}
+        if header["type"] != kind:
+            raise LogError(f"{path} does not begin with the header of a {kind}")
+        schema = header.get("schema")
+        if not isinstance(schema, int) or schema > newest:
+            raise LogError(f"{path}: schema {schema!r} is not known here (up to {newest}); a newer version wrote it")
+        self.header: JsonTable = {name: value for name, value in header.items() if value is not None}
+
+    def __iter__(self) -> Iterator[tuple[int, JsonTable]]:
+        """(offset, event) of all events behind the header; lines that are none go into :attr:`damage`."""
+        calls, self.damage = CallParser(), Damage(self.path)
+        for number, (offset, line) in enumerate(lines(self.path), 1):
+            if number == 1:
+                continue
+            try:
+                event = calls.parse(line, self.path, f"line {number}")
+            except LogError as error:
+                self.damage.add(number, str(error))
+            else:
+                yield offset, event
+
+
+_CALL = b'{"type":"call"'
+
+
+class CallIndex:
+    """Where each call record of some files begins: one unsigned 64-bit number a record, whatever its length.
+
+    ``keeper``: an object that keeps the files from being removed. ``offsets``: of files that were read already; without them a file
+    may grow while it is looked at.
+    """
+
+    def __init__(self, paths: Sequence[Path], keeper: object = None, offsets: Sequence[array[int]] | None = None) -> None:
+        self.paths = list(paths)
+        self._keeper = keeper
+        self._offsets = array("Q")
+        self._firsts: list[int] = []  # place of the first record of each file begun
+        self._read = 0  # bytes read of the last file begun
+        self._lock = threading.Lock()
+        self._complete = offsets is not None
+        for starts in offsets or ():
+            self._firsts.append(len(self._offsets))
+            self._offsets.extend(starts)
+
+    def count(self) -> int:
+        """How many records there are now; only the last file is looked at again, for it may have grown.
+
+        Raises:
+            LogError: a file cannot be read.
+        """
+        if self._complete:
+            return len(self._offsets)
+        with self._lock:
+            if not self._firsts and self.paths:
+                self._firsts.append(0)
+            while self._firsts:
+                path = self.paths[len(self._firsts) - 1]
+                if size(path) > self._read:
+                    for offset, line in lines(path, self._read):
+                        if line.startswith(_CALL):
+                            self._offsets.append(offset)
+                        self._read = offset + len(line)
+                if len(self._firsts) == len(self.paths):
+                    break
+                self._firsts.append(len(self._offsets))
+                self._read = 0
+            return len(self._offsets)
+
+    def records(self, places: Iterable[int]) -> Iterator[tuple[int, Path, JsonTable]]:
+        """(place, file, record) of the records at ``places``, in that order; they share tables, see :class:`CallParser`.
+
+        Raises:
+            LogError: a file or a record cannot be read.
+        """
+        calls, opened, file = CallParser(), -1, None
+        try:
+            for place in places:
+                number = bisect.bisect_right(self._firsts, place) - 1
+                if file is None or number != opened:
+                    if file is not None:
+                        file.close()
+                    file, opened = open_log(self.paths[number]), number
+                offset = self._offsets[place]
+                if file.tell() != offset:
+                    file.seek(offset)
+                path = self.paths[number]
+                yield place, path, calls.parse(file.readline(LINE), path, f"byte {offset}")
+        finally:
+            if file is not None:
+                file.close()
+
+
+def event_at(path: Path, offset: int) -> JsonTable:
+    """The event that begins at a byte of a file.
+
+    Raises:
+        LogError: there is none.
+    """
+    with open_log(path) as file:
+        file.seek(offset)
+        return parse(file.readline(LINE), path, f"byte {offset}")
+
+
+def logs_in(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    """The files of a folder whose names match ``name`` fully, by the numbers in it (rank, then process).
+
+    Raises:
+        LogError: the folder cannot be read.
+    """
+    try:
+        paths = list(folder.iterdir())
+    except OSError as error:
+        raise LogError(f"the folder {folder} cannot be read: {error.strerror or error}") from None
+    matches = ((name.fullmatch(path.name), path) for path in paths)
+    return [
+        path for _, path in sorted((tuple(int(digits or 0) for digits in match.groups()), path) for match, path in matches if match)
+    ]
+
+
+# ---- Which files of a folder are of one run
+
+
+@dataclass(frozen=True)
+class WrittenLog:
+    """A log file as part of a run: ``begun`` and ``ended`` are seconds since 1970, ``session`` tells programs apart."""
+
+    path: Path
+    rank: int
+    session: str
+    begun: float
+    ended: float
+    command: str
+
+
+def last_run(logs: Sequence[WrittenLog]) -> tuple[list[Path], list[WrittenLog]]:
+    """The files of the last run among ``logs``, and those of earlier ones.
+
+    Of each rank the programs that were begun one after the other, each when the one before had ended, are runs of their own; a
+    process, its forked children and programs that ran at the same time are one run.
+    """
+    earlier: list[WrittenLog] = []
+    for rank in sorted({log.rank for log in logs}):
+        programs: dict[str, list[WrittenLog]] = {}
+        for log in logs:
+            if log.rank == rank:
+                programs.setdefault(log.session, []).append(log)
+        reach: float | None = None  # since when the last run has been going on
+        for program in sorted(programs.values(), key=lambda logs: min(log.begun for log in logs), reverse=True):
+            if reach is None or max(log.ended for log in program) >= reach:
+                reach = min(log.begun for log in program)
+            else:
+                earlier += program
+    gone = {log.path for log in earlier}
+    return [log.path for log in logs if log.path not in gone], earlier
+
+
+def text_of(table: Mapping[str, object], name: str) -> str:
+    """A field that is a text; ``""`` where there is none."""
+    value = table.get(name)
+    return value if isinstance(value, str) else ""
