@@ -45,7 +45,7 @@ def test_it_shows(defect, program, endings, request):
         pytest.skip(f"not seen on {INSTALLED}")
     if how == "AttributeError" and INSTALLED["paddle"] != PADDLES[-1]:
         pytest.skip("an older Paddle lacks the function of this case")
-    shown = reproducing.ends_so(defect, how)
+    shown = reproducing.shows_defect(defect, how)
     if claimed(defect) and defect.by_processor and not how:
         pytest.skip("not on this processor")
     assert shown == claimed(defect), how
@@ -125,7 +125,7 @@ def test_a_header_is_read():
     assert defect.facts["Effect"] == "0 instead of NaN"
     assert (defect.paddle, defect.torch, defect.by_processor) == (["2.6.2", "3.3.1"], [], False)
     endings = ("SIGSEGV", "ValueError", "AssertionError", "")
-    assert [reproducing.ends_so(defect, how) for how in endings] == [True, True, False, False]
+    assert [reproducing.shows_defect(defect, how) for how in endings] == [True, True, False, False]
     assert {*LINES} == {*KEYS} - OPTIONAL
 
 
