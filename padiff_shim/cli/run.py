@@ -51,7 +51,12 @@ Options of the mode come before the program, the program's own after it. Exit st
 )
 @click.option("--reference", "reference", is_flag=True, help="Run the program on Torch's kernels (the default).")
 @click.option("--compare", "compare", is_flag=True, help="Run Paddle's and Torch's kernels at each call, and judge both.")
-@click.option("--record", "record", metavar="DIR", help="Record a fingerprint of each step into DIR, or with --every N of each N-th (docs/record.md).")
+@click.option(
+    "--record",
+    "record",
+    metavar="DIR",
+    help="Record a fingerprint of each step into DIR, or with --every N of each N-th (docs/record.md).",
+)
 @click.option("--around", type=click.IntRange(0), metavar="STEP", help="With --record: all values of the steps around STEP alone.")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
 @click.option("--html", type=output.PAGE, help="Write the page (docs/report.md, docs/reference-report.md).")
@@ -92,8 +97,8 @@ def command(
         others |= {switch(name): value for name, value in given.items() if name != "every" and value not in (None, ())}
         if refused := [name for name, value in others.items() if value]:
             raise click.UsageError(f"{refused[0]} does not go with --record, which takes --every, --around and --quiet")
-        options = _record_options(record, given.get("every"), around)
-        return _recorded(options, (program.module if is_module else program.script)(program_name, arguments), inherit, quiet)
+        recorded = _record_options(record, given.get("every"), around)
+        return _recorded(recorded, (program.module if is_module else program.script)(program_name, arguments), inherit, quiet)
     options, settings = chosen("compare" if compare else "reference", given)
     started = (program.module if is_module else program.script)(program_name, arguments)
     if options.log is not None:

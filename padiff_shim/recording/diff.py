@@ -91,7 +91,7 @@ def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded],
         whole("ranks", rank)
         if rank not in known:
             raise ArgumentError(f"ranks={ranks!r}: {name} has no rank {rank}; it has {', '.join(map(str, known))}")
-    return [pair]  # type: ignore[list-item]
+    return [pair]
 
 
 def _notes(both: tuple[dict[int, Recorded], dict[int, Recorded]], chosen: list[tuple[int, int]]) -> list[str]:
@@ -148,9 +148,7 @@ def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: Toler
             met[place] = met[place] if end is None else id(end) in paired
     if unknown:
         number = many(len(unknown), "tensor")
-        difference.notes.append(
-            f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}"
-        )
+        difference.notes.append(f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}")
     if tolerances.crossing:
         difference.met = difference.met and all(met)
 

@@ -1,7 +1,7 @@
 """Recording fingerprints: which tensors a step has, under which names, and the line that the step becomes.
 
-Each tensor is described once (``"type": "tensors"``); a step is one line of hashes and figures (docs/record.md). What looks on while
-a program runs is :mod:`.paddle_fingerprints` and :mod:`.torch_fingerprints`.
+Each tensor is described once (``"type": "tensors"``); a step is one line of hashes and figures (docs/record.md).
+:mod:`.paddle_fingerprints` and :mod:`.torch_fingerprints` look on while a program runs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Tuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,7 +26,7 @@ _LATEST = 0.05  # seconds after which steps are written
 Framework = Any  # a tensor, layer or parameter of Paddle or Torch
 
 
-Of = Tuple[str, str, str, str]  # kind, name, layer, and the place in a call's operands or results
+Of = tuple[str, str, str, str]  # kind, name, layer, and the place in a call's operands or results
 
 
 class _Described(NamedTuple):
@@ -215,7 +215,7 @@ class FingerprintRun:
     # Fingerprints
 
     def _add(self, of: Of, tensor: Framework) -> None:
-        """One tensor of the step. Steps mostly have the same tensors in the same order: then it is the one that came next before."""
+        """One tensor of the step. Steps mostly have the same tensors in the same order as the step before."""
         position, sequence = len(self._of), self._sequence
         if position < len(sequence):
             known = sequence[position]
@@ -262,12 +262,13 @@ class FingerprintRun:
             site = call_site() if kind in ("layer", INPUT, LOSS, "note") and place != WEIGHT else None
             lines = {} if site is None else {"site": str(site), "file": site.file, "line": site.line}
             self._undescribed.append({
-                "kind": kind, "name": name, "tensor": place, "layer": layer, **lines, "call": count, "shape": list(shape), "dtype": dtype
+                "kind": kind, "name": name, "tensor": place, "layer": layer, **lines, "call": count,
+                "shape": list(shape), "dtype": dtype,
             })  # fmt: skip
         return known
 
     def _end_step(self) -> None:
-        """The step has ended. Short steps are written together: what a killed process loses is less than :data:`_LATEST` seconds."""
+        """The step has ended. Short steps are written together: a killed process loses less than :data:`_LATEST` seconds."""
         if self._of:
             self._step.end_step()
             self._ended.append((self.step, self._span()))
@@ -286,7 +287,9 @@ class FingerprintRun:
         records = 0
         for (step, spans), (bits, figures) in zip(self._ended, self._step.take()):
             content, numbers = bits.astype(">u8").tobytes().hex(), figures.astype(">f4").tobytes().hex()
-            lines.append(f'{{"type":"step","step":{step},"of":[{spans}],"bits":"{content}","figures":"{numbers}"}}\n'.encode("ascii"))
+            lines.append(
+                f'{{"type":"step","step":{step},"of":[{spans}],"bits":"{content}","figures":"{numbers}"}}\n'.encode("ascii")
+            )
             records += len(bits)
         self._ended = []
         if lines:

@@ -274,14 +274,17 @@ def text(page: DifferenceView, width: int | None = None, *, colour: bool = False
         screen.table((Column(""), Column("a"), Column("b")), rows, "what differs around the runs")
     if chosen := step_rows(page):
         heads = step_heads(page)
-        columns = [Column(head, place if 0 < place < len(heads) - 1 else 0, right=place < len(heads) - 1) for place, head in enumerate(heads)]
+        headings = [
+            Column(head, place if 0 < place < len(heads) - 1 else 0, right=place < len(heads) - 1)
+            for place, head in enumerate(heads)
+        ]
         title = "by step" if len(chosen) == len(page.steps) else f"by step, {len(chosen)} of {len(page.steps):,}"
-        screen.table(columns, ([shown(cell) for cell in step_cells(heads, step)] for step in chosen), title)
+        screen.table(headings, ([shown(cell) for cell in step_cells(heads, step)] for step in chosen), title)
     if page.differing:
         number = page.counts.differing
         title = f"{number:,} of {page.counts.rows:,} differ" + (f"; the first {SHOWN}" if number > SHOWN else "")
-        heads = [Column(head, leave, right=place >= _LEFT) for place, (head, leave) in enumerate(zip(HEADS, _LEAVE))]
-        screen.table(heads, ([shown(cell) for cell in cells(row)] for row in page.differing[:SHOWN]), title)
+        columns = [Column(head, leave, right=place >= _LEFT) for place, (head, leave) in enumerate(zip(HEADS, _LEAVE))]
+        screen.table(columns, ([shown(cell) for cell in cells(row)] for row in page.differing[:SHOWN]), title)
         worst = _worst(page)
         if worst is not None:
             screen.say(shown(f"largest relative difference: {described(worst)}", SENTENCE))
@@ -326,7 +329,10 @@ _WIDE, _HIGH, _MARGIN, _BELOW, _ABOVE = 720, 260, 84, 44, 12
 
 def difference_page(difference: DifferenceView) -> str:
     """The page as text."""
-    lines = [f"{side}: {folder} ({framework})" for side, folder, framework in zip("ab", (difference.a, difference.b), difference.frameworks)]
+    lines = [
+        f"{side}: {folder} ({framework})"
+        for side, folder, framework in zip("ab", (difference.a, difference.b), difference.frameworks)
+    ]
     parts = (
         opening(difference.headline, lines, sides(difference)),
         warnings(notes(difference)),
@@ -368,11 +374,15 @@ def _steps(difference: DifferenceView) -> str:
     chart = _chart(drawn, steps[-1].step or 1, "step", "largest relative difference")
     if any(None not in step.losses for step in steps):
         apart = [(step.step, abs(a - b)) for step in steps[::every] for a, b in [step.losses] if a is not None and b is not None]
-        chart += _chart([(step, size) for step, size in apart if 0 < size < math.inf], steps[-1].step or 1, "step", "difference of the loss")
+        chart += _chart(
+            [(step, size) for step, size in apart if 0 < size < math.inf], steps[-1].step or 1, "step", "difference of the loss"
+        )
     listed = list(steps) if len(steps) <= _STEPS_LISTED else step_rows(difference)
     heads = step_heads(difference)
     rows = ([still_text(cell) for cell in step_cells(heads, step)] for step in listed)
-    note = f"{len(steps):,} steps were compared; equal ones are not drawn." + (f" The table has {len(listed)} of them." if len(listed) < len(steps) else "")
+    note = f"{len(steps):,} steps were compared; equal ones are not drawn." + (
+        f" The table has {len(listed)} of them." if len(listed) < len(steps) else ""
+    )
     return box("Over the steps", note, chart + table(heads, rows, len(heads)))
 
 
@@ -394,7 +404,8 @@ def _heat(heat: HeatView) -> str:
         for column, value in heat.layers[layer].items():
             share = 1.0 if not value < math.inf else 0.15 + 0.85 * (math.log10(value) - low) / ((high - low) or 1.0)
             cells.append(
-                f'<rect class="dot" x="{left + column * wide:.1f}" y="{line * tall + 1}" width="{max(wide, 1):.1f}" height="{tall - 2}" '
+                f'<rect class="dot" x="{left + column * wide:.1f}" y="{line * tall + 1}" width="{max(wide, 1):.1f}" '
+                f'height="{tall - 2}" '
                 f'opacity="{share:.2f}"><title>{still_text(name)}, step {column * heat.width:,}: {value:.2g}</title></rect>'
             )
     bottom = len(layers) * tall + 14
@@ -402,7 +413,8 @@ def _heat(heat: HeatView) -> str:
         f'<text x="{left + share * (_WIDE - 210):.1f}" y="{bottom}" text-anchor="{anchor}">{step:,}</text>'
         for share, step, anchor in ((0.0, 0, "start"), (1.0, heat.columns * heat.width - 1, "end"))
     )
-    chart = f'<svg class="along" viewBox="0 0 {_WIDE} {bottom + 6}" role="img" aria-label="Differences by layer and step">{"".join(cells)}{ends}</svg>'
+    shape = f'class="along" viewBox="0 0 {_WIDE} {bottom + 6}" role="img" aria-label="Differences by layer and step"'
+    chart = f"<svg {shape}>{''.join(cells)}{ends}</svg>"
     more = f" {len(heat.layers) - len(layers):,} more layers are not drawn." if len(heat.layers) > len(layers) else ""
     note = f"Relative differences of layers' outputs from {10**low:.1g} (light) to {10**high:.1g} (dark), over the steps.{more}"
     return box("By layer and step", note, chart)

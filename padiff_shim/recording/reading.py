@@ -144,7 +144,9 @@ class Recorded:
         ]
         alone = options.get("calls") is False and options.get("layers") is False
         if alone and "session" not in self.header:
-            missing.append(f"{name} has its first step alone: the version that wrote it saw no other with calls=False and layers=False")
+            missing.append(
+                f"{name} has its first step alone: the version that wrote it saw no other with calls=False and layers=False"
+            )
         return missing
 
     def kinds(self) -> set[str]:

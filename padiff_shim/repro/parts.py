@@ -57,7 +57,9 @@ def load() -> dict[str, Saved]:
     """The saved operands, the incoming gradient ("grad"), and what both kernels gave ("paddle", "torch")."""
     with np.load(DATA, allow_pickle=False) as file:
         layout = json.loads(str(file["layout"]))
-        return {name: Saved(file[name], tuple(placement["shape"]), tuple(placement["strides"])) for name, placement in layout.items()}
+        return {
+            name: Saved(file[name], tuple(placement["shape"]), tuple(placement["strides"])) for name, placement in layout.items()
+        }
 
 
 def plain(name: str) -> str:

@@ -41,7 +41,9 @@ def absolute(folder: str | os.PathLike[str]) -> Path:
     try:
         return Path(os.path.abspath(folder))
     except OSError as error:
-        raise LogError(f"the folder {os.fspath(folder)} cannot be found: the working directory is gone ({error.strerror})") from None
+        raise LogError(
+            f"the folder {os.fspath(folder)} cannot be found: the working directory is gone ({error.strerror})"
+        ) from None
 
 
 def files(folder: str | os.PathLike[str]) -> list[Path]:
@@ -181,7 +183,7 @@ def last_of(folder: Path, paths: Sequence[Path]) -> tuple[list[Path], str]:
     logs = [log for log in map(_written, paths) if log is not None]
     if len(logs) < 2:
         return list(paths), ""
-    last, earlier = last_run(logs)
+    _, earlier = last_run(logs)
     if not earlier:
         return list(paths), ""
     gone = {log.path for log in earlier}
@@ -194,8 +196,8 @@ def remark_on(folder: Path, earlier: Sequence[WrittenLog]) -> str:
     begun = datetime.datetime.fromtimestamp(latest.begun, datetime.timezone.utc).isoformat(timespec="seconds")
     command = f", {latest.command}" if latest.command else ""
     return (
-        f"{folder} also holds {many(len(earlier), 'log')} of earlier runs, which were left out, the latest {latest.path.name} (begun "
-        f"{begun}{command}); give each run a folder of its own"
+        f"{folder} also holds {many(len(earlier), 'log')} of earlier runs, which were left out, the latest {latest.path.name} "
+        f"(begun {begun}{command}); give each run a folder of its own"
     )
 
 

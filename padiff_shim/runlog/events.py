@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Dict, List, TypedDict, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypedDict, Union, get_args, get_origin, get_type_hints
 
 from ..verdicts import Side, Verdict
 
@@ -27,7 +27,7 @@ _LARGEST = 2**63
 _PLANS = 1000  # kinds of tables that a schema remembers
 _NONE = type(None)
 
-JsonTable = Dict[str, Any]  # a JSON object; what lies in it is checked, or shown as text
+JsonTable = dict[str, Any]  # a JSON object; what lies in it is checked, or shown as text
 Check = Callable[[Any], bool]
 
 
@@ -191,23 +191,23 @@ Whole = Annotated[int, Field("a whole number from 0 on", check=_whole, whole=Tru
 Number = Annotated[Union[float, str], Field('a number, "nan", "inf" or "-inf"', float, check=_number, whole=True)]
 Text = Annotated[str, Field("a text", str)]
 Truth = Annotated[bool, Field("true or false", bool)]
-Texts = Annotated[List[str], Field("a list of texts", check=_list_of(_text))]
-Numbers = Annotated[List[Any], Field("a list of numbers", check=_list_of(_number))]
-Lengths = Annotated[List[int], Field("a list of at most 64 whole numbers", check=_list_of(_whole, 64))]
-Shape = Annotated[List[int], Field("the shape of a tensor, at most 64 whole numbers", check=_is_shape)]
+Texts = Annotated[list[str], Field("a list of texts", check=_list_of(_text))]
+Numbers = Annotated[list[Any], Field("a list of numbers", check=_list_of(_number))]
+Lengths = Annotated[list[int], Field("a list of at most 64 whole numbers", check=_list_of(_whole, 64))]
+Shape = Annotated[list[int], Field("the shape of a tensor, at most 64 whole numbers", check=_is_shape)]
 Table = Annotated[JsonTable, Field("a table", check=_plain_table)]
-TextsByName = Annotated[Dict[str, str], Field("a table of texts", check=_table_of(_text))]
-NumbersByName = Annotated[Dict[str, Any], Field("a table of numbers", check=_table_of(_number))]
-CountsByName = Annotated[Dict[str, int], Field("a table of whole numbers", check=_table_of(_whole))]
+TextsByName = Annotated[dict[str, str], Field("a table of texts", check=_table_of(_text))]
+NumbersByName = Annotated[dict[str, Any], Field("a table of numbers", check=_table_of(_number))]
+CountsByName = Annotated[dict[str, int], Field("a table of whole numbers", check=_table_of(_whole))]
 CountsByNames = Annotated[
-    Dict[str, Dict[str, int]], Field("a table of tables of whole numbers", check=_table_of(_table_of(_whole)))
+    dict[str, dict[str, int]], Field("a table of tables of whole numbers", check=_table_of(_table_of(_whole)))
 ]
 VerdictName = Annotated[str, Field("a class of verdicts", check=_word_of(Verdict.__members__))]
 SideName = Annotated[str, Field("one of paddle, torch, both, none", check=_word_of(side.value for side in Side))]
 Phase = Annotated[str, Field("forward or backward", check=_word_of(("forward", "backward")))]
 Kind = Annotated[str, Field(f"one of {', '.join(KINDS)}", check=_word_of(KINDS))]
-Place = Annotated[List[Any], Field("a file of values and a byte in it", check=_is_place)]
-Sample = Annotated[List[Any], Field(f"a list of at most {MOST_SAMPLED} numbers", check=_is_sample)]
+Place = Annotated[list[Any], Field("a file of values and a byte in it", check=_is_place)]
+Sample = Annotated[list[Any], Field(f"a list of at most {MOST_SAMPLED} numbers", check=_is_sample)]
 
 
 # ---- A compare run's log
@@ -325,7 +325,7 @@ class Birth(TypedDict, total=False):
     at: Lengths
     came_in: Texts
     values: NumbersByName
-    operands: List[BornOperand]
+    operands: list[BornOperand]
 
 
 class CallRecord(TypedDict, total=False):
@@ -345,7 +345,7 @@ class CallRecord(TypedDict, total=False):
     phase: Phase
     tensor: Text
     result: Whole
-    inputs: List[Operand]
+    inputs: list[Operand]
     needs: Texts
     attributes: Table
     shape: Shape
@@ -426,7 +426,7 @@ class TensorRecord(TypedDict, total=False):
     file: Text
     line: Whole
     shape: Annotated[
-        List[int],
+        list[int],
         Field(
             f"the shape of a tensor, at most {DIMENSIONS} whole numbers",
             check=_list_of(lambda size: type(size) is int and 0 <= size < 2**48, DIMENSIONS),
@@ -446,7 +446,7 @@ class FingerprintTensors(TypedDict, total=False):
 
     type: str
     first: Whole
-    tensors: List[TensorRecord]
+    tensors: list[TensorRecord]
 
 
 class FingerprintStep(TypedDict, total=False):
@@ -458,7 +458,7 @@ class FingerprintStep(TypedDict, total=False):
 
     type: str
     step: Whole
-    of: Annotated[List[int], Field("a list of whole numbers", check=_list_of(_whole))]
+    of: Annotated[list[int], Field("a list of whole numbers", check=_list_of(_whole))]
     bits: Text
     figures: Text
 
@@ -493,7 +493,7 @@ class Profile(TypedDict, total=False):
     seconds: Number
     threads: Whole
     processes: Whole
-    places: List[ProfilePlace]
+    places: list[ProfilePlace]
 
 
 class LayoutCosts(TypedDict, total=False):
@@ -533,7 +533,7 @@ class ReferenceLog(TypedDict, total=False):
     warnings: Texts
     optimizers: CountsByNames
     ops: Annotated[JsonTable, Field("a table of ops", check=_table_of(_is_op_counts))]
-    lines: List[ReferenceLine]
+    lines: list[ReferenceLine]
     profile: Profile
 
 
@@ -544,7 +544,7 @@ def _schema_of(kind: Any, required: Iterable[str] = (), *, many: bool = False) -
 
 def _field_of(hint: Any) -> Field:
     if hint is str:
-        return Text.__metadata__[0]  # type: ignore[attr-defined, no-any-return]
+        return Text.__metadata__[0]  # type: ignore[attr-defined]
     if get_origin(hint) is list:
         (kind,) = get_args(hint)
         return _schema_of(kind, _REQUIRED.get(kind, ()), many=True)

@@ -122,4 +122,6 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         record, layout = (json.loads(str(file[name])) for name in ("record", "layout"))
         if not isinstance(record, dict) or not isinstance(layout, dict):
             raise ValueError("record and layout are tables")
-        return record, {name: strided_view(file[name], placement["shape"], placement["strides"]) for name, placement in layout.items()}
+        return record, {
+            name: strided_view(file[name], placement["shape"], placement["strides"]) for name, placement in layout.items()
+        }

@@ -182,7 +182,11 @@ class Damage:
 
     def __str__(self) -> str:
         numbers = ", ".join(map(str, self.numbers)) + (", ..." if self.count > len(self.numbers) else "")
-        many = f"{self.count:,} lines of {self.path.name} are no records" if self.count > 1 else f"1 line of {self.path.name} is no record"
+        many = (
+            f"{self.count:,} lines of {self.path.name} are no records"
+            if self.count > 1
+            else f"1 line of {self.path.name} is no record"
+        )
         return f"{many} and left out (line {numbers}). {self.complaint}"
 
 
@@ -315,7 +319,9 @@ def logs_in(folder: Path, name: re.Pattern[str]) -> list[Path]:
     except OSError as error:
         raise LogError(f"the folder {folder} cannot be read: {error.strerror or error}") from None
     matches = ((name.fullmatch(path.name), path) for path in paths)
-    return [path for _, path in sorted((tuple(int(digits or 0) for digits in match.groups()), path) for match, path in matches if match)]
+    return [
+        path for _, path in sorted((tuple(int(digits or 0) for digits in match.groups()), path) for match, path in matches if match)
+    ]
 
 
 # ---- Which files of a folder are of one run

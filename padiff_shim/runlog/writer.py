@@ -174,7 +174,7 @@ class LogWriter:
         while written is not None and written < len(line):  # nearly full: the next attempt says why
             line = line[written:]
             written = self._file.write(line)
-    
+
     def _end(self, doing: str, error: OSError) -> None:
         """An error of the operating system ends the log, and is reported once or raised."""
         place = self.path if self.path.name else self.folder

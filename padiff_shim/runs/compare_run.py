@@ -21,7 +21,7 @@ from ..runlog.calls import Call, Calls
 from ..runlog.compare_logs import Reading
 from ..runlog.counts import KEPT, Counts, GroupCounts, LineFinding, listed
 from ..runlog.encoding import encode, numeric
-from ..runlog.events import SCHEMA, JsonTable
+from ..runlog.events import SCHEMA
 from ..runlog.reader import LogError
 from ..runlog.recorder import INPUTS, Recorder
 from ..runlog.replicas import Replicas, replicas
@@ -70,9 +70,9 @@ class CompareRun(Run):
         progress: bool = False,
     ) -> None:
         super().__init__(backend, linear_layout)
-        self._keeper = Scratch() if folder is None else None
+        self._keeper = keeper = Scratch() if folder is None else None
         # An absolute path: the program may change its working directory before the log is begun, or read.
-        place = self._keeper.path if self._keeper is not None else compare_logs.absolute(folder)
+        place = compare_logs.absolute(keeper.path if keeper is not None else folder or "")
         header = {"rank": rank, "backend": backend, "carry": carry, "command": command(), "options": dict(options or {})}
         if ranks > 1:
             header["ranks"] = ranks

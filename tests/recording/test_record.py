@@ -76,7 +76,8 @@ def test_no_bit_changes_and_the_calls_are_written(mode, inside, tmp_path):
     parameters = [tensor for tensor in recorded_tensors if tensor.kind == "parameter"]
     assert len(parameters) == 2 * len(gradients), "before and after the update"
     assert all(
-        np.array_equal(tensor.values(), array) for tensor, array in zip(parameters[len(gradients) :], recorded[2 + len(gradients) :])
+        np.array_equal(tensor.values(), array)
+        for tensor, array in zip(parameters[len(gradients) :], recorded[2 + len(gradients) :])
     )
 
 

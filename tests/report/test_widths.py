@@ -16,9 +16,9 @@ from padiff_shim.questions.bisect import Bisection, Unit
 from padiff_shim.questions.drift import Distance, Drift, DriftRow
 from padiff_shim.recording.alignment import TensorDistance
 from padiff_shim.recording.difference import Difference, TensorRow
-from padiff_shim.recording.tensors import Tensor
 from padiff_shim.recording.pages import markdown as diff_markdown
 from padiff_shim.recording.pages import text as diff_text
+from padiff_shim.recording.tensors import Tensor
 from padiff_shim.report.compare_text import markdown as compare_markdown
 from padiff_shim.report.compare_text import summary
 from padiff_shim.report.reference_text import run_table

@@ -217,7 +217,9 @@ def test_a_disk_that_fills_up_is_told_once_and_the_run_goes_on(tmp_path, monkeyp
         warnings.simplefilter("always")
         for call in range(20):
             run.recorder.add(record(call))
-    (warning,) = (warned for warned in caught if warned.category is RuntimeWarning)  # an unclosed file of another test may warn as well
+    (warning,) = (
+        warned for warned in caught if warned.category is RuntimeWarning
+    )  # an unclosed file of another test may warn as well
     assert "No space left" in str(warning.message)
     assert str(tmp_path) in str(warning.message)
     assert warning.message.args[0] in run.warnings
