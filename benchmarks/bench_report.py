@@ -42,13 +42,25 @@ def made(count: int) -> Iterator[dict[str, Any]]:
         yield {**kinds[index % KINDS], "index": index, "call": index // 2, "step": index // 100}
 
 
+JUDGED = ("verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted", "reason", "born", "stats")
+
+
 def put(folder: Path, count: int) -> Path:
-    """A log of made-up records, written as a run writes it."""
-    from padiff_shim.runlog.encoding import encode
+    """A log of made-up records, written as a run writes it: what is known of a call before its verdict once for each kind."""
+    from padiff_shim.runlog.encoding import WrittenFields, encode
 
     folder.mkdir()
+    known: dict[int, WrittenFields] = {}
     with open(folder / "calls-rank0-pid1.jsonl", "wb") as file:
-        file.writelines(map(encode, made(count)))
+        for number, record in enumerate(made(count)):
+            if not number:
+                file.write(encode(record))
+                continue
+            kind = number % KINDS
+            if kind not in known:
+                counted = ("type", "index", "call", "step", *JUDGED)
+                known[kind] = WrittenFields({name: value for name, value in record.items() if name not in counted})
+            file.write(encode(record, known[kind]))
     return folder
 
 
@@ -67,6 +79,15 @@ def scan(folder: Path, page: Path) -> float:
     return time.process_time() - start
 
 
+def gate(folder: Path, page: Path) -> float:
+    """Processor seconds of holding a log against a baseline, its reading included."""
+    baseline = page.with_suffix(".jsonl")
+    padiff_shim.gate(folder, baseline, update=True)
+    start = time.process_time()
+    padiff_shim.gate(folder, baseline)
+    return time.process_time() - start
+
+
 def write(folder: Path, page: Path) -> float:
     """Processor seconds of ``to_html``."""
     run = padiff_shim.load(folder)
@@ -77,7 +98,7 @@ def write(folder: Path, page: Path) -> float:
 
 def child(what: str, folder: Path, page: Path) -> None:
     """Measure one thing in this process."""
-    seconds = {"load": load, "scan": scan, "write": write}[what](folder, page)
+    seconds = {"load": load, "scan": scan, "gate": gate, "write": write}[what](folder, page)
     print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10]))  # Linux counts KiB
 
 
@@ -128,6 +149,7 @@ def rows(folder: Path, short: int, long: int) -> Iterator[list[str]]:
     for count, log in ((short, middle), (long, full)):
         yield line("load", count, *measured("load", log, page), mib(log / "calls-rank0-pid1.jsonl"))
     yield line("calls.filter", long, *measured("scan", full, page))
+    yield line("gate", long, *measured("gate", full, page))
     for count, log in ((short, middle), (long, full)):
         yield line("to_html", count, *measured("write", log, page), mib(page))
         seconds = opened(page)

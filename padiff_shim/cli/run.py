@@ -97,8 +97,8 @@ def command(
         others |= {switch(name): value for name, value in words.items() if name != "every" and value not in (None, ())}
         if refused := [name for name, value in others.items() if value]:
             raise click.UsageError(f"{refused[0]} does not go with --record, which takes --every, --around and --quiet")
-        options = _record_options(record, words.get("every"), around)
-        return _recorded(options, (program.module if is_module else program.script)(program_name, arguments), inherit, quiet)
+        recorded = _record_options(record, words.get("every"), around)
+        return _recorded(recorded, (program.module if is_module else program.script)(program_name, arguments), inherit, quiet)
     options, settings = chosen("compare" if compare else "reference", words)
     started = (program.module if is_module else program.script)(program_name, arguments)
     if options.log is not None:

@@ -91,7 +91,7 @@ def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded],
         whole("ranks", rank)
         if rank not in known:
             raise ArgumentError(f"ranks={ranks!r}: {name} has no rank {rank}; it has {', '.join(map(str, known))}")
-    return [pair]  # type: ignore[list-item]
+    return [pair]
 
 
 def _notes(both: tuple[dict[int, Recorded], dict[int, Recorded]], chosen: list[tuple[int, int]]) -> list[str]:

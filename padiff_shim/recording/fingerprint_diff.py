@@ -65,17 +65,17 @@ def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, toler
 
 def _note_lengths(a: Recorded, b: Recorded, ends: Sequence[int], only: Sequence[int], difference: Difference) -> None:
     """Steps that one run has alone: behind the end of the other, or between its steps where they record every Nth."""
-    for name, other, mine, here, there in (("a", "b", only[0], ends[0], ends[1]), ("b", "a", only[1], ends[1], ends[0])):
-        if not mine:
+    for name, other, alone, here, there in (("a", "b", only[0], ends[0], ends[1]), ("b", "a", only[1], ends[1], ends[0])):
+        if not alone:
             continue
         if here > there:
             difference.holes.append(f"{name} goes on to step {here:,}, {other} ends with step {there:,}")
         if a.options.get("every") != b.options.get("every"):
             difference.notes.append(
-                f"{many(mine, 'step')} of {name} alone: every={a.options.get('every')} against {b.options.get('every')}"
+                f"{many(alone, 'step')} of {name} alone: every={a.options.get('every')} against {b.options.get('every')}"
             )
         elif here <= there:
-            difference.holes.append(f"{other} lacks {many(mine, 'step')} that {name} has")
+            difference.holes.append(f"{other} lacks {many(alone, 'step')} that {name} has")
 
 
 def _both(
@@ -116,23 +116,23 @@ def _paired(a: Recorded, b: Recorded, first: FingerprintRow, second: Fingerprint
     alone: list[tuple[Tensor | None, Tensor | None]] = []
     rest = sorted(waiting.values())
     for kind in dict.fromkeys(tensor.kind for tensor in (*sides[0], *sides[1])):
-        for mine, other in align(
+        for a_tensor, b_tensor in align(
             [sides[0][place] for place in left if sides[0][place].kind == kind],
             [sides[1][place] for place in rest if sides[1][place].kind == kind],
         ):
-            if mine is not None and other is not None:
-                places.append((first.numbers.index(mine.index), second.numbers.index(other.index)))
+            if a_tensor is not None and b_tensor is not None:
+                places.append((first.numbers.index(a_tensor.index), second.numbers.index(b_tensor.index)))
             else:
-                alone.append((mine, other))
+                alone.append((a_tensor, b_tensor))
     places.sort()
     tensors = [(sides[0][place], sides[1][partner]) for place, partner in places]
     comparable = [
-        mine.dtype == other.dtype and mine.shape == other.shape and not (crossing and _may_lie_otherwise(mine))
-        for mine, other in tensors
+        a_tensor.dtype == b_tensor.dtype and a_tensor.shape == b_tensor.shape and not (crossing and _may_lie_otherwise(a_tensor))
+        for a_tensor, b_tensor in tensors
     ]
     return _Pairs(
         np.array([place for place, _ in places], np.int64), np.array([place for _, place in places], np.int64), tensors, alone,
-        np.array(comparable, bool), np.array([mine.kind for mine, _ in tensors]),
+        np.array(comparable, bool), np.array([a_tensor.kind for a_tensor, _ in tensors]),
     )  # fmt: skip
 
 
@@ -152,71 +152,64 @@ def _compare_step(
     rank: int, first: FingerprintRow, second: FingerprintRow, pairs: _Pairs, difference: Difference, tolerances: Tolerances
 ) -> None:
     bits = first.bits[pairs.first] == second.bits[pairs.second]
-    mine, other = first.figures[pairs.first], second.figures[pairs.second]
-    relative = _relative(mine, other, comparable=pairs.comparable)
-    identical = bits & pairs.comparable
-    alike = ~pairs.comparable & (bits | (relative <= _SUMS))
-    relative = np.where(identical | alike, 0.0, relative)
-    differs = ~(identical | alike | ((tolerances.rtol > 0) & (relative <= tolerances.rtol)))
-    is_input = pairs.kinds == INPUT
+    figures = first.figures[pairs.first], second.figures[pairs.second]
+    relative = _relative(*figures, comparable=pairs.comparable)
+    equal = np.where(pairs.comparable, bits, bits | (relative <= _SUMS))
+    relative = np.where(equal, 0.0, relative)
+    differs = ~(equal | ((tolerances.rtol > 0) & (relative <= tolerances.rtol)))
+    computed = pairs.kinds != INPUT
     step = StepDifference(rank, first.step)
-    for kind in dict.fromkeys(pairs.kinds.tolist()):
+    for kind in dict.fromkeys(pairs.kinds[computed].tolist()):
         of_kind = pairs.kinds == kind
-        if kind != INPUT:
-            step.count(kind, int((of_kind & ~differs).sum()), int(of_kind.sum()))
+        step.count(kind, int((of_kind & ~differs).sum()), int(of_kind.sum()))
     losses = np.flatnonzero(pairs.kinds == LOSS)
     if len(losses):
-        step.losses = float(mine[losses[-1], _MEAN]), float(other[losses[-1], _MEAN])
-    computed = differs & ~is_input
-    finite = relative[~is_input & np.isfinite(relative)]
-    step.largest = float(finite.max()) if len(finite) else 0.0
-    if (~is_input & ~np.isfinite(relative)).any():
-        step.largest = float("inf")
+        step.losses = float(figures[0][losses[-1], _MEAN]), float(figures[1][losses[-1], _MEAN])
+    step.largest = float(relative[computed].max(initial=0.0))
     for place in np.flatnonzero(pairs.kinds == "layer").tolist():
         if relative[place] > 0 or first.step == 0:
             difference.heat.add(pairs.tensors[place][0].layer, first.step, float(relative[place]))
-    counts = difference.counts
-    counts.rows += int((~is_input).sum())
-    counts.compared += int((~is_input).sum())
-    for place in np.flatnonzero(differs).tolist():
-        row = _row(rank, first, second, pairs, place, float(relative[place]))
-        if is_input[place]:
-            difference.inputs.append(row)
-        else:
-            step.first = step.first or str(row.any)
-            counts.rows -= 1
-            counts.compared -= 1
+    difference.counts.rows += int((computed & ~differs).sum())
+    difference.counts.compared += int((computed & ~differs).sum())
+    inputs = ~computed if first.step == 0 else ~computed & differs
+    for place in np.flatnonzero(differs | inputs).tolist():
+        row = _row(rank, (first, second), pairs, place, float(relative[place]), differs=bool(differs[place]))
+        if computed[place]:
             difference.add(row)
-    if not computed.any() and first.step == 0:
-        for place in np.flatnonzero(is_input & ~differs).tolist():
-            difference.inputs.append(_row(rank, first, second, pairs, place, 0.0, differs=False))
-    for mine_alone, other_alone in pairs.alone:
-        tensor = mine_alone or other_alone
-        if tensor is not None and tensor.kind != INPUT and not tolerances.crossing:
-            difference.add(TensorRow(rank, mine_alone, other_alone, None, True))
-            step.first = step.first or str(tensor)
+            step.first = step.first or str(row.any)
+        else:
+            difference.inputs.append(row)
+    _count_alone(rank, pairs, step, difference, tolerances)
     difference.steps.append(step)
 
 
-def _relative(mine: Array, other: Array, *, comparable: Array) -> Array:
+def _count_alone(rank: int, pairs: _Pairs, step: StepDifference, difference: Difference, tolerances: Tolerances) -> None:
+    """Tensors without a partner: between frameworks they are no difference, for each divides its work otherwise."""
+    for a, b in pairs.alone if not tolerances.crossing else ():
+        row = TensorRow(rank, a, b, None, True)
+        if row.any.kind != INPUT:
+            difference.add(row)
+            step.first = step.first or str(row.any)
+
+
+def _relative(first: Array, second: Array, *, comparable: Array) -> Array:
     """The estimated norm of the difference by the norm of b; where elements may lie in another order, of norms and maxima alone."""
     with np.errstate(all="ignore"):
-        gaps = np.abs(mine - other)
+        gaps = np.abs(first - second)
         gaps[:, _MEAN] = 0.0
         gaps[~comparable, _PROJECTION] = 0.0
-        scale = np.where(other[:, _NORM] > 0, other[:, _NORM], 1.0)
-        relative = np.where(np.isnan(mine) & np.isnan(other), 0.0, gaps).max(1) / scale
+        scale = np.where(second[:, _NORM] > 0, second[:, _NORM], 1.0)
+        relative = np.where(np.isnan(first) & np.isnan(second), 0.0, gaps).max(1) / scale
     return np.where(np.isnan(relative), np.inf, relative)
 
 
 def _row(
-    rank: int, first: FingerprintRow, second: FingerprintRow, pairs: _Pairs, place: int, relative: float, *, differs: bool = True
+    rank: int, rows: tuple[FingerprintRow, FingerprintRow], pairs: _Pairs, place: int, relative: float, *, differs: bool
 ) -> TensorRow:
     sides = []
-    for tensor, row, at in zip(pairs.tensors[place], (first, second), (pairs.first[place], pairs.second[place])):
+    for tensor, row, at in zip(pairs.tensors[place], rows, (int(pairs.first[place]), int(pairs.second[place]))):
         figures = dict(zip(FIGURES, row.figures[at].tolist()))
-        sides.append(
-            replace(tensor, step=row.step, digest=f"{int(row.bits[at]):016x}", figures=figures, index=row.step * 10**6 + int(at))
-        )
+        index = row.step * 10**6 + at  # in the order of the run
+        sides.append(replace(tensor, step=row.step, digest=f"{int(row.bits[at]):016x}", figures=figures, index=index))
     distance = TensorDistance(not differs, np.nan, np.nan, relative, None, sides[0].size, 0, "fingerprint")
     return TensorRow(rank, sides[0], sides[1], distance, differs)

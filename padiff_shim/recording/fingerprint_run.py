@@ -1,7 +1,7 @@
 """Recording fingerprints: which tensors a step has, under which names, and the line that the step becomes.
 
-Each tensor is described once (``"type": "tensors"``); a step is one line of hashes and figures (docs/record.md). What looks on while
-a program runs is :mod:`.paddle_fingerprints` and :mod:`.torch_fingerprints`.
+Each tensor is described once (``"type": "tensors"``); a step is one line of hashes and figures (docs/record.md).
+:mod:`.paddle_fingerprints` and :mod:`.torch_fingerprints` look on while a program runs.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class FingerprintRun:
     # Fingerprints
 
     def _add(self, of: Of, tensor: Framework) -> None:
-        """One tensor of the step. Steps mostly have the same tensors in the same order: then it is the one that came next before."""
+        """One tensor of the step. Steps mostly have the same tensors in the same order as the step before."""
         position, sequence = len(self._of), self._sequence
         if position < len(sequence):
             known = sequence[position]
@@ -262,12 +262,13 @@ class FingerprintRun:
             site = call_site() if kind in ("layer", INPUT, LOSS, "note") and place != WEIGHT else None
             lines = {} if site is None else {"site": str(site), "file": site.file, "line": site.line}
             self._undescribed.append({
-                "kind": kind, "name": name, "tensor": place, "layer": layer, **lines, "call": count, "shape": list(shape), "dtype": dtype
+                "kind": kind, "name": name, "tensor": place, "layer": layer, **lines, "call": count,
+                "shape": list(shape), "dtype": dtype,
             })  # fmt: skip
         return known
 
     def _end_step(self) -> None:
-        """The step has ended. Short steps are written together: what a killed process loses is less than :data:`_LATEST` seconds."""
+        """The step has ended. Short steps are written together: a killed process loses less than :data:`_LATEST` seconds."""
         if self._of:
             self._step.end_step()
             self._ended.append((self.step, self._span()))

@@ -1,8 +1,9 @@
 """Fingerprints of tensors: a 64-bit hash of the bits and a few figures, computed in one pass over the values.
 
-The hash is ``sum(weight[i] * (word[i] ^ word[i] >> 32)) mod 2**64`` over the tensor's bytes in C order as 64-bit words, the last one
-filled up with zeros. Weights are odd, so tensors that differ in one word have different hashes; others collide with a probability
-of at most 2**-33 where only signs differ, and 2**-64 where last digits do. A sum can be computed in any order, on any device.
+The hash is ``sum(weight[i] * (word[i] ^ word[i] >> 32)) mod 2**64`` over the tensor's bytes in C order as 64-bit words, the last
+one filled up with zeros. Weights are odd, so tensors that differ in one word have different hashes; others collide with a
+probability of at most 2**-33 where only signs differ, and 2**-64 where last digits do. A sum can be computed in any order, on any
+device.
 
 Figures are single numbers of at most six digits. ``projection`` is the sum of the elements with fixed signs: of two tensors it
 differs by about the norm of their difference, so that a distance can be told where no values were written.
@@ -41,7 +42,8 @@ def weights() -> Array:
 
 
 @functools.lru_cache(maxsize=4096)
-def _block_weight(block: int) -> int:
+def block_weight(block: int) -> int:
+    """The odd factor of a block's weights; 1 of the first."""
     return int(_mixed(np.array([PERIOD + block]))[0]) | 1 if block else 1
 
 
@@ -82,10 +84,10 @@ def fingerprint(array: Array) -> Fingerprint:
             projected += float(np.dot(part, signed[: len(part)]))
             largest = max(largest, float(part.max()), -float(part.min())) if largest == largest else largest
             chunk = words[PERIOD * block : PERIOD * (block + 1)]
-            bits += _block_weight(block) * _weighted(chunk, weighted, buffer)
+            bits += block_weight(block) * _weighted(chunk, weighted, buffer)
     if size % 2:
         last = size // 2
-        bits += _block_weight(last // PERIOD) * int(weighted[last % PERIOD]) * int(flat[-1:].view(np.uint32)[0])
+        bits += block_weight(last // PERIOD) * int(weighted[last % PERIOD]) * int(flat[-1:].view(np.uint32)[0])
     return Fingerprint(bits % 2**64, *_rounded(squares, total, size, largest, projected))
 
 
@@ -108,7 +110,7 @@ def _hash(content: Array) -> int:
     whole.view(np.uint8)[: len(content)] = content
     buffer, bits = np.empty(min(PERIOD, len(whole)), np.uint64), 0
     for block in range(-(-len(whole) // PERIOD)):
-        bits += _block_weight(block) * _weighted(whole[PERIOD * block : PERIOD * (block + 1)], weights(), buffer)
+        bits += block_weight(block) * _weighted(whole[PERIOD * block : PERIOD * (block + 1)], weights(), buffer)
     return bits % 2**64
 
 
@@ -147,7 +149,7 @@ class _Step:
 
 
 class StepFingerprints:
-    """The fingerprints of steps, each of tensors in their order. Tiny tensors are copied, and those of several steps computed at once.
+    """The fingerprints of steps, each of tensors in their order. Tiny tensors are copied, and several steps computed at once.
 
     >>> steps = StepFingerprints()
     >>> steps.add(np.zeros(3, np.float32)); steps.add(np.ones((2, 2), np.float32)); steps.end_step()
@@ -202,21 +204,21 @@ class StepFingerprints:
         self._step = _Step()
 
     def take(self) -> list[tuple[Array, Array]]:
-        """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, which are forgotten."""
+        """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, once."""
         results = []
         on_device = self._device.take() if self._device is not None else None
         taken = 0
         for sizes, group in itertools.groupby(self._steps, lambda step: tuple([array.size for array in step.tiny])):
             steps = list(group)
-            tiny_bits, tiny_figures = self._tiny(sizes, steps) if sizes else (None, None)
+            tiny = self._tiny(sizes, steps) if sizes else None
             for row, step in enumerate(steps):
-                if tiny_bits is not None and len(sizes) == step.number:
-                    results.append((tiny_bits[row], tiny_figures[row]))
+                if tiny is not None and len(sizes) == step.number:
+                    results.append((tiny[0][row], tiny[1][row]))
                     continue
                 bits, figures = np.zeros(step.number, np.uint64), np.zeros((step.number, len(FIGURES)))
-                if tiny_bits is not None:
-                    bits[step.places], figures[step.places] = tiny_bits[row], tiny_figures[row]
-                if step.on_device:
+                if tiny is not None:
+                    bits[step.places], figures[step.places] = tiny[0][row], tiny[1][row]
+                if step.on_device and on_device is not None:
                     span = slice(taken, taken + len(step.on_device))
                     bits[step.on_device], figures[step.on_device] = on_device[0][span], on_device[1][span]
                     taken = span.stop
@@ -254,7 +256,7 @@ class StepFingerprints:
 
 
 class _Layout:
-    """Of tiny tensors of these sizes, one behind the other, filled up to whole words: where they begin, weights and signs, zeros."""
+    """Of tiny tensors of these sizes, one behind the other, each filled up to whole words: starts, weights, signs, zeros."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         room = [size + size % 2 or 2 for size in sizes]

@@ -64,7 +64,7 @@ class PaddleSide:
 
     def sublayers(self, model: Any) -> Iterable[tuple[str, Any]]:
         """With the model itself, under ""."""
-        return model.named_sublayers(include_self=True)  # type: ignore[no-any-return]
+        return model.named_sublayers(include_self=True)
 
     def gradient(self, parameter: Any) -> Any:
         """``main_grad`` of mixed precision comes first."""
@@ -155,8 +155,8 @@ class PaddleFingerprints:
 
 def _classes(kind: type) -> Iterator[type]:
     yield kind
-    for below in kind.__subclasses__():
-        yield from _classes(below)
+    for derived in list[type](kind.__subclasses__()):
+        yield from _classes(derived)
 
 
 def _parameters(optimizer: Any) -> Iterator[Any]:

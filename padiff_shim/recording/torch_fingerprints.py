@@ -52,7 +52,7 @@ class TorchSide:
 
     def sublayers(self, model: Any) -> Iterable[tuple[str, Any]]:
         """With the model itself, under ""."""
-        return model.named_modules()  # type: ignore[no-any-return]
+        return model.named_modules()
 
     def gradient(self, parameter: Any) -> Any:
         """``main_grad`` of mixed precision comes first."""

@@ -119,7 +119,9 @@ def _definitions(tree: ast.Module) -> dict[str, Any]:
             bound.update({alias.asname or alias.name.partition(".")[0]: node for alias in node.names})
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            bound.update({name_node.id: node for target in targets for name_node in ast.walk(target) if isinstance(one, ast.Name)})
+            bound.update(
+                {name_node.id: node for target in targets for name_node in ast.walk(target) if isinstance(name_node, ast.Name)}
+            )
     return bound
 
 

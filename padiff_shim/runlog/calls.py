@@ -81,7 +81,8 @@ class Call:
 
     def as_dict(self) -> dict[str, Any]:
         """The record as in the log, a copy."""
-        return _copy(self._record)
+        copied: dict[str, Any] = _copy(self._record)
+        return copied
 
     def __str__(self) -> str:
         return call_line(self._record)

@@ -183,7 +183,7 @@ def last_of(folder: Path, paths: Sequence[Path]) -> tuple[list[Path], str]:
     logs = [log for log in map(_written, paths) if log is not None]
     if len(logs) < 2:
         return list(paths), ""
-    last, earlier = last_run(logs)
+    _, earlier = last_run(logs)
     if not earlier:
         return list(paths), ""
     gone = {log.path for log in earlier}
@@ -196,8 +196,8 @@ def remark_on(folder: Path, earlier: Sequence[WrittenLog]) -> str:
     begun = datetime.datetime.fromtimestamp(latest.begun, datetime.timezone.utc).isoformat(timespec="seconds")
     command = f", {latest.command}" if latest.command else ""
     return (
-        f"{folder} also holds {many(len(earlier), 'log')} of earlier runs, which were left out, the latest {latest.path.name} (begun "
-        f"{begun}{command}); give each run a folder of its own"
+        f"{folder} also holds {many(len(earlier), 'log')} of earlier runs, which were left out, the latest {latest.path.name} "
+        f"(begun {begun}{command}); give each run a folder of its own"
     )
 
 

@@ -24,6 +24,7 @@ DIMENSIONS = 32
 MOST_SAMPLED = 128  # elements of a recorded sample
 VALUES = re.compile(r"values-rank(\d{1,9})-pid(\d{1,12})(?:-(\d{1,9}))?\.npy")  # the files beside a recording
 _LARGEST = 2**63
+_PLANS = 1000  # kinds of tables that a schema remembers
 _NONE = type(None)
 
 JsonTable = dict[str, Any]  # a JSON object; what lies in it is checked, or shown as text
@@ -31,12 +32,16 @@ Check = Callable[[Any], bool]
 
 
 class Field:
-    """What a field may hold: in words, by types that need no further look, and by a test of everything else."""
+    """What a field may hold: in words, by types that need no further look, and by a test of everything else.
 
-    __slots__ = ("check", "types", "words")
+    ``small``: types that need none either where whole numbers are known to have at most 18 digits and no sign.
+    """
 
-    def __init__(self, words: str, *types: type, check: Check = lambda value: False) -> None:
+    __slots__ = ("check", "small", "types", "words")
+
+    def __init__(self, words: str, *types: type, check: Check = lambda value: False, whole: bool = False) -> None:
         self.words, self.types, self.check = words, frozenset((*types, _NONE)), check
+        self.small = self.types | {int} if whole else self.types
 
     def fault(self, value: Any, name: str) -> str:
         """What is wrong with a value of none of the :attr:`types`; ``""`` if nothing is."""
@@ -47,36 +52,62 @@ class Field:
 
 
 class Schema(Field):
-    """A table with fields of its own, or (``many``) a list of such tables."""
+    """A table with fields of its own, or (``many``) a list of such tables.
 
-    __slots__ = ("fields", "many", "required")
+    Tables mostly have the same names with values of the same types: what has to be looked at in those is remembered.
+    """
+
+    __slots__ = ("_plans", "fields", "many", "required")
 
     def __init__(self, fields: Mapping[str, Field], required: Iterable[str] = (), *, many: bool = False) -> None:
         super().__init__("a list of tables" if many else "a table")
         self.fields, self.required, self.many = dict(fields), tuple(required), many
+        self._plans: dict[Any, list[tuple[str, Field | None]]] = {}
 
     def fault(self, value: Any, name: str) -> str:
-        """As of a field; ``name`` is the path to the table, "" for a whole event."""
-        if not self.many:
-            return self._of_table(value, name) if type(value) is dict else super().fault(value, name)
-        if type(value) is not list:
+        """As of a field."""
+        tables = value if self.many else [value]
+        if type(tables) is not list or not all(type(table) is dict for table in tables):
             return super().fault(value, name)
-        return next(filter(None, (self._of_table(table, name) for table in value)), "")
+        for table in tables:
+            if wrong := self.fault_in(table) or self.missing(table):
+                return f"'{name}.{wrong[1:]}"
+        return ""
 
-    def _of_table(self, table: Any, path: str) -> str:
-        if type(table) is not dict:
-            return super().fault(table, path)
-        fields = self.fields
-        for name, value in table.items():
-            field, kind = fields.get(name), type(value)
+    def _has_fault(self, value: Any) -> bool:
+        """Whether :meth:`fault` names one, where whole numbers are small."""
+        if type(value) is dict and not self.many:
+            return bool(self.fault_in(value, small=True) or self.missing(value))
+        return bool(self.fault(value, ""))
+
+    def missing(self, table: JsonTable) -> str:
+        """Which field a table lacks; ``""`` if it has all that are required."""
+        return next((f"{name!r} is missing" for name in self.required if table.get(name) is None), "")
+
+    def fault_in(self, table: JsonTable, *, small: bool = False) -> str:
+        """What is wrong with the fields that a table has; ``""`` if nothing is.
+
+        ``small``: its whole numbers have at most 18 digits and no sign.
+        """
+        kinds = (small, tuple(table), tuple(map(type, table.values())))
+        plan = self._plans.get(kinds)
+        if plan is None:
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            plan = self._plans[kinds] = [
+                (name, field)
+                for name, kind, field in ((name, type(value), self.fields.get(name)) for name, value in table.items())
+                if (kind in (dict, list, int) if field is None else kind not in (field.small if small else field.types))
+            ]
+        for name, field in plan:
+            value = table[name]
             if field is None:
-                if (kind is dict or kind is list or kind is int) and not _is_sound(value, DEPTH - 1):
+                if not _is_sound(value, DEPTH - 1):
                     return _unsound(name)
-            elif kind not in field.types and (wrong := field.fault(value, f"{path}.{name}" if path else name)):
+            elif field.check(value) or (small and isinstance(field, Schema) and not field._has_fault(value)):
+                continue
+            elif wrong := field.fault(value, name):
                 return wrong
-        for name in self.required:
-            if table.get(name) is None:
-                return f"{f'{path}.{name}' if path else name!r} is missing"
         return ""
 
 
@@ -156,8 +187,8 @@ def _plain_table(value: Any) -> bool:
 
 
 # Whole and the like are what annotations say; mypy sees the plain type, the schema sees the field.
-Whole = Annotated[int, Field("a whole number from 0 on", check=_whole)]
-Number = Annotated[Union[float, str], Field('a number, "nan", "inf" or "-inf"', float, check=_number)]
+Whole = Annotated[int, Field("a whole number from 0 on", check=_whole, whole=True)]
+Number = Annotated[Union[float, str], Field('a number, "nan", "inf" or "-inf"', float, check=_number, whole=True)]
 Text = Annotated[str, Field("a text", str)]
 Truth = Annotated[bool, Field("true or false", bool)]
 Texts = Annotated[list[str], Field("a list of texts", check=_list_of(_text))]
@@ -557,4 +588,5 @@ def fault(event: Any) -> str:
     """
     if type(event) is not dict or type(event.get("type")) is not str:
         return "it is not a table with a type"
-    return EVENTS.get(event["type"], _UNKNOWN).fault(event, "")
+    schema = EVENTS.get(event["type"], _UNKNOWN)
+    return schema.fault_in(event) or schema.missing(event)

@@ -102,7 +102,16 @@ def parse(line: bytes, path: Path, place: str) -> JsonTable:
 
 _COUNTED = re.compile(rb'\{"type":"call","index":(\d{1,18}),"call":(\d{1,18}),"step":(\d{1,18}),')
 _JUDGED, _EQUAL = b',"verdict":"', b'"verdict":"EQUAL"'
+_CALL_SCHEMA = events.EVENTS["call"]
 _REMEMBERED = 20_000  # parts of lines, in each table
+
+
+_DIGITS, _LONG = bytes.maketrans(b"123456789", b"000000000"), b"0" * 19
+
+
+def _is_small(text: bytes) -> bool:
+    """Whether no number in a text has a sign, or more than 18 digits in a row."""
+    return b":-" not in text and b",-" not in text and b"[-" not in text and _LONG not in text.translate(_DIGITS)
 
 
 class CallParser:
@@ -131,6 +140,8 @@ class CallParser:
             rest = line[cut + 1 :]
             table = self._equal if rest.startswith(_EQUAL) else None
             judged = self._part(table, rest, b"{%s", path, place)
+            if "op" not in known or "verdict" not in judged:
+                return parse(line, path, place)
         except (ValueError, RecursionError, LogError):
             return parse(line, path, place)
         if not known.keys().isdisjoint(judged):
@@ -143,7 +154,7 @@ class CallParser:
         fields: JsonTable | None = table.get(text) if table is not None else None
         if fields is None:
             fields = json.loads(form % text)
-            if wrong := events.fault({"op": "", "verdict": "EQUAL", "type": "call", **fields}):
+            if wrong := _CALL_SCHEMA.fault_in(fields, small=_is_small(text)):
                 raise LogError(f"{path}: no event at {place}: {wrong}")
             if table is not None and len(table) < _REMEMBERED:
                 table[text] = fields

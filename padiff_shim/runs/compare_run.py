@@ -72,9 +72,9 @@ class CompareRun(Run):
         progress: bool = False,
     ) -> None:
         super().__init__(backend, linear_layout)
-        self._keeper = Scratch() if folder is None else None
+        self._keeper = keeper = Scratch() if folder is None else None
         # An absolute path: the program may change its working directory before the log is begun, or read.
-        place = self._keeper.path if self._keeper is not None else compare_logs.absolute(folder)
+        place = compare_logs.absolute(keeper.path if keeper is not None else folder or "")
         header = {"rank": rank, "backend": backend, "carry": carry, "command": command(), "options": dict(options or {})}
         if ranks > 1:
             header["ranks"] = ranks

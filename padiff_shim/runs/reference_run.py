@@ -18,8 +18,8 @@ from .run import Run
 def load_reference(folder: str | os.PathLike[str]) -> Run:
     """The reference run whose log lies in ``folder``; several processes of it are added up and read as one.
 
-    Files that are no log are passed over, with a warning that stays in ``run.warnings``. If the folder holds several runs, one after
-    the other, the last is read, and a warning names the others.
+    Files that are no log are passed over, with a warning that stays in ``run.warnings``. If the folder holds several runs, one
+    after the other, the last is read, and a warning names the others.
 
     Raises:
         LogError: the folder does not exist, or holds no log of a reference run that can be read.

@@ -1,0 +1,270 @@
+"""Fingerprints: their hashes and figures, recordings of them, and how these are compared."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from helpers import PATIENCE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import padiff_shim
+from padiff_shim import ArgumentError
+from padiff_shim.recording.device_fingerprints import DeviceFingerprints
+from padiff_shim.recording.fingerprints import PERIOD, StepFingerprints, fingerprint, of_bfloat16, weights
+from padiff_shim.recording.reading import read
+
+SIZES = (0, 1, 2, 3, 63, 1024, 1025, 2 * PERIOD - 1, 2 * PERIOD, 2 * PERIOD + 3, 5 * PERIOD)
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    yield from (rng.standard_normal(size).astype(np.float32) for size in SIZES)
+    yield from (rng.standard_normal(7), np.arange(5), np.array([True, False]), rng.standard_normal(9).astype(np.float16))
+
+
+def plain_hash(array):
+    """By the formula, in whole numbers of Python."""
+    content = array.tobytes() + bytes(-array.nbytes % 8)
+    words = np.frombuffer(content, np.uint64).tolist()
+    known, blocks = weights().tolist(), {}
+    from padiff_shim.recording.fingerprints import block_weight
+
+    total = 0
+    for place, word in enumerate(words):
+        block = blocks.setdefault(place // PERIOD, block_weight(place // PERIOD))
+        total += block * known[place % PERIOD] * (word ^ word >> 32)
+    return total % 2**64
+
+
+def test_the_hash_is_its_formula_wherever_it_is_computed():
+    steps, device = StepFingerprints(), DeviceFingerprints()
+    for array in arrays():
+        steps.add(array)
+        device.add(torch.from_numpy(array))
+    steps.end_step()
+    ((bits, figures),) = steps.take()
+    device_bits, device_figures = device.take()
+    for place, array in enumerate(arrays()):
+        assert fingerprint(array).bits == bits[place] == device_bits[place]
+        if array.size < 3000:
+            assert fingerprint(array).bits == plain_hash(array)
+        assert np.allclose(figures[place], fingerprint(array)[1:], rtol=1e-4, atol=1e-4)
+        assert np.allclose(figures[place], device_figures[place], rtol=1e-4, atol=1e-2)
+        assert figures[place][0] == pytest.approx(np.linalg.norm(array.astype(np.float64)), rel=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40), st.data())
+def test_another_bit_is_another_hash(values, data):
+    array = np.array(values, np.float32)
+    changed = array.copy()
+    place = data.draw(st.integers(0, array.size - 1))
+    changed.view(np.uint32)[place] ^= np.uint32(1 << data.draw(st.integers(0, 31)))
+    assert fingerprint(array).bits != fingerprint(changed).bits
+
+
+def test_signs_and_places_count():
+    array = np.random.default_rng(0).standard_normal(64)
+    assert len({fingerprint(other).bits for other in (array, -array, array[::-1], np.roll(array, 1))}) == 4
+    two = array.copy()
+    two[[3, 9]] *= -1
+    assert fingerprint(two).bits != fingerprint(array).bits
+
+
+def test_a_projection_tells_the_distance():
+    rng = np.random.default_rng(0)
+    ratios = []
+    for _ in range(50):
+        array, noise = rng.standard_normal(4096).astype(np.float32), rng.standard_normal(4096).astype(np.float32) * np.float32(1e-2)
+        ratios.append(abs(fingerprint(array + noise).projection - fingerprint(array).projection) / np.linalg.norm(noise))
+    assert 0.3 < np.median(ratios) < 1.5
+
+
+def test_special_values():
+    nan = fingerprint(np.array([1, np.nan], np.float32))
+    assert np.isnan(nan.norm)
+    assert fingerprint(np.array([np.inf], np.float32)).max_abs == np.inf
+    words = np.array([0x3F80, 0xC000], np.uint16)  # 1 and -2
+    assert of_bfloat16(words)[1:4] == (pytest.approx(5**0.5), -0.5, 2.0)
+
+
+def trained(folder, steps=12, perturbed=None, framework="paddle", **options):
+    """A small training."""
+    library = {"paddle": paddle, "torch": torch}[framework]
+    x = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+    model = library.nn.Sequential(library.nn.Linear(4, 5), library.nn.ReLU(), library.nn.Linear(5, 3))
+    rng = np.random.default_rng(1)
+    for name, parameter in model.named_parameters():
+        value = rng.standard_normal((4, 5) if name == "0.weight" else (5, 3) if name == "2.weight" else tuple(parameter.shape))
+        value = value.astype(np.float32).T if framework == "torch" else value.astype(np.float32)
+        with library.no_grad():
+            parameter.copy_(torch.tensor(value)) if framework == "torch" else parameter.set_value(value)
+    optimizer = (
+        torch.optim.SGD(model.parameters(), 0.1)
+        if framework == "torch"
+        else paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    )
+    data = torch.tensor(x) if framework == "torch" else paddle.to_tensor(x)
+    with padiff_shim.record(folder, framework=framework, values="fingerprint", **options) as recording:
+        for step in range(steps):
+            if step == perturbed:
+                model[2].bias.set_value(model[2].bias + 1e-3)
+            loss = (model(data) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad() if framework == "torch" else optimizer.clear_grad()
+    return recording
+
+
+def test_a_training_and_the_step_that_differs(tmp_path):
+    recording = trained(tmp_path / "a")
+    trained(tmp_path / "again")
+    trained(tmp_path / "b", perturbed=7)
+    recorded = read(tmp_path / "a")[0]
+    rows = list(recorded.rows())
+    assert [row.step for row in rows] == list(range(12))
+    assert sum(len(row.numbers) for row in rows) == recording.records
+    kinds = [recorded.described[number].kind for number in rows[1].numbers]
+    assert kinds == ["input", *["layer"] * 4, "loss", *["gradient"] * 4, *["parameter"] * 4]
+    assert (tmp_path / "a").glob("*.jsonl").__next__().stat().st_size < 200 * recording.records
+    assert padiff_shim.diff(tmp_path / "a", tmp_path / "again")
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.first.any.step == 7
+    assert difference.first.any.layer == "2"
+    assert [bool(step.first) for step in difference.steps] == [False] * 7 + [True] * 5
+    assert difference.steps[0].kinds == {"layer": (4, 4), "loss": (1, 1), "gradient": (4, 4), "parameter": (4, 4)}
+    assert any("--around 7" in note for note in difference.notes)
+    assert "by step" in str(difference)
+    assert "layers equal" in difference.to_markdown()
+    page = difference.to_html(tmp_path / "page.html").read_text()
+    assert "By layer and step" in page
+    assert "Over the steps" in page
+    assert json.loads(json.dumps(difference.as_dict()))["steps"][7]["first"]
+
+
+def test_frameworks_align(tmp_path):
+    trained(tmp_path / "paddle")
+    trained(tmp_path / "torch", framework="torch")
+    difference = padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle", rtol=1e-3)
+    assert difference, difference.headline
+    assert difference.steps[0].kinds["layer"] == (4, 4)
+    assert difference.steps[0].kinds["parameter"] == (4, 4)
+    assert difference.steps[3].losses[0] == pytest.approx(difference.steps[3].losses[1], rel=1e-4)
+
+
+def test_other_lengths_and_intervals_are_never_the_same(tmp_path):
+    trained(tmp_path / "a")
+    trained(tmp_path / "longer", steps=15)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "longer")
+    assert difference.counts.differing == 0
+    assert not difference
+    assert "b goes on to step 14, a ends with step 11" in difference.headline
+    trained(tmp_path / "every", every=4)
+    assert [row.step for row in read(tmp_path / "every")[0].rows()] == [0, 4, 8]
+    sparse = padiff_shim.diff(tmp_path / "a", tmp_path / "every")
+    assert len(sparse.steps) == 3
+    assert sparse.counts.differing == 0
+
+
+def test_a_damaged_step_is_a_hole(tmp_path):
+    trained(tmp_path / "a")
+    trained(tmp_path / "b")
+    (path,) = (tmp_path / "b").glob("*.jsonl")
+    text = path.read_text()
+    for old, new in (('"step":5,"of":[', '"step":5,"of":[900,'), ('"bits":"', '"bits":"zz'), ('"first":0', '"first":3')):
+        path.write_text(text.replace(old, new, 1))
+        difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+        assert not difference
+        assert difference.holes
+
+
+def test_gradients_alone_are_recorded_in_every_step(tmp_path):
+    for name, perturbed in (("a", None), ("b", 5)):
+        paddle.seed(0)
+        model = paddle.nn.Linear(4, 4)
+        optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+        x = paddle.randn([8, 4])
+        with padiff_shim.record(tmp_path / name, model, calls=False, layers=False, gradients=True):
+            for step in range(8):
+                if step == perturbed:
+                    model.weight.set_value(model.weight + 1)
+                (model(x) ** 2).mean().backward()
+                optimizer.step()
+                optimizer.clear_grad()
+    assert [tensor.step for tensor in read(tmp_path / "a")[0].tensors] == [step for step in range(8) for _ in range(2)]
+    assert padiff_shim.diff(tmp_path / "a", tmp_path / "b").first.any.step == 5
+
+
+def test_a_recording_without_what_was_asked_for_is_not_the_same(tmp_path):
+    model = paddle.nn.Linear(4, 4)
+    for name in "ab":
+        with padiff_shim.record(tmp_path / name, model, gradients=True):
+            model(paddle.ones([2, 4]))
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert not difference
+    assert difference.headline.startswith("INCOMPLETE")
+    assert "has no gradients" in difference.headline
+
+
+def test_steps_alone(tmp_path):
+    model = paddle.nn.Linear(4, 4)
+    optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    with padiff_shim.record(tmp_path, model, steps=range(2, 4), gradients=True):
+        for _ in range(6):
+            (model(paddle.ones([2, 4])) ** 2).mean().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    recorded = read(tmp_path)[0]
+    assert {tensor.step for tensor in recorded.tensors} == {2, 3}
+    assert [tensor.name for tensor in recorded.inputs if tensor.tensor == "weight"] == ["weight", "bias"]
+
+
+def test_what_does_not_go_together(tmp_path):
+    for options, match in (
+        ({"values": "fingerprint", "calls": True}, "calls= does not go with"),
+        ({"values": "fingerprint", "steps": range(2)}, "steps= does not go with"),
+        ({"every": 2}, "every= goes with"),
+        ({"every": 0, "values": "fingerprint"}, "from 1 on"),
+        ({"steps": [1, 2]}, "steps= is a range"),
+    ):
+        with pytest.raises(ArgumentError, match=match):
+            padiff_shim.record(tmp_path, framework="torch", **options)
+    trained(tmp_path / "a")
+    with padiff_shim.record(tmp_path / "b", framework="torch"):
+        torch.exp(torch.ones(2))
+    with pytest.raises(ArgumentError, match="a holds fingerprints"):
+        padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+
+
+PROGRAM = """
+import sys, paddle
+paddle.seed(0)
+model = paddle.nn.Linear(4, 4); optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+for step in range(6):
+    if step == int(sys.argv[1]): model.weight.set_value(model.weight + 1e-3)
+    (model(paddle.ones([2, 4])) ** 2).mean().backward(); optimizer.step(); optimizer.clear_grad()
+"""
+
+
+def test_a_whole_program(tmp_path):
+    (tmp_path / "train.py").write_text(PROGRAM)
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "padiff_shim", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+
+    assert "padiff-shim diff a OTHER" in run("run", "--record", "a", "train.py", "9").stderr
+    run("run", "--record", "b", "train.py", "3")
+    assert padiff_shim.diff(tmp_path / "a", tmp_path / "b").first.any.step == 3
+    for name, perturbed in (("fa", "9"), ("fb", "3")):
+        run("run", "--record", name, "--around", "3", "train.py", perturbed)
+    full = padiff_shim.diff(tmp_path / "fa", tmp_path / "fb")
+    assert [step.step for step in full.steps] == [2, 3, 4]
+    assert full.first.any.step == 3
+    assert "does not go with --record" in run("run", "--record", "c", "--compare", "train.py", "9").stderr
+    assert "holds a recording of rank 0 already" in run("run", "--record", "a", "train.py", "9").stderr
