@@ -105,8 +105,8 @@ def child(what: str, folder: Path, page: Path) -> None:
 def measured(what: str, folder: Path, page: Path) -> tuple[float, float]:
     """Seconds and peak MiB of one thing in a process of its own."""
     command = [sys.executable, __file__, "--child", what, str(folder), str(page)]
-    found = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    seconds, peak = json.loads(found.stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    seconds, peak = json.loads(done.stdout)
     return seconds, peak
 
 
@@ -119,7 +119,7 @@ def opened(page: Path, rounds: int = 3) -> float | None:
         return None
     if binary is None:
         return None
-    found = []
+    times = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox", "--disable-gpu"])
         for _ in range(rounds):
@@ -128,10 +128,10 @@ def opened(page: Path, rounds: int = 3) -> float | None:
             start = time.perf_counter()
             tab.goto(page.as_uri())
             tab.wait_for_selector("html[data-ready]", timeout=120_000)
-            found.append(time.perf_counter() - start)
+            times.append(time.perf_counter() - start)
             context.close()
         browser.close()
-    return min(found)
+    return min(times)
 
 
 def rows(folder: Path, short: int, long: int) -> Iterator[list[str]]:
@@ -153,8 +153,12 @@ def rows(folder: Path, short: int, long: int) -> Iterator[list[str]]:
     for count, log in ((short, middle), (long, full)):
         yield line("to_html", count, *measured("write", log, page), mib(page))
         seconds = opened(page)
-        kept = min(count, LISTED)
-        yield line("open the page", kept, seconds) if seconds is not None else ["open the page", f"{kept:,}", "no Chromium", "", ""]
+        listed = min(count, LISTED)
+        yield (
+            line("open the page", listed, seconds)
+            if seconds is not None
+            else ["open the page", f"{listed:,}", "no Chromium", "", ""]
+        )
 
 
 def main() -> int:
@@ -179,9 +183,9 @@ def main() -> int:
     facts = machine()
     console.print("\n".join(facts), highlight=False)
     if args.markdown:
-        kept = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
+        text = args.markdown.read_text().partition(MARK)[0] if args.markdown.exists() else ""
         lines = ["Measured on", *[f"- {fact}" for fact in facts], "", markdown(*table)]
-        args.markdown.write_text(f"{kept}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
+        args.markdown.write_text(f"{text}{MARK}\n" + "\n".join(lines).rstrip() + "\n")
     return 0
 
 

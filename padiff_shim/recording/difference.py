@@ -272,7 +272,7 @@ class Difference:
         return self.text()
 
 
-class Tolerances(NamedTuple):
+class EqualWithin(NamedTuple):
     """What counts as equal, and whether the recordings are of two frameworks."""
 
     atol: float
