@@ -105,8 +105,8 @@ def child(what: str, folder: Path, page: Path) -> None:
 def measured(what: str, folder: Path, page: Path) -> tuple[float, float]:
     """Seconds and peak MiB of one thing in a process of its own."""
     command = [sys.executable, __file__, "--child", what, str(folder), str(page)]
-    process = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    seconds, peak = json.loads(process.stdout)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    seconds, peak = json.loads(done.stdout)
     return seconds, peak
 
 
@@ -119,7 +119,7 @@ def opened(page: Path, rounds: int = 3) -> float | None:
         return None
     if binary is None:
         return None
-    rows = []
+    times = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox", "--disable-gpu"])
         for _ in range(rounds):
@@ -128,10 +128,10 @@ def opened(page: Path, rounds: int = 3) -> float | None:
             start = time.perf_counter()
             tab.goto(page.as_uri())
             tab.wait_for_selector("html[data-ready]", timeout=120_000)
-            rows.append(time.perf_counter() - start)
+            times.append(time.perf_counter() - start)
             context.close()
         browser.close()
-    return min(rows)
+    return min(times)
 
 
 def rows(folder: Path, short: int, long: int) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from ..errors import ArgumentError, described
 from ..progress import Waiting
 from ..text import many
 from .alignment import Pair, align, apart
-from .difference import HELD, Difference, HeatMap, StepDifference, TensorRow, Tolerances
+from .difference import HELD, Difference, EqualWithin, HeatMap, StepDifference, TensorRow
 from .fingerprint_diff import compare_fingerprints
 from .reading import Recorded, RecordedStep, read
 from .tensors import WEIGHT, Tensor, parameter_name
@@ -63,7 +63,7 @@ def diff(
     difference.surroundings = _surroundings(*first)
     for rank, other in chosen:
         one_run, other_run = both[0][rank], both[1][other]
-        tolerances = Tolerances(atol, rtol, one_run.framework != other_run.framework)
+        tolerances = EqualWithin(atol, rtol, one_run.framework != other_run.framework)
         if one_run.has_fingerprints != other_run.has_fingerprints:
             side = "a" if one_run.has_fingerprints else "b"
             raise ArgumentError(f"{side} holds fingerprints and the other does not: record both with the same values=")
@@ -120,7 +120,7 @@ def _surroundings(a: Recorded, b: Recorded) -> list[tuple[str, Any, Any]]:
 # ---- Recordings of single tensors
 
 
-def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: Tolerances) -> None:
+def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: EqualWithin) -> None:
     """All pairs of two processes, measured, in the order of the runs."""
     kinds = a.kinds(), b.kinds()
     for kind in (*_SEQUENCES, "parameter", "gradient"):
@@ -228,7 +228,7 @@ def _placed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
     return _numbered(tensors, lambda tensor: (tensor.name, tensor.tensor, tensor.layer, tensor.step))
 
 
-def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: Tolerances) -> TensorRow:
+def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin) -> TensorRow:
     if a is None or b is None:
         return TensorRow(rank, a, b, None, not tolerances.crossing)
     distance = apart(a, b)

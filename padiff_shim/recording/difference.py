@@ -256,7 +256,7 @@ class Difference(Presented):
         return pages.difference_document(self)
 
 
-class Tolerances(NamedTuple):
+class EqualWithin(NamedTuple):
     """What counts as equal, and whether the recordings are of two frameworks."""
 
     atol: float

@@ -11,7 +11,7 @@ import numpy as np
 from ..runlog.events import LOSS
 from ..text import many
 from .alignment import TensorDistance, align
-from .difference import Difference, StepDifference, TensorRow, Tolerances
+from .difference import Difference, EqualWithin, StepDifference, TensorRow
 from .fingerprints import FIGURES
 from .reading import FingerprintRow, Recorded
 from .tensors import INPUT, WEIGHT, Array, Tensor, parameter_name
@@ -31,7 +31,7 @@ class _Pairs(NamedTuple):
     kinds: Array
 
 
-def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, tolerances: Tolerances) -> None:
+def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, tolerances: EqualWithin) -> None:
     """All steps that two processes both have, in order."""
     difference.fingerprints = True
     known: dict[tuple[Any, Any], _Pairs] = {}
@@ -149,7 +149,7 @@ def _may_lie_otherwise(tensor: Tensor) -> bool:
 
 
 def _compare_step(
-    rank: int, first: FingerprintRow, second: FingerprintRow, pairs: _Pairs, difference: Difference, tolerances: Tolerances
+    rank: int, first: FingerprintRow, second: FingerprintRow, pairs: _Pairs, difference: Difference, tolerances: EqualWithin
 ) -> None:
     bits = first.bits[pairs.first] == second.bits[pairs.second]
     figures = first.figures[pairs.first], second.figures[pairs.second]
@@ -183,7 +183,7 @@ def _compare_step(
     difference.steps.append(step)
 
 
-def _count_alone(rank: int, pairs: _Pairs, step: StepDifference, difference: Difference, tolerances: Tolerances) -> None:
+def _count_alone(rank: int, pairs: _Pairs, step: StepDifference, difference: Difference, tolerances: EqualWithin) -> None:
     """Tensors without a partner: between frameworks they are no difference, for each divides its work otherwise."""
     for a, b in pairs.alone if not tolerances.crossing else ():
         row = TensorRow(rank, a, b, None, True)

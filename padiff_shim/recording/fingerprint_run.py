@@ -18,6 +18,7 @@ from ..dispatch.call_site import call_site
 from ..runlog.encoding import encode
 from ..runlog.events import LOSS
 from ..trees import leaves
+from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
 from .fingerprints import TINY, StepFingerprints
 from .tensors import INPUT, WEIGHT, Array
@@ -40,7 +41,7 @@ class _Described(NamedTuple):
     tiny: bool
 
 
-class Side(Protocol):
+class FrameworkView(Protocol):
     """What the recording has to know of a framework."""
 
     tensor_type: type
@@ -74,9 +75,9 @@ class FingerprintRun:
         every: only steps whose number is a multiple of it are recorded.
     """
 
-    def __init__(self, file: RecordFile, side: Side, model: Framework | None, every: int) -> None:
+    def __init__(self, file: RecordFile, side: FrameworkView, model: Framework | None, every: int) -> None:
         self._file, self._side, self._every = file, side, every
-        self._step = StepFingerprints()
+        self._step = StepFingerprints(DeviceFingerprints())
         self._known: dict[tuple[Of, int, tuple[int, ...], str], _Described] = {}
         self._sequence: list[_Described] = []  # the tensors of this step so far, and of the step before beyond them
         self._undescribed: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -137,6 +137,16 @@ def of_bfloat16(words: Array) -> Fingerprint:
     return Fingerprint(_hash(flat.view(np.uint8)), *_figures_of_any(wide))
 
 
+class OnDevice(Protocol):
+    """What computes fingerprints of Torch tensors where they live."""
+
+    def add(self, tensor: Any) -> None:
+        """One tensor."""
+
+    def take(self) -> tuple[Array, Array]:
+        """Hashes and figures of all since the last call."""
+
+
 @dataclass
 class _Step:
     """The tensors of a step: how many, tiny ones with their places, fingerprints that are ready, places of those on a device."""
@@ -158,11 +168,11 @@ class StepFingerprints:
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: OnDevice | None = None) -> None:
         self._steps: list[_Step] = []  # that have ended
         self._step = _Step()
         self._held = 0  # elements of tiny tensors
-        self._device: Any = None  # collects tensors on a GPU
+        self._device = device  # collects tensors on a GPU
         self._layouts: dict[tuple[int, ...], _Layout] = {}
 
     @property
@@ -188,10 +198,8 @@ class StepFingerprints:
 
     def add_on_device(self, tensor: Any) -> None:
         """One tensor of Torch on a GPU."""
-        from .device_fingerprints import DeviceFingerprints
-
         if self._device is None:
-            self._device = DeviceFingerprints()
+            raise ValueError("no device= computes fingerprints")
         step = self._step
         step.on_device.append(step.number)
         self._device.add(tensor)

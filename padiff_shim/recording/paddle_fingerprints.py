@@ -22,8 +22,8 @@ from .tensors import Array
 _COPIED = 2**16  # bytes up to which a copy is cheaper than a view
 
 
-class PaddleSide:
-    """See :class:`~.fingerprint_run.Side`."""
+class PaddleView:
+    """See :class:`~.fingerprint_run.FrameworkView`."""
 
     tensor_type = paddle.Tensor
 
@@ -79,7 +79,7 @@ class PaddleFingerprints:
     """Between :meth:`begin` and :meth:`end` this thread's layers, losses, gradients and parameters are recorded."""
 
     def __init__(self, file: RecordFile, model: Any, every: int) -> None:
-        self.run = FingerprintRun(file, PaddleSide(), model, every)
+        self.run = FingerprintRun(file, PaddleView(), model, every)
         self._methods = Replacements()
         self._inside = False  # of an optimizer's step or a backward
 

@@ -17,8 +17,8 @@ from .fingerprint_run import FingerprintRun, Replacements
 from .tensors import Array
 
 
-class TorchSide:
-    """See :class:`~.fingerprint_run.Side`."""
+class TorchView:
+    """See :class:`~.fingerprint_run.FrameworkView`."""
 
     tensor_type = torch.Tensor
 
@@ -64,7 +64,7 @@ class TorchFingerprints:
     """Between :meth:`begin` and :meth:`end` this thread's modules, losses, gradients and parameters are recorded."""
 
     def __init__(self, file: RecordFile, model: Any, every: int) -> None:
-        self.run = FingerprintRun(file, TorchSide(), model, every)
+        self.run = FingerprintRun(file, TorchView(), model, every)
         self._methods, self._hooks = Replacements(), list[Any]()
         self._inside = False  # of a backward
 

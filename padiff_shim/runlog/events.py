@@ -213,7 +213,7 @@ Sample = Annotated[list[Any], Field(f"a list of at most {MOST_SAMPLED} numbers",
 # ---- A compare run's log
 
 
-class Coverage(TypedDict, total=False):
+class CoverageEntry(TypedDict, total=False):
     """How much was compared."""
 
     float_calls: Whole
@@ -250,7 +250,7 @@ class RunHeader(TypedDict, total=False):
     warnings: Texts
 
 
-class Operand(TypedDict, total=False):
+class OperandEntry(TypedDict, total=False):
     """An operand of a call."""
 
     name: Text
@@ -271,7 +271,7 @@ class SideStats(TypedDict, total=False):
     inf: Whole
 
 
-class Tolerance(TypedDict, total=False):
+class ToleranceEntry(TypedDict, total=False):
     """What assert_close would need, each alone."""
 
     atol: Number
@@ -298,7 +298,7 @@ class Stats(TypedDict, total=False):
     error: Number
     bound: Number
     allowed: Number
-    tolerance: Tolerance
+    tolerance: ToleranceEntry
     paddle: SideStats
     torch: SideStats
     first_bad: Lengths
@@ -345,7 +345,7 @@ class CallRecord(TypedDict, total=False):
     phase: Phase
     tensor: Text
     result: Whole
-    inputs: list[Operand]
+    inputs: list[OperandEntry]
     needs: Texts
     attributes: Table
     shape: Shape
@@ -374,7 +374,7 @@ class RunEvent(TypedDict, total=False):
     step: Whole
     parameters: TextsByName
     gradients: TextsByName
-    coverage: Coverage
+    coverage: CoverageEntry
 
 
 class RunEnd(TypedDict, total=False):
@@ -385,7 +385,7 @@ class RunEnd(TypedDict, total=False):
     calls: Whole
     records: Whole
     seconds: Number
-    coverage: Coverage
+    coverage: CoverageEntry
 
 
 # ---- A recording
@@ -560,7 +560,7 @@ _REQUIRED: dict[Any, tuple[str, ...]] = {
     TensorRecord: ("kind", "shape"),
     FingerprintTensors: ("first", "tensors"),
     FingerprintStep: ("step", "of", "bits", "figures"),
-    Operand: ("name",),
+    OperandEntry: ("name",),
 }
 EVENTS: dict[str, Schema] = {
     kind: _schema_of(event, _REQUIRED.get(event, ()))

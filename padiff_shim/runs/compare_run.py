@@ -47,7 +47,7 @@ class CompareRun(Run):
     Args:
         backend, linear_layout: as of :class:`Run`.
         folder: where the log goes; default a temporary folder that goes with this object (:meth:`save` copies it).
-        on_log_error: ``"warn"`` or ``"raise"`` (:class:`~padiff_shim.runlog.LogError`) when the log cannot be written.
+        on_log_error: ``"warn"`` or ``"raise"`` (:class:`~padiff_shim.runlog.reader.LogError`) when the log cannot be written.
         rank, ranks, carry, options: go into the header; ``ranks`` is the number of processes.
         progress: show a line on a terminal while the run goes on.
 

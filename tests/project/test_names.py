@@ -22,14 +22,7 @@ VAGUE = frozenset({"one", "found", "told", "given", "kept", "asked", "said"})
 
 # Class names of the package with more than one definition -> how many.
 CLASSES: dict[str, int] = {
-    "Coverage": 2,
     "HeatMap": 2,
-    "Operand": 2,
-    "PaddleSide": 2,
-    "Side": 2,
-    "Tolerance": 2,
-    "Tolerances": 2,
-    "TorchSide": 2,
 }
 
 # Rooms -> how many of their bindings have a vague name.
