@@ -11,6 +11,9 @@ from typing import Protocol
 
 from ..dispatch.call_site import short
 from ..present.document import (
+    MARKDOWN,
+    PAGE,
+    TEXT,
     Cell,
     Column,
     Document,
@@ -20,6 +23,7 @@ from ..present.document import (
     ListItem,
     Most,
     Notes,
+    Only,
     Paragraph,
     Part,
     Place,
@@ -66,8 +70,9 @@ def proof_document(proof: Proven) -> Document:
     return Document(
         proof.headline,
         [
+            Only((TEXT, MARKDOWN), [Items(stages, marks=True)]),
             Findings([_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
-            Items(stages, marks=True),
+            Only((PAGE,), [Items(stages, marks=True)]),
             *([_layers(proof.layers)] if proof.layers else []),
             *([_training(proof.training)] if proof.training else []),
             *(block for carriers in measured for block in _carriers(carriers)),
