@@ -112,11 +112,16 @@ class Spent:
         return sum(self.seconds.values())
 
     @property
+    def covered(self) -> str:
+        """The share of its calls that ran on the reference's kernels; "" without calls."""
+        return share(self.substituted, self.calls) if self.calls else ""
+
+    @property
     def cells(self) -> Row:
         """The share of its calls that ran on the reference's kernels, calls, native ones, seconds forward and backward."""
         bar = (Share(REFERENCE, self.substituted), Share(NATIVE, self.native)) if self.calls else ()
         return (
-            Cell([share(self.substituted, self.calls) if self.calls else ""], bar=bar),
+            Cell([self.covered], bar=bar),
             f"{self.calls:,}" if self.calls else "",
             f"{self.native:,}" if self.native else "",
             seconds_of(sum(self.seconds[part] for part in FORWARD)),
