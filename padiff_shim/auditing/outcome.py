@@ -239,7 +239,7 @@ def _sections(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Secti
     if defects:
         meaning = tr("The programs of docs/defects.md, each run in a process of its own.")
         yield _section(tr("Known defects"), meaning, [tr("defect"), tr("op"), tr("here")], defects, _states(defects))
-    yield from (section for section in _of_ops(audit) if section.blocks)
+    yield from (section for section in _of_ops(audit) if section.parts)
 
 
 def _of_ops(audit: Audit) -> Iterator[Section]:

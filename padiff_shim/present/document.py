@@ -1,4 +1,4 @@
-"""A result as a tree: a headline, then blocks (paragraphs, notes, tables, findings...). Three renderers write it.
+"""A result as a tree: a headline, then parts (paragraphs, notes, tables, findings...). Three renderers write it.
 
 A text is never read as markup, and each renderer makes it safe to print. Builders of documents pass every sentence through
 :func:`padiff_shim.text.tr`.
@@ -86,7 +86,7 @@ class Only(Part):
     """Blocks that some renderers show and others do not."""
 
     renderers: Sequence[str]
-    blocks: Sequence[Part]
+    parts: Sequence[Part]
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Section(Part):
     """Blocks under a title. ``folded``: Markdown shows the title alone until it is opened."""
 
     title: str
-    blocks: Sequence[Part]
+    parts: Sequence[Part]
     note: str = ""
     folded: bool = False
 
@@ -246,7 +246,7 @@ class Folded(Part):
     """Blocks that a click opens; a terminal does not show them."""
 
     title: str
-    blocks: Sequence[Part]
+    parts: Sequence[Part]
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class Document:
     """
 
     headline: str
-    blocks: Sequence[Part]
+    parts: Sequence[Part]
     tone: Tone = ""
     title: str = ""
     contents: bool = False
@@ -269,10 +269,10 @@ def lines_of(cell: str | Cell) -> list[str]:
     return list(filter(None, [cell] if isinstance(cell, str) else cell.lines))
 
 
-def flattened(blocks: Sequence[Part], renderer: str) -> Iterator[Part]:
-    """The blocks that a renderer shows."""
-    for block in blocks:
+def flattened(parts: Sequence[Part], renderer: str) -> Iterator[Part]:
+    """The parts that a renderer shows."""
+    for block in parts:
         if not isinstance(block, Only):
             yield block
         elif renderer in block.renderers:
-            yield from flattened(block.blocks, renderer)
+            yield from flattened(block.parts, renderer)

@@ -29,13 +29,13 @@ def in_markdown(text: object) -> str:
 
 def render(made: Document) -> str:
     """The document as Markdown."""
-    parts = [f"**{in_markdown(made.headline)}**", *_written(made.blocks)]
+    parts = [f"**{in_markdown(made.headline)}**", *_written(made.parts)]
     return "\n\n".join(parts) + "\n"
 
 
-def _written(blocks: Sequence[document.Part]) -> Iterator[str]:
+def _written(parts: Sequence[document.Part]) -> Iterator[str]:
     """The parts, each of one or more lines, that stand apart by an empty one."""
-    for block in flattened(blocks, MARKDOWN):
+    for block in flattened(parts, MARKDOWN):
         if type(block) in _WRITERS:
             yield from _WRITERS[type(block)](block)
 
@@ -112,14 +112,14 @@ def _section(block: document.Section) -> Iterator[str]:
     yield f"### {in_markdown(block.title)}"
     if block.note:
         yield in_markdown(block.note)
-    yield from _written(block.blocks)
+    yield from _written(block.parts)
 
 
 def _folded(block: document.Section | document.Folded) -> Iterator[str]:
     yield f"<details><summary>{in_markdown(block.title)}</summary>"
     if isinstance(block, document.Section) and block.note:
         yield in_markdown(block.note)
-    yield from _written(block.blocks)
+    yield from _written(block.parts)
     yield "</details>"
 
 

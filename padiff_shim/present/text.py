@@ -164,12 +164,12 @@ def render(made: Document, width: int | None = None, *, colour: bool = False) ->
     """
     screen = Screen(width, colour=colour)
     screen.say(shown(made.headline, SENTENCE), f"bold {STYLES[made.tone]}".strip())
-    _write(made.blocks, screen)
+    _write(made.parts, screen)
     return screen.text()
 
 
-def _write(blocks: Iterable[document.Part], screen: Screen) -> None:
-    for block in flattened(list(blocks), TEXT):
+def _write(parts: Iterable[document.Part], screen: Screen) -> None:
+    for block in flattened(list(parts), TEXT):
         if type(block) in _WRITERS:
             _WRITERS[type(block)](block, screen)
 
@@ -220,11 +220,11 @@ def _findings(block: document.Findings, screen: Screen) -> None:
 
 def _section(block: document.Section, screen: Screen) -> None:
     title = shown(block.title, SENTENCE)
-    blocks = list(flattened(block.blocks, TEXT))
+    parts = list(flattened(block.parts, TEXT))
     screen.say(title, "italic")
     if block.note:
         screen.say(shown(block.note, SENTENCE))
-    _write(blocks, screen)
+    _write(parts, screen)
 
 
 _WRITERS: dict[type, Callable[[Any, Screen], None]] = {

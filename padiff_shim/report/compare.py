@@ -445,11 +445,11 @@ def _group_table(head: str, groups: Mapping[str, GroupCounts], most: int) -> lis
         )
         for group in first
     ]
-    blocks: list[Part] = [Table(columns, rows)]
+    parts: list[Part] = [Table(columns, rows)]
     if rest:
         worst = max((group.worst for group in rest), key=lambda verdict: verdict.severity)
-        blocks.append(Paragraph(tr("and {count:,} further, at worst {worst}", count=len(rest), worst=worst)))
-    return blocks
+        parts.append(Paragraph(tr("and {count:,} further, at worst {worst}", count=len(rest), worst=worst)))
+    return parts
 
 
 def _closing(run: Compared) -> Iterator[Part]:

@@ -129,7 +129,7 @@ class Gate(Presented):
         quiet = Folded(tr("Everything else"), [Items(self._quiet())])
         verdict = tr("passed") if self.passed else tr("FAILED")
         against = tr("{places} against {baseline}", places=many(self.places, "place"), baseline=self.baseline)
-        blocks = [lacking, *table, *([words] if table else []), changed, *([quiet] if quiet.blocks[0] != Items([]) else [])]
+        blocks = [lacking, *table, *([words] if table else []), changed, *([quiet] if quiet.parts[0] != Items([]) else [])]
         return Document(f"{verdict}: {against}", blocks, "good" if self.passed else "bad")
 
     def _worse(self) -> list[ListItem]:
