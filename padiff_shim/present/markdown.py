@@ -7,7 +7,7 @@ from typing import Any
 
 from ..text import SENTENCE, escaped, shown, tr
 from . import document
-from .document import MARKDOWN, MARKS, Cell, Document, flattened, lines_of
+from .document import MARKDOWN, MARKS, SIX, Cell, Document, flattened, lines_of
 
 # A space of no width keeps `@name` from calling a user and `#12` from naming an issue; a backslash does neither.
 _SIGNS = str.maketrans(
@@ -71,7 +71,13 @@ def _code(block: document.Code) -> Iterator[str]:
 def _table(block: document.Table) -> Iterator[str]:
     rows, _, further = block.shown(MARKDOWN)
     groups: list[list[int]] = []  # columns of the table -> those that stand below each other there
-    for place in block.filled(rows):
+    places = block.filled(rows)
+    while sum(block.columns[place].markdown == "own" for place in places) > SIX:
+        leaving = max(places, key=lambda place: (block.columns[place].markdown == "own") * block.columns[place].leave)
+        if not block.columns[leaving].leave:
+            break
+        places.remove(leaving)
+    for place in places:
         manner = block.columns[place].markdown
         if manner == "own" or (manner == "under" and not groups):
             groups.append([place])
