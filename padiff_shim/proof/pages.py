@@ -214,7 +214,7 @@ def _carriers(carriers: CarriedBy) -> doc.Part:
         kind="carriers",
     )
     gradients = [_gradients(carriers.gradients)] if len(carriers.gradients) > 1 else []
-    return doc.Section(title, [table, *gradients], " ".join([*_jumps(carriers), text]))
+    return doc.Section(title, [doc.Paragraph(" ".join([*_jumps(carriers), text])), table, *gradients])
 
 
 def _jumps(carriers: CarriedBy) -> Iterator[str]:
