@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, Protocol
 
-from ..present.document import (
-    MARKDOWN,
-    PAGE,
-    TEXT,
-    Cell,
-    ChartPoint,
-    Column,
-    Document,
-    Facts,
-    Most,
-    Notes,
-    Only,
-    Paragraph,
-    Part,
-    Row,
-    Scatter,
-    Section,
-    Table,
-)
+from ..present import document as doc
 from ..text import SENTENCE, many, shown, tr
 from .alignment import TensorDistance
 from .folder import WEIGHT, Tensor
 
-ROWS = Most(12, 12, 1000)
+ROWS = doc.Most(12, 12, 1000)
 DOTS = 4000
 
 
@@ -181,62 +162,56 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) and value < 1e6 else f"{value:.2g}"
 
 
-def difference_document(difference: DifferenceView) -> Document:
+def difference_document(difference: DifferenceView) -> doc.Document:
     """All of a difference."""
+    differing, first = difference.differing, difference.first
     sides = zip("ab", (difference.a, difference.b), difference.frameworks)
     facts = [
         tr("{side}: {folder} ({framework})", side=side, folder=folder, framework=framework) for side, folder, framework in sides
     ]
-    first = difference.first
-    if first is not None:
-        facts += [
-            tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in (("a", first.a), ("b", first.b)) if tensor
-        ]
-    return Document(
+    ends = [] if first is None else [(side, tensor) for side, tensor in (("a", first.a), ("b", first.b)) if tensor]
+    columns = [
+        doc.Column(tr("what")),
+        doc.Column(tr("layer"), 4, markdown="under"),
+        doc.Column("a"),
+        doc.Column("b", 3),
+        *doc.figures(tr("max"), tr("mean"), tr("relative"), tr("ULP"), leave=(0, 6, 2, 5)),
+    ]
+    table = doc.Table(columns, [_cells(row) for row in differing[: ROWS.page]], most=ROWS, total=len(differing))
+    words = tr("max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place.")
+    worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
+    far = "" if worst is None or worst in differing[: ROWS.text] else tr("largest relative difference: {row}", row=described(worst))
+    around = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
+    return doc.Document(
         difference.headline,
         [
-            Facts(facts),
-            Only((PAGE,), list(_along(difference))),
-            *_differing(difference),
-            *_surroundings(difference),
-            Notes([*remarks(difference), *difference.notes]),
+            doc.Facts([*facts, *(tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in ends)]),
+            _along(difference),
+            doc.Section(
+                tr("{count:,} of {all:,} differ", count=len(differing), all=len(difference.rows)),
+                [table, doc.Only((doc.MARKDOWN, doc.PAGE), [doc.Paragraph(words if differing else "")])],
+            ),
+            doc.Only((doc.TEXT,), [doc.Paragraph(far)]),
+            doc.Section(
+                tr("What differs around the runs"),
+                [doc.Table([doc.Column(tr("what")), doc.Column("a"), doc.Column("b")], around)],
+                folded=True,
+            ),
+            doc.Notes([*remarks(difference), *difference.notes]),
         ],
         "good" if difference.headline.startswith("SAME") else "bad",
         title=tr("padiff_shim: difference of two runs"),
     )
 
 
-def _differing(difference: DifferenceView) -> Iterator[Part]:
-    differing = difference.differing
-    if not differing:
-        return
-    columns = (
-        Column(tr("what")),
-        Column(tr("layer"), 4, markdown="under"),
-        Column("a"),
-        Column("b", 3),
-        Column(tr("max"), right=True),
-        Column(tr("mean"), 6, right=True, markdown="absent"),
-        Column(tr("relative"), 2, right=True),
-        Column(tr("ULP"), 5, right=True),
-    )
-    title = tr("{count:,} of {all:,} differ", count=len(differing), all=len(difference.rows))
-    words = tr("max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place.")
-    rows = [_cells(row) for row in differing[: ROWS.page]]
-    yield Section(title, [Table(columns, rows, most=ROWS, total=len(differing)), Only((MARKDOWN, PAGE), [Paragraph(words)])])
-    worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
-    if worst is not None and worst not in differing[: ROWS.text]:
-        yield Only((TEXT,), [Paragraph(tr("largest relative difference: {row}", row=described(worst)))])
-
-
-def _cells(row: RowView) -> Row:
+def _cells(row: RowView) -> doc.Row:
     tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
     kind = "" if tensor.kind == "op" else f"{tensor.kind} "
     what = tensor.name if tensor.tensor in ("", "out") else f"{tensor.name} {tensor.tensor}"
     step = tr(" (step {step})", step=tensor.step) if tensor.step else ""
     places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
-    return Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(shown, places), *_figures(row)
+    return doc.Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(shown, places), *_figures(row)
 
 
 def _figures(row: RowView) -> list[str]:
@@ -249,26 +224,16 @@ def _figures(row: RowView) -> list[str]:
     return [*known, "" if apart.ulp is None else _number(apart.ulp)]
 
 
-def _surroundings(difference: DifferenceView) -> Iterator[Part]:
-    if difference.surroundings:
-        rows = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
-        yield Section(
-            tr("What differs around the runs"), [Table((Column(tr("what")), Column("a"), Column("b")), rows)], folded=True
-        )
-
-
-def _along(difference: DifferenceView) -> Iterator[Part]:
+def _along(difference: DifferenceView) -> doc.Part:
     """Relative differences by the place in the run."""
     placed = [(place, row) for place, row in enumerate(difference.rows) if _relative(row)]
-    if not placed:
-        return
     every = -(-len(placed) // DOTS)
-    points = [ChartPoint(place, _relative(row), not row.differs) for place, row in placed[::every]]
+    points = [doc.ChartPoint(place, _relative(row), not row.differs) for place, row in placed[:: every or 1]]
     note = tr("Norm of the difference by the tensor's own. Equal tensors are not drawn.")
     if every > 1:
         note += " " + tr("One in {every} is drawn.", every=every)
-    chart = Scatter(points, len(difference.rows) - 1, tr("tensor (its place in the run)"), tr("relative difference"))
-    yield Section(tr("Along the run"), [chart], note)
+    chart = doc.Scatter(points, len(difference.rows) - 1, tr("tensor (its place in the run)"), tr("relative difference"))
+    return doc.Only((doc.PAGE,), [doc.Section(tr("Along the run"), [chart], note)])
 
 
 def _relative(row: RowView) -> float:
