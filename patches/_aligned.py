@@ -1,4 +1,4 @@
-"""What factorisations leave free (the order of eigenvalues, the signs and phases of vectors), brought to the form of other results.
+"""Results of factorisations, brought to the free choices of other results: the order of eigenvalues, signs and phases of vectors.
 
 For ``op(aligned=...)``: each function takes the results of the op's formula and others of the same call, and gives the former as
 near to the latter as the op's meaning allows. What it does to them is an index, a sign or a rotation: gradients pass through.

@@ -1,4 +1,4 @@
-"""What kernels are known to compute instead: formulas for ``op(faults=...)``, each of the op's own formula and its parameters."""
+"""Known faults of kernels: formulas for ``op(faults=...)``, each of the op's own formula and its parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Fault
 
-from ._spell import axes
+from ._declarations import axes
 
 LOWEST = -64.0  # Paddle's CPU softmax: exp(max(x - max, -64))
 

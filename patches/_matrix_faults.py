@@ -1,4 +1,4 @@
-"""What kernels of linear algebra are known to compute instead: formulas for ``op(faults=...)``, as in :mod:`._faults`."""
+"""Known faults of linear algebra kernels: formulas for ``op(faults=...)``, as in :mod:`._faults`."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import torch
 
 from padiff_shim.table.op import Fault
 
+from ._declarations import axes
 from ._faults import single
-from ._spell import axes
 
 Norm = Callable[..., torch.Tensor]
 NUMBER = single(1e-12)  # of most kernels an attribute, which is a float32

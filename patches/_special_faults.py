@@ -1,4 +1,4 @@
-"""What kernels of special functions are known to compute instead: formulas for ``op(faults=...)``, as in :mod:`._faults`."""
+"""Known faults of kernels of special functions: formulas for ``op(faults=...)``, as in :mod:`._faults`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What convolutions and pools have in common: Paddle's spellings of sizes, paddings and data formats."""
+"""Sizes, paddings and data formats of convolutions and pools, in all of Paddle's spellings."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from padiff_shim.numerics import models
 from padiff_shim.numerics.ties import Kinks, Selected
 from padiff_shim.table.op import Fault, KernelLimits, Op, Sample, each, function, op
 
+from ._declarations import ROUNDED, UNARY, alike, unary, with_axes
 from ._faults import CELU, ELU, LOGSIGMOID, MISH, SELU, SILU, clip, clipped, log_of_one_plus, sixth, slope
-from ._spell import ROUNDED, UNARY, alike, unary, with_axes
 
 _KINK, _COMPUTED = Kinks(), Kinks(reach=4)
 relu = unary(torch.relu, model=models.RELU, ties=_KINK)

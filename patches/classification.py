@@ -10,9 +10,9 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Definition, Fault, Floats, Ints, KernelLimits, Sample, each, op
 
-from ._classes import mean_of_shares, numbers_of, of_labels, of_shares
+from ._cross_entropy import mean_of_shares, numbers_of, of_labels, of_shares
+from ._declarations import ROUNDED
 from ._faults import SMOOTHED_LABELS, clipped, shares_of_one
-from ._spell import ROUNDED
 from .loss import REDUCTIONS, loss, reduced
 
 _LABELS, _SHARES, _CLASSES = Ints((5,), 0, 4), Floats((5, 4), 0.25, 0.25), Floats((4,), 0.5, 2.0)

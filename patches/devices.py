@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Ints, KernelLimits, Sample, c_op, function, op
 
-from ._spell import alike
+from ._declarations import alike
 
 
 def _rms_norm(x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, eps: float) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import c_op, function, op
 
-from ._draws import generator
+from ._generators import generator
 
 
 def _dropping(x: Any, p: Any, *rest: Any) -> bool:

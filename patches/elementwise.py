@@ -9,7 +9,7 @@ import torch
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Sample, c_op, op, operator
 
-from ._spell import ROUNDED, binary, unary
+from ._declarations import ROUNDED, binary, unary
 
 exp = unary(torch.exp, model=models.EXP)
 sqrt = unary(torch.sqrt, model=models.SQRT, within=(0.5, 2))

@@ -11,7 +11,7 @@ import torch
 from padiff_shim.numerics.ties import Pools
 from padiff_shim.table.op import Fault, Ints, Sample, each, op
 
-from ._spell import with_axes
+from ._declarations import with_axes
 
 EDGES = (Ints((6,), 0, 4), Ints((6,), 0, 4))
 EXTREMES = {"MAX": "amax", "MIN": "amin"}

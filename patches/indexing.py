@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Definition, Ints, Sample, c_op, op
 
-from ._hidden import PUT
-from ._spell import with_axes
+from ._declarations import with_axes
+from ._nan_skipping import PUT
 
 READ: dict[str, Any] = {"exact": True}
 ROWS = (Sample((5, 3), Ints((4,), 0, 5)), Sample((2, 5, 3), Ints((7,), 0, 5), axis=1), Sample((4, 5), Ints((6,), 0, 5), axis=1))

@@ -9,7 +9,7 @@ import torch
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Sample, c_op, op, operator
 
-from ._spell import alike, with_axes
+from ._declarations import alike, with_axes
 
 MATRICES = (
     Sample((4, 6), (6, 3)),

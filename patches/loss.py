@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Fault, Floats, Op, Sample, each, function, op
 
+from ._declarations import ROUNDED, alike, with_axes
 from ._faults import SMOOTHED, logarithm_of_difference, logits_at_zero
-from ._spell import ROUNDED, alike, with_axes
 
 REDUCTIONS = ("mean", "sum", "none")
 _REDUCED = each((Sample((3, 4), (3, 4)),), reduction=REDUCTIONS)

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Definition, Fault, Floats, Ints, Sample, each, function, op
 
+from ._declarations import ROUNDED, alike, with_axes
 from ._faults import label_taken_off, logarithm_of_sum
 from ._norm_faults import TRIPLET
-from ._spell import ROUNDED, alike, with_axes
 from .loss import LOGITS, REDUCTIONS, WEIGHTS, loss, reduced
 
 _MARGIN = Kinks(reach=4)  # what a pair lacks to it is computed

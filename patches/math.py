@@ -15,9 +15,9 @@ import torch
 from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Fault, Floats, Sample, c_op, each, function, op, operator, ranged
 
+from ._declarations import ROUNDED, UNARY, alike, binary, unary
 from ._faults import hidden_nan, over_squares, squares
 from ._special_faults import DIGAMMA, GAMMAINC, GAMMAINCC, GAMMALN, QUANTILE, TRIGAMMA
-from ._spell import ROUNDED, UNARY, alike, binary, unary
 
 log = unary(torch.log, within=(0.5, 2))
 log2 = unary(torch.log2, within=(0.5, 2))

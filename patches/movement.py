@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from padiff_shim.table.op import Bools, Sample, method, op
 from padiff_shim.table.reasons import INTEGER, StayNative
 
-from ._spell import alike, with_axes
+from ._declarations import alike, with_axes
 
 MOVED: dict[str, Any] = {"exact": True}
 CASTS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Definition, Fault, Sample, function, op
 
+from ._declarations import with_axes
 from ._faults import GROUP_NORM, elementwise, factors, single
 from ._norm_faults import EXCEPT_DIM, NORMALIZE, WEIGHT_NORM
-from ._spell import with_axes
 from ._windows import to_first, to_last
 
 

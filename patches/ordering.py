@@ -13,8 +13,8 @@ import torch
 from padiff_shim.numerics.ties import Frequent, Running, Selected
 from padiff_shim.table.op import Entry, Sample, c_op, each, function, op
 
+from ._declarations import axes, reduction, rows
 from ._faults import whole_to_each
-from ._spell import axes, reduction, rows
 
 CHOSEN: dict[str, Any] = {"exact": True}
 _REDUCED: dict[str, Any] = {"ties": Selected(lambda x, axis, keepdim: rows(x, axis)), **CHOSEN}

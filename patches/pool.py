@@ -14,7 +14,7 @@ from padiff_shim.numerics.ties import Pools
 from padiff_shim.table.op import Fault, Ints, Sample, each, function, op
 
 from ._faults import single, singles
-from ._hidden import SKIPPED, scanned
+from ._nan_skipping import SKIPPED, scanned
 from ._windows import Pads, channels_last, numbers, padded, paddings, same, to_first, to_last
 
 _MAX = {2: F.max_pool2d, 3: F.max_pool3d}

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Entry, c_op, function, op
 
-from ._draws import always, generator
+from ._generators import always, generator
 
 _WHOLE = (torch.int32, torch.int64)
 

@@ -10,8 +10,8 @@ import torch
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Sample, c_op, each, function, op
 
+from ._declarations import REDUCED, REDUCED_EMPTY, all_of, axes, reduction
 from ._faults import quotients
-from ._spell import REDUCED, REDUCED_EMPTY, all_of, axes, reduction
 
 _NARROW_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16})
 

@@ -8,9 +8,9 @@ import torch
 
 from padiff_shim.table.op import Fault, Floats, Ints, Sample, each, function, op
 
+from ._declarations import ROUNDED, with_axes
 from ._faults import correlation, half_centred
 from ._norm_faults import CDIST, PDIST
-from ._spell import ROUNDED, with_axes
 
 
 def _rows(x: torch.Tensor, rowvar: bool) -> torch.Tensor:

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from padiff_shim.numerics.ties import Either, Kinks, Selected
 from padiff_shim.table.op import Fault, Sample, each, function, op
 
+from ._declarations import axes, reduction, rows, with_axes
 from ._faults import bounded_together
 from ._norm_faults import DIST, FROBENIUS, P_NORM, PAIRWISE, VECTOR_NORM, largest_whole
-from ._spell import axes, reduction, rows, with_axes
 
 _MATRIX = (Sample((3, 4), axis=1), Sample((2, 3, 4), axis=0))
 _EXPONENT = "Paddle rounds the reciprocal of the order to float32"

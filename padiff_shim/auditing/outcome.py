@@ -13,22 +13,7 @@ from typing import Any
 from ..arguments import path as as_path
 from ..catalogue.known_differences import in_range, shipped
 from ..files import write
-from ..present.document import (
-    MARKDOWN,
-    PAGE,
-    TEXT,
-    Column,
-    Document,
-    Facts,
-    Folded,
-    Items,
-    ListItem,
-    Only,
-    Paragraph,
-    Part,
-    Section,
-    Table,
-)
+from ..present import document as doc
 from ..present.result import Presented
 from ..text import many, tr
 from .report import (
@@ -102,7 +87,7 @@ class Audit(Presented):
             ],
         }
 
-    def document(self) -> Document:
+    def document(self) -> doc.Document:
         """What is wrong with which kernels, what else differs, and what was not tried."""
         return _document(self)
 
@@ -165,16 +150,16 @@ def _kinds() -> dict[str, tuple[str, str]]:
     }
 
 
-def _document(audit: Audit) -> Document:
+def _document(audit: Audit) -> doc.Document:
     by_kind = {kind: [finding for finding in audit.findings if finding.kind == kind] for kind in _kinds()}
     versions = {name: audit.environment.get(name) for name in ("paddle", "torch", "processor", "device")}
     kernels = tr("Kernels audited: Paddle {paddle}, Torch {torch}, {processor}, {device}", **versions)
-    return Document(
+    return doc.Document(
         _headline(by_kind),
         [
-            Facts([kernels, _extent(audit)]),
-            Only((TEXT,), list(_summary(audit, by_kind))),
-            Only((MARKDOWN, PAGE), list(_sections(audit, by_kind))),
+            doc.Facts([kernels, _extent(audit)]),
+            doc.Only((doc.TEXT,), list(_summary(audit, by_kind))),
+            doc.Only((doc.MARKDOWN, doc.PAGE), list(_sections(audit, by_kind))),
         ],
         title=kernels,
         contents=True,
@@ -207,45 +192,36 @@ def _extent(audit: Audit) -> str:
     return text if audit.complete else tr("{text}; stopped before the end", text=text)
 
 
-def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Part]:
+def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[doc.Part]:
     """A line for each kind of finding, what is gone, and where the reports are."""
     items = []
     for kind, group in by_kind.items():
         ops = list(dict.fromkeys(finding.op for finding in group))
         text = tr("{count}: {ops}", count=many(len(ops), "op"), ops=", ".join(ops))
-        items += [ListItem(text, _kinds()[kind][0], "bad" if kind in (CRASH, WRONG) else "")] if group else []
+        items += [doc.ListItem(text, _kinds()[kind][0], "bad" if kind in (CRASH, WRONG) else "")] if group else []
     gone = [defect.name for defect in audit.defects if defect.gone] + [name for name, showed in audit.known.items() if not showed]
     if gone and audit.complete:
-        items.append(ListItem(", ".join(dict.fromkeys(gone)), tr("No longer seen here")))
-    yield Items(items)
+        items.append(doc.ListItem(", ".join(dict.fromkeys(gone)), tr("No longer seen here")))
+    yield doc.Items(items)
     scripts = ", repro/" if (audit.folder / "repro").is_dir() else ""
-    yield Paragraph(tr("In {folder}: audit.md, audit.html, audit.json{scripts}", folder=audit.folder, scripts=scripts))
+    yield doc.Paragraph(tr("In {folder}: audit.md, audit.html, audit.json{scripts}", folder=audit.folder, scripts=scripts))
 
 
-def _sections(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[Section]:
+def _sections(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[doc.Section]:
     heads = [tr("op, tensor"), tr("side"), tr("verdict"), tr("operands"), tr("worst"), tr("reproducer")]
     for kind, (title, meaning) in _kinds().items():
-        if group := by_kind[kind]:
-            ops = Counter(finding.op for finding in group)
-            names = ", ".join(f"{op} ({count:,})" if count > 1 else op for op, count in ops.items())
-            short = tr("{count}: {ops}", count=many(len(ops), "op"), ops=names)
-            title = tr("{title} ({count})", title=title, count=len(group))
-            yield _section(title, meaning, heads, [_finding_row(finding) for finding in group], short)
+        ops = Counter(finding.op for finding in by_kind[kind])
+        names = ", ".join(f"{op} ({count:,})" if count > 1 else op for op, count in ops.items())
+        short = tr("{count}: {ops}", count=many(len(ops), "op"), ops=names)
+        title = tr("{title} ({count})", title=title, count=len(by_kind[kind]))
+        yield _section(title, meaning, heads, [_finding_row(finding) for finding in by_kind[kind]], short)
     known = [(name, tr("seen") if showed else tr("no longer seen here")) for name, showed in audit.known.items()]
-    if known:
-        meaning = tr("What a comparison counts apart by name, and whether a call of this audit or a defect's program showed it.")
-        yield _section(tr("Known differences"), meaning, [tr("name"), tr("here")], known, _states(known))
+    meaning = tr("What a comparison counts apart by name, and whether a call of this audit or a defect's program showed it.")
+    yield _section(tr("Known differences"), meaning, [tr("name"), tr("here")], known, _states(known))
     defects = [(defect.name, defect.op, _here(defect)) for defect in audit.defects]
-    if defects:
-        meaning = tr("The programs of docs/defects.md, each run in a process of its own.")
-        yield _section(tr("Known defects"), meaning, [tr("defect"), tr("op"), tr("here")], defects, _states(defects))
-    yield from (section for section in _of_ops(audit) if section.blocks)
-
-
-def _of_ops(audit: Audit) -> Iterator[Section]:
-    """What was not compared, op by op."""
-    reports = audit.reports.values()
-    heads = [tr("op"), tr("calls"), tr("why")]
+    meaning = tr("The programs of docs/defects.md, each run in a process of its own.")
+    yield _section(tr("Known defects"), meaning, [tr("defect"), tr("op"), tr("here")], defects, _states(defects))
+    reports, heads = audit.reports.values(), [tr("op"), tr("calls"), tr("why")]
     rows = [(report.name, f"{sum(report.refusals.values()):,}", _example(report)) for report in reports if report.refusals]
     meaning = tr("Calls that raised an error instead of a result, for example the one that stands there.")
     yield _section(tr("Refused by Paddle"), meaning, heads, rows)
@@ -261,14 +237,14 @@ def _of_ops(audit: Audit) -> Iterator[Section]:
     yield _section(tr("Not tried"), meaning, [tr("ops")], [(", ".join(idle),)] if idle else [])
 
 
-def _section(title: str, meaning: str, heads: Sequence[str], rows: Sequence[tuple[str, ...]], short: str = "") -> Section:
+def _section(title: str, meaning: str, heads: Sequence[str], rows: Sequence[tuple[str, ...]], short: str = "") -> doc.Section:
     """A table; a long one is folded away behind ``short`` (default: its first cells), for it is half a mile on a phone."""
     words = (tr("side"), tr("verdict"))
-    table = Table([Column(head, short=head in words) for head in heads], rows)
+    table = doc.Table([doc.Column(head, short=head in words) for head in heads], rows)
     if len(rows) <= UNFOLDED:
-        return Section(title, [table] if rows else [], meaning)
+        return doc.Section(title, [table] if rows else [], meaning)
     short = short or ", ".join(row[0] for row in rows)
-    return Section(title, [Paragraph(short), Folded(tr("All {count:,} rows", count=len(rows)), [table])], meaning)
+    return doc.Section(title, [doc.Paragraph(short), doc.Folded(tr("All {count:,} rows", count=len(rows)), [table])], meaning)
 
 
 def _states(rows: Sequence[tuple[str, ...]]) -> str:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileError
+from ..present import markdown
+from ..present.document import Code, Document, Section
 from ..proof.proof import Proof
 from ..proof.prove import prove
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, shown, tr
 from .arguments import AutoDiffCall
 from .differences import LayerPlace, StageDifference
 from .models import Model, log
@@ -155,7 +157,7 @@ def write(report: Report, lines: list[str], folder: Path) -> None:
         FileError: the folder cannot be written.
     """
     contents = {
-        "report.md": _markdown(report, lines),
+        "report.md": markdown.render(_document(report, lines)),
         "report.json": json.dumps(as_dict(report), indent=1) + "\n",
         "base_model.log": _tree(report.call.models[0], report.difference.base if report.difference else None),
         "raw_model.log": _tree(report.call.models[1], report.difference.raw if report.difference else None),
@@ -197,12 +199,13 @@ def as_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def _markdown(report: Report, lines: list[str]) -> str:
-    base, raw = report.call.models
-    title = f"# {base.name} ({base.framework}) and {raw.name} ({raw.framework}): {'agree' if report.agree else 'differ'}"
-    body = [f"```\n{line}\n```" for line in lines]
-    proof = [] if report.proof is None else [report.proof.to_markdown()]
-    return "\n\n".join([title, *body, *proof]) + "\n"
+def _document(report: Report, lines: list[str]) -> Document:
+    base, raw = (f"{model.name} ({model.framework})" for model in report.call.models)
+    title = (
+        tr("{base} and {raw}: agree", base=base, raw=raw) if report.agree else tr("{base} and {raw}: differ", base=base, raw=raw)
+    )
+    proof = [] if report.proof is None else [Section(report.proof.headline, report.proof.document().parts)]
+    return Document(title, [*(Code(line.splitlines()) for line in lines), *proof])
 
 
 def _weights(call: AutoDiffCall, difference: StageDifference) -> str:

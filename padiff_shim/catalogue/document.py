@@ -14,8 +14,7 @@ from pathlib import Path
 
 from .. import patches
 from ..optimizers.update import Update, updates
-from ..patches import _halves as _halves_of_ops
-from ..patches import _unsubstituted
+from ..patches import _sixteen_bit, _unsubstituted
 from ..patterns import named
 from ..table.op import Entry, Op
 from ..table.reasons import NO_REFERENCE
@@ -105,10 +104,10 @@ def text() -> str:
 def _halves() -> str:
     """The section of what does not run in 16 bits on a CPU."""
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for name, group in sorted(_halves_of_ops.HALVES.items()):
+    for name, group in sorted(_sixteen_bit.HALVES.items()):
         groups.setdefault(group, []).append(f"`{name}`")
     tried = sum(bool(op.samples and not op.random) for op in ops().values())
-    head = _HALVES.format(tried=tried, left=len(_halves_of_ops.HALVES))
+    head = _HALVES.format(tried=tried, left=len(_sixteen_bit.HALVES))
     rows = [("why not", "in", "ops"), ("---",) * 3]
     rows += [(why, ", ".join(dtypes), ", ".join(names)) for (why, dtypes), names in groups.items()]
     return "\n".join((head, *("| " + " | ".join(cells) + " |" for cells in rows), ""))

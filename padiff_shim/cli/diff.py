@@ -44,7 +44,7 @@ def command(
     they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
     difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
-    output.deliver(difference, html, markdown, data, output.as_text)
+    output.deliver(difference, html, markdown, data)
     return FINE if difference else NO
 
 

@@ -14,6 +14,7 @@ import click
 
 from ..files import try_file
 from ..files import write as write
+from ..present.result import Presented
 
 
 class Target(click.ParamType):  # type: ignore[type-arg]
@@ -59,7 +60,7 @@ def write_markdown(path: str | None, result: Any, who: str | None = "") -> None:
     _put(path, lambda: str(result.to_markdown()), who)
 
 
-def deliver(result: Any, html: str | None, markdown: str | None, data: str | None, text: Callable[[Any], str]) -> None:
+def deliver(result: Any, html: str | None, markdown: str | None, data: str | None) -> None:
     """Write a result into the files that the options name, or print its text if they name none.
 
     Raises:
@@ -70,7 +71,7 @@ def deliver(result: Any, html: str | None, markdown: str | None, data: str | Non
     write_json(data, result.as_dict)
     write_markdown(markdown, result)
     if html is None and data is None and markdown is None:
-        click.echo(text(result))
+        click.echo(as_text(result))
 
 
 def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:
@@ -95,11 +96,6 @@ def look(stream: TextIO | None = None) -> dict[str, Any]:
     return {"width": max(80, shutil.get_terminal_size().columns) if terminal else None, "colour": terminal and not plain}
 
 
-def as_text(result: Any) -> str:
-    """The text of ``print(result)``, in colours if standard output is a terminal."""
-    return str(result.text(**look()))
-
-
-def summary(run: Any, stream: TextIO | None = None) -> str:
-    """What ``print(run)`` shows, as wide as ``stream`` (default: standard output), in colours where it is a terminal."""
-    return str(run.text(**look(stream)))
+def as_text(result: Presented, stream: TextIO | None = None) -> str:
+    """The text of ``print(result)``, as wide as ``stream`` (default: standard output), in colours if that is a terminal."""
+    return result.text(**look(stream))

@@ -32,4 +32,4 @@ def command(folder: str, html: str | None, markdown: str | None, data: str | Non
     coverage, what stayed native and at which lines, where the time went.
 
     DIR is what compare(log=...), reference(log=...) or `padiff-shim run --log` named. With no FILE the summary is printed."""
-    output.deliver(load_any(folder), html, markdown, data, output.summary)
+    output.deliver(load_any(folder), html, markdown, data)

@@ -177,7 +177,7 @@ class _Report:
 
     def _tell(self, run: Any) -> None:
         if not self._quiet:
-            print(output.summary(run, sys.stderr), file=sys.stderr)
+            print(output.as_text(run, sys.stderr), file=sys.stderr)
         who = None if self._quiet else _WHO
         for write in (
             lambda: output.written(run.to_html(self._html), who) if self._html is not None else None,

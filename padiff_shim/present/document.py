@@ -1,4 +1,4 @@
-"""A result as a tree: a headline, then blocks (paragraphs, notes, tables, findings...). Three renderers write it.
+"""A result as a tree: a headline, then parts (paragraphs, notes, tables, findings...). Three renderers write it.
 
 A text is never read as markup, and each renderer makes it safe to print. Builders of documents pass every sentence through
 :func:`padiff_shim.text.tr`.
@@ -7,7 +7,7 @@ A text is never read as markup, and each renderer makes it safe to print. Builde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, Union
 
 Tone = Literal["", "good", "bad", "warning", "open", "soft", "strong"]
@@ -60,10 +60,14 @@ Row = Sequence[Union[str, Cell]]
 class Column(NamedTuple):
     """A column of a table.
 
-    ``leave``: the column with the largest number is the first that a narrow terminal leaves out, and a page without cards leaves
-    out on a phone from :data:`NARROW` on; 0: never. ``right``: figures. ``markdown``: whether it stands in a column of its own
-    there (``"own"``), below the one to its left (``"under"``) or not at all (``"absent"``): a pull request shows six columns.
-    ``short``: words that a page shows in one line with those beside them. ``fold``: words that a terminal may fold.
+    Attributes:
+        head: its title.
+        leave: the column with the largest number is the first that is left out on a narrow terminal, or where Markdown would have
+            more than :data:`SIX`; on a phone a page without cards leaves out all from :data:`NARROW` on. 0: never.
+        right: figures.
+        markdown: ``"own"``, ``"under"`` (below the column to its left) or ``"absent"``.
+        short: words that a page shows in one line with those beside them.
+        fold: words that a terminal may fold.
     """
 
     head: str
@@ -74,7 +78,12 @@ class Column(NamedTuple):
     fold: bool = False
 
 
-NARROW = 3
+NARROW, SIX = 3, 6
+
+
+def figures(*heads: str, leave: Sequence[int] = ()) -> list[Column]:
+    """Columns of numbers; ``leave``: as of :class:`Column`, one a head."""
+    return [Column(head, order, right=True) for head, order in zip(heads, leave or [0] * len(heads))]
 
 
 class Part:
@@ -86,7 +95,7 @@ class Only(Part):
     """Blocks that some renderers show and others do not."""
 
     renderers: Sequence[str]
-    blocks: Sequence[Part]
+    parts: Sequence[Part]
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,7 @@ class Code(Part):
 
 @dataclass(frozen=True)
 class Table(Part):
-    """Rows under heads. A column in which nothing stands is left out.
+    """Rows under heads. A column in which nothing stands is left out, as is a part of a document without content.
 
     ``tones``: one a row. ``most``: how many rows each renderer shows; ``total``: how many there are, where ``rows`` are not all;
     ``hint``: where the others are. ``rank``: places of the rows in order of weight, for those that are shown; without it the first
@@ -241,7 +250,7 @@ class HeatCell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeatMap(Part):
+class HeatChart(Part):
     """Sizes by line and column, the darker the larger, on a logarithmic scale; drawn on pages alone. ``ends``: below both ends."""
 
     lines: Sequence[str]
@@ -255,7 +264,7 @@ class Section(Part):
     """Blocks under a title. ``folded``: Markdown shows the title alone until it is opened."""
 
     title: str
-    blocks: Sequence[Part]
+    parts: Sequence[Part]
     note: str = ""
     folded: bool = False
 
@@ -265,7 +274,7 @@ class Folded(Part):
     """Blocks that a click opens; a terminal does not show them."""
 
     title: str
-    blocks: Sequence[Part]
+    parts: Sequence[Part]
 
 
 @dataclass(frozen=True)
@@ -277,7 +286,7 @@ class Document:
     """
 
     headline: str
-    blocks: Sequence[Part]
+    parts: Sequence[Part]
     tone: Tone = ""
     title: str = ""
     contents: bool = False
@@ -288,10 +297,13 @@ def lines_of(cell: str | Cell) -> list[str]:
     return list(filter(None, [cell] if isinstance(cell, str) else cell.lines))
 
 
-def flattened(blocks: Sequence[Part], renderer: str) -> Iterator[Part]:
-    """The blocks that a renderer shows."""
-    for block in blocks:
-        if not isinstance(block, Only):
-            yield block
-        elif renderer in block.renderers:
-            yield from flattened(block.blocks, renderer)
+def flattened(parts: Sequence[Part], renderer: str) -> Iterator[Part]:
+    """The parts that a renderer shows: not those of others, and none in which nothing stands."""
+    for part in parts:
+        if isinstance(part, Only):
+            yield from flattened(part.parts, renderer) if renderer in part.renderers else ()
+        elif isinstance(part, (Section, Folded)):
+            if any(flattened(part.parts, renderer)):
+                yield part
+        elif part.rows if isinstance(part, Table) else getattr(part, fields(part)[0].name):  # type: ignore[arg-type]
+            yield part

@@ -99,19 +99,19 @@ def render(made: Document) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(style)}"><meta name="color-scheme" content="light dark">'
         f'<meta name="generator" content="padiff_shim"><title>{_plain(made.title or made.headline)}</title><style>{style}</style>'
     )
-    blocks = list(flattened(made.blocks, PAGE))
-    sections = [block for block in blocks if isinstance(block, document.Section)]
-    facts = "".join(map(_written_facts, (block for block in blocks if isinstance(block, document.Facts))))
-    parts = [f'<header class="top"><div><h1>{_headline(made)}</h1>{facts}</div></header>']
+    parts = list(flattened(made.parts, PAGE))
+    sections = [block for block in parts if isinstance(block, document.Section)]
+    facts = "".join(map(_written_facts, (block for block in parts if isinstance(block, document.Facts))))
+    body = [f'<header class="top"><div><h1>{_headline(made)}</h1>{facts}</div></header>']
     if made.contents:
-        parts.append(f"<nav>{' '.join(_link(number, section) for number, section in enumerate(sections))}</nav>")
-    for block in blocks:
+        body.append(f"<nav>{' '.join(_link(number, section) for number, section in enumerate(sections))}</nav>")
+    for block in parts:
         if isinstance(block, document.Section):
-            parts.append(_section(block, f"part{sections.index(block)}" if made.contents else ""))
+            body.append(_section(block, f"part{sections.index(block)}" if made.contents else ""))
         elif not isinstance(block, document.Facts):
-            parts.append(_written(block))
-    body = "\n".join(filter(None, parts))
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>\n{body}\n</main></body></html>\n'
+            body.append(_written(block))
+    text = "\n".join(filter(None, body))
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>\n{text}\n</main></body></html>\n'
 
 
 def _link(number: int, section: document.Section) -> str:
@@ -131,14 +131,14 @@ def _written_facts(block: document.Facts) -> str:
     return "".join(f'<p class="soft">{_text(line)}</p>' for line in block.lines)
 
 
-def _all(blocks: Sequence[document.Part]) -> str:
-    return "".join(map(_written, flattened(blocks, PAGE)))
+def _all(parts: Sequence[document.Part]) -> str:
+    return "".join(map(_written, flattened(parts, PAGE)))
 
 
 def _section(block: document.Section, name: str = "") -> str:
     note = f'<p class="soft">{_text(block.note)}</p>' if block.note else ""
     place = f' id="{name}"' if name else ""
-    return f'<section class="box"{place}><h2>{_text(block.title)}</h2>{note}{_all(block.blocks)}</section>'
+    return f'<section class="box"{place}><h2>{_text(block.title)}</h2>{note}{_all(block.parts)}</section>'
 
 
 def _paragraph(block: document.Paragraph) -> str:
@@ -167,7 +167,7 @@ def _code(block: document.Code) -> str:
 
 
 def _folded(block: document.Folded) -> str:
-    return f"<details><summary>{_text(block.title)}</summary>{_all(block.blocks)}</details>"
+    return f"<details><summary>{_text(block.title)}</summary>{_all(block.parts)}</details>"
 
 
 def _table(block: document.Table) -> str:
@@ -307,7 +307,7 @@ def _scatter(block: document.Scatter) -> str:
 _NAMES, _TALL = 200, 12  # pixels of a heat map: for the names of its lines, and of each line
 
 
-def _heat_map(block: document.HeatMap) -> str:
+def _heat_map(block: document.HeatChart) -> str:
     """Rectangles by line and column, the darker the larger."""
     finite = [math.log10(cell.value) for cell in block.cells if cell.value < math.inf]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -343,7 +343,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     document.Findings: _findings,
     document.Shares: _shares,
     document.Scatter: _scatter,
-    document.HeatMap: _heat_map,
+    document.HeatChart: _heat_map,
     document.Section: _section,
     document.Folded: _folded,
 }

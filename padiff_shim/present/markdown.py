@@ -7,7 +7,7 @@ from typing import Any
 
 from ..text import SENTENCE, escaped, shown, tr
 from . import document
-from .document import MARKDOWN, MARKS, Cell, Document, flattened, lines_of
+from .document import MARKDOWN, MARKS, SIX, Cell, Document, flattened, lines_of
 
 # A space of no width keeps `@name` from calling a user and `#12` from naming an issue; a backslash does neither.
 _SIGNS = str.maketrans(
@@ -29,13 +29,13 @@ def in_markdown(text: object) -> str:
 
 def render(made: Document) -> str:
     """The document as Markdown."""
-    parts = [f"**{in_markdown(made.headline)}**", *_written(made.blocks)]
+    parts = [f"**{in_markdown(made.headline)}**", *_written(made.parts)]
     return "\n\n".join(parts) + "\n"
 
 
-def _written(blocks: Sequence[document.Part]) -> Iterator[str]:
+def _written(parts: Sequence[document.Part]) -> Iterator[str]:
     """The parts, each of one or more lines, that stand apart by an empty one."""
-    for block in flattened(blocks, MARKDOWN):
+    for block in flattened(parts, MARKDOWN):
         if type(block) in _WRITERS:
             yield from _WRITERS[type(block)](block)
 
@@ -71,7 +71,13 @@ def _code(block: document.Code) -> Iterator[str]:
 def _table(block: document.Table) -> Iterator[str]:
     rows, _, further = block.shown(MARKDOWN)
     groups: list[list[int]] = []  # columns of the table -> those that stand below each other there
-    for place in block.filled(rows):
+    places = block.filled(rows)
+    while sum(block.columns[place].markdown == "own" for place in places) > SIX:
+        leaving = max(places, key=lambda place: (block.columns[place].markdown == "own") * block.columns[place].leave)
+        if not block.columns[leaving].leave:
+            break
+        places.remove(leaving)
+    for place in places:
         manner = block.columns[place].markdown
         if manner == "own" or (manner == "under" and not groups):
             groups.append([place])
@@ -112,14 +118,14 @@ def _section(block: document.Section) -> Iterator[str]:
     yield f"### {in_markdown(block.title)}"
     if block.note:
         yield in_markdown(block.note)
-    yield from _written(block.blocks)
+    yield from _written(block.parts)
 
 
 def _folded(block: document.Section | document.Folded) -> Iterator[str]:
     yield f"<details><summary>{in_markdown(block.title)}</summary>"
     if isinstance(block, document.Section) and block.note:
         yield in_markdown(block.note)
-    yield from _written(block.blocks)
+    yield from _written(block.parts)
     yield "</details>"
 
 

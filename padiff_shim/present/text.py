@@ -74,13 +74,16 @@ class Screen:
             self.say(f"{more}: {table.hint}" if table.hint else more)
 
     def _widths(self, heads: Sequence[Column], rows: Sequence[Row]) -> list[int] | None:
-        """How wide each column is, if the table has room without breaking a word; those that may be folded share what is free."""
-        texts = [[shown(head.head), *(line for row in rows for line in _lines(row[place]))] for place, head in enumerate(heads)]
-        widths = [max(map(cell_len, lines)) for lines in texts]
-        least = [
-            max(min(width, _FOLDED), *(cell_len(word) for line in lines for word in line.split())) if head.fold else width
-            for head, width, lines in zip(heads, widths, texts)
-        ]
+        """How wide each column is, if the table has room without breaking a word; those that may be folded share what is free.
+        A head may be folded in every column."""
+        least, widths = [], []
+        for place, head in enumerate(heads):
+            lines = [line for row in rows for line in _lines(row[place])]
+            words = [word for line in lines for word in line.split()] if head.fold else lines
+            wide = max(map(cell_len, lines), default=0)
+            longest = max(map(cell_len, [*words, *shown(head.head).split()]), default=0)
+            least.append(max(longest, min(wide, _FOLDED)) if head.fold else longest)
+            widths.append(max(wide, cell_len(shown(head.head))))
         spare = self.width - sum(least) - 3 * len(heads) - 1
         if spare < 0:
             return None
@@ -161,12 +164,12 @@ def render(made: Document, width: int | None = None, *, colour: bool = False) ->
     """
     screen = Screen(width, colour=colour)
     screen.say(shown(made.headline, SENTENCE), f"bold {STYLES[made.tone]}".strip())
-    _write(made.blocks, screen)
+    _write(made.parts, screen)
     return screen.text()
 
 
-def _write(blocks: Iterable[document.Part], screen: Screen) -> None:
-    for block in flattened(list(blocks), TEXT):
+def _write(parts: Iterable[document.Part], screen: Screen) -> None:
+    for block in flattened(list(parts), TEXT):
         if type(block) in _WRITERS:
             _WRITERS[type(block)](block, screen)
 
@@ -217,11 +220,11 @@ def _findings(block: document.Findings, screen: Screen) -> None:
 
 def _section(block: document.Section, screen: Screen) -> None:
     title = shown(block.title, SENTENCE)
-    blocks = list(flattened(block.blocks, TEXT))
+    parts = list(flattened(block.parts, TEXT))
     screen.say(title, "italic")
     if block.note:
         screen.say(shown(block.note, SENTENCE))
-    _write(blocks, screen)
+    _write(parts, screen)
 
 
 _WRITERS: dict[type, Callable[[Any, Screen], None]] = {

@@ -336,7 +336,12 @@ def _in_rows(value: Value, other: Value) -> bool:
 
 
 def align(matching: Matching, original: Sequence[TraceCall], port: Sequence[TraceCall]) -> list[CallPair]:
-    """Both sequences in order, partners side by side: global alignment (Needleman and Wunsch, 1970) by names and operands."""
+    """Both sequences in order, partners side by side: global alignment (Needleman and Wunsch, 1970) by names and operands.
+
+    Gaps cost nothing, and among equal alignments the one that skips calls earliest counts, the original's first: so a missing or
+    additional call comes before its followers. ``recording.alignment`` is another algorithm: it divides runs of 10^5 calls, charges
+    gaps, and prefers pairs among equal alignments.
+    """
     rows, columns = len(original), len(port)
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for row in range(rows - 1, -1, -1):

@@ -10,32 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from ..dispatch.call_site import short
-from ..present.document import (
-    Cell,
-    Column,
-    Document,
-    Findings,
-    Items,
-    ListedFinding,
-    ListItem,
-    Most,
-    Notes,
-    Paragraph,
-    Part,
-    Place,
-    Row,
-    Section,
-    Table,
-    Tone,
-    Word,
-)
+from ..present import document as doc
 from ..text import SENTENCE, listed, shown, tr
 from .findings import CarriedBy, CarrierRow, GradientRow, LayerRow, Mistake, ProgramPlace, Stage, StepRow
 
-LAYERS, STEPS, CARRIERS = Most(12, 100, 1_000_000), Most(12, 1_000_000, 1_000_000), Most(12, 12, 40)  # rows
+LAYERS, STEPS, CARRIERS = doc.Most(12, 100, 1_000_000), doc.Most(12, 1_000_000, 1_000_000), doc.Most(12, 12, 40)  # rows
 AROUND = 2  # lines of source shown before and behind a guilty one
 LINES = 12  # further lines of one mistake
-_TONES: dict[bool | None, Tone] = {True: "good", False: "bad", None: "open"}
+_TONES: dict[bool | None, doc.Tone] = {True: "good", False: "bad", None: "open"}
 _WORD = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\w+|\s+|.")
 # Spellings of one thing in both frameworks: they are no difference between two lines.
 _ALIKE = {"paddle": "torch", "pf": "f", "tf": "f", "pnn": "nn", "tnn": "nn", "axis": "dim", "epsilon": "eps", "keepdims": "keepdim"}
@@ -59,32 +41,33 @@ class Proven(Protocol):
     notes: list[str]
 
 
-def proof_document(proof: Proven) -> Document:
+def proof_document(proof: Proven) -> doc.Document:
     """All of a proof."""
     measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
-    stages = [ListItem(stage.text, stage.name, _TONES[stage.right]) for stage in proof.stages]
-    return Document(
+    stages = doc.Items([doc.ListItem(stage.text, stage.name, _TONES[stage.right]) for stage in proof.stages], marks=True)
+    return doc.Document(
         proof.headline,
         [
-            Findings([_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
-            Items(stages, marks=True),
-            *([_layers(proof.layers)] if proof.layers else []),
-            *([_training(proof.training)] if proof.training else []),
-            *(block for carriers in measured for block in _carriers(carriers)),
-            Notes(proof.notes),
+            doc.Only((doc.TEXT, doc.MARKDOWN), [stages]),
+            doc.Findings([_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
+            doc.Only((doc.PAGE,), [stages]),
+            _training(proof.training),
+            *map(_carriers, measured),
+            _layers(proof.layers),
+            doc.Notes(proof.notes),
         ],
         "good" if proof else "bad",
     )
 
 
-def _finding(mistake: Mistake, mistakes: int) -> ListedFinding:
+def _finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     """A mistake with both places (none where neither is known, as of an optimizer that was named), and what else is known."""
     places = (mistake.torch, mistake.paddle)
     sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))
     calls = marked_calls(*(shown(place.call, SENTENCE) if place else "" for place in places))
     titles = (("torch", tr("original, Torch")), ("paddle", tr("port, Paddle")))
     sides = [
-        Place(side, title, _where(place), source, call, _around(place) if place else ((), ()))
+        doc.Place(side, title, _where(place), source, call, _around(place) if place else ((), ()))
         for (side, title), place, source, call in zip(titles, places, sources, calls)
     ]
     lines = [f"{short(file)}:{number}" for file, number in mistake.also]
@@ -92,7 +75,7 @@ def _finding(mistake: Mistake, mistakes: int) -> ListedFinding:
     if mistake.effect and mistakes > 1:
         effect = tr("mended, the port's results move by {size:.3g} in float64", size=mistake.effect)
         details.append((tr("effect"), effect))
-    return ListedFinding(str(mistake), sides if any(places) else [], details)
+    return doc.ListedFinding(str(mistake), sides if any(places) else [], details)
 
 
 def _where(place: ProgramPlace | None) -> str:
@@ -117,7 +100,7 @@ def _around(place: ProgramPlace) -> tuple[list[str], list[str]]:
     return shifted(lines[max(at - AROUND, 0) : at]), shifted(lines[at + 1 : at + 1 + AROUND])
 
 
-def marked(line: str, other: str) -> tuple[list[Word], list[Word]]:
+def marked(line: str, other: str) -> tuple[list[doc.Word], list[doc.Word]]:
     """The words of both lines; marked are those that the other has not. Nothing is marked where there is no other."""
     words = [_WORD.findall(text) for text in (line, other)]
     if not all(words):
@@ -131,7 +114,7 @@ def marked(line: str, other: str) -> tuple[list[Word], list[Word]]:
     return _words(words[0], changed[0]), _words(words[1], changed[1])
 
 
-def marked_calls(call: str, other: str) -> tuple[list[Word], list[Word]]:
+def marked_calls(call: str, other: str) -> tuple[list[doc.Word], list[doc.Word]]:
     """The same of two calls; of two ops the names alone."""
     names = [text.partition("(")[0] for text in (call, other)]
     if not all(names) or names[0] == names[1]:
@@ -145,30 +128,25 @@ def _key(word: str) -> str:
     return _ALIKE.get(plain, " " if plain.isspace() else plain)
 
 
-def _words(words: Sequence[str], chosen: set[int]) -> list[Word]:
+def _words(words: Sequence[str], chosen: set[int]) -> list[doc.Word]:
     """Neighbours under one mark; white space alone is never marked."""
-    parts: list[Word] = []
+    parts: list[doc.Word] = []
     for place, word in enumerate(words):
         between = word.isspace() and {place - 1, place + 1} <= chosen
         mark = between or (place in chosen and not word.isspace())
         if parts and parts[-1].marked == mark:
-            parts[-1] = Word(parts[-1].text + word, mark)
+            parts[-1] = doc.Word(parts[-1].text + word, mark)
         elif word:
-            parts.append(Word(word, mark))
+            parts.append(doc.Word(word, mark))
     return parts
 
 
-def _layers(rows: Sequence[LayerRow]) -> Part:
+def _layers(rows: Sequence[LayerRow]) -> doc.Part:
     """Those that differ first, where not all are shown; else those whose native difference is largest."""
-    columns = (
-        Column(tr("original, Torch"), 1),
-        Column(tr("port, Paddle")),
-        Column(tr("calls"), 3, right=True),
-        Column(tr("on Torch's kernels"), right=True),
-        Column(tr("native"), 2, right=True),
-    )
+    heads = (tr("calls"), tr("on Torch's kernels"), tr("native"))
+    columns = [doc.Column(tr("original, Torch"), 1), doc.Column(tr("port, Paddle")), *doc.figures(*heads, leave=(3, 0, 2))]
     cells = [(_name(row.torch), _name(row.paddle), str(row.calls), *_figures(row)) for row in rows]
-    tones: list[Tone] = ["good" if row.identical else "bad" for row in rows]
+    tones: list[doc.Tone] = ["good" if row.identical else "bad" for row in rows]
     rank = sorted(
         range(len(rows)),
         key=lambda place: (rows[place].identical, -(rows[place].native or 0.0) if rows[place].identical else place),
@@ -178,18 +156,18 @@ def _layers(rows: Sequence[LayerRow]) -> Part:
     note = tr(
         "Largest absolute difference of a layer's result from the original's: of the port on Torch's kernels, and on Paddle's own."
     )
-    table = Table(columns, cells, tones, LAYERS, rank=rank, cards=False, kind="even layers")
-    return Section(title, [table], note, folded=True)
+    table = doc.Table(columns, cells, tones, LAYERS, rank=rank, cards=False, kind="even layers")
+    return doc.Section(title, [table], note, folded=True)
 
 
-def _name(layer: str) -> Cell:
-    return Cell([shown(layer) or tr("(the model)")], depth=layer.count("."))
+def _name(layer: str) -> doc.Cell:
+    return doc.Cell([shown(layer) or tr("(the model)")], depth=layer.count("."))
 
 
-def _figures(row: LayerRow | StepRow) -> tuple[Cell, Cell]:
+def _figures(row: LayerRow | StepRow) -> tuple[doc.Cell, doc.Cell]:
     """Its differences, on Torch's kernels and natively."""
-    shim = Cell([tr("identical")], "good", 0.0) if row.identical else Cell([f"{row.shim:.3g}"], "bad", far(row.shim))
-    return shim, Cell([tr("fails") if row.native is None else f"{row.native:.3g}"], "warning", far(row.native))
+    shim = doc.Cell([tr("identical")], "good", 0.0) if row.identical else doc.Cell([f"{row.shim:.3g}"], "bad", far(row.shim))
+    return shim, doc.Cell([tr("fails") if row.native is None else f"{row.native:.3g}"], "warning", far(row.native))
 
 
 def far(difference: float | None) -> float:
@@ -201,28 +179,23 @@ def far(difference: float | None) -> float:
     return 0.1 + 0.9 * min(max((math.log10(difference) + 9) / 9, 0.0), 1.0)
 
 
-def _training(rows: Sequence[StepRow]) -> Part:
-    columns = (
-        Column(tr("step"), right=True),
-        Column(tr("loss"), 1, right=True),
-        Column(tr("on Torch's kernels"), right=True),
-        Column(tr("native"), right=True),
-    )
+def _training(rows: Sequence[StepRow]) -> doc.Part:
+    columns = doc.figures(tr("step"), tr("loss"), tr("on Torch's kernels"), tr("native"), leave=(0, 1, 0, 0))
     cells = [(str(row.step), "" if row.loss is None else f"{row.loss:.6g}", *_figures(row)) for row in rows]
     note = tr("Largest difference of losses, gradients, weights and statistics at each step.")
     last = len(rows) - 1
     rank = sorted(range(len(rows)), key=lambda place: (place != last, place))
-    return Section(tr("Training"), [Table(columns, cells, most=STEPS, rank=rank, cards=False, kind="training")], note)
+    return doc.Section(tr("Training"), [doc.Table(columns, cells, most=STEPS, rank=rank, cards=False, kind="training")], note)
 
 
-def _carriers(carriers: CarriedBy) -> Iterator[Part]:
+def _carriers(carriers: CarriedBy) -> doc.Part:
     """What carries a native difference, or why that is not known."""
-    of = shown(carriers.of)
+    of, title = shown(carriers.of), tr("What differs natively")
     whose = tr("the {of}", of=tr(of)) if of in ("outputs", "gradients") else tr("the gradient of {of}", of=of)
     if carriers.failed:
-        yield Paragraph(tr("What carries the native difference of {whose} is not known: {why}", whose=whose, why=carriers.failed))
-        return
-    steps = tr(
+        text = tr("What carries the native difference of {whose} is not known: {why}", whose=whose, why=carriers.failed)
+        return doc.Section(title, [doc.Paragraph(text)])
+    text = tr(
         "What carries the native difference of {whose} ({apart:.3g}); explained: {explained:.1%}, {own:.1%} by kernels that are "
         "apart on equal operands, the rest by rounding of what differs already. In unit roundoffs of the largest element.",
         whose=whose,
@@ -230,76 +203,56 @@ def _carriers(carriers: CarriedBy) -> Iterator[Part]:
         explained=carriers.explained,
         own=carriers.own,
     )
-    columns = (
-        Column(tr("layer")),
-        Column(tr("op")),
-        Column(tr("calls"), 4, right=True),
-        Column(tr("kernels apart"), 1, right=True),
-        Column(tr("rounding: Paddle"), 5, right=True, markdown="absent"),
-        Column(tr("Torch"), 6, right=True, markdown="absent"),
-        Column(tr("amplified"), 2, right=True),
-        Column(tr("own"), 7, right=True, markdown="absent"),
-        Column(tr("share"), right=True),
+    heads = (tr("calls"), tr("kernels apart"), tr("rounding: Paddle"), tr("Torch"), tr("amplified"), tr("own"), tr("share"))
+    columns = [doc.Column(tr("layer")), doc.Column(tr("op")), *doc.figures(*heads, leave=(4, 1, 5, 6, 2, 7, 0))]
+    table = doc.Table(
+        columns,
+        [_carrier(row) for row in carriers.rows],
+        most=CARRIERS,
+        others=lambda most: _other_carriers(carriers.rows[most:]),
+        cards=False,
+        kind="carriers",
     )
-    rows = [_carrier(row) for row in carriers.rows]
-    tables: list[Part] = [
-        Table(columns, rows, most=CARRIERS, others=lambda most: _other_carriers(carriers.rows[most:]), cards=False, kind="carriers")
-    ]
-    if len(carriers.gradients) > 1:
-        tables.append(_gradients(carriers.gradients))
-    yield Section(tr("What differs natively"), tables, " ".join([*_jumps(carriers), steps]))
+    gradients = [_gradients(carriers.gradients)] if len(carriers.gradients) > 1 else []
+    return doc.Section(title, [doc.Paragraph(" ".join([*_jumps(carriers), text])), table, *gradients])
 
 
 def _jumps(carriers: CarriedBy) -> Iterator[str]:
     """The step functions in the way, in a sentence."""
-    steps = [
-        tr(
-            "{op} in {layer} ({jumped:,} of {elements:,} elements)",
-            op=row.op,
-            layer=shown(row.layer) or tr("(the model)"),
-            jumped=row.jumped,
-            elements=row.elements,
-        )
-        for row in carriers.jumps
-    ]
+    rows = [{**vars(row), "layer": shown(row.layer) or tr("(the model)")} for row in carriers.jumps]
+    steps = [tr("{op} in {layer} ({jumped:,} of {elements:,} elements)", **row) for row in rows]
     if len(steps) == 1:
         yield tr(
             "{step}: a step function: differences are amplified here, and no first order explains what follows.", step=steps[0]
         )
     elif steps:
-        yield tr(
-            "{steps}: step functions: differences are amplified here, and no first order explains what follows.",
-            steps=listed(steps, CARRIERS.text),
-        )
+        names = listed(steps, CARRIERS.text)
+        yield tr("{steps}: step functions: differences are amplified here, and no first order explains what follows.", steps=names)
 
 
-def _carrier(row: CarrierRow) -> Row:
+def _carrier(row: CarrierRow) -> doc.Row:
     units = (f"{number:.2g}" for number in (row.kernels, row.paddle, row.torch, row.amplified))
     op = row.op if row.part == "forward" else f"{row.op}, {tr(row.part)}"
-    share = Cell([f"{row.share:.1%}"], "warning", row.share)
+    share = doc.Cell([f"{row.share:.1%}"], "warning", row.share)
     return shown(row.layer) or tr("(the model)"), op, str(row.calls), *units, f"{row.own:.1%}", share
 
 
-def _other_carriers(rows: Sequence[CarrierRow]) -> Row:
+def _other_carriers(rows: Sequence[CarrierRow]) -> doc.Row:
     own, share = sum(row.own for row in rows), sum(row.share for row in rows)
     others = tr("{count} others", count=len(rows))
     return others, "", str(sum(row.calls for row in rows)), *[""] * 4, f"{own:.1%}", f"{share:.1%}"
 
 
-def _gradients(rows: Sequence[GradientRow]) -> Table:
+def _gradients(rows: Sequence[GradientRow]) -> doc.Table:
     """The gradients that hold most of the difference."""
-    columns = (
-        Column(tr("gradient of")),
-        Column(tr("native difference"), 3, right=True),
-        Column(tr("of its largest element"), 1, right=True),
-        Column(tr("share"), 2, right=True),
-    )
+    heads = (tr("native difference"), tr("of its largest element"), tr("share"))
+    columns = [doc.Column(tr("gradient of")), *doc.figures(*heads, leave=(3, 1, 2))]
 
-    def cells(name: str, group: Sequence[GradientRow]) -> Row:
+    def cells(name: str, group: Sequence[GradientRow]) -> doc.Row:
         apart, relative = max(row.apart for row in group), max(row.relative for row in group)
         return name, f"{apart:.2g}", f"{relative:.2g}", f"{sum(row.share for row in group):.1%}"
 
-    return Table(
+    return doc.Table(
         columns,
         [cells(shown(row.name), [row]) for row in rows],
         most=CARRIERS,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..files import write
 from ..present.document import Document
 from ..present.result import Presented
 from . import pages
@@ -254,6 +257,14 @@ class Difference(Presented):
     def document(self) -> Document:
         """Where both runs part, by how much, and what differs around them."""
         return pages.difference_document(self)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write it as one self-contained page, with a picture over the steps; returns its path.
+
+        Raises:
+            FileError: it cannot be written.
+        """
+        return write(path, self.page(), "the page ")
 
 
 class EqualWithin(NamedTuple):

@@ -17,7 +17,7 @@ from ..present.document import (
     Document,
     Facts,
     HeatCell,
-    HeatMap,
+    HeatChart,
     Most,
     Notes,
     Only,
@@ -329,7 +329,7 @@ def _heat(heat: HeatView) -> Iterator[Part]:
     if len(heat.layers) > len(layers):
         note += " " + tr("{count:,} more layers are not drawn.", count=len(heat.layers) - len(layers))
     ends = ("0", f"{heat.columns * heat.width - 1:,}")
-    yield Section(tr("By layer and step"), [HeatMap(names, heat.columns, cells, ends)], note)
+    yield Section(tr("By layer and step"), [HeatChart(names, heat.columns, cells, ends)], note)
 
 
 def _differing(difference: DifferenceView) -> Iterator[Part]:

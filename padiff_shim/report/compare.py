@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..present.document import (
-    MARKDOWN,
-    TEXT,
-    Cell,
-    Column,
-    Document,
-    Facts,
-    Folded,
-    Items,
-    ListItem,
-    Most,
-    Notes,
-    Only,
-    Paragraph,
-    Part,
-    Row,
-    Section,
-    Table,
-    Tone,
-)
+from ..present import document as doc
 from ..runlog import words
 from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding
 from ..text import SENTENCE, many, shown, tr
@@ -297,37 +278,58 @@ def advice(counts: Counts) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def meaning(verdict: str) -> ListItem:
-    """What a class says."""
-    return ListItem(tr(MEANING[Verdict(verdict)]), verdict)
-
-
-def tone(verdict: Verdict) -> Tone:
+def tone(verdict: Verdict) -> doc.Tone:
     """How serious a class is."""
     if verdict in HARD:
         return "bad"
     return "" if verdict in _QUIET else "warning" if verdict is not Verdict.UNVERIFIED else "open"
 
 
-def document(run: Compared) -> Document:
+def document(run: Compared) -> doc.Document:
     """The run: the answer, then warnings, versions, counts, findings, verdicts per op and layer, and what was not checked."""
-    counts, coverage = run.counts, run.coverage()
-    return Document(
+    counts, coverage, first = run.counts, run.coverage(), run.first_divergence()
+    rounding = [record for record, _ in counts.innocent.largest()[:ROUNDING]]
+    quirks = []
+    for (name, muted), number in counts.quirks.most_common():
+        text = tr("Known difference: {name}: {records}", name=shown(name), records=many(number, "record"))
+        quirks.append(tr("{text} (muted)", text=text) if muted else text)
+    negligible = counts.apart().get("negligible")
+    remarks = [
+        ties(counts),
+        without_kernel(counts.lacking),
+        divergence(first),
+        *quirks,
+        "" if negligible is None else tr("Negligible: {records}", records=many(negligible, "record")),
+    ]
+    lines = unchecked(coverage)
+    meanings = [doc.ListItem(tr(MEANING[Verdict(name)]), name) for name in counts.verdicts()]
+    in_text = [
+        doc.Section(
+            tr("Only rounding: the largest differences, and how far two right kernels may be apart"), [_rounding(rounding)]
+        ),
+        doc.Section(tr("Ties: both choices are allowed"), [_ties(counts)]),
+        doc.Section(tr("Verdicts per op"), _groups(tr("op"), run.by_op(), OPS)),
+        *(
+            [doc.Section(tr("Verdicts per layer"), _groups(tr("layer"), run.by_layer(), LAYERS_SHOWN))]
+            if set(run.by_layer()) != {""}
+            else []
+        ),
+    ]
+    largest = (
+        [tr("Largest difference that is only rounding: {record}", record=words.only_rounding(rounding[0]))] if rounding else []
+    )
+    return doc.Document(
         headline(counts, coverage),
         [
-            Notes(list(run.warnings), warning=True),
-            Facts(list(_facts(run))),
-            *_findings(run),
-            *_rounding(counts),
-            *_ties(counts),
-            Only((TEXT,), list(_groups(run))),
-            *_closing(run),
-            *(
-                [Folded(tr("Not checked, and why"), [Items(list(map(ListItem, unchecked(coverage))))])]
-                if coverage["unchecked"]
-                else []
-            ),
-            *([Folded(tr("What the verdicts mean"), [Items(list(map(meaning, counts.verdicts())))])] if counts.records else []),
+            doc.Notes(list(run.warnings), warning=True),
+            doc.Facts(list(_facts(run))),
+            doc.Section(tr("Worst calls"), [_findings(run)]),
+            doc.Only((doc.TEXT,), in_text),
+            doc.Only((doc.MARKDOWN,), list(map(doc.Paragraph, largest))),
+            *map(doc.Paragraph, remarks),
+            doc.Only((doc.TEXT,), [doc.Items([doc.ListItem(line, tr("not checked")) for line in lines])]),
+            doc.Folded(tr("Not checked, and why"), [doc.Items(list(map(doc.ListItem, lines)))]),
+            doc.Folded(tr("What the verdicts mean"), [doc.Items(meanings)]),
         ],
     )
 
@@ -340,128 +342,70 @@ def _facts(run: Compared) -> Iterator[str]:
         yield tr("Command: {command}", command=shown(run.header["command"], SENTENCE))
     if run.replicas is not None and run.replicas.parting is None:  # else it is the first warning
         yield shown(run.replicas, SENTENCE)
-    yield tr(
-        "{calls}, {records:,} results and gradients: {counted}",
-        calls=many(counts.calls, "call"),
-        records=counts.records,
-        counted=count_words(counts.verdicts(everything=False), counts.apart()),
-    )
+    counted = count_words(counts.verdicts(everything=False), counts.apart())
+    calls = many(counts.calls, "call")
+    yield tr("{calls}, {records:,} results and gradients: {counted}", calls=calls, records=counts.records, counted=counted)
     yield tr("Coverage: {coverage}.", coverage=coverage_sentence(run.coverage()))
     yield from advice(counts)
 
 
-def _findings(run: Compared) -> Iterator[Part]:
-    """The worst calls, those that say the same of the same line in one row; nothing where there is none, as the headline says."""
+def _findings(run: Compared) -> doc.Table:
+    """The worst calls, those that say the same of the same line in one row."""
     findings = [finding for finding in run.findings() if not finding.apart]
     columns = (
-        Column(tr("verdict"), short=True, fold=True),
-        Column(tr("side"), markdown="under", short=True),
-        Column(tr("op, tensor"), fold=True),
-        Column(tr("layer, line"), fold=True),
-        Column(tr("error / bound"), right=True),
-        Column(tr("atol needed"), right=True),
-        Column(tr("records"), right=True),
+        doc.Column(tr("verdict"), short=True, fold=True),
+        doc.Column(tr("side"), markdown="under", short=True),
+        *(doc.Column(head, fold=True) for head in (tr("op, tensor"), tr("layer, line"))),
+        *doc.figures(tr("error / bound"), tr("atol needed"), tr("records")),
     )
-    if findings:
-        rows = [_finding_row(finding) for finding in findings[:FINDINGS]]
-        total = len(findings) + run.counts.further
-        yield Section(tr("Worst calls"), [Table(columns, rows, total=total, hint="run.findings()")])
+    rows = [_finding_row(finding) for finding in findings[:FINDINGS]]
+    return doc.Table(columns, rows, total=len(findings) + run.counts.further, hint="run.findings()")
 
 
-def _finding_row(finding: LineFinding) -> Row:
+def _finding_row(finding: LineFinding) -> doc.Row:
     record = finding.worst
     error, bound, atol = words.observed(record)
-    return (
-        Cell([words.named(record)], tone(Verdict(record["verdict"]))),
-        words.whose(record),
-        _what(record),
-        Cell([within(finding), shown(record.get("site") or "")]),
-        f"{error} / {bound}",
-        atol,
-        f"{finding.records:,}",
-    )
+    verdict = doc.Cell([words.named(record)], tone(Verdict(record["verdict"])))
+    what, site = _place(record)
+    where = doc.Cell([within(finding), site])
+    return verdict, words.whose(record), what, where, f"{error} / {bound}", atol, f"{finding.records:,}"
 
 
-def _what(record: Mapping[str, Any]) -> Cell:
-    return Cell([f"{shown(record['op'])} {shown(record.get('tensor'))}", words.shape(record)])
+def _place(record: Mapping[str, Any]) -> tuple[doc.Cell, str]:
+    """Op and tensor, and the line."""
+    what = doc.Cell([f"{shown(record['op'])} {shown(record.get('tensor'))}", words.shape(record)])
+    return what, shown(record.get("site") or "")
 
 
-def _rounding(counts: Counts) -> Iterator[Part]:
+def _rounding(records: Sequence[Mapping[str, Any]]) -> doc.Table:
     """The largest differences that are only rounding, and the tolerance that a test of them needs."""
-    records = [record for record, _ in counts.innocent.largest()[:ROUNDING]]
-    if not records:
-        return
-    columns = (
-        Column(tr("op, tensor"), fold=True),
-        Column(tr("line"), fold=True),
-        Column(tr("terms of a sum"), right=True),
-        Column(tr("largest difference"), right=True),
-        Column(tr("smallest safe atol"), right=True),
-    )
-    rows: list[Row] = [(_what(record), shown(record.get("site") or ""), *words.innocent(record)) for record in records]
-    title = tr("Only rounding: the largest differences, and how far two right kernels may be apart")
-    largest = tr("Largest difference that is only rounding: {record}", record=words.only_rounding(records[0]))
-    yield Only((TEXT,), [Section(title, [Table(columns, rows)])])
-    yield Only((MARKDOWN,), [Paragraph(largest)])
+    figures = doc.figures(tr("terms of a sum"), tr("largest difference"), tr("smallest safe atol"))
+    columns = (doc.Column(tr("op, tensor"), fold=True), doc.Column(tr("line"), fold=True), *figures)
+    return doc.Table(columns, [(*_place(record), *words.innocent(record)) for record in records])
 
 
-def _ties(counts: Counts) -> Iterator[Part]:
+def _ties(counts: Counts) -> doc.Table:
     """Where elements differ at ties."""
-    if not counts.ties:
-        return
-    columns = (
-        Column(tr("op, tensor"), fold=True),
-        Column(tr("line"), fold=True),
-        Column(tr("elements that differ"), right=True),
-        Column(tr("records"), right=True),
-    )
-    rows = [
-        (_what(tie.first), shown(tie.first.get("site") or ""), f"{tie.elements:,}", f"{tie.records:,}")
-        for tie in sorted(counts.ties.values(), key=lambda tie: -tie.elements)
-    ]
-    table = Table(columns, rows, most=Most(TIES, TIES, TIES))
-    yield Only((TEXT,), [Section(tr("Ties: both choices are allowed"), [table])])
-    yield Paragraph(ties(counts))
+    figures = doc.figures(tr("elements that differ"), tr("records"))
+    columns = (doc.Column(tr("op, tensor"), fold=True), doc.Column(tr("line"), fold=True), *figures)
+    tied = sorted(counts.ties.values(), key=lambda tie: -tie.elements)
+    rows = [(*_place(tie.first), f"{tie.elements:,}", f"{tie.records:,}") for tie in tied[:TIES]]
+    return doc.Table(columns, rows, total=len(tied))
 
 
-def _groups(run: Compared) -> Iterator[Part]:
-    """Verdicts per op and layer."""
-    by_layer = run.by_layer()
-    if run.counts.records:
-        yield Section(tr("Verdicts per op"), _group_table(tr("op"), run.by_op(), OPS))
-    if run.counts.records and set(by_layer) != {""}:
-        yield Section(tr("Verdicts per layer"), _group_table(tr("layer"), by_layer, LAYERS_SHOWN))
-
-
-def _group_table(head: str, groups: Mapping[str, GroupCounts], most: int) -> list[Part]:
+def _groups(head: str, groups: Mapping[str, GroupCounts], most: int) -> list[doc.Part]:
+    """Verdicts per op or layer."""
     first, rest = list(groups.values())[:most], list(groups.values())[most:]
-    columns = (Column(head), Column(tr("records"), fold=True), Column(tr("error / bound"), 1, right=True))
+    columns = (doc.Column(head), doc.Column(tr("records"), fold=True), doc.Column(tr("error / bound"), 1, right=True))
     names = [*reversed(Verdict.__members__), *APART]
-    rows: list[Row] = [
+    rows: list[doc.Row] = [
         (
-            Cell([shown(group.name) or tr("(no layer)")], tone(group.worst)),
+            doc.Cell([shown(group.name) or tr("(no layer)")], tone(group.worst)),
             ", ".join(f"{name} {group.verdicts[name]:,}" for name in names if group.verdicts[name]),
             words.figure(group.prob) if group.prob else "-",
         )
         for group in first
     ]
-    blocks: list[Part] = [Table(columns, rows)]
-    if rest:
-        worst = max((group.worst for group in rest), key=lambda verdict: verdict.severity)
-        blocks.append(Paragraph(tr("and {count:,} further, at worst {worst}", count=len(rest), worst=worst)))
-    return blocks
-
-
-def _closing(run: Compared) -> Iterator[Part]:
-    counts = run.counts
-    if lacking := without_kernel(counts.lacking):
-        yield Paragraph(lacking)
-    first = run.first_divergence()
-    yield Paragraph(divergence(first)) if first is not None else Only((TEXT,), [Paragraph(divergence(first))])
-    for (name, muted), records in counts.quirks.most_common():
-        text = tr("Known difference: {name}: {records}", name=shown(name), records=many(records, "record"))
-        yield Paragraph(tr("{text} (muted)", text=text) if muted else text)
-    if (negligible := counts.apart().get("negligible")) is not None:
-        yield Paragraph(tr("Negligible: {records}", records=many(negligible, "record")))
-    lines = unchecked(run.coverage())
-    yield Only((TEXT,), [Items([ListItem(line, tr("not checked")) for line in lines])])
+    worst = max((group.worst for group in rest), key=lambda verdict: verdict.severity, default=None)
+    more = tr("and {count:,} further, at worst {worst}", count=len(rest), worst=worst) if rest else ""
+    return [doc.Table(columns, rows), doc.Paragraph(more)]

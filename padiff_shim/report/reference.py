@@ -7,25 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..present.document import (
-    MARKDOWN,
-    PAGE,
-    Cell,
-    Column,
-    Document,
-    Facts,
-    Folded,
-    Most,
-    Notes,
-    Only,
-    Paragraph,
-    Part,
-    Row,
-    Section,
-    Share,
-    Shares,
-    Table,
-)
+from ..present import document as doc
 from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
 from ..text import SENTENCE, many, shown, tr
 from .compare import share, version_words, without_kernel
@@ -36,7 +18,12 @@ FORWARD = (REFERENCE, NATIVE, MOVES)
 PARTS = (*FORWARD, BACKWARD, OPTIMIZER, REST)
 LEFT_OUT = "filtered out by "  # how the reasons of the mode's own filters begin
 HOW = "reference(profile=True), or `padiff-shim run --profile`, notes the layer, line and time of every call"
-OPS, STAYED, LAYERS, LINES = Most(60, 100, 10_000), Most(20, 10, 10_000), Most(16, 100, 500), Most(8, 100, 40)  # rows
+OPS, STAYED, LAYERS, LINES = (
+    doc.Most(60, 100, 10_000),
+    doc.Most(20, 10, 10_000),
+    doc.Most(16, 100, 500),
+    doc.Most(8, 100, 40),
+)  # rows
 _PLACES = 8  # lines of one reason
 
 
@@ -112,11 +99,16 @@ class Spent:
         return sum(self.seconds.values())
 
     @property
-    def cells(self) -> Row:
+    def covered(self) -> str:
+        """The share of its calls that ran on the reference's kernels; "" without calls."""
+        return share(self.substituted, self.calls) if self.calls else ""
+
+    @property
+    def cells(self) -> doc.Row:
         """The share of its calls that ran on the reference's kernels, calls, native ones, seconds forward and backward."""
-        bar = (Share(REFERENCE, self.substituted), Share(NATIVE, self.native)) if self.calls else ()
+        bar = (doc.Share(REFERENCE, self.substituted), doc.Share(NATIVE, self.native)) if self.calls else ()
         return (
-            Cell([share(self.substituted, self.calls) if self.calls else ""], bar=bar),
+            doc.Cell([self.covered], bar=bar),
             f"{self.calls:,}" if self.calls else "",
             f"{self.native:,}" if self.native else "",
             seconds_of(sum(self.seconds[part] for part in FORWARD)),
@@ -334,123 +326,91 @@ def seconds_of(seconds: float) -> str:
     return "< 0.1 µs" if seconds > 0 else ""
 
 
-def document(run: Substituted) -> Document:
+def document(run: Substituted) -> doc.Document:
     """The run: coverage, then times, what stayed native, layers, lines and ops."""
-    figures = ReferenceFigures(run.as_dict())
-    versions = version_words(figures.environment)
-    facts = [tr("Paddle's calls on {backend}'s kernels ({versions})", backend=shown(figures.backend), versions=versions)]
-    facts += [tr("Command: {command}", command=shown(figures.command, SENTENCE))] if figures.command else []
-    facts += [lacking] if (lacking := figures.without_kernel()) else []
-    words = tr(
+    run_figures = ReferenceFigures(run.as_dict())
+    backend = shown(run_figures.backend)
+    versions = version_words(run_figures.environment)
+    facts = [tr("Paddle's calls on {backend}'s kernels ({versions})", backend=backend, versions=versions)]
+    facts += [tr("Command: {command}", command=shown(run_figures.command, SENTENCE))] if run_figures.command else []
+    facts += [lacking] if (lacking := run_figures.without_kernel()) else []
+    meaning = tr(
         "on {backend}: ran on {backend}'s kernel. native: on Paddle's, for the reason that stands there; what is computed from it "
         "differs from a twin by Paddle's rounding.",
-        backend=shown(figures.backend),
+        backend=backend,
     )
-    return Document(
-        figures.headline(),
+    time = doc.Section(tr("Where the time went"), _time(run_figures))
+    return doc.Document(
+        run_figures.headline(),
         [
-            Facts([*facts, *figures.costs()]),
-            Notes(figures.warnings, warning=True),
-            *_time(figures),
-            _native(figures),
-            *_layers(figures),
-            *_lines(figures),
-            *_ops(figures),
-            Only((MARKDOWN,), [Folded(tr("What the words mean"), [Paragraph(words)])]),
+            doc.Facts([*facts, *run_figures.costs()]),
+            doc.Notes(run_figures.warnings, warning=True),
+            time if run_figures.profile else doc.Only((doc.PAGE,), [time]),
+            _native(run_figures),
+            doc.Section(tr("Coverage by layer"), [_layers(run_figures)], tr("Each layer with those inside of it."), folded=True),
+            doc.Section(tr("Lines of the program"), [_lines(run_figures)], tr("The longest first."), folded=True),
+            doc.Section(tr("Ops"), [_ops(run_figures)], folded=True),
+            doc.Only((doc.MARKDOWN,), [doc.Folded(tr("What the words mean"), [doc.Paragraph(meaning)])]),
         ],
         title=tr("padiff_shim: reference report"),
     )
 
 
-def _time(figures: ReferenceFigures) -> Iterator[Part]:
-    text = " ".join([figures.spending(), *figures.remarks()]).strip()
-    title = tr("Where the time went")
-    if not figures.profile:
-        yield Only((PAGE,), [Section(title, [Paragraph(text)])])
-        return
-    parts = figures.parts()
+def _time(run: ReferenceFigures) -> list[doc.Part]:
+    parts = run.parts() if run.profile else {}
     total = round(1e9 * sum(parts.values()))
     shares = [
-        Share(
-            part,
-            parts[part],
-            figures.part_name(part),
-            f"{seconds_of(parts[part]) or '0 s'} ({share(round(1e9 * parts[part]), total)})",
-        )
-        for part in PARTS
+        doc.Share(part, seconds, run.part_name(part), f"{seconds_of(seconds) or '0 s'} ({share(round(1e9 * seconds), total)})")
+        for part, seconds in parts.items()
     ]
-    yield Section(title, [Paragraph(text), Shares(shares)])
+    return [doc.Paragraph(" ".join([run.spending(), *run.remarks()]).strip()), doc.Shares(shares)]
 
 
-def _native(figures: ReferenceFigures) -> Part:
+def _native(run: ReferenceFigures) -> doc.Part:
     """Why, and at which lines."""
-    title = tr("What stayed on Paddle's kernels")
-    if not figures.stayed:
-        return Only((PAGE,), [Section(title, [Paragraph(tr("Nothing."))])])
-    columns = (Column(tr("op")), Column(tr("why"), fold=True), Column(tr("where"), fold=True), Column(tr("calls"), right=True))
+    words = (doc.Column(head, fold=fold) for head, fold in ((tr("op"), False), (tr("why"), True), (tr("where"), True)))
     rows = []
-    for stayed in figures.stayed:
+    for stayed in run.stayed:
         places = [] if stayed.wanted else stayed.places()
         more = [tr("and {count:,} further lines", count=len(places) - _PLACES)] if len(places) > _PLACES else []
-        reason = shown(stayed.reason, SENTENCE)
-        rows.append((Cell([shown(stayed.op)], "strong"), reason, Cell([*places[:_PLACES], *more]), f"{stayed.calls:,}"))
-    seconds = sum(parts.get(NATIVE, 0.0) for parts in figures.seconds_of_ops().values())
+        op, reason = doc.Cell([shown(stayed.op)], "strong"), shown(stayed.reason, SENTENCE)
+        rows.append((op, reason, doc.Cell([*places[:_PLACES], *more]), f"{stayed.calls:,}"))
+    seconds = sum(parts.get(NATIVE, 0.0) for parts in run.seconds_of_ops().values())
     note = tr("In {seconds} altogether.", seconds=seconds_of(seconds)) if seconds else ""
-    return Section(title, [Table(columns, rows, most=STAYED, hint="run.native")], note)
+    table = doc.Table([*words, *doc.figures(tr("calls"))], rows, most=STAYED, hint="run.native")
+    nothing = [] if rows else [doc.Only((doc.PAGE,), [doc.Paragraph(tr("Nothing."))])]
+    return doc.Section(tr("What stayed on Paddle's kernels"), [table, *nothing], note)
 
 
-def _spent_columns(figures: ReferenceFigures, head: str) -> tuple[Column, ...]:
-    return (
-        Column(head),
-        Column(tr("on {backend}", backend=shown(figures.backend)), right=True),
-        Column(tr("calls"), 2, right=True),
-        Column(tr("native"), 3, right=True),
-        Column(tr("forward"), 4, right=True),
-        Column(tr("backward"), 5, right=True),
-    )
+def _spent_columns(run: ReferenceFigures, head: str) -> list[doc.Column]:
+    heads = (tr("on {backend}", backend=shown(run.backend)), tr("calls"), tr("native"), tr("forward"), tr("backward"))
+    return [doc.Column(head), *doc.figures(*heads, leave=(0, 2, 3, 4, 5))]
 
 
-def _layers(figures: ReferenceFigures) -> Iterator[Part]:
-    layers = figures.layers()
-    title = tr("Coverage by layer")
-    if not layers:
-        if figures.profile is not None:
-            yield Only((PAGE,), [Section(title, [Paragraph(tr("No layer ran."))])])
-        return
-    rows = [(Cell([shown(layer.name) or tr("(all)")], depth=layer.depth), *layer.cells) for layer in layers]
+def _layers(run: ReferenceFigures) -> doc.Part:
+    layers = run.layers()
+    if not layers and run.profile:
+        return doc.Only((doc.PAGE,), [doc.Paragraph(tr("No layer ran."))])
+    rows = [(doc.Cell([shown(layer.name) or tr("(all)")], depth=layer.depth), *layer.cells) for layer in layers]
     rank = sorted(range(len(layers)), key=lambda place: layers[place].depth)  # the upper levels first
-    table = Table(_spent_columns(figures, tr("layer")), rows, most=LAYERS, rank=rank)
-    yield Section(title, [table], tr("Each layer with those inside of it."), folded=True)
+    return doc.Table(_spent_columns(run, tr("layer")), rows, most=LAYERS, rank=rank)
 
 
-def _lines(figures: ReferenceFigures) -> Iterator[Part]:
-    lines = figures.lines()
-    columns = (*_spent_columns(figures, tr("line")), Column(tr("all"), right=True, markdown="absent"))
-    rows = [(shown(line.name), *line.cells, seconds_of(line.total)) for line in lines]
-    if lines:
-        yield Section(tr("Lines of the program"), [Table(columns, rows, most=LINES)], tr("The longest first."), folded=True)
+def _lines(run: ReferenceFigures) -> doc.Part:
+    columns = [*_spent_columns(run, tr("line")), *doc.figures(tr("all"))]
+    return doc.Table(columns, [(shown(line.name), *line.cells, seconds_of(line.total)) for line in run.lines()], most=LINES)
 
 
-def _ops(figures: ReferenceFigures) -> Iterator[Part]:
-    columns = (
-        Column(tr("op")),
-        Column(tr("on {backend}", backend=shown(figures.backend)), right=True),
-        Column(tr("native"), right=True),
-        Column(tr("backward calls"), 2, right=True),
-        Column(tr("no kernel"), 3, right=True),
-        Column(tr("forward"), 4, right=True, markdown="absent"),
-        Column(tr("backward"), 5, right=True, markdown="absent"),
-    )
-    seconds = figures.seconds_of_ops()
-    order = sorted(figures.ops, key=lambda name: (-sum(seconds.get(name, {}).values()), -figures.ops[name]["substituted"], name))
-    rows: list[Row] = []
-    for name in order:
-        counts, parts = figures.ops[name], seconds.get(name, {})
+def _ops(run: ReferenceFigures) -> doc.Part:
+    heads = [tr("on {backend}", backend=shown(run.backend)), tr("native"), tr("backward calls"), tr("no kernel")]
+    columns = [doc.Column(tr("op")), *doc.figures(*heads, tr("forward"), tr("backward"), leave=(0, 0, 2, 3, 4, 5))]
+    seconds = run.seconds_of_ops()
+    rows: list[doc.Row] = []
+    for name in sorted(run.ops, key=lambda op: (-sum(seconds.get(op, {}).values()), -run.ops[op]["substituted"], op)):
+        counts, parts = run.ops[name], seconds.get(name, {})
         lacking = sum(counts.get("without_kernel", {}).values())
         calls = (counts["substituted"], sum(counts["native"].values()), counts["backward"], lacking)
         times = (sum(parts.get(part, 0.0) for part in (*FORWARD, OPTIMIZER)), parts.get(BACKWARD, 0.0))
-        rows.append(
-            (Cell([shown(name)], "strong"), *(f"{number:,}" if number else "" for number in calls), *map(seconds_of, times))
-        )
-    if rows:
-        yield Section(tr("Ops"), [Table(columns, rows, most=OPS, hint="run.as_dict()")], folded=True)
+        op = doc.Cell([shown(name)], "strong")
+        rows.append((op, *(f"{number:,}" if number else "" for number in calls), *map(seconds_of, times)))
+    return doc.Table(columns, rows, most=OPS, hint="run.as_dict()")

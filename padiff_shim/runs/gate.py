@@ -18,12 +18,11 @@ from typing import Any
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
 from ..files import try_file, write
-from ..present.document import TEXT, Column, Document, Folded, Items, ListItem, Only, Part, Table
+from ..present.document import MARKDOWN, PAGE, TEXT, Column, Document, Folded, Items, ListItem, Only, Table, figures
 from ..present.result import Presented
-from ..report.compare import meaning
 from ..runlog.calls import Calls
 from ..text import SENTENCE, many, shown, tr
-from ..verdicts import Verdict, apart
+from ..verdicts import MEANING, Verdict, apart
 from .compare_run import CompareRun, load
 
 KEYS = ("op", "tensor", "dtype", "layer", "site")
@@ -125,27 +124,23 @@ class Gate(Presented):
 
     def document(self) -> Document:
         """Whether it passed, and each place that changed; for a pull request what got worse stands in a table."""
-        columns = (
-            Column(tr("op, tensor")),
-            Column(tr("layer")),
-            Column(tr("line")),
-            Column(tr("verdict")),
-            Column(tr("error in units"), right=True),
-            Column(tr("before"), right=True),
-        )
+        heads = map(Column, (tr("op, tensor"), tr("layer"), tr("line"), tr("verdict")))
         complaints = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
         complaints += [(now, tr("new")) for now in self.new if now.severity]
-        table: list[Part] = [Table(columns, [(*now.cells, before) for now, before in complaints])] if complaints else []
-        words = Folded(
-            tr("What the verdicts mean"), [Items([meaning(name) for name in sorted({now.verdict for now, _ in complaints})])]
-        )
-        lacking = Items([ListItem(shown(reason, SENTENCE), tr("not whole"), "bad") for reason in self.missing])
-        changed = Only((TEXT,), [Items([*self._worse(), *self._quiet()])])
-        quiet = Folded(tr("Everything else"), [Items(self._quiet())])
+        table = Table([*heads, *figures(tr("error in units"), tr("before"))], [(*now.cells, before) for now, before in complaints])
+        meanings = [ListItem(tr(MEANING[Verdict(name)]), name) for name in sorted({now.verdict for now, _ in complaints})]
         verdict = tr("passed") if self.passed else tr("FAILED")
         against = tr("{places} against {baseline}", places=many(self.places, "place"), baseline=self.baseline)
-        blocks = [lacking, *table, *([words] if table else []), changed, *([quiet] if quiet.blocks[0] != Items([]) else [])]
-        return Document(f"{verdict}: {against}", blocks, "good" if self.passed else "bad")
+        return Document(
+            f"{verdict}: {against}",
+            [
+                Items([ListItem(shown(reason, SENTENCE), tr("not whole"), "bad") for reason in self.missing]),
+                Only((TEXT,), [Items([*self._worse(), *self._quiet()])]),
+                Only((MARKDOWN, PAGE), [table, Folded(tr("What the verdicts mean"), [Items(meanings)])]),
+                Folded(tr("Everything else"), [Items(self._quiet())]),
+            ],
+            "good" if self.passed else "bad",
+        )
 
     def _worse(self) -> list[ListItem]:
         """The places that are a complaint."""

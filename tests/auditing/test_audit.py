@@ -18,7 +18,7 @@ NAMES = ["softmax", "concat", "cholesky"]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def audited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit")
     assert main(["audit", *(word for name in NAMES for word in ("--ops", name)), "--folder", str(folder), "--no-defects"]) == 0
     return folder, json.loads((folder / "audit.json").read_text())
@@ -29,38 +29,38 @@ def test_a_device_that_paddle_refuses_is_told_with_its_words(tmp_path, capsys):
     assert "nothing can be audited on the device 'tpu': ValueError: The device must be" in capsys.readouterr().err
 
 
-def test_every_op_was_tried_and_judged(found):
-    _, data = found
-    assert sorted(one["name"] for one in data["ops"]) == sorted(NAMES)
+def test_every_op_was_tried_and_judged(audited):
+    _, data = audited
+    assert sorted(entry["name"] for entry in data["ops"]) == sorted(NAMES)
     assert data["complete"]
-    for one in data["ops"]:
-        assert one["judged"] >= one["calls"] > 5
-        assert sum(one["verdicts"].values()) == one["judged"]
-        assert not one["deaths"]
+    for entry in data["ops"]:
+        assert entry["judged"] >= entry["calls"] > 5
+        assert sum(entry["verdicts"].values()) == entry["judged"]
+        assert not entry["deaths"]
     assert data["environment"].keys() >= {"paddle", "torch", "device", "processor"}
 
 
-def test_what_moves_values_is_judged_and_right(found):
-    _, data = found
-    assert not [one for one in data["findings"] if one["op"] == "concat" and one["kind"] == WRONG]
+def test_what_moves_values_is_judged_and_right(audited):
+    _, data = audited
+    assert not [entry for entry in data["findings"] if entry["op"] == "concat" and entry["kind"] == WRONG]
 
 
-def test_a_clipped_softmax_is_found_named_and_shown(found):
+def test_a_clipped_softmax_is_found_named_and_shown(audited):
     """Paddle's CPU kernel has it on every processor."""
-    folder, data = found
-    clipped = [one for one in data["findings"] if one["known"] == "softmax clipped at -64"]
-    assert {one["tensor"] for one in clipped} == {"out", "grad:x"}
-    assert {one["side"] for one in clipped} == {"paddle"}
+    folder, data = audited
+    clipped = [entry for entry in data["findings"] if entry["known"] == "softmax clipped at -64"]
+    assert {entry["tensor"] for entry in clipped} == {"out", "grad:x"}
+    assert {entry["side"] for entry in clipped} == {"paddle"}
     assert data["known_differences"]["softmax clipped at -64"]
     assert "relu of NaN" not in data["known_differences"], "nobody looked"
-    script = folder / "repro" / next(one for one in clipped if one["tensor"] == "out")["worst"]["script"]
+    script = folder / "repro" / next(entry for entry in clipped if entry["tensor"] == "out")["worst"]["script"]
     done = forked.run([script])
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.endswith("\nREPRODUCED\n")
 
 
-def test_the_reports_say_the_same(found):
-    folder, data = found
+def test_the_reports_say_the_same(audited):
+    folder, data = audited
     text, page = (folder / "audit.md").read_text(), (folder / "audit.html").read_text()
     assert "softmax clipped at -64" in text
     assert "softmax clipped at -64" in re.sub("<[^>]*>", "", page)
@@ -71,8 +71,8 @@ def test_the_reports_say_the_same(found):
     assert len(data["findings"]) == sum(int(number) for number in re.findall(r"^### .*\((\d+)\)$", text.replace("\\", ""), re.M))
 
 
-def test_it_is_not_overwritten(found, capsys):
-    folder, _ = found
+def test_it_is_not_overwritten(audited, capsys):
+    folder, _ = audited
     assert main(["audit", "--ops", "relu", "--folder", str(folder)]) == 2
     assert "holds an audit already: go on with it (--resume" in capsys.readouterr().err
 
@@ -92,7 +92,7 @@ def record(verdict, stress="plain", side="paddle", **more):
 
 
 @pytest.mark.parametrize(
-    ("given", "kind"),
+    ("outcome", "kind"),
     [
         (record("WRONG"), WRONG),
         (record("WRONG", stats={"paddle": {"prob": 5.0}}), WRONG),
@@ -113,23 +113,23 @@ def record(verdict, stress="plain", side="paddle", **more):
         (record("UNVERIFIED", "nan"), UNJUDGED),
     ],
 )
-def test_parts_of_the_report(given, kind):
-    assert kind_of(given) == kind
+def test_parts_of_the_report(outcome, kind):
+    assert kind_of(outcome) == kind
 
 
 def test_one_op_is_one_op_and_a_known_defect_is_no_ordinary_operand(tmp_path):
     """It said "wrong in 1 ops with ordinary operands" of a known defect with NaN."""
     report = OpReport("relu", 1, 1, records=[record("NONFINITE", "nan", quirk="relu of NaN", reason="at [0]")])
-    found = Audit(tmp_path, {"paddle": "3.3.1"}, {"relu": report})
-    said = " ".join(found.text(160).split())
-    assert "1 op, 1 call," in said
-    assert said.endswith("audit.json")
+    audited = Audit(tmp_path, {"paddle": "3.3.1"}, {"relu": report})
+    text = " ".join(audited.text(160).split())
+    assert "1 op, 1 call," in text
+    assert text.endswith("audit.json")
     assert (
         "With ordinary operands, or by a known defect, Paddle's kernels are wrong in 1 op, Torch's in 0, both in 0; no op ended"
-        in said
+        in text
     )
-    assert "Wrong: 1 op: relu" in said
-    assert "Ordinary operands, or a known defect with any" in found.to_markdown()
+    assert "Wrong: 1 op: relu" in text
+    assert "Ordinary operands, or a known defect with any" in audited.to_markdown()
 
 
 def test_records_that_say_the_same_are_one_finding():
@@ -141,11 +141,11 @@ def test_records_that_say_the_same_are_one_finding():
 
 
 def test_what_other_processors_have_alone_is_not_gone(tmp_path):
-    found = Audit(tmp_path, {"paddle": "3.3.1", "torch": "2.13.0"}, {})
+    audited = Audit(tmp_path, {"paddle": "3.3.1", "torch": "2.13.0"}, {})
     for of_some in (False, True):
-        found.defects = [DefectOutcome("NaN", "relu", "relu of NaN", True, 0, 1, "", of_some)]
-        assert ("relu of NaN" in found.known) is not of_some
-        assert ("No longer seen here: NaN" in str(found)) is not of_some
+        audited.defects = [DefectOutcome("NaN", "relu", "relu of NaN", True, 0, 1, "", of_some)]
+        assert ("relu of NaN" in audited.known) is not of_some
+        assert ("No longer seen here: NaN" in str(audited)) is not of_some
 
 
 HOSTILE = "<script>alert(1)</script> | `x` \x1b[31m"
@@ -155,24 +155,24 @@ def test_pages_escape_what_they_show(tmp_path):
     report = OpReport("relu", calls=1, judged=1, refusals={HOSTILE: 1}, native={HOSTILE: 2})
     report.records = [{**record("WRONG"), "reason": HOSTILE, "hypothesis": HOSTILE, "script": "relu_0.py"}]
     report.died("relu: sample 0, plain, float32", "SIGSEGV")
-    found = Audit(tmp_path, {"paddle": "3", "torch": "2", "processor": HOSTILE, "device": "cpu"}, {"relu": report})
-    found.defects = [
+    audited = Audit(tmp_path, {"paddle": "3", "torch": "2", "processor": HOSTILE, "device": "cpu"}, {"relu": report})
+    audited.defects = [
         DefectOutcome("a defect", "relu", "", True, 0, 1, ""),
         DefectOutcome("another", "relu", "", False, 1, 1, "SIGSEGV"),
     ]
-    found.defects.append(DefectOutcome("of others", "relu", "relu of NaN", True, 0, 1, "", by_processor=True))
-    page, text = found.page(), found.to_markdown()
+    audited.defects.append(DefectOutcome("of others", "relu", "relu of NaN", True, 0, 1, "", by_processor=True))
+    page, text = audited.page(), audited.to_markdown()
     assert "<script>" not in page
     assert "<script>" not in text
     assert "\x1b" not in page + text
     assert "no longer seen here" in text
     assert "seen (SIGSEGV), new on these versions" in text
     assert "SIGSEGV" in page
-    assert "a defect" in str(found)
+    assert "a defect" in str(audited)
     assert "| of others | relu | not of this processor |" in text
-    assert "of others" not in str(found), "it did not go: this processor has it not"
-    assert [path.name for path in found.save()] == ["audit.md", "audit.html", "audit.json"]
-    assert isinstance(found.findings[0], Finding)
+    assert "of others" not in str(audited), "it did not go: this processor has it not"
+    assert [path.name for path in audited.save()] == ["audit.md", "audit.html", "audit.json"]
+    assert isinstance(audited.findings[0], Finding)
 
 
 # --- the programs of the defects ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from padiff_shim.tested import PADDLES
 pytestmark = pytest.mark.compat
 
 RNG = np.random.default_rng(0)
-STRESSES = {one.name: one for one in ALL_STRESSES}
+STRESSES = {stress.name: stress for stress in ALL_STRESSES}
 
 
 def stressed(name, sample, dtype="float32"):
@@ -47,8 +47,8 @@ def test_programs_are_of_ops_that_no_sample_reaches():
 
 def test_the_same_case_has_the_same_operands_everywhere():
     case = next(case for case in cases("softmax") if case.stress == "mask")
-    one, other = AuditCall(case), AuditCall(case)
-    assert all(np.array_equal(a, b) for a, b in zip(one.arrays, other.arrays))
+    call, other = AuditCall(case), AuditCall(case)
+    assert all(np.array_equal(a, b) for a, b in zip(call.arrays, other.arrays))
 
 
 def test_scales_keep_to_what_a_range_stands_for():
@@ -75,27 +75,27 @@ def test_specials_stand_in_one_place_of_the_first_float_operand(name, value):
 
 def test_denormals_are_denormal_in_each_dtype():
     for dtype in ("float32", "float64"):
-        found = stressed("denormal", Sample((50,)), dtype)[0]
-        small = abs(found) < np.finfo(dtype).tiny
+        result = stressed("denormal", Sample((50,)), dtype)[0]
+        small = abs(result) < np.finfo(dtype).tiny
         assert 10 < small.sum() < 40
-        assert (found[small] != 0).all()
+        assert (result[small] != 0).all()
 
 
 def test_scalars_stay_arrays():
     """NumPy makes numbers of arithmetic with 0-D arrays, and Paddle refuses those."""
-    for name, one in STRESSES.items():
-        found = changed(one, Sample(()), [np.asarray(1.5, "float32")], RNG)
-        assert found is None or isinstance(found[0], np.ndarray), name
+    for name, stress in STRESSES.items():
+        result = changed(stress, Sample(()), [np.asarray(1.5, "float32")], RNG)
+        assert result is None or isinstance(result[0], np.ndarray), name
     assert isinstance(one_sign(Sample(()), [np.asarray(1.5, "float32")])[0], np.ndarray)
 
 
 def test_sizes_change_together():
-    found = dict(resized(Sample((3, 4), (4, 5))))
-    assert set(found) == {"long 3", "empty 3", "long 4", "empty 4"}
-    (a, long), (again, b) = found["long 4"].shapes
+    result = dict(resized(Sample((3, 4), (4, 5))))
+    assert set(result) == {"long 3", "empty 3", "long 4", "empty 4"}
+    (a, long), (again, b) = result["long 4"].shapes
     assert (a, b) == (3, 5)
     assert long == again > 500
-    assert found["empty 3"].shapes == ((0, 4), (4, 5))
+    assert result["empty 3"].shapes == ((0, 4), (4, 5))
 
 
 def test_there_are_no_indices_into_what_is_not_there():
@@ -117,9 +117,9 @@ def test_layouts_hold_the_values(layout):
 
 def test_a_program_is_called_like_an_op():
     call = AuditCall(AuditCase("fft_r2c", 0, "plain", "float32"))
-    (found,) = call.run(call.tensors(grad=False))
-    assert np.allclose(found.numpy(), np.fft.rfft(call.arrays[0]), atol=1e-4)
-    assert found.dtype == paddle.complex64
+    (result,) = call.run(call.tensors(grad=False))
+    assert np.allclose(result.numpy(), np.fft.rfft(call.arrays[0]), atol=1e-4)
+    assert result.dtype == paddle.complex64
 
 
 def test_long_rows_make_no_large_operands():

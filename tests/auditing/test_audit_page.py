@@ -22,17 +22,17 @@ def audited(folder, defects=()):
     for verdict, stress, reason in (("WRONG", "plain", "off"), ("NONFINITE", "nan", "at [0]: " + "z" * 300)):
         case = f"{OP}: sample 0, {stress}, float32"
         more = {"hypothesis": "numbers->float32", "quirk": "number in float32", "stats": stats, "script": f"{OP}_{OP}_0.py"}
-        told = {"verdict": verdict, "case": case, "dtype": "float32", "tensor": "grad:x", "side": "paddle", "reason": reason}
-        report.records += [{**told, **more}, {**told, "side": "torch"}]
+        fields = {"verdict": verdict, "case": case, "dtype": "float32", "tensor": "grad:x", "side": "paddle", "reason": reason}
+        report.records += [{**fields, **more}, {**fields, "side": "torch"}]
     report.died(f"{OP}: sample 1, empty 3, float32", "SIGSEGV")
     environment = {"paddle": "3.3.1", "torch": "2.13.0", "processor": "a processor", "device": "cpu"}
     idle = {f"idle_{number}": OpReport(f"idle_{number}") for number in range(60)}
-    found = Audit(folder, environment, {OP: report, **idle})
-    found.defects = [*defects] or [
+    audited = Audit(folder, environment, {OP: report, **idle})
+    audited.defects = [*defects] or [
         DefectOutcome("a defect", "relu, " * 30, "", True, 0, 1, ""),
         DefectOutcome("another", "relu", "", False, 1, 1, "SIGSEGV"),
     ]
-    return found
+    return audited
 
 
 @pytest.fixture

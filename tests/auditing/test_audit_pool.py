@@ -35,7 +35,7 @@ def run(names, folder, *, device="", seconds=PATIENCE, case_seconds=PATIENCE, co
 def test_ops_are_shared_among_the_workers(tmp_path):
     reports, pool = run(["a", "b", "c"], tmp_path, count=2)
     assert sorted(reports) == ["a", "b", "c"]
-    assert all(one.verdicts == {"EQUAL": 3} and not one.deaths for one in reports.values())
+    assert all(report.verdicts == {"EQUAL": 3} and not report.deaths for report in reports.values())
     assert pool.environment == {"paddle": "0", "device": ""}
 
 
@@ -45,16 +45,16 @@ def test_an_op_goes_on_behind_the_case_that_killed_its_worker(tmp_path):
     assert reports["dies"].deaths == [death]
     assert reports["dies"].judged == 3, "the cases behind it were run"
     assert reports["a"].judged == 3
-    (one,) = findings(reports.values())
-    assert (one.kind, one.op, one.side, one.verdict) == (CRASH, "dies", "paddle", "SIGSEGV")
+    (finding,) = findings(reports.values())
+    assert (finding.kind, finding.op, finding.side, finding.verdict) == (CRASH, "dies", "paddle", "SIGSEGV")
 
 
 def test_a_call_that_does_not_end_is_ended(tmp_path):
     reports, _ = run(["hangs"], tmp_path, case_seconds=SHORT)
     assert [death["how"] for death in reports["hangs"].deaths] == [f"no end within {SHORT} s"]
     assert reports["hangs"].judged == 3
-    (one,) = findings(reports.values())
-    assert (one.kind, one.side) == (UNJUDGED, ""), "Paddle's kernel alone comes back: nobody is accused"
+    (finding,) = findings(reports.values())
+    assert (finding.kind, finding.side) == (UNJUDGED, ""), "Paddle's kernel alone comes back: nobody is accused"
 
 
 def test_an_op_has_a_time_limit_and_what_it_leaves_is_said(tmp_path):

@@ -174,7 +174,7 @@ class TestLists:
             assert "First divergence: #3 " in text
             assert "Known difference: theirs" in text
             assert "Negligible: 1 record" in text
-        table = str(run).partition("verdicts per op")[0]
+        table = str(run).partition("Verdicts per op")[0]
         assert "softmax" not in table
         assert "LOW_ACCURACY" in table
         shown = line(run.counts, run.calls[0].as_dict())

@@ -37,15 +37,15 @@ TABLE = (
     Fault(
         "odd-padding",
         "patches/_windows.py",
-        "(one // 2, one - one // 2)",
-        "(one - one // 2, one // 2)",
+        "(width // 2, width - width // 2)",
+        "(width - width // 2, width // 2)",
         "with padding SAME the odd element goes before instead of behind",
     ),
     Fault(
         "ignored-labels-divide",
         "patches/loss.py",
-        "values / kept.sum().clamp(min=1e-5)",
-        "values / kept.numel()",
+        "values / counted.sum().clamp(min=1e-5)",
+        "values / counted.numel()",
         "a normalized sigmoid loss is divided by all labels, those that are ignored too",
     ),
     Fault(
@@ -65,8 +65,8 @@ TABLE = (
     Fault(
         "index-without-axes",
         "patches/indexing.py",
-        "return found if index.ndim else found.squeeze(axis)",
-        "return found",
+        "return rows if index.ndim else rows.squeeze(axis)",
+        "return rows",
         "a 0-D index leaves its axis",
     ),
     Fault(
@@ -79,8 +79,8 @@ TABLE = (
     Fault(
         "product-over-two-axes",
         "patches/reduction.py",
-        "for one in reversed(over):",
-        "for one in over:",
+        "for place in reversed(over):",
+        "for place in over:",
         "a product over several axes takes the wrong ones, as each that is gone moves the next",
     ),
     Fault(

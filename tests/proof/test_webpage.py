@@ -72,7 +72,7 @@ def test_colours_follow_the_magnitude():
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("viewport", [DESKTOP, pytest.param(PHONE, marks=pytest.mark.slow)], ids=["desktop", "phone"])
 def test_guilty_lines_stand_on_top_side_by_side(show, proof, viewport):
     assert [str(mistake.cause) for mistake in proof.mistakes] == ["another attribute"] * 2
     page = show(proof, viewport)

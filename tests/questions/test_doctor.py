@@ -5,7 +5,7 @@ from helpers import in_child
 from padiff_shim.patches import _unsubstituted
 
 from padiff_shim import tested
-from padiff_shim.frameworks import memory
+from padiff_shim.frameworks import memory, settings
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.intercept import entry_points
 from padiff_shim.questions import doctor
@@ -55,7 +55,7 @@ def test_a_device_that_torch_cannot_use_is_bad(monkeypatch):
     def refuse():
         raise ValueError("Paddle is on 'gpu:0' but this torch cannot use a GPU")
 
-    monkeypatch.setattr(memory, "check_devices", refuse)
+    monkeypatch.setattr(settings, "check_devices", refuse)
     health = doctor.examine()
     assert states(health)["device"] == doctor.BAD
     assert "cannot use a GPU" in str(health.as_dict()["checks"])

@@ -55,9 +55,9 @@ def test_no_piece_is_long_and_none_is_lost():
     draw = random.Random(3)
     for _ in range(300):
         text = "".join(draw.choices("abcdefgh/\\._,;|=-: é\U0001f600<&0123456789", k=draw.randrange(200)))
-        found = pieces(text)
-        assert "".join(found) == text
-        assert all(len(word) <= 24 for one in found for word in one.split())
+        parts = pieces(text)
+        assert "".join(parts) == text
+        assert all(len(word) <= 24 for part in parts for word in part.split())
 
 
 def test_markup_is_text_alone():
@@ -85,7 +85,7 @@ def test_no_short_word_and_no_lines_number_is_broken(browser, show, tmp_path, vi
     worst = record(20, random.Random(1), verdict="WRONG", guilty="paddle", share=1e9, layer="layers_of_the_stage.0." * 3, site=site)
     assert show([*run_of(20, rare=0.3), worst], viewport=viewport).evaluate(BROKEN) == []
     data = account_data()
-    for one in (*data["lines"], *data["profile"]["places"]):
-        one["site"] = one["site"] and site
+    for place in (*data["lines"], *data["profile"]["places"]):
+        place["site"] = place["site"] and site
     with report_page.pages(browser, tmp_path) as pages:
         assert pages(html.render(document(ReferenceRun(data))), viewport=viewport).evaluate(BROKEN) == []

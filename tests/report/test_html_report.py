@@ -144,15 +144,15 @@ def test_an_empty_run_and_a_bare_header():
 def test_beyond_the_limit_only_usual_records_are_sampled():
     records = list(run_of(3000, rare=0.05))
     data = data_of(render(HEADER, records, COVERAGE, limit=1000))
-    kept = list(rows_of(data))
+    rows = list(rows_of(data))
     unusual = [(place, r["verdict"]) for place, r in enumerate(records) if r["verdict"] not in ("EQUAL", "ROUNDING")]
-    assert len(kept) == 1000
-    assert [(place, verdict) for place, verdict, *_ in kept if verdict not in ("EQUAL", "ROUNDING")] == unusual
-    assert all(records[place]["reason"] == reason and records[place]["layer"] == layer for place, _, layer, reason in kept)
+    assert len(rows) == 1000
+    assert [(place, verdict) for place, verdict, *_ in rows if verdict not in ("EQUAL", "ROUNDING")] == unusual
+    assert all(records[place]["reason"] == reason and records[place]["layer"] == layer for place, _, layer, reason in rows)
     assert sum(data["verdicts"].values()) == data["total"] == 3000
     assert sum(sum(counts.values()) for counts in data["layers"].values()) == 3000
     assert sum(sum(counts.values()) for counts in data["ops"].values()) == 3000
-    places = [place for place, *_ in kept]
+    places = [place for place, *_ in rows]
     assert places == sorted(places)
     halves = sum(place < 1500 for place in places)
     assert 400 < halves < 600, "the sample is from the whole run"
@@ -163,8 +163,8 @@ def test_too_many_serious_records_leave_the_least_serious_out():
     records = [
         record(i, rng, verdict=("LOW_ACCURACY", "WRONG", "ROUNDING")[i % 3], guilty="paddle", share=20.0) for i in range(900)
     ]
-    kept = list(rows_of(pack(records, {}, 400)))
-    counts = {name: sum(verdict == name for _, verdict, *_ in kept) for name in ("WRONG", "LOW_ACCURACY", "ROUNDING")}
+    rows = list(rows_of(pack(records, {}, 400)))
+    counts = {name: sum(verdict == name for _, verdict, *_ in rows) for name in ("WRONG", "LOW_ACCURACY", "ROUNDING")}
     assert counts == {"WRONG": 300, "LOW_ACCURACY": 60, "ROUNDING": 40}
 
 
@@ -240,11 +240,11 @@ def test_a_reservoir_is_uniform():
     """Each of 20 items is kept in about half of 2000 samples of 10: within 5 standard deviations."""
     rng, hits = random.Random(3), [0] * 20
     for _ in range(2000):
-        found = Reservoir(10, rng)
+        reservoir = Reservoir(10, rng)
         for item in range(20):
-            found.offer(lambda item=item: item)
-        assert len(set(found.items)) == 10
-        for item in found.items:
+            reservoir.offer(lambda item=item: item)
+        assert len(set(reservoir.items)) == 10
+        for item in reservoir.items:
             hits[item] += 1
     assert all(abs(count - 1000) < 5 * math.sqrt(2000 * 0.25) for count in hits)
 

@@ -113,15 +113,15 @@ def test_chart_point_is_hovered_clicked_and_enlarged(show):
     box = page.locator("#canvas").bounding_box()
     # The worst error stands alone near the top, at the middle of the run.
     x = box["x"] + 70 + (box["width"] - 90) * 50 / 99
-    found = None
+    row = None
     for y in range(int(box["y"]), int(box["y"] + box["height"] / 2), 6):
         page.mouse.move(x, y)
         settled(page)
         if page.locator("#tip").is_visible() and "here.py:3" in page.locator("#tip").inner_text():
-            found = y
+            row = y
             break
-    assert found is not None
-    page.mouse.click(x, found)
+    assert row is not None
+    page.mouse.click(x, row)
     assert "run.calls[50]" in page.locator("#details code").inner_text()
     page.keyboard.press("Escape")
     settled(page)

@@ -26,8 +26,8 @@ def markdown_of(data):
 
 
 def test_the_headline_names_what_stayed_native_most_and_where():
-    said = ReferenceFigures(account_data()).headline()
-    assert said.startswith(
+    headline = ReferenceFigures(account_data()).headline()
+    assert headline.startswith(
         "460 of 552 float calls (83.3 %) ran on torch's kernels; 92 stayed on Paddle's, most often dropout at net.py:7"
     )
     everything = account_data(native={})
@@ -36,8 +36,8 @@ def test_the_headline_names_what_stayed_native_most_and_where():
     wanted = account_data(native={("softmax", "filtered out by ops= or exclude="): 5})
     assert "5 were left out by ops=, exclude= or layers=." in ReferenceFigures(wanted).headline()
     assert "460 float calls" in ReferenceFigures(wanted).headline()
-    one = ReferenceFigures(account_data(native={("softmax", "filtered out by ops= or exclude="): 1}, substituted={"gelu": 1}))
-    assert one.headline() == "The one float call ran on torch's kernels. 1 was left out by ops=, exclude= or layers=."
+    figures = ReferenceFigures(account_data(native={("softmax", "filtered out by ops= or exclude="): 1}, substituted={"gelu": 1}))
+    assert figures.headline() == "The one float call ran on torch's kernels. 1 was left out by ops=, exclude= or layers=."
 
 
 def test_updates_of_optimizers_are_no_calls():
@@ -52,10 +52,10 @@ def test_parts_of_the_time_add_up_to_all_of_it():
 
 
 def test_layers_hold_those_inside_of_them():
-    found = {one.name: one for one in ReferenceFigures(account_data()).layers()}
-    assert list(found) == ["", "blocks", "blocks.2", "blocks.2.drop", "blocks.10", "blocks.10.up"], "in the order of numbers"
-    assert found["blocks"].native == found["blocks.2.drop"].native == 80
-    assert found["blocks"].total == pytest.approx(found["blocks.2"].total + found["blocks.10"].total)
+    layers = {layer.name: layer for layer in ReferenceFigures(account_data()).layers()}
+    assert list(layers) == ["", "blocks", "blocks.2", "blocks.2.drop", "blocks.10", "blocks.10.up"], "in the order of numbers"
+    assert layers["blocks"].native == layers["blocks.2.drop"].native == 80
+    assert layers["blocks"].total == pytest.approx(layers["blocks.2"].total + layers["blocks.10"].total)
 
 
 def test_without_a_profile_everything_says_how_to_get_one():
@@ -113,11 +113,11 @@ def test_the_terminal_has_its_colours_and_its_width(width, colour):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "words"),
     [(0, ""), (3e-8, "< 0.1 µs"), (2e-6, "2 µs"), (0.0021, "2.1 ms"), (0.35, "0.35 s"), (12.3, "12 s"), (1e4, "10,000 s")],
 )
-def test_times_in_words(seconds, said):
-    assert seconds_of(seconds) == said
+def test_times_in_words(seconds, words):
+    assert seconds_of(seconds) == words
 
 
 def test_a_page_that_cannot_be_written(tmp_path):

@@ -39,8 +39,8 @@ NAMES = {
 class Reference:
     def __init__(self, layer, site):
         self.data = account_data()
-        for one in (*self.data["lines"], *self.data["profile"]["places"]):
-            one["layer"], one["site"] = one["layer"] and layer, one["site"] and site
+        for place in (*self.data["lines"], *self.data["profile"]["places"]):
+            place["layer"], place["site"] = place["layer"] and layer, place["site"] and site
 
     def as_dict(self):
         return self.data
@@ -60,8 +60,8 @@ class Compared:
         rng = random.Random(3)
         self.counts = Counts()
         guilty = record(0, rng, verdict="WRONG", guilty="paddle", share=1e6, layer=layer, site=site)
-        for one in (guilty, *run_of(60, rare=0.2)):
-            self.counts.add({**one, "layer": one.get("layer") and layer, "site": site})
+        for call in (guilty, *run_of(60, rare=0.2)):
+            self.counts.add({**call, "layer": call.get("layer") and layer, "site": site})
 
     def findings(self):
         return self.counts.sorted_findings()
@@ -132,10 +132,10 @@ def drift(layer, site):
 
 
 def difference(layer, site):
-    one = Tensor(3, "op", ("linear",), "out", layer, site, *placed(site), "f", 2, (4,), "float32", "", {}, "", (), Path(), None)
+    tensor = Tensor(3, "op", ("linear",), "out", layer, site, *placed(site), "f", 2, (4,), "float32", "", {}, "", (), Path(), None)
     rows = [
-        TensorRow(0, one, one, TensorDistance(False, 1e-5, 1e-6, 1e-4, 12.0, 4, 3, "values"), True),
-        TensorRow(0, one, None, None, True),
+        TensorRow(0, tensor, tensor, TensorDistance(False, 1e-5, 1e-6, 1e-4, 12.0, 4, 3, "values"), True),
+        TensorRow(0, tensor, None, None, True),
     ] * 10
     return Difference("here", "there", rows, [("paddle", "3.3.1", "2.6.2")], ["a note of many words " * 12])
 

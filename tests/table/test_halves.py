@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 from helpers import Call, array, entries, flat, same, takes
-from padiff_shim.patches._halves import BOTH, HALVES, OLDER, PADDLE, TORCH
+from padiff_shim.patches._sixteen_bit import BOTH, HALVES, OLDER, PADDLE, TORCH
 from trials import formula, outcome, pulled, wanted
 
 import padiff_shim

@@ -1,4 +1,4 @@
-"""Cross entropy of labels and of shares, as Paddle counts and weighs them, by Torch's kernels."""
+"""Cross entropy of labels and of class shares by Torch's kernels, counted and weighed as in Paddle."""
 
 from __future__ import annotations
 

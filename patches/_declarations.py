@@ -1,4 +1,4 @@
-"""Declarations of the commonest kinds of op in one line each, the samples that they share, and what several formulas need."""
+"""One-line declarations of the commonest kinds of op, their shared samples, and functions that several formulas use."""
 
 from __future__ import annotations
 

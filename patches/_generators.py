@@ -1,4 +1,4 @@
-"""What ops that draw random numbers have in common."""
+"""Torch's global generator, for the ops that draw random numbers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What of the table does not run in 16 bits on a CPU, and why: tests/table/test_halves.py tries every op.
+"""The ops that do not run in 16 bits on a CPU, and why: tests/table/test_halves.py tries every op.
 
-Paddle's CPU has few kernels in float16 and bfloat16; reference mode takes Torch's. This is what is left.
+Paddle's CPU has few kernels in float16 and bfloat16; reference mode takes Torch's. Here are the ops that neither has.
 """
 
 from __future__ import annotations

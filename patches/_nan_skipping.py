@@ -1,4 +1,4 @@
-"""Extrema that pass over NaN, as Paddle's kernels compare: with ``>`` and ``<``, beginning at the lowest finite number."""
+"""Extrema that skip NaN, as Paddle's kernels compare: with ``>`` and ``<``, beginning at the lowest finite number."""
 
 from __future__ import annotations
 
