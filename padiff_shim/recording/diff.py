@@ -51,6 +51,14 @@ def diff(
     Raises:
         ArgumentError: an argument that is not accepted, a rank that a recording does not have, or fingerprints against values.
         FileError: a folder that holds no recording, or values that are damaged.
+
+    >>> import padiff_shim, tempfile, torch
+    >>> folders = [tempfile.mkdtemp(), tempfile.mkdtemp()]
+    >>> for folder, shift in zip(folders, (0.0, 1e-3)):
+    ...     with padiff_shim.record(folder, framework="torch"):
+    ...         _ = torch.exp(torch.zeros(3) + shift)
+    >>> bool(padiff_shim.diff(*folders)), bool(padiff_shim.diff(folders[0], folders[0]))
+    (False, True)
     """
     for name, tolerance in (("atol", atol), ("rtol", rtol)):
         if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < math.inf:

@@ -285,7 +285,7 @@ def record(
     >>> with padiff_shim.record(folder, framework="torch") as recording:
     ...     _ = torch.exp(torch.zeros(3))
     >>> recording.records
-    1
+    2
     >>> bool(padiff_shim.diff(folder, folder))
     True
     """

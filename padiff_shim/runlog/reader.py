@@ -28,7 +28,7 @@ class LogError(FileError):
     >>> import padiff_shim
     >>> padiff_shim.load("no such folder")
     Traceback (most recent call last):
-    padiff_shim.runlog.compare_logs.MissingLogError: the folder no such folder does not exist
+    padiff_shim.runlog.compare_logs.MissingLogError: the folder ...no such folder does not exist
     """
 
 

@@ -215,7 +215,9 @@ class CompareRun(Run):
         def size(call: Call) -> float:
             return float(call.stats.get("amplification") or 0.0)
 
-        return heapq.nlargest(whole("n", n), (call for call in self.calls if call.phase == "forward" and size(call) > 0), key=size)
+        return heapq.nlargest(
+            whole("n", n), (call for call in self.calls if getattr(call, "phase", "") == "forward" and size(call) > 0), key=size
+        )
 
     def rounding(self, n: int = 10) -> list[Call]:
         """What differs and is only rounding, the largest differences first: one record for each op, tensor and line.
