@@ -82,7 +82,7 @@ def test_ops_lists_families_and_ops(capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("layer_norm", "reached by  paddle._C_ops.layer_norm"),
         ("expm1", "    torch.expm1"),

@@ -46,7 +46,7 @@ def test_the_summary_comes_however_the_program_ends(end, tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM + last)
     done, out, err = shim("train.py", cwd=tmp_path)
     assert (done, out) == (status, "1134.0\n")
-    theirs, title, ours = err.partition("padiff_shim: Paddle ops on torch kernels")
+    theirs, title, ours = err.partition("Paddle's calls on torch's kernels")
     assert title
     assert "matmul" in ours
     if end == "raises":

@@ -27,7 +27,7 @@ def test_each_mistake_changes_the_paddle_half(model):
 def test_a_row_of_the_demo(model, name, tmp_path):
     (planted,) = (row for row in demo.MODELS[model] if row.name == name)
     row = demo.wrong_port(model, [planted], tmp_path)
-    assert (row.found, row.named) == ((True,), (True,))
+    assert (row.located, row.named) == ((True,), (True,))
 
 
 def test_a_training_of_the_demo():

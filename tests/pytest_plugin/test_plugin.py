@@ -80,7 +80,7 @@ def test_a_test_of_the_run_is_skipped_where_there_is_none(run):
 def test_findings_stand_beside_a_failure_and_fail_nothing_by_themselves(run):
     done = run("--padiff=compare")
     done.assert_outcomes(passed=2, failed=1)
-    done.stdout.fnmatch_lines(["*padiff_shim: compare*", "*its own failure*", "*- padiff_shim, compare -*", "*worst calls*"])
+    done.stdout.fnmatch_lines(["*padiff_shim: compare*", "*its own failure*", "*- padiff_shim, compare -*", "*Worst calls*"])
     done.stdout.fnmatch_lines(["*= padiff_shim, compare: 3 tests =*", "*::test_wrong: WRONG 1", "*::test_that_fails: WRONG 1"])
 
 
