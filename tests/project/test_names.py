@@ -25,7 +25,6 @@ CLASSES: dict[str, int] = {}
 
 # Rooms -> how many of their bindings have a vague name.
 BINDINGS: dict[str, int] = {
-    "padiff_shim": 2,
     "padiff_shim/recording": 55,
     "padiff_shim/repro": 17,
     "padiff_shim/runlog": 49,
