@@ -98,7 +98,7 @@ def try_folder(path: str | os.PathLike[str], what: str = "") -> None:
 
 def _try_folder(path: Path) -> None:
     """Make a file without a name there, or where its first folder would be made."""
-    place = next(parent for parent in (path.absolute(), *path.absolute().parents) if os.path.lexists(parent))
+    place = next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.lexists(folder))
     if not place.is_dir():
         raise NotADirectoryError(0, f"{place} is no folder")
     try:

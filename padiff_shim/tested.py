@@ -18,6 +18,6 @@ def untested(paddle: str, torch: str, python: str) -> list[str]:
     Args:
         paddle, torch, python: versions as the frameworks and ``platform.python_version()`` tell them; ``+cpu`` does not count.
     """
-    given = (("Paddle", paddle, PADDLES), ("Torch", torch, TORCHES), ("Python", ".".join(python.split(".")[:2]), PYTHONS))
-    unknown = ((name, version, known) for name, version, known in given if version.partition("+")[0] not in known)
+    versions = (("Paddle", paddle, PADDLES), ("Torch", torch, TORCHES), ("Python", ".".join(python.split(".")[:2]), PYTHONS))
+    unknown = ((name, version, known) for name, version, known in versions if version.partition("+")[0] not in known)
     return [f"{name} {version} (tested: {', '.join(known)})" for name, version, known in unknown]

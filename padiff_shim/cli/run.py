@@ -33,7 +33,7 @@ Examples:
   # two processes, each with a log of its own
   padiff-shim run --compare --log runs/two \\
       -m paddle.distributed.launch --nproc_per_node 2 train.py
-  # fingerprints of each step, for padiff-shim diff; then the steps around one in full
+  # fingerprints of each step, for diff; then the steps around one in full
   padiff-shim run --record runs/a train.py
   padiff-shim run --record runs/full --around 200 train.py
   padiff-shim run --compare --ops linear --layers 'encoder.*' --steps 10:20 \\

@@ -156,7 +156,7 @@ def log(tmp_path_factory):
 
 def test_report_shows_the_summary(log, capsys):
     assert main(["report", str(log)]) == 0
-    assert "worst calls" in capsys.readouterr().out
+    assert "Worst calls" in capsys.readouterr().out
 
 
 def test_report_writes_files(log, tmp_path, capsys):

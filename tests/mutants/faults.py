@@ -418,8 +418,8 @@ RECORDS = (
     Fault(
         "excess-of-nan",
         "padiff_shim/runlog/counts.py",
-        "found = max(found, math.inf if math.isnan(number) else number)",
-        "found = max(found, number)",
+        "largest = max(largest, math.inf if math.isnan(number) else number)",
+        "largest = max(largest, number)",
         "an error that is NaN counts as none when findings are ordered",
     ),
     Fault(

@@ -25,7 +25,6 @@ CLASSES: dict[str, int] = {}
 
 # Rooms -> how many of their bindings have a vague name.
 BINDINGS: dict[str, int] = {
-    "padiff_shim": 1,
     "tests/comparison": 87,
     "tests/frameworks": 37,
     "tests/intercept": 5,
