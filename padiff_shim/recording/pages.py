@@ -7,34 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from ..present.document import (
-    MARKDOWN,
-    PAGE,
-    TEXT,
-    Cell,
-    ChartPoint,
-    Column,
-    Document,
-    Facts,
-    HeatCell,
-    HeatChart,
-    Most,
-    Notes,
-    Only,
-    Paragraph,
-    Part,
-    Row,
-    Scatter,
-    Section,
-    Table,
-)
+from ..present import document as doc
 from ..text import SENTENCE, many, shown, tr
 from .alignment import TensorDistance
 from .tensors import WEIGHT, Tensor
 
-ROWS = Most(12, 12, 1000)
+ROWS = doc.Most(12, 12, 1000)
 DOTS = 4000
-STEPS = Most(12, 12, 500)
+STEPS = doc.Most(12, 12, 500)
 LAYERS_DRAWN = 60
 
 
@@ -232,26 +212,43 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if math.isfinite(value) and value < 1e6 else f"{value:.2g}"
 
 
-def difference_document(difference: DifferenceView) -> Document:
+def difference_document(difference: DifferenceView) -> doc.Document:
     """All of a difference."""
+    counts, differing, first = difference.counts, difference.differing, difference.first
     sides = zip("ab", (difference.a, difference.b), difference.frameworks)
     facts = [
         tr("{side}: {folder} ({framework})", side=side, folder=folder, framework=framework) for side, folder, framework in sides
     ]
-    first = difference.first
-    if first is not None:
-        facts += [
-            tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in (("a", first.a), ("b", first.b)) if tensor
-        ]
-    return Document(
+    ends = [] if first is None else [(side, tensor) for side, tensor in (("a", first.a), ("b", first.b)) if tensor]
+    columns = [
+        doc.Column(tr("what")),
+        doc.Column(tr("layer"), 4, markdown="under"),
+        doc.Column("a"),
+        doc.Column("b", 3),
+        *doc.figures(tr("max"), tr("mean"), tr("relative"), tr("ULP"), leave=(0, 6, 2, 5)),
+    ]
+    table = doc.Table(columns, [_cells(row) for row in differing[: ROWS.page]], most=ROWS, total=counts.differing)
+    words = tr("max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place.")
+    worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
+    far = "" if worst is None or worst in differing[: ROWS.text] else tr("largest relative difference: {row}", row=described(worst))
+    around = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
+    return doc.Document(
         difference.headline,
         [
-            Facts(facts),
+            doc.Facts([*facts, *(tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in ends)]),
             *_steps(difference),
-            Only((PAGE,), [*_heat(difference.heat), *_along(difference)]),
-            *_differing(difference),
-            *_surroundings(difference),
-            Notes([*remarks(difference), *difference.holes, *difference.notes]),
+            doc.Only((doc.PAGE,), [*_heat(difference.heat), _along(difference)]),
+            doc.Section(
+                tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows),
+                [table, doc.Only((doc.MARKDOWN, doc.PAGE), [doc.Paragraph(words if differing else "")])],
+            ),
+            doc.Only((doc.TEXT,), [doc.Paragraph(far)]),
+            doc.Section(
+                tr("What differs around the runs"),
+                [doc.Table([doc.Column(tr("what")), doc.Column("a"), doc.Column("b")], around)],
+                folded=True,
+            ),
+            doc.Notes([*remarks(difference), *difference.holes, *difference.notes]),
         ],
         "good" if difference.headline.startswith("SAME") else "bad",
         title=tr("padiff_shim: difference of two runs"),
@@ -262,7 +259,7 @@ def difference_document(difference: DifferenceView) -> Document:
 _KINDS = {"op": "calls equal", "layer": "layers equal", "gradient": "gradients equal", "parameter": "parameters equal"}
 
 
-def _steps(difference: DifferenceView) -> Iterator[Part]:
+def _steps(difference: DifferenceView) -> Iterator[doc.Part]:
     """The losses and differences over the steps of a run of several."""
     steps = difference.steps
     if len(steps) < 2:
@@ -270,21 +267,21 @@ def _steps(difference: DifferenceView) -> Iterator[Part]:
     with_losses = any(loss is not None for step in steps for loss in step.losses)
     kinds = [kind for kind in _KINDS if any(kind in step.kinds for step in steps)]
     heads = [*([tr("loss a"), tr("loss b")] if with_losses else []), *(tr(_KINDS[kind]) for kind in kinds), tr("largest")]
-    columns = [Column(tr("step"), right=True), *(Column(head, place, right=True) for place, head in enumerate(heads, 1))]
-    columns.append(Column(tr("first that differs")))
-    shown_steps = _chosen(steps, STEPS.text)
-    rows = [_step_row(step, kinds, with_losses) for step in shown_steps]
+    columns = doc.figures(tr("step"), *heads, leave=range(len(heads) + 1))
+    chosen = _chosen(steps, STEPS.text)
+    listed = list(range(len(steps))) if len(steps) <= STEPS.page else chosen
+    rows = [_step_row(steps[place], kinds, with_losses) for place in listed]
+    rank = sorted(range(len(listed)), key=lambda at: listed[at] not in chosen)
     every = -(-len(steps) // DOTS)
-    charts: list[Part] = []
-    for name, sizes in (
-        (tr("largest relative difference"), [(step.step, step.largest) for step in steps[::every]]),
-        (tr("difference of the loss"), [(step.step, _loss_distance(step)) for step in steps[::every]]),
-    ):
-        points = [ChartPoint(place, size, False) for place, size in sizes if 0 < size < math.inf]
-        if points:
-            charts.append(Scatter(points, steps[-1].step, tr("step"), name))
-    title = tr("by step") if len(rows) == len(steps) else tr("by step, {shown} of {all:,}", shown=len(rows), all=len(steps))
-    yield Section(title, [Only((PAGE,), charts), Table(columns, rows)])
+    charts = [
+        doc.Scatter([doc.ChartPoint(place, y) for place, y in sizes if 0 < y < math.inf], steps[-1].step, tr("step"), name)
+        for name, sizes in (
+            (tr("largest relative difference"), [(step.step, step.largest) for step in steps[::every]]),
+            (tr("difference of the loss"), [(step.step, _loss_distance(step)) for step in steps[::every]]),
+        )
+    ]
+    table = doc.Table([*columns, doc.Column(tr("first that differs"))], rows, most=STEPS, rank=rank, total=len(steps))
+    yield doc.Section(tr("Over the steps"), [doc.Only((doc.PAGE,), charts), table])
 
 
 def _loss_distance(step: StepView) -> float:
@@ -292,18 +289,18 @@ def _loss_distance(step: StepView) -> float:
     return 0.0 if first is None or second is None else abs(first - second)
 
 
-def _chosen(steps: Sequence[StepView], most: int) -> list[StepView]:
-    """The first step, those around the first that differs, some between, and the last."""
+def _chosen(steps: Sequence[StepView], most: int) -> list[int]:
+    """Places of the first step, those around the first that differs, some between, and the last."""
     if len(steps) <= most:
-        return list(steps)
+        return list(range(len(steps)))
     first = next((place for place, step in enumerate(steps) if step.first), len(steps) - 1)
     around = [0, first - 1, first, first + 1, len(steps) - 1]
     rest = most - len(around)
     spread = [first + (len(steps) - 1 - first) * part // (rest + 1) for part in range(1, rest + 1)]
-    return [steps[place] for place in sorted({place for place in (*around, *spread) if 0 <= place < len(steps)})]
+    return sorted({place for place in (*around, *spread) if 0 <= place < len(steps)})
 
 
-def _step_row(step: StepView, kinds: Sequence[str], with_losses: bool) -> Row:
+def _step_row(step: StepView, kinds: Sequence[str], with_losses: bool) -> doc.Row:
     losses = ["" if loss is None else f"{loss:.7g}" for loss in step.losses] if with_losses else []
     counts = [step.kinds.get(kind, (0, 0)) for kind in kinds]
     equal = [f"{same:,}/{compared:,}" if compared else "" for same, compared in counts]
@@ -311,14 +308,14 @@ def _step_row(step: StepView, kinds: Sequence[str], with_losses: bool) -> Row:
     return (number, *losses, *equal, f"{step.largest:.2g}" if step.largest else "", shown(step.first, SENTENCE))
 
 
-def _heat(heat: HeatView) -> Iterator[Part]:
+def _heat(heat: HeatView) -> Iterator[doc.Part]:
     """The largest differences by layer and step, the darker the larger."""
     values = [value for row in heat.layers.values() for value in row.values() if 0 < value < math.inf]
     if not values or heat.columns < 2:
         return
     layers = list(heat.layers)[:LAYERS_DRAWN]
     cells = [
-        HeatCell(line, column, value, tr("step {step:,}: {value:.2g}", step=column * heat.width, value=value))
+        doc.HeatCell(line, column, value, tr("step {step:,}: {value:.2g}", step=column * heat.width, value=value))
         for line, layer in enumerate(layers)
         for column, value in heat.layers[layer].items()
     ]
@@ -329,41 +326,17 @@ def _heat(heat: HeatView) -> Iterator[Part]:
     if len(heat.layers) > len(layers):
         note += " " + tr("{count:,} more layers are not drawn.", count=len(heat.layers) - len(layers))
     ends = ("0", f"{heat.columns * heat.width - 1:,}")
-    yield Section(tr("By layer and step"), [HeatChart(names, heat.columns, cells, ends)], note)
+    yield doc.Section(tr("By layer and step"), [doc.HeatChart(names, heat.columns, cells, ends)], note)
 
 
-def _differing(difference: DifferenceView) -> Iterator[Part]:
-    differing = difference.differing
-    if not differing:
-        return
-    columns = (
-        Column(tr("what")),
-        Column(tr("layer"), 4, markdown="under"),
-        Column("a"),
-        Column("b", 3),
-        Column(tr("max"), right=True),
-        Column(tr("mean"), 6, right=True, markdown="absent"),
-        Column(tr("relative"), 2, right=True),
-        Column(tr("ULP"), 5, right=True),
-    )
-    counts = difference.counts
-    title = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
-    words = tr("max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place.")
-    rows = [_cells(row) for row in differing[: ROWS.page]]
-    yield Section(title, [Table(columns, rows, most=ROWS, total=counts.differing), Only((MARKDOWN, PAGE), [Paragraph(words)])])
-    worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
-    if worst is not None and worst not in differing[: ROWS.text]:
-        yield Only((TEXT,), [Paragraph(tr("largest relative difference: {row}", row=described(worst)))])
-
-
-def _cells(row: RowView) -> Row:
+def _cells(row: RowView) -> doc.Row:
     tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
     kind = "" if tensor.kind in ("op", "loss") else f"{tensor.kind} "
     what = tensor.name if tensor.tensor in ("", "out") else f"{tensor.name} {tensor.tensor}"
     step = tr(" (step {step})", step=tensor.step) if tensor.step else ""
     places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
-    return Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(shown, places), *_figures(row)
+    return doc.Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(shown, places), *_figures(row)
 
 
 def _figures(row: RowView) -> list[str]:
@@ -376,26 +349,16 @@ def _figures(row: RowView) -> list[str]:
     return [*known, "" if apart.ulp is None else _number(apart.ulp)]
 
 
-def _surroundings(difference: DifferenceView) -> Iterator[Part]:
-    if difference.surroundings:
-        rows = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
-        yield Section(
-            tr("What differs around the runs"), [Table((Column(tr("what")), Column("a"), Column("b")), rows)], folded=True
-        )
-
-
-def _along(difference: DifferenceView) -> Iterator[Part]:
+def _along(difference: DifferenceView) -> doc.Part:
     """Relative differences by the place in the run."""
     placed = [(place, row) for place, row in enumerate(difference.rows) if _relative(row)]
-    if not placed:
-        return
     every = -(-len(placed) // DOTS)
-    points = [ChartPoint(place, _relative(row), not row.differs) for place, row in placed[::every]]
+    points = [doc.ChartPoint(place, _relative(row), not row.differs) for place, row in placed[:: every or 1]]
     note = tr("Norm of the difference by the tensor's own. Equal tensors are not drawn.")
     if every > 1:
         note += " " + tr("One in {every} is drawn.", every=every)
-    chart = Scatter(points, len(difference.rows) - 1, tr("tensor (its place in the run)"), tr("relative difference"))
-    yield Section(tr("Along the run"), [chart], note)
+    chart = doc.Scatter(points, len(difference.rows) - 1, tr("tensor (its place in the run)"), tr("relative difference"))
+    return doc.Section(tr("Along the run"), [chart], note)
 
 
 def _relative(row: RowView) -> float:

@@ -139,7 +139,7 @@ def test_a_training_and_the_step_that_differs(tmp_path):
     assert [bool(step.first) for step in difference.steps] == [False] * 7 + [True] * 5
     assert difference.steps[0].kinds == {"layer": (4, 4), "loss": (1, 1), "gradient": (4, 4), "parameter": (4, 4)}
     assert any("--around 7" in note for note in difference.notes)
-    assert "by step" in str(difference)
+    assert "Over the steps" in str(difference)
     assert "layers equal" in difference.to_markdown()
     page = difference.to_html(tmp_path / "page.html").read_text()
     assert "By layer and step" in page
