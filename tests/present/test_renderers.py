@@ -74,11 +74,12 @@ def everything(word):
         Only((MARKDOWN, PAGE), [document.Paragraph(at("not text"))]),
         document.Shares([Share("native", 1.0, at("part"), at("figure"))]),
         document.Scatter(points, 3, at("across"), at("up")),
+        document.HeatChart([at("line of heat")], 2, [document.HeatCell(0, 1, 0.5, at("heat"))], (at("start"), at("end"))),
     ]
     return Document(at("headline"), blocks, contents=True), at.places
 
 
-DRAWN = {"part", "figure", "across", "up"}
+DRAWN = {"part", "figure", "across", "up", "line of heat", "heat", "start", "end"}
 LEFT_OUT = {
     TEXT: {"title of the side", "before", "behind", "fold", "folded", "not text"} | DRAWN,
     MARKDOWN: {"title of the side", "before", "behind", "text alone"} | DRAWN,
