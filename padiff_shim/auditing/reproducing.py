@@ -20,11 +20,11 @@ import json, os, signal, sys, warnings
 import numpy, paddle, torch
 warnings.simplefilter("ignore")
 programs, seconds = json.load(sys.stdin)
-told, quiet = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+events, quiet = os.dup(1), os.open(os.devnull, os.O_WRONLY)
 os.dup2(quiet, 1)
 os.dup2(quiet, 2)
 def tell(**fields):
-    os.write(told, (json.dumps(fields) + "\\n").encode())
+    os.write(events, (json.dumps(fields) + "\\n").encode())
 tell(paddle=paddle.__version__, torch=torch.__version__)
 for title, program in programs.items():
     child = os.fork()
