@@ -143,7 +143,7 @@ def test_a_training_and_the_step_that_differs(tmp_path):
     assert "layers equal" in difference.to_markdown()
     page = difference.to_html(tmp_path / "page.html").read_text()
     assert "By layer and step" in page
-    assert "by step" in page
+    assert "Over the steps" in page
     assert json.loads(json.dumps(difference.as_dict()))["steps"][7]["first"]
 
 
