@@ -129,7 +129,7 @@ def test_the_binder_refuses_what_it_does_not_know():
 # Names of the tables that one of the supported versions lacks.
 ONLY_IN_3 = """
     _run_custom_op _run_python_op accuracy_check add_group_norm_silu add_n_array all_reduce_ ap_facade ap_trivial_fusion_begin
-    ap_trivial_fusion_end ap_variadic apply_per_channel_scale array_pop asgd asgd_ batched_gemm bitwise_left_shift
+    ap_trivial_fusion_end ap_variadic apply_per_channel_scale array_pop asgd batched_gemm bitwise_left_shift
     bitwise_left_shift_ bitwise_right_shift bitwise_right_shift_ blha_get_max_len block_multihead_attention_xpu_ broadcast_
     build_src_rank_and_local_expert_id builtin_combine builtin_split c_softmax_with_multi_label_cross_entropy cal_aux_loss
     calc_reduced_attn_scores coalesce_tensor_ comm_init_all conv2d_transpose_bias create_array_like
