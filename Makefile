@@ -48,7 +48,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_training.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_seeds.py
+
+demo-bitwise: $(READY) ## five formulations exchanged in each of five ports: origins of different bits named, and mended in the source
+	$(FROM_CHECKOUT) $(PY) examples/demo_bitwise.py
 
 demo-ports: $(READY_PORTS) ## models of paddle.vision, paddlenlp and PaddleFormers proven against torchvision's and transformers'
 	$(FROM_CHECKOUT) $(VENV_PORTS)/bin/python examples/demo_ports.py
@@ -150,7 +153,7 @@ format: $(READY) ## let ruff mend and format the sources
 
 docs: $(READY) ## write docs/ops.md, docs/defects.md and docs/bitwise.md from the declarations
 	$(FROM_CHECKOUT) $(PY) -m padiff_shim.catalogue.document
-	$(FROM_CHECKOUT) $(PY) -m padiff_shim.bitwise.document
+	$(FROM_CHECKOUT) $(PY) -m padiff_shim.bits.document
 
 bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of comparing
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_call.py

@@ -34,6 +34,8 @@ _EXPORTS = {
     "prove": "proof.prove",
     "Proof": "proof.proof",
     "ProofVerdict": "proof.findings",
+    "bitwise": "bits.bitwise",
+    "Bitwise": "bits.result",
     "audit": "auditing.audit",
     "gate": "runs.gate",
     "Gate": "runs.gate",
@@ -72,6 +74,7 @@ __all__ = [
     "BackendError",
     "Bisection",
     "BisectionError",
+    "Bitwise",
     "Call",
     "CompareMode",
     "CompareRun",
@@ -104,6 +107,7 @@ __all__ = [
     "audit",
     "auto_diff",
     "bisect",
+    "bitwise",
     "compare",
     "diff",
     "do_no_harm",
@@ -122,6 +126,8 @@ __all__ = [
 if TYPE_CHECKING:
     from .auditing.audit import Audit, audit
     from .autodiff.auto_diff import auto_diff
+    from .bits.bitwise import bitwise
+    from .bits.result import Bitwise
     from .errors import (
         ArgumentError,
         BackendError,

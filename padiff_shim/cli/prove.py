@@ -24,6 +24,8 @@ Examples:
       --inputs x.npy --phase forward --seed 3
   padiff-shim prove port.py:build original.py:build \\
       --inputs x.npy --layer-map encoder=backbone
+  padiff-shim prove port.py:build original.py:build \\
+      --inputs x.npy --bitwise
 
 Exit status: 0 if the port is right, 1 if it is not, or the proof is inconclusive.
 """
@@ -39,6 +41,7 @@ Exit status: 0 if the port is right, 1 if it is not, or the proof is inconclusiv
 @click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, if names do not tell.")
 @click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
 @click.option("--seed", default=0, metavar="N", type=int, help="Seed of all random generators.")
+@click.option("--bitwise", is_flag=True, help="Also where the bits of a right port part from the original's, and what to write.")
 @click.option("--html", type=output.PAGE, help="Write the proof as a page.")
 @click.option("--markdown", type=output.TEXT, help="Write it for a pull request; - is standard output.")
 @click.option("--json", "data", type=output.TEXT, help="Write it as JSON; - is standard output.")
@@ -49,6 +52,7 @@ def command(
     loss: str | None,
     layer_map: tuple[str, ...],
     rules: str | None,
+    bitwise: bool,
     html: Any,
     markdown: Any,
     data: Any,
@@ -63,20 +67,23 @@ def command(
 
     with Waiting("importing Paddle and Torch"):
         frameworks()
-    from ..proof.prove import prove
+    if bitwise:
+        from ..bits.bitwise import bitwise as ask
+    else:
+        from ..proof.prove import prove as ask  # type: ignore[assignment]
 
     models = _made(port, "PADDLE"), _made(original, "TORCH")
     options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(_pair, layer_map)) or None}
     options["rules"] = None if rules is None else load(rules, "--rules")
     arguments = _inputs(inputs)
-    proof = prove(*models, arguments, **options)
+    answer: Any = ask(*models, arguments, **options)
     if html is not None:
-        output.written(output.write(html, proof.to_html()))
-    output.write_json(data, proof.as_dict)
-    output.write_markdown(markdown, proof)
+        output.written(output.write(html, answer.to_html()))
+    output.write_json(data, answer.as_dict)
+    output.write_markdown(markdown, answer)
     if "-" not in (data, markdown):
-        click.echo(output.as_text(proof))
-    return FINE if proof else NO
+        click.echo(output.as_text(answer))
+    return FINE if (answer.proof if bitwise else answer) else NO
 
 
 def _made(word: str, argument: str) -> Any:

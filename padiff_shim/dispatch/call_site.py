@@ -114,6 +114,11 @@ def _is_library(name: str) -> bool:
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
+def is_library(file: str) -> bool:
+    """Whether a file belongs to a framework, to Python or to this package."""
+    return _library[file]
+
+
 def call_site(until: CodeType | None = None) -> CallSite:
     """The innermost line that belongs neither to a framework nor to the standard library nor to this package.
 

@@ -148,6 +148,21 @@ def _at_once(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located 
     return replace(located, apart=agreement_module.worst(mapping, expected, actual))
 
 
+def traced_in_wider(original: ModelSide, port: ModelSide, mapping: Mapping) -> tuple[Trace, Trace, Matching]:
+    """What both compute in a wider dtype, with equal tables, and which of their values are the same.
+
+    Raises:
+        NotWider: one of them does not run in a wider dtype.
+    """
+
+    def traced() -> tuple[Trace, Trace, Matching]:
+        search = _MistakeSearch(original, port, mapping)
+        search.agree()
+        return search.traces()
+
+    return in_wider(original, port, traced)
+
+
 class _MistakeSearch:
     """Both models in a wider dtype, from one difference to the next; ``before``: the calls of an earlier run of the port."""
 
@@ -175,6 +190,11 @@ class _MistakeSearch:
         if self._agreement.breach(self._port, forward=True, statistics=False):
             return FORWARD
         return BACKWARD if self._rest and self._rest.startswith(OF_GRADIENT) else STATISTICS if self._rest else FORWARD
+
+    def traces(self) -> tuple[Trace, Trace, Matching]:
+        """Those of the last runs, and which of their values are the same."""
+        traces = self._original.trace, self._port.trace
+        return (*traces, Matching(*traces, self._tolerance))
 
     def agree(self, *, forward: bool = False) -> bool:
         """Whether both give the same with equal tables, whatever calls the programs are made of."""

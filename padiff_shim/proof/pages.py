@@ -41,8 +41,8 @@ class Proven(Protocol):
     notes: list[str]
 
 
-def proof_document(proof: Proven) -> doc.Document:
-    """All of a proof."""
+def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
+    """All of a proof; ``tips``: what to ask next."""
     measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
     stages = doc.Items([doc.ListItem(stage.text, stage.name, _TONES[stage.right]) for stage in proof.stages], marks=True)
     return doc.Document(
@@ -54,7 +54,7 @@ def proof_document(proof: Proven) -> doc.Document:
             _training(proof.training),
             *map(_carriers, measured),
             _layers(proof.layers),
-            doc.Notes(proof.notes),
+            doc.Notes([*proof.notes, *tips]),
         ],
         "good" if proof else "bad",
     )

@@ -870,6 +870,7 @@ class PaddleSide(ModelSide):
     torchs: frozenset[str] = TORCHS  # ops by Torch's definition
     defined: Mapping[str, Defined] = {}  # of the last run: ops that Paddle defines differently; replaced, never written
     _drawn: Set[str] = frozenset()  # ops that drew random numbers in it
+    planned: Callable[[frozenset[str]], OnTorch] = OnTorch  # makes the plan of a run that is not widened
 
     def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         super().__init__(model, inputs, loss, seed, backward=backward)
@@ -952,7 +953,7 @@ class PaddleSide(ModelSide):
         # With copies of weights both sides' calls and their backwards have one form. A run in a wider dtype whose backward is not
         # written down needs no such copies, which would be large: nobody looks at its last bits.
         layout = "copy" if formed else "view"
-        plan = InWider(self.wider, self.torchs) if self._widens(wide) else OnTorch(self.torchs)
+        plan = InWider(self.wider, self.torchs) if self._widens(wide) else self.planned(self.torchs)
         plan.capture, plan.layer, plan.until, plan.of_complex = self.capture, self.layer, ModelSide._pass.__code__, self._of_complex
         with opened(plan, layout=layout) as self.counted:
             yield

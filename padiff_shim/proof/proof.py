@@ -13,6 +13,8 @@ from ..present.result import Presented
 from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .pages import proof_document
 
+_BITWISE = "padiff_shim.bitwise(port, original, inputs) names each line where the bits part, and what to write to have the same"
+
 
 @dataclass
 class Proof(Presented):
@@ -122,7 +124,8 @@ class Proof(Presented):
 
     def document(self) -> Document:
         """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""
-        return proof_document(self)
+        rounded = self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
+        return proof_document(self, [_BITWISE] if rounded else [])
 
     def to_html(self) -> str:
         """One page that needs nothing beside it."""

@@ -137,6 +137,36 @@ def prove(
     another op: relu in place of gelu(approximate='none')
     """
     start = time.perf_counter()
+    checked = question(
+        paddle_layer, torch_module, inputs, weights=weights, phase=phase, loss=loss, optimizer=optimizer, steps=steps,
+        layer_map=layer_map, rules=rules, dtype=dtype, seed=seed,
+    )  # fmt: skip
+    with generators_restored():
+        proof = checked.proof()
+    proof.seconds = time.perf_counter() - start
+    return proof
+
+
+def question(
+    paddle_layer: Any,
+    torch_module: Any,
+    inputs: Any,
+    *,
+    weights: str,
+    phase: str,
+    loss: Any,
+    optimizer: Any = None,
+    steps: int = 1,
+    layer_map: Any,
+    rules: Any,
+    dtype: Any,
+    seed: int,
+) -> Question:
+    """The checked arguments of :func:`prove`.
+
+    Raises:
+        ArgumentError: an argument of a kind that is not accepted.
+    """
     _check(paddle_layer, torch_module)
     one_of("weights", weights, WEIGHTS)
     one_of("phase", phase, PHASES)
@@ -146,18 +176,15 @@ def prove(
     losses = both_losses(loss)
     arguments = Inputs(inputs, dtype or "")
     recipe = _recipe(phase, optimizer, steps)
-    with generators_restored():
-        question = _Question(
-            paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed
-        )
-        proof = question.proof()
-    proof.seconds = time.perf_counter() - start
-    return proof
+    return Question(paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed)
 
 
 @dataclass
-class _Question:
-    """The checked arguments."""
+class Question:
+    """The checked arguments.
+
+    ``ran``: both programs of the last proof, and which weights belong together.
+    """
 
     layer: paddle.nn.Layer
     module: torch.nn.Module
@@ -171,6 +198,7 @@ class _Question:
     rules: Any
     dtype: str | None
     seed: int
+    ran: tuple[TorchSide, PaddleSide, WeightMapping] | None = None
 
     def proof(self) -> Proof:
         """The proof; where weights may belong together by their use, they do so if nothing else makes the port right."""
@@ -214,6 +242,7 @@ class _Question:
             training = self.recipe is not None
             back = functools.partial(gradient_carriers, port, training=training) if self.phase != "forward" else None
             proof.measure_by(functools.partial(carriers, port), back)
+        self.ran = original, port, mapping
         return proof, mapping
 
     def _mapping(self, original: TorchSide, port: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> WeightMapping:

@@ -383,6 +383,7 @@ class Capture(Onlooker):
     ) -> None:
         partly = any(operand.name == "into" for operand in operands)
         if name in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
+            self._where()
             self._is(results[0], operands[-1].value, fresh=name == "copy")
             return
         attributes = {
@@ -428,9 +429,13 @@ class Capture(Onlooker):
         behind = torch._C._current_autograd_node()
         if behind is None:
             place = call_site(self._until), self._layer()
-            self._places[torch._C._autograd._get_sequence_nr() - 1] = place
+            self._remember(place)
             return (*place, False)
         return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
+
+    def _remember(self, place: tuple[CallSite, str]) -> None:
+        """Where a call stands, for its backward. One that makes no node of the graph comes behind another's."""
+        self._places.setdefault(torch._C._autograd._get_sequence_nr() - 1, place)
 
     def _value(self, tensor: torch.Tensor) -> Value:
         """The value of a tensor: by its identity, else by its place in memory."""

@@ -1,11 +1,13 @@
 """docs/bitwise.md is what the declarations say."""
 
+import importlib.util
 import re
 
 import pytest
 from helpers import ROOT
 
-from padiff_shim.bitwise import document
+import padiff_shim
+from padiff_shim.bits import document
 from padiff_shim.catalogue.formulations import formulations
 
 
@@ -74,3 +76,19 @@ def test_writing_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(document, "PAGE", tmp_path / "nowhere" / "bitwise.md")
     assert document.main([]) == 1
     assert "checkout" in capsys.readouterr().err
+
+
+def test_the_example_says_what_the_page_shows(page, monkeypatch):
+    """But for figures, which depend on the machine's kernels."""
+    monkeypatch.chdir(ROOT)
+    spec = importlib.util.spec_from_file_location("bitwise_port", ROOT / "examples" / "bitwise_port.py")
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    answer = padiff_shim.bitwise(example.Port(), example.Original(), example.batch(), weights="random")
+    shown = page.partition("--weights random --bitwise\n")[2].partition("```")[0]
+    assert _without_figures(answer.text(110)) == _without_figures(shown)
+
+
+def _without_figures(text):
+    lines = [re.sub(r"\d+(\.\d+)?( ulp|%)", "", line).rstrip() for line in text.splitlines() if not line.startswith(("│", "┃"))]
+    return [re.sub("[━─┏┳┓┡╇┩└┴┘]+", "", line) for line in lines if line]

@@ -29,7 +29,8 @@ class OpCall:
 
     Attributes:
         op: its name in the table of ops; Paddle's own name for what has no entry there.
-        attributes: arguments that are no tensors, by name, with defaults filled in; lists as tuples, dtypes as strings.
+        attributes: arguments that are no tensors, by name, with defaults filled in; lists as tuples, dtypes as strings, axes
+            counted from the last.
         inputs: (parameter, value) of each tensor that it reads; the n-th of a sequence is ``"x[n]"``.
         outputs: the values that it makes. What it writes in place is a new value.
     """
@@ -58,6 +59,15 @@ class CallRecorder:
             self._numbers[id(tensor)] = tensor, number
         return ValueId(self._numbers[id(tensor)][1], _plain(tensor.dtype))
 
+    def known(self, tensor: Any) -> ValueId | None:
+        """The number of a tensor's value, if it has been met as this object."""
+        held = self._numbers.get(id(tensor))
+        return None if held is None else ValueId(held[1], _plain(tensor.dtype))
+
+    def held(self) -> list[Any]:
+        """All tensors that were met."""
+        return [tensor for tensor, _ in self._numbers.values()]
+
     def tensor(self, value: ValueId) -> Any:
         """The tensor that held a value first; what has been written into it since is its own."""
         return next(tensor for tensor, number in self._numbers.values() if number == value.number)
@@ -70,10 +80,11 @@ class CallRecorder:
             self._places[_place(tensor)] = self._count
         return ValueId(self._count, _plain(tensor.dtype))
 
-    def note(self, op: str, arguments: Sequence[tuple[str, Any]], result: Any) -> None:
-        """Write down a call. What an argument holds is looked up before :meth:`_made` numbers the results."""
+    def read(self, arguments: Sequence[tuple[str, Any]]) -> tuple[Mapping[str, Any], tuple[tuple[str, ValueId], ...]]:
+        """The attributes of a call that is about to be made, and the values that it reads."""
         inputs: list[tuple[str, ValueId]] = []
         attributes: dict[str, Any] = {}
+        rank = 0
         for name, value in arguments:
             if isinstance(value, paddle.Tensor):
                 inputs.append((name, self.value(value)))
@@ -81,11 +92,31 @@ class CallRecorder:
                 tensors = [item for item in value if isinstance(item, paddle.Tensor)]
                 inputs += [(f"{name}[{place}]", self.value(tensor)) for place, tensor in enumerate(tensors)]
                 attributes[name] = _plain(value)
+            elif name in ("axis", "dim"):
+                attributes[name] = _from_the_end(_plain(value), rank)
             else:
                 attributes[name] = _plain(value)
+            rank = rank or _rank(value)
+        return attributes, tuple(inputs)
+
+    def note(self, op: str, attributes: Mapping[str, Any], inputs: tuple[tuple[str, ValueId], ...], result: Any) -> None:
+        """Write down a call that was made."""
         made = result if isinstance(result, (list, tuple)) else [result]
         outputs = [item for item in made if isinstance(item, paddle.Tensor)]
-        self.calls.append(OpCall(op, attributes, tuple(inputs), tuple(map(self._made, outputs))))
+        self.calls.append(OpCall(op, attributes, inputs, tuple(map(self._made, outputs))))
+
+
+def _rank(value: Any) -> int:
+    """The number of axes of an argument, or of the first of several tensors."""
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    return first.ndim if isinstance(first, paddle.Tensor) else 0
+
+
+def _from_the_end(axis: Any, rank: int) -> Any:
+    """An axis, or several, counted from the last: the same for operands of any number of axes."""
+    if isinstance(axis, tuple):
+        return tuple(_from_the_end(each, rank) for each in axis)
+    return axis - rank if type(axis) is int and axis >= 0 else axis
 
 
 def _place(tensor: Any) -> tuple[Any, ...]:
@@ -108,55 +139,67 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, complex, str, type(None))) else repr(value)
 
 
-class _Noting(Substituting):
-    """Reference mode's plan that writes down every call, the outermost of those that lead to one another."""
+class NotesCalls:
+    """What a plan needs to have every call noted, the outermost of those that lead to one another.
+
+    It stands before a plan among the bases of a class, see :class:`_Noting`.
+    """
 
     hurries = False  # every call has to come by
+    recorder: CallRecorder
+    depth = 0  # 1 within a call
 
-    def __init__(self, recorder: CallRecorder) -> None:
-        super().__init__("torch", draws=True)
-        self._recorder, self._depth = recorder, 0
+    def answer(self, op: str, make: Callable[[], Any]) -> Any:
+        """The result of an outermost call; ``make`` makes it."""
+        return make()
 
     def _noted(self, op: str, arguments: Callable[[], Sequence[tuple[str, Any]]], make: Callable[[], Any]) -> Any:
-        self._depth += 1
+        if self.depth:
+            return make()
+        self.depth = 1
         try:
-            result = make()
+            read = self.recorder.read(arguments())
+            result = self.answer(op, make)
         finally:
-            self._depth -= 1
-        if not self._depth:
-            self._recorder.note(op, arguments(), result)
+            self.depth = 0
+        self.recorder.note(op, *read, result)
         return result
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op of the table."""
         frame.quick.clear()
+        plan: Any = super()
         return self._noted(
-            door.op.name,
-            lambda: list(zip(door.names, values)),
-            lambda: super(_Noting, self).call(door, frame, values, args, kwargs),
+            door.op.name, lambda: list(zip(door.names, values)), lambda: plan.call(door, frame, values, args, kwargs)
         )
 
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that stays on Paddle's kernel."""
+        plan: Any = super()
         return self._noted(
             door.op.name,
             lambda: list(zip(door.names, door.bind(args, kwargs))),
-            lambda: super(_Noting, self).native(door, frame, why, args, kwargs),
+            lambda: plan.native(door, frame, why, args, kwargs),
         )
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One without an entry."""
-        return self._noted(
-            other.name, lambda: _numbered(args, kwargs), lambda: super(_Noting, self).unlisted(other, frame, args, kwargs)
-        )
+        plan: Any = super()
+        return self._noted(other.name, lambda: _numbered(args, kwargs), lambda: plan.unlisted(other, frame, args, kwargs))
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values."""
-        return self._noted(
-            name.removeprefix("_").removesuffix("_dygraph"),
-            lambda: _numbered(args, kwargs),
-            lambda: super(_Noting, self).exact(name, original, args, kwargs),
-        )
+        plan: Any = super()
+        op = name.removeprefix("_").removesuffix("_dygraph")
+        return self._noted(op, lambda: _numbered(args, kwargs), lambda: plan.exact(name, original, args, kwargs))
+
+
+class _Noting(NotesCalls, Substituting):
+    """Reference mode's plan that notes every call."""
+
+    def __init__(self, recorder: CallRecorder) -> None:
+        super().__init__("torch", draws=True)
+        self.recorder = recorder
 
 
 def _numbered(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -4,9 +4,9 @@ import paddle
 import pytest
 
 import padiff_shim
-from padiff_shim.bitwise.calls import OpCall, ValueId, recording
-from padiff_shim.bitwise.patterns import match, patterns_of
-from padiff_shim.bitwise.spelling import drawn, paddle_operands, replay
+from padiff_shim.bits.calls import OpCall, ValueId, recording
+from padiff_shim.bits.patterns import match, patterns_of
+from padiff_shim.bits.spelling import drawn, paddle_operands, replay
 from padiff_shim.catalogue.formulations import formulations
 
 EVERY = pytest.mark.parametrize("formulation", formulations().values(), ids=formulations().keys())

@@ -19,6 +19,7 @@ import numpy as np
 import paddle
 
 from ..catalogue.formulations import formulations
+from ..modes.reference import reference
 from ..table.formulation import Formulation
 from ..trees import as_array
 from .calls import CallRecorder, OpCall, ValueId, recording
@@ -311,7 +312,9 @@ def match(calls: Sequence[OpCall], among: Iterable[Formulation] | None = None, *
     index = _Index(calls)
     wanted = list(among or (formulation for formulation in formulations().values() if not formulation.equal))
     matched: dict[Any, Candidate] = {}
-    for pattern in (pattern for formulation in wanted for pattern in patterns_of(formulation)):
+    with reference("torch"):  # one mode that is open keeps the interception in place between the runs of spellings
+        patterns = [pattern for formulation in wanted for pattern in patterns_of(formulation)]
+    for pattern in patterns:
         if not all(call.op in index.by_op for call in pattern.calls):
             continue
         for partial in _matches(pattern, index, _Partial(), reach):

@@ -1,0 +1,200 @@
+"""What to write in the port so that bits are the original's: candidates from the formulations, tried on the operands."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import paddle
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..catalogue.formulations import formulations
+from ..table.formulation import TRAINING, Formulation
+from .calls import CallRecorder, OpCall, ValueId
+from .following import Followed, CallPlace, Swap, as_side, same_tensor_bits
+from .patterns import Candidate, match
+from .source import Patch, patch
+from .spelling import replay
+
+MOST = 24  # changes that are tried for one origin
+
+
+@dataclass(frozen=True)
+class Change:
+    """Another spelling for some calls of the port, the same in every layer that makes them.
+
+    Attributes:
+        formulation: what it is a spelling of.
+        now, then: the places of both spellings in it: the port's, and the original's.
+        candidates: the calls, for each time they are made.
+    """
+
+    formulation: Formulation
+    now: int
+    then: int
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def spelling(self) -> str:
+        """The original's, in Paddle's words."""
+        return self.formulation.spellings[self.then].paddle
+
+    @property
+    def calls(self) -> set[int]:
+        """The numbers of all calls that it takes the place of."""
+        return {call for candidate in self.candidates for call in candidate.calls}
+
+    def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace]) -> Patch | None:
+        """The lines to write; None where the port's names do not say it, or several results are to be written."""
+        candidate = self.candidates[0]
+        makers = {value.number: number for number, call in enumerate(calls) for value in call.outputs}
+        if len(candidate.results) != 1:
+            return None
+        span = places[makers[candidate.results[0].number]].span
+        spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
+        return None if span is None else patch(span, self.spelling, candidate.operands, spans)
+
+    def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
+        """The exchanges in a run of the port."""
+        return [_swap(candidate, self.spelling, calls) for candidate in self.candidates]
+
+
+def _swap(candidate: Candidate, spelling: str, calls: Sequence[OpCall]) -> Swap:
+    makers = {value.number: number for number in candidate.calls for value in calls[number].outputs}
+    return Swap(spelling, candidate.operands, {makers[value.number]: place for place, value in enumerate(candidate.results)})
+
+
+def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]]) -> list[list[Candidate]]:
+    """For each set of calls the spellings of formulations that some of them are, those that hold most of them first."""
+    among = [each for each in formulations().values() if not each.equal and each.cause != TRAINING]
+    candidates = [
+        replace(candidate, operands={name: _plain_number(value) for name, value in candidate.operands.items()})
+        for candidate in (*match(calls, among), *match(_as_if_made_once(calls), among))
+        if not candidate.missing and _can_be_swapped(candidate, calls)
+    ]
+    chosen = []
+    for numbers in places:
+        touching = [candidate for candidate in candidates if numbers.intersection(candidate.calls)]
+        chosen.append(sorted(touching, key=lambda candidate: _unlike(candidate, numbers)))
+    return chosen
+
+
+def _plain_number(value: ValueId | float) -> ValueId | float:
+    """A number that a call tells by its inverse, without that rounding: a whole one, or the root of one."""
+    if isinstance(value, ValueId) or not math.isfinite(value):
+        return value
+    for number in (float(round(value)), math.copysign(math.sqrt(round(value * value)), value)):
+        if number and math.isclose(value, number, rel_tol=1e-14):
+            return number
+    return value
+
+
+def _as_if_made_once(calls: Sequence[OpCall]) -> list[OpCall]:
+    """The calls with one number for what is computed twice of the same: ``self.gate(y) * sigmoid(self.gate(y))``."""
+    numbers: dict[int, int] = {}
+    made: dict[Any, OpCall] = {}
+    unified = []
+    for call in calls:
+        inputs = tuple((name, value._replace(number=numbers.get(value.number, value.number))) for name, value in call.inputs)
+        held = OpCall(call.op, call.attributes, inputs, call.outputs)
+        key = call.op, tuple(sorted((name, repr(value)) for name, value in call.attributes.items())), inputs
+        first = made.setdefault(key, held) if inputs and not call.op.endswith("_") and call.op not in _DRAWING else held
+        if len(first.outputs) == len(call.outputs):
+            numbers.update((value.number, other.number) for value, other in zip(call.outputs, first.outputs))
+        unified.append(held)
+    return unified
+
+
+_DRAWING = frozenset({"dropout", "alpha_dropout", "bernoulli", "multinomial", "rrelu", "gumbel_softmax"})
+
+
+def _unlike(candidate: Candidate, numbers: set[int]) -> tuple[int, int]:
+    """How many calls of an origin a candidate does not hold, and how many others it does."""
+    return len(numbers.difference(candidate.calls)), len(set(candidate.calls) - numbers)
+
+
+def _can_be_swapped(candidate: Candidate, calls: Sequence[OpCall]) -> bool:
+    """Whether all operands are there when the first of the results is made."""
+    makers = {value.number: number for number, call in enumerate(calls) for value in call.outputs}
+    first = min((makers.get(value.number, -1) for value in candidate.results), default=-1)
+    operands = [value.number for value in candidate.operands.values() if isinstance(value, ValueId)]
+    return first >= 0 and all(makers.get(number, -1) < first for number in operands)
+
+
+class Probing:
+    """Replays candidates beside a run in which every value is the original's, and keeps those that give its bits.
+
+    Args:
+        candidates: what to replay.
+        calls: the port's, of an earlier run.
+        more: further spellings to try for a candidate, beside those of its formulation.
+    """
+
+    def __init__(self, candidates: Iterable[Candidate], calls: Sequence[OpCall]) -> None:
+        self.viable: dict[int, list[int]] = defaultdict(list)  # by the candidate's identity: the places of spellings
+        self._at: dict[int, list[tuple[Candidate, Swap]]] = defaultdict(list)
+        for candidate in {id(candidate): candidate for candidate in candidates}.values():
+            swap = _swap(candidate, "", calls)
+            self._at[max(swap.results)].append((candidate, swap))
+        self._calls = calls
+        self._recorder: CallRecorder | None = None
+
+    def follow(self) -> Followed:
+        """What follows the run."""
+        followed = Followed(probe=self._probe)
+        self._recorder = followed.recorder
+        return followed
+
+    def _probe(self, number: int, result: Any) -> None:
+        for candidate, swap in self._at.get(number, ()):
+            assert self._recorder is not None
+            values = {call: self._calls[call].outputs for call in swap.results}
+            made = result if isinstance(result, (list, tuple)) else [result]
+            outputs = [item for item in made if isinstance(item, paddle.Tensor)]
+            wanted = [
+                outputs[values[number].index(value)] if value in values[number] else self._recorder.tensor(value)
+                for value in candidate.results
+            ]
+            operands = {
+                name: self._recorder.tensor(value) if isinstance(value, ValueId) else value
+                for name, value in candidate.operands.items()
+            }
+            for place in candidate.others:
+                with paddle.no_grad(), _disable_current_modes():
+                    if _gives(candidate.formulation.spellings[place].paddle, operands, wanted):
+                        self.viable[id(candidate)].append(place)
+
+
+def _gives(spelling: str, operands: dict[str, Any], wanted: Sequence[Any]) -> bool:
+    """Whether a spelling gives these bits."""
+    try:
+        made = replay(spelling, operands)
+    except (ValueError, TypeError, IndexError, RuntimeError):
+        return False
+    results = list(made) if isinstance(made, (list, tuple)) else [made]
+    return len(results) == len(wanted) and all(
+        isinstance(result, paddle.Tensor) and same_tensor_bits(as_side(result), as_side(tensor))
+        for result, tensor in zip(results, wanted)
+    )
+
+
+def changes(groups: Sequence[Sequence[Candidate]], viable: Callable[[Candidate], Sequence[int]], often: int) -> list[Change]:
+    """The changes to try for an origin that is there so many times.
+
+    Args:
+        groups: for each time, the candidates, in one order.
+        viable: the spellings that give the original's results.
+        often: how many times it has to be found.
+    """
+    by_kind: dict[tuple[str, int, int], list[Candidate]] = defaultdict(list)
+    for candidates in groups:
+        for candidate in candidates:
+            for then in viable(candidate):
+                key = candidate.formulation.name, candidate.spelling, then
+                if not any(set(candidate.results) & set(other.results) for other in by_kind[key]):
+                    by_kind[key].append(candidate)
+    complete = [(key, held) for key, held in by_kind.items() if len(held) >= often]
+    return [Change(held[0].formulation, key[1], key[2], tuple(held)) for key, held in complete][:MOST]

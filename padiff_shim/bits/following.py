@@ -1,0 +1,233 @@
+"""A run of the port whose calls are followed on both levels: Paddle's ops, and the kernels of Torch that answer them.
+
+Each kernel call is named by the number of the Paddle call that it belongs to. So a run in which some calls are exchanged for others
+still names all the others alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, NamedTuple
+
+import paddle
+import torch
+
+from ..dispatch.call_site import CallSite, call_site
+from ..dispatch.frames import paused
+from ..frameworks.memory import to_torch
+from ..proof.plans import TORCHS, OnTorch
+from ..proof.programs import ModelSide
+from ..proof.trace import Capture, Forced, Key, TraceCall, TraceOperand
+from .calls import CallRecorder, NotesCalls, ValueId
+from .source import Span, span_of_call
+from .spelling import replay
+
+_PASS = ModelSide._pass.__code__
+_MARK = "\0"  # between a layer's path and the number of a Paddle call
+
+
+def same_tensor_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are equal bit for bit, whatever their strides."""
+    if tensor.shape != other.shape or tensor.dtype != other.dtype:
+        return False
+    whole = _WHOLE[tensor.element_size()]
+    if tensor.is_complex():
+        tensor, other, whole = torch.view_as_real(tensor), torch.view_as_real(other), _WHOLE[tensor.element_size() // 2]
+    return bool(torch.equal(tensor.detach().contiguous().view(whole), other.detach().contiguous().view(whole)))
+
+
+_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
+
+
+class Swap(NamedTuple):
+    """Calls of the port that are exchanged for another spelling.
+
+    Attributes:
+        spelling: source in Paddle's words.
+        operands: the values that it is made of, and numbers, by name.
+        results: by the number of the call that makes it: the place of the result that takes its place.
+    """
+
+    spelling: str
+    operands: Mapping[str, ValueId | float]
+    results: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class CallPlace:
+    """Where a Paddle call stands in the port: line, layer, and the expression in the source."""
+
+    site: CallSite
+    layer: str
+    span: Span | None
+
+
+class Followed:
+    """What is known of a run of the port: its Paddle calls, where they stand, and which kernels each called.
+
+    Attributes:
+        recorder: the calls and their values.
+        places: of each call.
+        failures: exchanges that could not be made, by their place in ``swaps``, with the reason.
+    """
+
+    def __init__(self, swaps: tuple[Swap, ...] = (), probe: Callable[[int, Any], None] | None = None) -> None:
+        self.recorder = CallRecorder()
+        self.places: list[CallPlace] = []
+        self.current: int | None = None  # the number of the Paddle call that is open
+        self.failures: dict[int, str] = {}
+        self.layer: Callable[[], str] = str
+        self.probe = probe
+        self._swaps = {call: (place, swap) for place, swap in enumerate(swaps) for call in swap.results}
+        self._made: dict[int, list[Any]] = {}  # by the place of the swap
+
+    def capture(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType, **words: Any) -> NumberedCapture:
+        """The capture of this run."""
+        self.layer = layer
+        return NumberedCapture(self, names, layer, until, **words)
+
+    def plan(self, torchs: frozenset[str] = TORCHS) -> FollowingPlan:
+        """The plan of this run."""
+        return FollowingPlan(self, torchs)
+
+    def answer(self, make: Callable[[], Any]) -> Any:
+        """The result of the next outermost call: its own, or that of the spelling that takes its place."""
+        number = len(self.recorder.calls)
+        del self.places[number:]  # of a call that the plan has refused: it is made again, on Paddle's kernel
+        self.places.append(CallPlace(call_site(_PASS), self.layer(), span_of_call(_PASS, self.recorder.known)))
+        self.current = number
+        try:
+            if number in self._swaps:
+                place, swap = self._swaps[number]
+                result = self._swapped(place, swap, number, make)
+            else:
+                result = make()
+            if self.probe is not None:
+                self.probe(number, result)
+            return result
+        finally:
+            self.current = None
+
+    def _swapped(self, place: int, swap: Swap, number: int, make: Callable[[], Any]) -> Any:
+        if place not in self._made and place not in self.failures:
+            try:
+                operands = {
+                    name: self.recorder.tensor(value) if isinstance(value, ValueId) else value
+                    for name, value in swap.operands.items()
+                }
+                made = replay(swap.spelling, operands)
+                self._made[place] = list(made) if isinstance(made, (list, tuple)) else [made]
+            except (ValueError, TypeError, IndexError, RuntimeError, StopIteration) as error:
+                self.failures[place] = f"{type(error).__name__}: {error}"
+        if place in self.failures:
+            return make()
+        return self._made[place][swap.results[number]]
+
+
+class FollowingPlan(NotesCalls, OnTorch):
+    """The plan of a proof's runs that follows every call."""
+
+    def __init__(self, run: Followed, torchs: frozenset[str] = TORCHS) -> None:
+        super().__init__(torchs)
+        self.run = run
+        self.recorder = run.recorder
+
+    def answer(self, op: str, make: Callable[[], Any]) -> Any:
+        """See :meth:`Followed.answer`."""
+        return self.run.answer(make)
+
+
+class LinkedCapture(Capture):
+    """A capture that knows which calls of a backward go back through which of the forward.
+
+    Attributes:
+        sequence: of each call the number of the node of the graph that it made, or in whose backward it is.
+    """
+
+    def __init__(self, *arguments: Any, **words: Any) -> None:
+        super().__init__(*arguments, **words)
+        self.sequence: dict[TraceCall, int] = {}
+
+    def _note(self, name: str, arguments: list[Any], operands: list[TraceOperand], results: Any, updated: Any) -> None:
+        before, behind = len(self.trace.nodes), torch._C._current_autograd_node()
+        number = torch._C._autograd._get_sequence_nr() - 1 if behind is None else behind._sequence_nr()
+        super()._note(name, arguments, operands, results, updated)
+        self.sequence.update((node, number) for node in self.trace.nodes[before:])
+
+
+class NumberedCapture(Capture):
+    """A capture whose keys hold the number of the Paddle call, and which says what calls gave before they were exchanged.
+
+    Attributes:
+        differing: by key and place of the result: what a forced call gave by itself, where that is not what it was to give.
+        plain: the calls by the keys that a :class:`Capture` gives them.
+    """
+
+    def __init__(
+        self,
+        run: Followed,
+        names: Mapping[int, str],
+        layer: Callable[[], str],
+        until: CodeType | None = None,
+        forced: Forced | None = None,
+    ) -> None:
+        super().__init__(names, layer, until, forced)
+        self._run = run
+        self.differing: dict[tuple[Key, int], torch.Tensor] = {}
+        self.seen: set[tuple[Key, int]] = set()  # forced results that there were
+        self.plain: dict[Key, TraceCall] = {}
+        self._wanted = {id(wanted): (key, at) for key, results in self._forced.items() for at, wanted in enumerate(results)}
+        self._plain_count: Counter[Any] = Counter()
+        self._operands: list[TraceOperand] = []
+
+    def _where(self) -> tuple[CallSite, str, bool]:
+        behind = torch._C._current_autograd_node()
+        if behind is not None:
+            return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
+        site, layer = call_site(self._until), self._layer()
+        if self._run.current is not None:
+            layer = f"{layer}{_MARK}{self._run.current}"
+            self._remember((site, layer))
+        else:  # gradients that are added up: named by what they are added of
+            sources = tuple(
+                operand.value.label if operand.value.node is None else operand.value.node.key for operand in self._operands
+            )
+            layer = f"{layer}{_MARK}{hash(sources)}+"
+        return site, layer, False
+
+    def _note(self, name: str, arguments: list[Any], operands: list[TraceOperand], results: Any, updated: Any) -> None:
+        before = len(self.trace.nodes)
+        self._operands = operands
+        super()._note(name, arguments, operands, results, updated)
+        for node in self.trace.nodes[before:]:
+            plain = node.name, node.site, node.layer.partition(_MARK)[0]
+            self.plain[Key(*plain, self._plain_count[plain])] = node
+            self._plain_count[plain] += 1
+
+    def _overwrite(self, tensor: torch.Tensor, wanted: torch.Tensor, *, again: bool) -> None:
+        place = self._wanted.get(id(wanted))
+        if place is not None:
+            self.seen.add(place)
+            if not same_tensor_bits(tensor, wanted):
+                self.differing[place] = tensor.detach().clone()
+        super()._overwrite(tensor, wanted, again=again)
+
+
+def call_number(node: TraceCall) -> int | None:
+    """The number of the Paddle call that a kernel call belongs to; of a backward, that of the call that it goes back through."""
+    number = node.layer.partition(_MARK)[2]
+    return int(number) if number.isdigit() else None
+
+
+def plain_layer(node: TraceCall) -> str:
+    """The path of the layer of a kernel call."""
+    return node.layer.partition(_MARK)[0]
+
+
+def as_side(tensor: Any) -> torch.Tensor:
+    """A Paddle tensor's memory as Torch's."""
+    with paused(), paddle.no_grad():
+        return to_torch(tensor.detach())

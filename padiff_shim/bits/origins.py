@@ -1,0 +1,243 @@
+"""Where the bits of a port part from its original's: calls whose operands are equal bit for bit, and whose results are not.
+
+Which values of both programs belong together is known from their runs in float64, where rounding hides nothing. Then the port runs
+once more in its own dtype, and every value that has a partner is exchanged for the original's, bit for bit, as soon as it is made.
+So every call gets the original's operands, and what it makes of them differently is its own doing, not carried there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ..proof.match import Matching
+from ..proof.trace import Key, Trace, TraceCall, Value
+from ..table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING
+from .following import NumberedCapture, call_number
+
+Result = tuple[Key, int]  # a call of the port, and the place of its result
+_NARROWED = frozenset({"_to_copy", "copy", "to"})
+_NEAR = 1e-6  # of the largest element: two values that belong together are this near in float64
+
+
+@dataclass(frozen=True)
+class OperandLayout:
+    """What a call is given: its elements are equal bit for bit in both programs, its layout need not be.
+
+    Attributes:
+        name: of the parameter of Torch's kernel, with the kernel's name.
+        shape, strides: in elements. ``dtype``: its name.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        expected, size = [], 1
+        for length in reversed(self.shape):
+            expected.append(size)
+            size *= length
+        contiguous = all(length == 1 or mine == own for length, mine, own in zip(self.shape, self.strides, reversed(expected)))
+        return f"{self.name}: {self.dtype}{list(self.shape)}" + ("" if contiguous else f", strides {list(self.strides)}")
+
+
+@dataclass(eq=False)
+class OriginGroup:
+    """The calls between equal operands and a result that differs, in both programs.
+
+    Attributes:
+        result: of the port. ``made``: what it is by itself. ``wanted``: the original's, in the port's arrangement.
+        port, original: the calls of both, in order.
+    """
+
+    result: Result
+    made: torch.Tensor
+    wanted: torch.Tensor
+    port: list[TraceCall]
+    original: list[TraceCall]
+
+    @property
+    def backward(self) -> bool:
+        """Whether it is a gradient that differs."""
+        return self.port[-1].backward or call_number(self.port[-1]) is None
+
+    @property
+    def calls(self) -> set[int]:
+        """The numbers of the Paddle calls that they belong to."""
+        return {number for number in map(call_number, self.port) if number is not None}
+
+
+class Partners:
+    """Which values of a port's run have which partner of the original's, in the models' own dtype.
+
+    Args:
+        original: the original's run.
+        port: the port's, and by which keys a plain capture names its calls.
+        wide: both runs in float64, and which of their values are the same.
+    """
+
+    def __init__(self, original: Trace, port: NumberedCapture, wide: tuple[Trace, Trace, Matching]) -> None:
+        first, second, matching = wide
+        self.trace = port.trace
+        self._wide_of_original = _classes(original, {node.key: node for node in original.nodes}, first)
+        self._wide_of_port = _classes(port.trace, port.plain, second)
+        by_class: dict[Value, list[Value]] = defaultdict(list)
+        for value, twin in self._wide_of_original.items():
+            by_class[twin].append(value)
+        self.of_port: dict[Value, Value] = {}
+        self.wanted: dict[Value, torch.Tensor] = {}
+        for value in port.trace.values():
+            wide_value = self._wide_of_port.get(value)
+            partner = None if wide_value is None else matching.of_second.get(wide_value)
+            if wide_value is None or partner is None or not value.tensor.is_floating_point():
+                continue
+            for candidate in by_class.get(partner, ()):
+                if _are_of_one_kind(candidate, value):
+                    tensors = (candidate.tensor, partner.tensor, wide_value.tensor, value.tensor)
+                    arranged = _arranged(*(tensor.detach() for tensor in tensors))
+                    if arranged is not None:
+                        self.of_port[value], self.wanted[value] = candidate, arranged
+                        break
+        self.of_original = {partner: value for value, partner in reversed(self.of_port.items())}
+
+    def forced(self) -> dict[Key, list[torch.Tensor | None]]:
+        """For each call that rounds, what its results shall be."""
+        forced: dict[Key, list[torch.Tensor | None]] = {}
+        for node in self.trace.nodes:
+            if node.view or (node.moves and node.name not in _NARROWED):
+                continue
+            wanted = [self.wanted.get(value) for value in node.values]
+            if any(tensor is not None for tensor in wanted):
+                forced[node.key] = wanted
+        return forced
+
+    def group(self, result: Result, made: torch.Tensor) -> OriginGroup:
+        """The calls behind a result that differs."""
+        nodes = {node.key: node for node in self.trace.nodes}
+        value = nodes[result[0]].values[result[1]]
+        partner = self.of_port[value]
+        return OriginGroup(
+            result,
+            made,
+            self.wanted[value],
+            _between(value, self.of_port.__contains__),
+            _between(partner, self.of_original.__contains__),
+        )
+
+
+def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict[Value, Value]:
+    """For each value of a run in the models' dtype the one of the run in float64 that it is, up to rounding."""
+    wide_nodes = {node.key: node for node in wide.nodes}
+    classes: dict[Value, Value] = {}
+    keys = {node: key for key, node in keyed.items()}
+    if [value.label for value in narrow.constants] == [value.label for value in wide.constants]:
+        classes.update(zip(narrow.constants, wide.constants))
+    else:
+        labelled = {value.label: value for value in wide.constants if value.label}
+        classes.update((value, labelled[value.label]) for value in narrow.constants if value.label in labelled)
+    for node in narrow.nodes:
+        twin = wide_nodes.get(keys.get(node, node.key))
+        if node.name in _NARROWED and len(node.results) == 1 and node.operands:
+            source = classes.get(node.operands[-1].value)
+            if source is not None and source.count == node.result.count:
+                classes[node.result] = source
+                continue
+        if twin is not None and len(twin.values) == len(node.values) and twin.backward is node.backward:
+            classes.update((value, other) for value, other in zip(node.values, twin.values) if value.count == other.count)
+    return classes
+
+
+def _are_of_one_kind(value: Value, other: Value) -> bool:
+    backward = [side.node is not None and side.node.backward for side in (value, other)]
+    return value.count == other.count and value.tensor.dtype == other.tensor.dtype and backward[0] is backward[1]
+
+
+def _arranged(
+    source: torch.Tensor, wide_source: torch.Tensor, wide_target: torch.Tensor, target: torch.Tensor
+) -> torch.Tensor | None:
+    """The original's value in the order of the port's; None if no order of axes makes them one."""
+    if source.shape != wide_source.shape or target.shape != wide_target.shape:
+        return None
+    largest = float(wide_source.abs().nan_to_num(0.0, 0.0, 0.0).max()) if wide_source.numel() else 0.0
+
+    def near(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+        return bool(torch.allclose(tensor.double(), other.double(), 0.0, _NEAR * largest, equal_nan=True))
+
+    flat = wide_target.reshape(-1)
+    if near(wide_source.reshape(-1), flat):
+        return source.reshape(target.shape)
+    for order in itertools.permutations(range(source.dim())):
+        if near(wide_source.permute(order).reshape(-1), flat):
+            return source.permute(order).reshape(target.shape)
+    flat = wide_source.reshape(-1)
+    for order in itertools.permutations(range(target.dim())):
+        turned = wide_target.permute(order)
+        if near(turned.reshape(-1), flat):
+            return source.reshape(turned.shape).permute([order.index(axis) for axis in range(target.dim())])
+    return None
+
+
+def _between(value: Value, is_known: object) -> list[TraceCall]:
+    """The calls that lead from known values to one."""
+    known = is_known
+    assert callable(known)
+    region: dict[int, TraceCall] = {}
+    waiting = [value.node] if value.node is not None else []
+    while waiting:
+        node = waiting.pop()
+        if node.index in region:
+            continue
+        region[node.index] = node
+        waiting += [operand.value.node for operand in node.operands if operand.value.node is not None and not known(operand.value)]
+    return [region[index] for index in sorted(region)]
+
+
+def layouts(calls: Sequence[TraceCall]) -> tuple[OperandLayout, ...]:
+    """What the first calls of a group are given."""
+    inside = {value for call in calls for value in call.values}
+    return tuple(
+        OperandLayout(
+            f"{call.name}.{operand.name}",
+            tuple(operand.tensor.shape),
+            tuple(operand.tensor.stride()),
+            str(operand.tensor.dtype).rpartition(".")[2],
+        )
+        for call in calls
+        for operand in call.operands
+        if operand.value not in inside
+    )
+
+
+def cause_of(group: OriginGroup) -> tuple[str, str, str]:
+    """Cause, name and reason of an origin that is no formulation of the library."""
+    port, original = ([call for call in calls if call.backward is calls[-1].backward] for calls in (group.port, group.original))
+    names = [[call.name for call in calls] for calls in (port, original)]
+    if port[-1].backward and "add" in names[0] and sorted(names[0]) == sorted(names[1]):
+        return BACKWARD, "sum of gradients", "the gradients of a tensor's readers are added up in another order"
+    if names[0] == names[1]:
+        operands = [layouts(calls) for calls in (port, original)]
+        if [operand.dtype for operand in operands[0]] != [operand.dtype for operand in operands[1]]:
+            return ROUNDING, f"dtype of {names[0][-1]}", "an operand is rounded to another dtype before the call"
+        if [operand.strides for operand in operands[0]] != [operand.strides for operand in operands[1]]:
+            return LAYOUT, f"operands of {names[0][-1]}", "the kernel sums in another order for each layout of its operands"
+        return NUMBERS, f"attributes of {names[0][-1]}", "a number is made otherwise"
+    written = " against ".join(", ".join(dict.fromkeys(map(_plain, side))) for side in (names[1], names[0]))
+    dtypes = [{str(call.result.tensor.dtype) for call in calls} for calls in (port, original)]
+    if dtypes[0] != dtypes[1]:
+        return ROUNDING, written, "the calls compute in other dtypes, and round in other places"
+    if sorted(names[0]) == sorted(names[1]):
+        return ROUNDING, written, "the same steps in another order round other numbers"
+    if min(map(len, names)) == 1 < max(map(len, names)):
+        return FUSED, written, "one call rounds once, several round each step"
+    return GROUPING, written, "other steps are rounded"
+
+
+def _plain(name: str) -> str:
+    """A kernel's name as people say it."""
+    return name.removeprefix("native_").removeprefix("_").removesuffix("_data").removesuffix("_backward")

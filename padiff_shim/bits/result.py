@@ -1,0 +1,248 @@
+"""What :func:`padiff_shim.bitwise` answers, and the document that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..dispatch.call_site import short
+from ..files import write
+from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Place, Section, Table, Tone
+from ..present.result import Presented
+from ..proof.findings import ProgramPlace
+from ..proof.pages import marked
+from ..proof.proof import Proof
+from ..table.formulation import LAYOUT
+from ..text import SENTENCE, many, shown, tr
+from .origins import OperandLayout
+from .source import Patch
+
+LAYERS = Most(40, 100, 1_000_000)
+
+
+@dataclass(frozen=True)
+class BitOrigin:
+    """A line of the port that makes other bits of equal operands.
+
+    Attributes:
+        cause: one of the causes of formulations (:data:`padiff_shim.table.formulation.CAUSES`).
+        name: what is computed; that of the formulation, where it is known.
+        why: one sentence.
+        torch, paddle: both lines.
+        layers: the port's layers that run the line, one per time.
+        differs: ``"forward"``, ``"gradient"`` or ``"both"``: which results differ.
+        ulp: the largest difference, in units in the last place of the tensor's largest element.
+        share: of the elements that differ, from 0 to 1.
+        torch_operands, paddle_operands: what both calls are given.
+        change: the spelling of the original in Paddle's words, tried; "" if none is known.
+        patch: the same in the port's own names; None where they do not say it.
+        contribution: the share of the final difference that it explains; None if that was not measured.
+    """
+
+    cause: str
+    name: str
+    why: str
+    torch: ProgramPlace | None
+    paddle: ProgramPlace | None
+    layers: tuple[str, ...]
+    differs: str
+    ulp: float
+    share: float
+    torch_operands: tuple[OperandLayout, ...] = ()
+    paddle_operands: tuple[OperandLayout, ...] = ()
+    change: str = ""
+    patch: Patch | None = None
+    contribution: float | None = None
+
+    def __str__(self) -> str:
+        often = f" (in {many(len(self.layers), 'layer')})" if len(self.layers) > 1 else ""
+        size = f"{self.ulp:.2g} ulp" if self.ulp else "signs of zeros"
+        what = {"forward": "results", "gradient": "gradients", "both": "results and gradients"}[self.differs]
+        return f"{self.cause}: {self.name}{often}: {what} differ by {size} in {self.share:.1%} of elements"
+
+
+@dataclass(frozen=True)
+class TravelRow:
+    """The results of one layer: how far the difference has come.
+
+    Attributes:
+        layer: of the port. ``calls``: how many.
+        largest, mean: in units in the last place of the tensor's largest element.
+        share: of the elements that differ.
+        origins: the numbers of the origins that lie in it, from 1.
+    """
+
+    layer: str
+    calls: int
+    largest: float
+    mean: float
+    share: float
+    origins: tuple[int, ...] = ()
+
+
+@dataclass
+class Bitwise(Presented):
+    """Where the bits of a port part from its original's, and what to write. True in a condition if no bit differs.
+
+    Attributes:
+        proof: whether the port is right at all.
+        comparable: the mathematics of both is the same. Where it is not, nothing else is known.
+        origins: the lines, in the order of the port's calls.
+        travel: the layers, in the order in which they end.
+        results, gradients: how many tensors were compared, and how many of them are identical: as the port is.
+        results_changed, gradients_changed: the same with all changes.
+        explained: the sum of the origins' contributions; None if that was not measured.
+        notes: what else there is to say.
+        seconds: how long it took.
+    """
+
+    proof: Proof
+    comparable: bool = True
+    origins: list[BitOrigin] = field(default_factory=list)
+    travel: list[TravelRow] = field(default_factory=list)
+    results: tuple[int, int] = (0, 0)
+    gradients: tuple[int, int] = (0, 0)
+    results_changed: tuple[int, int] = (0, 0)
+    gradients_changed: tuple[int, int] = (0, 0)
+    explained: float | None = None
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.identical
+
+    @property
+    def identical(self) -> bool:
+        """Whether all results and gradients are the original's, bit for bit."""
+        return self.comparable and self.results[0] == self.results[1] and self.gradients[0] == self.gradients[1]
+
+    @property
+    def mended(self) -> bool:
+        """Whether they are with the changes."""
+        changed = self.results_changed[0] == self.results_changed[1] and self.gradients_changed[0] == self.gradients_changed[1]
+        return self.identical or (self.comparable and bool(self.origins) and changed)
+
+    @property
+    def patches(self) -> list[Patch]:
+        """All changes as lines of files."""
+        return [origin.patch for origin in self.origins if origin.patch is not None]
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        if not self.comparable:
+            return f"the port is not right, so its bits are not looked into: {self.proof.headline}"
+        if self.identical:
+            return f"identical bit for bit: {many(self.results[1], 'result')} and {many(self.gradients[1], 'gradient')}"
+        changes = sum(bool(origin.change) for origin in self.origins)
+        origins = f"{many(len(self.origins), 'origin')} of different bits"
+        if not changes:
+            return f"{origins}; no change that was tried makes them equal"
+        these = "this change" if changes == 1 else f"these {changes} changes"
+        if self.mended:
+            return (
+                f"{origins}; with {these} all {self.results_changed[1]} results"
+                + (f" and {self.gradients_changed[1]} gradients" if self.gradients_changed[1] else "")
+                + " are identical"
+            )
+        return (
+            f"{origins}; with {these} {self.results_changed[0]} of {self.results_changed[1]} results and "
+            f"{self.gradients_changed[0]} of {self.gradients_changed[1]} gradients are identical"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types (JSON)."""
+        data = {**asdict(self), "proof": self.proof.as_dict()}
+        return {**data, "headline": self.headline, "identical": self.identical, "mended": self.mended}
+
+    def apply(self) -> list[Path]:
+        """Write the patches into their files, and say which they are. Of patches of the same lines the first is written alone.
+
+        Raises:
+            ValueError: a file was changed since.
+            FileError: one cannot be written.
+        """
+        chosen: list[Patch] = []
+        for patch in self.patches:
+            if not any(
+                patch.file == other.file and patch.line <= other.end_line and other.line <= patch.end_line for other in chosen
+            ):
+                chosen.append(patch)
+        changed: dict[str, str] = {}
+        for patch in sorted(chosen, key=lambda patch: -patch.line):
+            source = changed[patch.file] if patch.file in changed else Path(patch.file).read_text(encoding="utf-8")
+            changed[patch.file] = patch.apply(source)
+        return [write(Path(file), source) for file, source in changed.items()]
+
+    def document(self) -> Document:
+        """All of it."""
+        layers = [_layers(self)] if self.travel and not self.identical else []
+        blocks = [Findings([_finding(origin) for origin in self.origins]), *layers, Notes(self.notes)]
+        return Document(self.headline, blocks, "good" if self.mended else "")
+
+    def to_html(self) -> str:
+        """One page that needs nothing beside it."""
+        return self.page()
+
+
+def _finding(origin: BitOrigin) -> ListedFinding:
+    places = (origin.torch, origin.paddle)
+    sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))
+    calls = marked(*(shown(place.call, SENTENCE) if place else "" for place in places))
+    titles = (("torch", tr("original, Torch")), ("paddle", tr("port, Paddle")))
+    sides = [
+        Place(side, title, _where(place), source, call)
+        for (side, title), place, source, call in zip(titles, places, sources, calls)
+    ]
+    return ListedFinding(str(origin), sides, list(_details(origin)))
+
+
+def _where(place: ProgramPlace | None) -> str:
+    if place is None:
+        return tr("has no counterpart")
+    line = f"{short(place.file)}:{place.line}"
+    return tr("{line}, layer {layer}", line=line, layer=shown(place.layer)) if place.layer else line
+
+
+def _details(origin: BitOrigin) -> Iterator[tuple[str, str]]:
+    if origin.cause == LAYOUT:
+        for side, operands in (("torch", origin.torch_operands), ("paddle", origin.paddle_operands)):
+            yield from ((side, str(operand)) for operand in operands)
+    yield tr("why"), origin.why
+    if origin.contribution is not None:
+        yield tr("share"), tr("{share:.1%} of the final difference", share=origin.contribution)
+    if not origin.change:
+        yield tr("change"), tr("none of the spellings that were tried gives the original's bits")
+    elif origin.patch is None:
+        yield from ((tr("write"), line) for line in origin.change.splitlines())
+    else:
+        before, after = origin.patch.before.splitlines(), origin.patch.after.splitlines()
+        yield from ((tr("was"), line.strip()) for line in before if line not in after)
+        yield from ((tr("write"), line.strip()) for line in after if line not in before)
+
+
+def _layers(answer: Bitwise) -> Part:
+    columns = (
+        Column(tr("layer")),
+        Column(tr("origins")),
+        Column(tr("calls"), 2, right=True),
+        Column(tr("largest, ulp"), right=True),
+        Column(tr("mean, ulp"), 1, right=True),
+        Column(tr("elements that differ"), 3, right=True),
+    )
+    tones: list[Tone] = ["bad" if row.share else "good" for row in answer.travel]
+    rank = sorted(range(len(answer.travel)), key=lambda place: (not answer.travel[place].origins, place))
+    title = tr("{same} of {all} results identical", same=answer.results[0], all=answer.results[1])
+    note = (
+        "" if answer.explained is None else tr("The origins explain {share:.1%} of the final difference.", share=answer.explained)
+    )
+    table = Table(columns, [_cells(row) for row in answer.travel], tones, LAYERS, rank=rank, cards=False, kind="even layers")
+    return Section(title, [table], note)
+
+
+def _cells(row: TravelRow) -> tuple[Cell | str, ...]:
+    name = Cell([shown(row.layer) or tr("(the model)")], depth=row.layer.count("."))
+    far = (f"{row.largest:.3g}", f"{row.mean:.2g}", f"{row.share:.1%}") if row.share else (tr("identical"), "", "")
+    return name, ", ".join(map(str, row.origins)), str(row.calls), *far

@@ -1,0 +1,261 @@
+"""The search for origins: runs of both programs, origins by line, and the changes that mend them, tried in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..proof import agreement
+from ..proof.agreement import Array, same_bits
+from ..proof.locate import traced_in_wider
+from ..proof.programs import PaddleSide, RunOutcome, TorchSide
+from ..proof.trace import Forced, Key
+from ..table.formulation import Formulation
+from ..weights.mapping import Mapping as Weights
+from .calls import OpCall
+from .changes import Change, Probing, candidates_at, changes
+from .following import Followed, LinkedCapture, NumberedCapture, CallPlace, Swap, call_number, same_tensor_bits
+from .origins import OriginGroup, Partners, Result
+from .patterns import Candidate
+from .translation import Translator
+
+
+@dataclass(eq=False)
+class Origin:
+    """One place of the port's source where bits part, in every layer that runs it.
+
+    Attributes:
+        groups: the results that differ, with the calls behind each.
+        times: the numbers of the Paddle calls of each time it is made.
+        change: what mends it; None if nothing does that was tried.
+    """
+
+    groups: list[OriginGroup] = field(default_factory=list)
+    times: list[set[int]] = field(default_factory=list)
+    change: Change | None = None
+    formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
+
+    def at(self, numbers: set[int]) -> list[OriginGroup]:
+        """The groups of one time, those of the forward first."""
+        return sorted((group for group in self.groups if group.calls <= numbers), key=lambda group: group.backward)
+
+    @property
+    def results(self) -> set[Result]:
+        """What differs."""
+        return {group.result for group in self.groups}
+
+
+@dataclass
+class ForcedRun:
+    """A run in which values are the original's.
+
+    Attributes:
+        capture: its calls, and what they gave differently by themselves.
+        ends: the outputs and gradients that are not the original's.
+    """
+
+    capture: NumberedCapture
+    ends: set[str]
+
+
+class OriginSearch:
+    """Runs of a port and its original in the models' own dtype.
+
+    Args:
+        original, port: both programs, with equal weights.
+        mapping: which weights belong together.
+    """
+
+    def __init__(self, original: TorchSide, port: PaddleSide, mapping: Weights) -> None:
+        self._sides, self._port, self._mapping = (original, port), port, mapping
+        self._units: list[float] | None = None
+        self.origins: list[Origin] = []
+        self.original = original.run(LinkedCapture)
+        port.order = list(self.original.outputs)
+        self._run(Followed())  # what is made once is made
+        self.followed = Followed()
+        self.natural = self._run(self.followed)
+        self.calls: Sequence[OpCall] = self.followed.recorder.calls
+        self.places: Sequence[CallPlace] = self.followed.places
+
+    def find_origins(self) -> None:
+        """Find every origin.
+
+        Raises:
+            NotWider: one of the programs does not run in a wider dtype.
+        """
+        assert isinstance(self.original.capture, LinkedCapture)
+        assert isinstance(self.natural.capture, NumberedCapture)
+        wide = traced_in_wider(*self._sides, self._mapping)
+        self.partners = Partners(self.original.capture.trace, self.natural.capture, wide)
+        self._forced = self.partners.forced()
+        self._base = self.forced_run(Followed())
+        self.base_ends = self._base.ends
+        self.origins = self._origins()
+
+    def _run(self, followed: Followed, forced: Forced | None = None) -> RunOutcome:
+        held, self._port.planned = self._port.planned, followed.plan
+        try:
+            return self._port.run(functools.partial(followed.capture, forced=forced))
+        finally:
+            self._port.planned = held
+
+    def forced_run(self, followed: Followed, free: Iterable[int] = ()) -> ForcedRun:
+        """A run in which values are the original's, but for those that the Paddle calls ``free`` make."""
+        outcome = self._run(followed, self._but(set(free)))
+        assert isinstance(outcome.capture, NumberedCapture)
+        return ForcedRun(outcome.capture, self.ends(outcome))
+
+    def _but(self, free: set[int]) -> Forced:
+        """What is forced, without some calls and the sums of their gradients."""
+        if not free:
+            return self._forced
+        loose: set[Key] = set()
+        for node in self.partners.trace.nodes:
+            number = call_number(node)
+            sums = number is None and any(
+                operand.value.node is not None and operand.value.node.key in loose for operand in node.operands
+            )
+            if number in free or sums:
+                loose.add(node.key)
+        return {key: wanted for key, wanted in self._forced.items() if key not in loose}
+
+    def ends(self, outcome: RunOutcome) -> set[str]:
+        """The outputs and gradients of a run whose bits are not the original's."""
+        rows = [*agreement.outputs(self.original, outcome), *agreement.gradients(self._mapping, self.original, outcome)]
+        return {name for name, expected, actual in rows if expected is not None and not _equal(expected, actual)}
+
+    def _origins(self) -> list[Origin]:
+        """The groups that share calls are one; those of one line in several layers are one origin."""
+        parts: list[tuple[set[int], list[OriginGroup]]] = []
+        for result, made in self._base.capture.differing.items():
+            group = self.partners.group(result, made)
+            numbers, groups = set(group.calls), [group]
+            for part in [part for part in parts if part[0] & numbers]:
+                parts.remove(part)
+                numbers |= part[0]
+                groups = [*part[1], *groups]
+            parts.append((numbers, groups))
+        origins: dict[object, Origin] = {}
+        for numbers, groups in sorted(parts, key=lambda part: min(part[0], default=len(self.calls))):
+            origin = origins.setdefault(
+                frozenset((self.calls[number].op, self.places[number].site) for number in numbers), Origin()
+            )
+            origin.groups += groups
+            origin.times.append(numbers)
+        return list(origins.values())
+
+    def find_changes(self) -> None:
+        """Try for each origin what the formulations offer, and then the original's own calls."""
+        chosen = candidates_at(self.calls, [numbers for origin in self.origins for numbers in origin.times])
+        rest = iter(chosen)
+        groups = {id(origin): [next(rest) for _ in origin.times] for origin in self.origins}
+        for origin in self.origins:
+            first = groups[id(origin)][0]
+            origin.formulation = next(
+                (held.formulation for held in first if len(held.calls) > 1 and origin.times[0] <= set(held.calls)), None
+            )
+        self._try(self.origins, groups)
+        assert isinstance(self.original.capture, LinkedCapture)
+        left = [origin for origin in self.origins if origin.change is None]
+        if left:
+            parameters = self._port.parameters()
+            translator = Translator(self.original.capture, self.partners, self.followed.recorder, parameters)
+            translated = {
+                id(origin): [
+                    [made] if (made := translator.candidate(origin.at(numbers), numbers)) else [] for numbers in origin.times
+                ]
+                for origin in left
+            }
+            self._try(left, translated)
+
+    def _try(self, origins: Sequence[Origin], groups: Mapping[int, list[list[Candidate]]]) -> None:
+        """Find the change of each origin among candidates, by its identity, for each time."""
+        probing = Probing((candidate for each in groups.values() for times in each for candidate in times), self.calls)
+        self.forced_run(probing.follow())
+        for origin in origins:
+            tried = changes(groups[id(origin)], lambda candidate: probing.viable[id(candidate)], len(origin.times))
+            origin.change = next((change for change in tried if self._mends(change, origin)), None)
+
+    def _mends(self, change: Change, origin: Origin) -> bool:
+        """Whether nothing of an origin differs any longer with a change, and nothing else does."""
+        followed = Followed(tuple(change.swaps(self.calls)))
+        ran = self.forced_run(followed, free=change.calls)
+        rest, before = ran.capture.differing, self._base.capture.differing
+        same = all(result in before and same_tensor_bits(made, before[result]) for result, made in rest.items())
+        return not followed.failures and same and not origin.results & rest.keys() and ran.ends <= self.base_ends
+
+    def changed(self) -> RunOutcome:
+        """The port with all changes, and nothing of the original's."""
+        swaps: list[Swap] = [swap for origin in self.origins if origin.change for swap in origin.change.swaps(self.calls)]
+        return self._run(Followed(tuple(swaps)))
+
+    def layers(self, outcome: RunOutcome | None = None) -> Iterator[tuple[str, list[tuple[Array, Array]]]]:
+        """The port's layers, and what each call of them gave in a run, beside the original's; in the order in which they end.
+
+        ``outcome``: of the port; that of the port as it is, if None.
+        """
+        outcome = outcome or self.natural
+        order = {name: place for place, name in enumerate(self.original.layers)}
+        for name, partner in sorted(self._mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
+            pairs = list(zip(self.original.layers.get(name, ()), outcome.layers.get(partner, ())))
+            if pairs and all(expected.shape == actual.shape and expected.dtype.kind == "f" for expected, actual in pairs):
+                yield partner, pairs
+
+    def identical(self, outcome: RunOutcome) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of the results of layers and outputs, and of gradients: how many are the original's, and how many there are."""
+        results = [pair for _, pairs in self.layers(outcome) for pair in pairs]
+        results += [(expected, actual) for _, expected, actual in agreement.outputs(self.original, outcome)]
+        rows = agreement.gradients(self._mapping, self.original, outcome)
+        gradients = [(expected, actual) for _, expected, actual in rows if expected is not None]
+        counts = [(sum(_equal(*pair) for pair in pairs), len(pairs)) for pairs in (results, gradients)]
+        return counts[0], counts[1]
+
+    def contributions(self) -> list[float] | None:
+        """For each origin the share of the final difference that goes when its values are the original's; None if none differs.
+
+        The origins are mended one after the other, in the order of the program. A share is the part of the difference's length that
+        goes with it, along the difference of the port as it is: so they add up to what all together explain.
+        """
+        forward = any(not same_bits(expected, actual) for _, expected, actual in agreement.outputs(self.original, self.natural))
+        times = [
+            (min(numbers, default=len(self.calls)), place, [group for group in origin.at(numbers) if group.backward is not forward])
+            for place, origin in enumerate(self.origins)
+            for numbers in origin.times
+        ]
+        times.sort(key=lambda time: time[0] if forward else -time[0])
+        shares = [0.0] * len(self.origins)
+        before = whole = self._apart(self.natural, forward=forward)
+        length = sum(float(np.vdot(part, part)) for part in whole)
+        if not length:
+            return None
+        forced: dict[Key, list[Any]] = {}
+        for _, place, groups in times:
+            for key, at in (group.result for group in groups):
+                wanted = forced.setdefault(key, [None] * len(self._forced[key]))
+                wanted[at] = self._forced[key][at]
+            if not groups:
+                continue
+            with self._port.forward_alone() if forward else contextlib.nullcontext():
+                behind = self._apart(self._run(Followed(), forced), forward=forward)
+            shares[place] += sum(float(np.vdot(one - other, part)) for one, other, part in zip(before, behind, whole)) / length
+            before = behind
+        return shares
+
+    def _apart(self, outcome: RunOutcome, *, forward: bool) -> list[Array]:
+        """How far outputs, or gradients, of a run are from the original's, each in units of its own difference."""
+        rows = agreement.outputs(self.original, outcome) if forward else agreement.gradients(self._mapping, self.original, outcome)
+        pairs = [(expected, actual) for _, expected, actual in rows if expected is not None and actual is not None]
+        apart = [actual.astype(np.float64) - expected.astype(np.float64) for expected, actual in pairs]
+        if self._units is None:
+            self._units = [float(np.linalg.norm(part)) or 1.0 for part in apart]
+        return [np.nan_to_num(part) / unit for part, unit in zip(apart, self._units)]
+
+
+def _equal(expected: Array | None, actual: Array | None) -> bool:
+    return expected is not None and actual is not None and same_bits(np.asarray(expected), np.asarray(actual))

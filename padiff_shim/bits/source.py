@@ -1,0 +1,307 @@
+"""The port's source: the expression that a call stands in, and a change as lines to write in their place."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, NamedTuple
+
+import paddle
+
+from ..dispatch.call_site import is_library
+from .calls import ValueId
+
+
+class Span(NamedTuple):
+    """An expression in a source file, and what can be named there.
+
+    Attributes:
+        line, end_line, column, end_column: lines from 1, columns in bytes from 0, as in Python's syntax trees.
+        code: of the function.
+        names: the names of the function's module and their values, by which aliases of Paddle are known.
+        variables: text -> the value that it holds there: local variables, and parameters of ``self``.
+    """
+
+    file: str
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+    code: CodeType
+    names: Mapping[str, Any]
+    variables: Mapping[str, ValueId]
+
+
+def span_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Span | None:
+    """The expression that is being evaluated in the innermost function of the user's; None where Python does not tell.
+
+    Args:
+        until: code of the function that calls the model; lines are looked for within that call.
+        known: the value that a tensor holds, if it has been met.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code is not until and is_library(frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None or frame.f_code is until or not hasattr(frame.f_code, "co_positions"):
+        return None
+    line, end_line, column, end_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    variables = dict(_variables(frame.f_locals, known))
+    return Span(frame.f_code.co_filename, line, end_line, column, end_column, frame.f_code, frame.f_globals, variables)
+
+
+def _variables(names: Mapping[str, Any], known: Callable[[Any], ValueId | None]) -> Iterator[tuple[str, ValueId]]:
+    layer = names.get("self")
+    if isinstance(layer, paddle.nn.Layer):
+        for path, parameter in layer.named_parameters():
+            value = known(parameter)
+            if value is not None:
+                yield _attribute(path), value
+    for name, tensor in names.items():
+        value = known(tensor) if isinstance(tensor, paddle.Tensor) else None
+        if value is not None:
+            yield name, value
+
+
+def _attribute(path: str) -> str:
+    """``self.blocks[0].weight`` of ``blocks.0.weight``."""
+    return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Lines of a file, and what to write in their place.
+
+    Attributes:
+        file: its path.
+        line, end_line: the first and the last line, from 1.
+        before, after: their text, with the ends of lines.
+    """
+
+    file: str
+    line: int
+    end_line: int
+    before: str
+    after: str
+
+    def apply(self, source: str) -> str:
+        """The text of the file with the change.
+
+        Raises:
+            ValueError: the lines are others.
+        """
+        lines = source.splitlines(keepends=True)
+        if "".join(lines[self.line - 1 : self.end_line]) != self.before:
+            raise ValueError(f"lines {self.line} to {self.end_line} are no longer those that the change was made for")
+        return "".join([*lines[: self.line - 1], self.after, *lines[self.end_line :]])
+
+
+def patch(
+    span: Span, spelling: str, operands: Mapping[str, ValueId | float], spans: Sequence[tuple[Span, Sequence[ValueId]]]
+) -> Patch | None:
+    """The change of an expression to a spelling, in the port's own names; None where these do not say it.
+
+    Args:
+        span: the expression whose value the spelling gives.
+        spelling: source in Paddle's words.
+        operands: what its names stand for.
+        spans: of all calls, in order, with the values that they make.
+    """
+    source = _Source(span.file)
+    expression = source.at(span)
+    statement = None if expression is None else source.statement(expression)
+    if expression is None or statement is None or not source.is_alone(statement):
+        return None
+    used = {*span.code.co_varnames, *span.code.co_names, *span.code.co_freevars, *span.code.co_cellvars, *span.names}
+    body = ast.parse(spelling).body
+    before: list[str] = []
+    earlier: list[tuple[ast.stmt, str]] = []  # lines to write before statements that come first
+    texts: dict[str, str] = {}
+    for name, value in operands.items():
+        text = source.text(value, span, expression, spans)
+        if text is None:
+            earliest = source.kept_line(value, span, statement, spans)
+            if earliest is None:
+                return None
+            text = _fresh(f"{earliest[1]}_before" if earliest[1].isidentifier() else name, used)
+            earlier.append((earliest[0], f"{text} = {earliest[1]}"))
+        times = sum(isinstance(node, ast.Name) and node.id == name for line in body for node in ast.walk(line))
+        if times > 1 and not text.isidentifier() and not _is_plain(text):
+            fresh = _fresh(name, used)
+            before.append(f"{fresh} = {text}")
+            text = fresh
+        texts[name] = text
+    renamed = _PortNames(texts, _aliases(span.names), used)
+    for line in body[:-1]:
+        before += ast.unparse(ast.fix_missing_locations(renamed.visit(line))).splitlines()
+    last = body[-1]
+    assert isinstance(last, ast.Expr)
+    written = ast.unparse(ast.fix_missing_locations(renamed.visit(last.value)))
+    if source.needs_parentheses(expression, last.value, span):
+        written = f"({written})"
+    return source.changed(statement, span, written, before, earlier)
+
+
+class _Source:
+    """A file of the port's, as text and as a tree."""
+
+    def __init__(self, file: str) -> None:
+        self.file, self.lines = file, linecache.getlines(file)
+        self.source = "".join(self.lines)
+        try:
+            self.tree: ast.AST = ast.parse(self.source)
+        except SyntaxError:
+            self.tree = ast.Module([], [])
+        self.parents = {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
+
+    def at(self, span: Span) -> ast.expr | None:
+        """The expression that lies there."""
+        return _at(self.tree, span)
+
+    def statement(self, expression: ast.expr) -> ast.stmt | None:
+        """The statement of an expression, if lines can stand before it that are evaluated as often."""
+        node: ast.AST = expression
+        while not isinstance(node, ast.stmt):
+            if isinstance(node, _SCOPES):
+                return None
+            node = self.parents[node]
+        return node if isinstance(node, _SIMPLE) else None
+
+    def indent(self, statement: ast.stmt) -> str:
+        """What stands before a statement in its line."""
+        return self.lines[statement.lineno - 1][: statement.col_offset]
+
+    def is_alone(self, statement: ast.stmt) -> bool:
+        """Whether a statement begins its line."""
+        return not self.indent(statement).strip()
+
+    def text(
+        self, value: ValueId | float, span: Span, expression: ast.expr, spans: Sequence[tuple[Span, Sequence[ValueId]]]
+    ) -> str | None:
+        """How an operand is written there: a variable, or a part of the expression."""
+        if not isinstance(value, ValueId):
+            return written_number(value)
+        for text, known in reversed(list(span.variables.items())):
+            if known == value:
+                return text
+        for made, values in reversed(spans):
+            if value in values and made.code is span.code:
+                for node in ast.walk(expression):
+                    if isinstance(node, ast.expr) and _at(node, made) is node:
+                        return ast.get_source_segment(self.source, node)
+        return None
+
+    def kept_line(
+        self, value: ValueId | float, span: Span, statement: ast.stmt, spans: Sequence[tuple[Span, Sequence[ValueId]]]
+    ) -> tuple[ast.stmt, str] | None:
+        """A statement before which a variable holds a value that it does not hold any longer; and the variable."""
+        for earlier, _ in spans:
+            name = next((text for text, known in earlier.variables.items() if known == value), None)
+            if earlier.code is not span.code or name is None:
+                continue
+            expression = self.at(earlier)
+            line = None if expression is None else self.statement(expression)
+            if line is None or not self.is_alone(line) or line.lineno > statement.lineno:
+                continue
+            if self.parents[line] is self.parents[statement]:
+                return line, name
+        return None
+
+    def needs_parentheses(self, expression: ast.expr, written: ast.expr, span: Span) -> bool:
+        """Whether another expression in this one's place has to stand in parentheses."""
+        before = self.lines[span.line - 1].encode()[: span.column].rstrip()
+        behind = self.lines[span.end_line - 1].encode()[span.end_column :].lstrip()
+        if (before.endswith(b"(") and behind.startswith(b")")) or isinstance(written, _CLOSED):
+            return False
+        parent = self.parents[expression]
+        if isinstance(parent, (*_SIMPLE, ast.keyword)):
+            return False
+        return not (isinstance(parent, ast.Call) and expression in parent.args)
+
+    def changed(
+        self, statement: ast.stmt, span: Span, written: str, before: Sequence[str], earlier: Sequence[tuple[ast.stmt, str]]
+    ) -> Patch:
+        """The lines of a statement with another text in an expression's place, and further lines before it, or earlier."""
+        end = statement.end_lineno or statement.lineno
+        first = min([statement.lineno, *(line.lineno for line, _ in earlier)])
+        new: list[str] = []
+        for number in range(first, statement.lineno + 1):
+            new += [f"{self.indent(line)}{text}\n" for line, text in earlier if line.lineno == number]
+            new += [self.lines[number - 1]] if number < statement.lineno else []
+        new += [f"{self.indent(statement)}{line}\n" for line in before]
+        held = [line.encode() for line in self.lines[statement.lineno - 1 : end]]
+        begin, stop = span.line - statement.lineno, span.end_line - statement.lineno
+        head, tail = held[begin][: span.column], held[stop][span.end_column :]
+        new.append(b"".join([*held[:begin], head, written.encode(), tail, *held[stop + 1 :]]).decode())
+        return Patch(self.file, first, end, "".join(self.lines[first - 1 : end]), "".join(new))
+
+
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_PLAIN = (ast.Attribute, ast.Name, ast.Constant, ast.Load, ast.Subscript, ast.Expression)
+_CLOSED = (ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.Constant)
+
+
+def _at(tree: ast.AST, span: Span) -> ast.expr | None:
+    """The expression of a tree that lies there."""
+    place = (span.line, span.column, span.end_line, span.end_column)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) == place:
+            return node
+    return None
+
+
+def written_number(value: float) -> str:
+    """A number as people write it: the root of a whole one as a power."""
+    square = round(value * value) if math.isfinite(value) else 0
+    if square > 0 and not float(value).is_integer() and math.sqrt(square) == value:
+        return f"{square} ** 0.5" if square**0.5 == value else f"math.sqrt({square})"
+    return repr(int(value)) if float(value).is_integer() and abs(value) < 1e6 else repr(value)
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text is a chain of attributes, or a number."""
+    return all(isinstance(node, _PLAIN) for node in ast.walk(ast.parse(text, mode="eval")))
+
+
+def _fresh(name: str, used: set[str]) -> str:
+    fresh = name if name not in used else next(f"{name}{number}" for number in itertools.count(1) if f"{name}{number}" not in used)
+    used.add(fresh)
+    return fresh
+
+
+def _aliases(names: Mapping[str, Any]) -> dict[str, str]:
+    """How a module calls Paddle, its functional module, and ``math``."""
+    wanted = {"paddle": paddle, "F": paddle.nn.functional, "math": math}
+    aliases = {word: next((name for name, held in names.items() if held is module), "") for word, module in wanted.items()}
+    root = aliases["paddle"] or "__import__('paddle')"
+    return {"paddle": root, "F": aliases["F"] or f"{root}.nn.functional", "math": aliases["math"] or "__import__('math')"}
+
+
+class _PortNames(ast.NodeTransformer):
+    """A spelling in the words of a function: operands as they are written there, and fresh names for its own variables."""
+
+    def __init__(self, texts: Mapping[str, str], aliases: Mapping[str, str], used: set[str]) -> None:
+        self._texts, self._used = {**aliases, **texts}, used
+        self._aliases = aliases
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        """A name."""
+        if isinstance(node.ctx, ast.Store) and node.id not in self._aliases:
+            self._texts[node.id] = _fresh(node.id, self._used)
+        text = self._texts.get(node.id)
+        if text is None:
+            return node
+        if "math.sqrt" in text:
+            text = text.replace("math", self._aliases["math"])
+        made = ast.parse(text, mode="eval").body
+        if isinstance(made, ast.Name):
+            return ast.Name(made.id, node.ctx)
+        return made

@@ -1,0 +1,208 @@
+"""Origins of different bits: named at their lines, mended by what is printed, and none where no bit differs."""
+
+import importlib.util
+import json
+import sys
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim.table.formulation import BACKWARD, FUSED, ROUNDING
+
+PORT = """
+import math
+
+import paddle
+import paddle.nn as nn
+import paddle.nn.functional as F
+
+
+class Port(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.weight = self.create_parameter([24], default_initializer=nn.initializer.Constant(1.0))
+        self.norm, self.embed = nn.LayerNorm(24, epsilon=1e-6), nn.Linear(24, 24)
+        self.q, self.k, self.v = (nn.Linear(24, 24, bias_attr=False) for _ in range(3))
+        self.up, self.down = nn.Linear(24, 48), nn.Linear(48, 24)
+
+    def forward(self, x):
+        x = self.embed(x)
+        y = x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+        q, k, v = self.q(y), self.k(y), self.v(y)
+        scores = paddle.matmul(q, k, transpose_y=True) / math.sqrt(24)
+        x = x + paddle.matmul(F.softmax(scores, -1), v)
+        y = self.norm(x)
+        return x + self.down(F.silu(self.up(y)))
+"""
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(24))
+        self.norm, self.embed = torch.nn.LayerNorm(24, eps=1e-6), torch.nn.Linear(24, 24)
+        self.q, self.k, self.v = (torch.nn.Linear(24, 24, bias=False) for _ in range(3))
+        self.up, self.down = torch.nn.Linear(24, 48), torch.nn.Linear(48, 24)
+
+    def forward(self, x):
+        x = self.embed(x)
+        y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+        q, k, v = self.q(y), self.k(y), self.v(y)
+        scores = torch.matmul(q, k.mT) / 24**0.5
+        x = x + torch.matmul(torch.softmax(scores, -1), v)
+        y = self.norm(x)
+        return x + self.down(torch.nn.functional.silu(self.up(y)))
+
+
+SCALE = "paddle.matmul(q, k, transpose_y=True) / math.sqrt(24)", "paddle.matmul(q / math.sqrt(24), k, transpose_y=True)"
+SILU = (
+    "        return x + self.down(F.silu(self.up(y)))",
+    ("        y = self.up(y)\n        y = y * F.sigmoid(y)\n        return x + self.down(y)"),
+)
+NORM = (
+    "        y = self.norm(x)",
+    (
+        "        y = x - x.mean(-1, keepdim=True)\n"
+        "        y = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\n"
+        "        y = y * self.norm.weight + self.norm.bias"
+    ),
+)
+ROOT = "paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)", "(x.pow(2).mean(-1, keepdim=True) + 1e-6) ** -0.5"
+INPUTS = np.random.default_rng(0).standard_normal((2, 9, 24)).astype("float32")
+
+
+def port_of(folder, *exchanges):
+    """A file with formulations exchanged."""
+    source = PORT
+    for old, new in exchanges:
+        assert old in source
+        source = source.replace(old, new)
+    path = folder / "port.py"
+    path.write_text(source)
+    return path
+
+
+def model(path):
+    """The port of a file."""
+    spec = importlib.util.spec_from_file_location(f"port_{len(sys.modules)}", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module.Port()
+
+
+def ask(path, **options):
+    torch.manual_seed(0)
+    return padiff_shim.bitwise(model(path), Original(), INPUTS, weights="random", **options)
+
+
+def line_of(path, text):
+    return path.read_text().partition(text)[0].count("\n") + 1
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """A port with three formulations exchanged, what is said of it, and the same behind the changes."""
+    path = port_of(tmp_path_factory.mktemp("three"), SCALE, SILU, NORM)
+    lines = [line_of(path, text) for text in ("scores =", "y = y * self.norm.weight", "y = y * F.sigmoid(y)")]
+    answer = ask(path)
+    answer.apply()
+    return lines, answer, ask(path)
+
+
+def test_each_origin_is_named_at_its_line_with_its_cause(three):
+    lines, answer, _ = three
+    assert [origin.paddle.line for origin in answer.origins] == lines
+    assert [origin.cause for origin in answer.origins] == [ROUNDING, FUSED, FUSED]
+    assert not answer
+    assert all(origin.ulp and origin.differs == "both" for origin in answer.origins)
+
+
+def test_with_the_changes_no_bit_differs_in_memory_and_in_the_source(three):
+    _, answer, behind = three
+    assert answer.mended
+    assert "with these 3 changes all" in answer.headline
+    assert behind.identical, str(behind)
+    assert behind.origins == []
+    assert behind.proof.verdict is padiff_shim.ProofVerdict.CODE_CORRECT
+
+
+def test_the_change_is_in_the_ports_own_names(three):
+    _, answer, _ = three
+    scale, norm, silu = (origin.patch for origin in answer.origins)
+    assert scale.after == "        scores = paddle.matmul(q, k.transpose([0, 2, 1])) / 24 ** 0.5\n"
+    assert "F.layer_norm(x, self.norm.weight.shape, self.norm.weight, self.norm.bias, epsilon=1e-06)" in norm.after
+    assert silu.after == "        y = F.silu(y)\n"
+
+
+def test_the_origins_explain_the_final_difference(three):
+    _, answer, _ = three
+    assert answer.explained == pytest.approx(sum(origin.contribution for origin in answer.origins))
+    assert answer.explained >= 0.95
+    rows = {row.layer: row for row in answer.travel}
+    assert rows["q"].share == 0.0
+    assert rows["down"].share > 0.0
+    assert rows[""].origins == (1, 2, 3)
+
+
+def test_it_is_shown_in_every_form(three):
+    _, answer, _ = three
+    assert json.loads(json.dumps(answer.as_dict()))["mended"] is True
+    for shown in (str(answer), answer.to_markdown(), answer.to_html()):
+        assert "F.silu(y)" in shown
+    assert "100.0% of the final difference" in str(answer)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_origin_is_invented_where_no_bit_differs(tmp_path, dtype):
+    answer = ask(port_of(tmp_path), dtype=dtype)
+    assert answer
+    assert answer.origins == []
+    assert answer.headline.startswith("identical bit for bit")
+
+
+def test_gradients_alone_may_part(tmp_path):
+    answer = ask(port_of(tmp_path, ROOT))
+    (origin,) = answer.origins
+    assert origin.differs == "gradient"
+    assert origin.name == "one by the root"
+    assert answer.mended
+    assert ask(port_of(tmp_path, ROOT), phase="forward").identical
+
+
+def test_an_origin_without_a_change_says_so(tmp_path):
+    order = "q, k, v = self.q(y), self.k(y), self.v(y)", "v, q, k = self.v(y), self.q(y), self.k(y)"
+    answer = ask(port_of(tmp_path, order))
+    (origin,) = answer.origins
+    assert origin.cause == BACKWARD
+    assert not origin.change
+    assert "none of the spellings" in str(answer)
+
+
+def test_a_wrong_port_is_proven_and_nothing_else(tmp_path):
+    answer = ask(port_of(tmp_path, ("F.silu", "F.gelu")))
+    assert not answer.comparable
+    assert not answer.origins
+    assert "the port is not right" in answer.headline
+    assert "gelu" in answer.headline
+
+
+def test_a_proof_within_rounding_points_here(tmp_path):
+    torch.manual_seed(0)
+    proof = padiff_shim.prove(model(port_of(tmp_path, SCALE)), Original(), INPUTS, weights="random")
+    assert "padiff_shim.bitwise(" in str(proof)
+
+
+def test_a_patch_refuses_lines_that_were_changed(tmp_path):
+    path = port_of(tmp_path, SCALE)
+    (patch,) = ask(path).patches
+    with pytest.raises(ValueError, match="no longer those"):
+        patch.apply(path.read_text().replace("scores =", "score ="))
+
+
+def test_the_phase_is_forward_or_both():
+    with pytest.raises(padiff_shim.ArgumentError, match="phase"):
+        padiff_shim.bitwise(paddle.nn.Linear(2, 2), torch.nn.Linear(2, 2), np.ones((1, 2)), phase="train")
