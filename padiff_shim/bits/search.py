@@ -19,7 +19,7 @@ from ..table.formulation import Formulation
 from ..weights.mapping import Mapping as Weights
 from .calls import OpCall
 from .changes import Change, Probing, candidates_at, changes
-from .following import Followed, LinkedCapture, NumberedCapture, CallPlace, Swap, call_number, same_tensor_bits
+from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, Swap, call_number, same_tensor_bits
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate
 from .translation import Translator
