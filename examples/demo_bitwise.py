@@ -197,8 +197,8 @@ EXCHANGES: dict[str, tuple[Exchange, ...]] = {
         exchange(
             "rounds mixed by a product",
             GROUPING,
-            "(found * paddle.exp(total - whole)).sum(axis=2)",
-            "paddle.matmul(paddle.exp(total - whole).transpose([0, 1, 3, 4, 2]), found.transpose([0, 1, 3, 2, 4])).squeeze(3)",
+            "(attended * paddle.exp(total - whole)).sum(axis=2)",
+            "paddle.matmul(paddle.exp(total - whole).transpose([0, 1, 3, 4, 2]), attended.transpose([0, 1, 3, 2, 4])).squeeze(3)",
         ),
         exchange(
             "bias behind the product",

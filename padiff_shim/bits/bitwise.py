@@ -60,6 +60,17 @@ def bitwise(
         TransferError: the weights cannot be transferred.
 
     Errors of the models themselves are raised unchanged.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> class Port(paddle.nn.Layer):
+    ...     def forward(self, x):
+    ...         return x * (1 / 3)
+    >>> class Original(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x / 3
+    >>> answer = padiff_shim.bitwise(Port(), Original(), numpy.arange(8.0))
+    >>> bool(answer), answer.mended, [(origin.name, origin.change) for origin in answer.origins]
+    (False, True, [('division by a number', 'x / c')])
     """
     start = time.perf_counter()
     one_of("phase", phase, PHASES)

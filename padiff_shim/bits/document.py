@@ -214,6 +214,7 @@ def _equal(declared: Iterator[Formulation]) -> Iterator[str]:
 def without_figures(page: str) -> str:
     """A page as ``text(measured=False)`` gives it."""
     lines = []
+    page = re.sub(r"[\d.]+ ulp", "ulp", page)
     for line in re.sub(r"(Measured on random operands), one thread, on [^\n]*\.", r"\1.", page).splitlines():
         cells = line.split(" | ")
         if len(cells) == 7 and not cells[0].startswith("| ---") and "written" not in cells[1]:

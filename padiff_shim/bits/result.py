@@ -96,6 +96,11 @@ class Bitwise(Presented):
         explained: the sum of the origins' contributions; None if that was not measured.
         notes: what else there is to say.
         seconds: how long it took.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> answer = padiff_shim.bitwise(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4))
+    >>> bool(answer), answer.headline
+    (True, 'identical bit for bit: 2 results and 2 gradients')
     """
 
     proof: Proof

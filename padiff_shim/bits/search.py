@@ -243,7 +243,7 @@ class OriginSearch:
                 continue
             with self._port.forward_alone() if forward else contextlib.nullcontext():
                 behind = self._apart(self._run(Followed(), forced), forward=forward)
-            shares[place] += sum(float(np.vdot(one - other, part)) for one, other, part in zip(before, behind, whole)) / length
+            shares[place] += sum(float(np.vdot(last - rest, part)) for last, rest, part in zip(before, behind, whole)) / length
             before = behind
         return shares
 
