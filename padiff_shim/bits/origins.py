@@ -21,6 +21,8 @@ from .following import NumberedCapture, call_number
 
 Result = tuple[Key, int]  # a call of the port, and the place of its result
 _NARROWED = frozenset({"_to_copy", "copy", "to"})
+_ROOTS = frozenset({"mul", "div", "sqrt", "rsqrt", "reciprocal", "pow", "neg"})
+_PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
 _NEAR = 1e-6  # of the largest element: two values that belong together are this near in float64
 
 
@@ -228,14 +230,24 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
             return LAYOUT, f"operands of {names[0][-1]}", "the kernel sums in another order for each layout of its operands"
         return NUMBERS, f"attributes of {names[0][-1]}", "a number is made otherwise"
     written = " against ".join(", ".join(dict.fromkeys(map(_plain, side))) for side in (names[1], names[0]))
-    dtypes = [{str(call.result.tensor.dtype) for call in calls} for calls in (port, original)]
-    if dtypes[0] != dtypes[1]:
-        return ROUNDING, written, "the calls compute in other dtypes, and round in other places"
-    if sorted(names[0]) == sorted(names[1]):
-        return ROUNDING, written, "the same steps in another order round other numbers"
-    if min(map(len, names)) == 1 < max(map(len, names)):
-        return FUSED, written, "one call rounds once, several round each step"
-    return GROUPING, written, "other steps are rounded"
+    dtypes = [{call.result.tensor.dtype for call in calls} for calls in (port, original)]
+    cause, why = _of_other_steps(*names, same_dtypes=dtypes[0] == dtypes[1])
+    return cause, written, why
+
+
+def _of_other_steps(port: list[str], original: list[str], *, same_dtypes: bool) -> tuple[str, str]:
+    """Cause and reason where both call other kernels."""
+    if not same_dtypes:
+        return ROUNDING, "the calls compute in other dtypes, and round in other places"
+    if sorted(port) == sorted(original):
+        return ROUNDING, "the same steps in another order round other numbers"
+    if _PRODUCTS.intersection((*port, *original)):
+        return GROUPING, "a product sums in its own order, and rounds once where several steps round each"
+    if _ROOTS.issuperset((*port, *original)):
+        return ROUNDING, "quotients, powers and roots round at each step"
+    if min(len(port), len(original)) == 1:
+        return FUSED, "one call rounds once, several round each step"
+    return GROUPING, "other steps are rounded"
 
 
 def _plain(name: str) -> str:
