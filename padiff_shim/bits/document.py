@@ -87,8 +87,8 @@ The origins explain 100.0% of the final difference.
 
 `make demo-bitwise` exchanges five formulations in each of five ports, one and several at a time, in float32 and bfloat16, writes
 the printed changes into the sources, and compares all bits. Of 82 exchanges that make other bits 80 are named at their line, 78
-with the right cause, and for 76 the written change makes the port identical. The others are one exchange, key heads that are repeated
-before the rotation: the kernels that differ are those of the rotation, and no spelling that is tried moves a repetition.
+with the right cause, and for 76 the written change makes the port identical. The others are one exchange, key heads that are
+repeated before the rotation: the kernels that differ are those of the rotation, and no spelling that is tried moves a repetition.
 
 """
 _HEAD = """\
