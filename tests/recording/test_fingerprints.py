@@ -1,14 +1,12 @@
 """Fingerprints: their hashes and figures, recordings of them, and how these are compared."""
 
 import json
-import subprocess
-import sys
 
+import forked
 import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -255,8 +253,7 @@ def test_a_whole_program(tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM)
 
     def run(*arguments):
-        command = [sys.executable, "-m", "padiff_shim", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+        return forked.run(["-m", "padiff_shim", *arguments], cwd=tmp_path)
 
     assert "padiff-shim diff a OTHER" in run("run", "--record", "a", "train.py", "9").stderr
     run("run", "--record", "b", "train.py", "3")
