@@ -1,4 +1,4 @@
-"""Files that a user names, written whole; and temporary folders, removed with what holds them."""
+"""Files that a user names, written as a whole; and temporary folders, removed with their holders."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from typing import Any
 
 from .errors import FileError
 
-# ---- Files that a user names, written whole.
-
 
 def write(path: str | os.PathLike[str], text: str, what: str = "") -> Path:
-    """``text`` (UTF-8) into a file, in a folder that is made if need be; returns its path. It stays the file that it was, whoever
-    has it open; where the disk is full or the writing is ended, what it held is put back, and a new one is taken away. Halves of
-    surrogate pairs (bytes of a path that are no UTF-8) are written as escapes.
+    """Write ``text`` as UTF-8 into a file, in a folder that is made if need be; returns its path.
+
+    The file keeps its inode, for programs that have it open. If the disk is full or writing is interrupted, the old content is put
+    back, and a new file is removed. Halves of surrogate pairs (bytes of a path that are no UTF-8) are written as escapes.
 
     Raises:
         FileError: it cannot be written; the message begins with ``what`` it is (``"the page "``).
@@ -44,9 +43,7 @@ def write(path: str | os.PathLike[str], text: str, what: str = "") -> Path:
 
 
 def replace(path: str | os.PathLike[str], text: str, what: str = "") -> Path:
-    """As :func:`write`, but whole or not at all: who reads meanwhile, or after a crash, finds what was there before, or all of it.
-
-    Halves of surrogate pairs are written as escapes: UTF-8 has none.
+    """As :func:`write`, in one step: a reader sees the old content or all of the new one, after a crash, too.
 
     Raises:
         FileError: it cannot be written; nothing is left beside the file.
@@ -65,7 +62,7 @@ def replace(path: str | os.PathLike[str], text: str, what: str = "") -> Path:
 
 
 def try_file(path: str | os.PathLike[str], what: str = "") -> None:
-    """Whether a file can be written, tried before the hours that lead to its content; nothing is left, and nothing is changed.
+    """See that a file can be written, before the hours that lead to its content; nothing is changed.
 
     Raises:
         FileError: it cannot.
@@ -85,10 +82,10 @@ def try_file(path: str | os.PathLike[str], what: str = "") -> None:
 
 
 def try_folder(path: str | os.PathLike[str], what: str = "") -> None:
-    """As :func:`try_file`, of a folder in which files will be made, itself among what is made.
+    """As :func:`try_file`, of a folder that will be made, and files in it.
 
     Raises:
-        FileError: there can be none.
+        FileError: it cannot be made, or not written into.
     """
     try:
         _try_folder(Path(path))
@@ -97,7 +94,7 @@ def try_folder(path: str | os.PathLike[str], what: str = "") -> None:
 
 
 def _try_folder(path: Path) -> None:
-    """Make a file without a name there, or where its first folder would be made."""
+    """Make a file without a name there, or in the folder where it would be made."""
     place = next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.lexists(folder))
     if not place.is_dir():
         raise NotADirectoryError(0, f"{place} is no folder")
@@ -111,20 +108,20 @@ def _refused(path: str | os.PathLike[str], error: OSError, what: str) -> FileErr
     return FileError(f"{what}{os.fspath(path)} cannot be written: {error.strerror or error}")
 
 
-# ---- Temporary folders: removed with their holder, or when the process ends, or by the next process that needs some.
+# ---- Temporary folders
 #
-# All of a process lie in one folder, in which it holds a file locked while it lives. A process that is killed, or leaves by
-# ``os._exit``, removes nothing; but its lock goes with it, whatever has its number now.
+# Those of a process lie in one folder, in which it holds a file locked while it lives. A process that is killed, or leaves by
+# ``os._exit``, removes nothing; but its lock goes with it, and the next process that needs a temporary folder cleans up.
 
 _PREFIX = "padiff_shim-"  # of folders that are locked, or left behind
 _LOCK = "lock"
 
 
 class Scratch:
-    """A temporary folder, removed when nobody holds this object any more, or by :meth:`close`; never by a forked child."""
+    """A temporary folder, removed with this object or by :meth:`close`; never by a forked child."""
 
     def __init__(self) -> None:
-        self._home = _home()  # which stays as long
+        self._home = _home()  # held, so that it stays as long
         self.path = Path(tempfile.mkdtemp(dir=self._home.path))
         self.close = weakref.finalize(self, _remove, self.path, os.getpid())
 
@@ -141,7 +138,7 @@ def _remove(path: Path, process: int) -> None:
 
 
 class _Home:
-    """The folder of this process, for as long as it has temporary folders."""
+    """The folder of this process while it has temporary folders."""
 
     def __init__(self, parent: Path) -> None:
         self.parent, self.process = parent, os.getpid()
@@ -151,7 +148,7 @@ class _Home:
 
 def _locked(parent: Path) -> tuple[Path, int | None]:
     """A new folder, and the open file that is locked in it; None where the file system has no locks."""
-    fresh = Path(tempfile.mkdtemp(prefix="." + _PREFIX, dir=parent))  # nobody looks at it before it is locked
+    fresh = Path(tempfile.mkdtemp(prefix="." + _PREFIX, dir=parent))  # with another name until it is locked
     lock = os.open(fresh / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -189,11 +186,11 @@ def _home() -> _Home:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove what processes that have ended left there; of this user, and with a lock that nobody holds."""
+    """Remove the folders of processes that have ended: of this user, with a lock that nobody holds."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX):
-                with contextlib.suppress(OSError):  # somebody else's, of another kind, held, or gone meanwhile
+                with contextlib.suppress(OSError):  # another user's, something else, in use, or gone meanwhile
                     _take_away(entry)
 
 

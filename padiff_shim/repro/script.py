@@ -27,14 +27,14 @@ from ..table.signature import parse
 from ..text import SENTENCE, escaped, shown
 from . import oracles
 
-# ---- A function's source with everything of its module that it uses, to be put into another file.
+# ---- Source of functions
 
 _HOMES = ("operator", "math", "torch", "torch.nn.functional", "torch.linalg", "torch.special", "numpy")
 _ALWAYS = ("import json", "import sys", "from pathlib import Path", "from typing import Any, NamedTuple", "import numpy as np")
 
 
 class Excerpt:
-    """Pieces of source and the imports that they need; ``prefix`` is put before the names of what is defined."""
+    """Definitions and the imports that they need, for another file; ``prefix`` comes before the names of the definitions."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
@@ -56,7 +56,7 @@ class Excerpt:
 
 
 def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
-    """Source by which ``function`` is called; what it needs is added to ``excerpt``.
+    """Source that names ``function`` in a call; the definitions that it needs are added to ``excerpt``.
 
     Raises:
         PadiffShimError: the function has neither a public name nor a definition at the top of a module.
@@ -77,12 +77,12 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
 
 
 def _public(module: Any, function: Callable[..., Any]) -> Iterator[str]:
-    """The names that a module gives a function which calls itself otherwise: ``torch.linalg.inv`` says ``linalg_inv``."""
+    """The names of a function in a module, where they differ from its own: ``torch.linalg.inv`` is called ``linalg_inv``."""
     return (name for name, value in vars(module).items() if value is function and not name.startswith("_"))
 
 
 def _collect(module: Any, start: str, excerpt: Excerpt) -> None:
-    """Add the definition of ``start`` and of all names of the module that it reaches."""
+    """Add the definition of ``start`` and of all names of the module that it uses."""
     source = inspect.getsource(module)
     known = _definitions(ast.parse(source))
     lines, queue, taken = source.splitlines(), [start], set()
@@ -126,7 +126,7 @@ def _definitions(tree: ast.Module) -> dict[str, Any]:
 
 
 def _shared(node: Any, name: str, module: Any) -> Any:
-    """The module of the same package from which ``name`` is imported, if it is: what it defines is written out too."""
+    """The module of the same package that ``name`` is imported from, whose definition is written out, too; None for others."""
     if not isinstance(node, ast.ImportFrom) or node.level != 1 or node.module is None or not module.__package__:
         return None
     if any(alias.name == name and alias.asname is None for alias in node.names):
@@ -166,10 +166,10 @@ def _text(node: Any, lines: list[str], names: set[str], prefix: str) -> str:
     return ast.unparse(_Renamed(names, prefix).visit(node))
 
 
-# ---- One call of a run as a script of its own: paddle, torch and numpy, and nothing of this library.
+# ---- The script
 #
-# A log and the operands beside it may come from elsewhere, and the script will be run. So what comes from them stands in it as
-# literals only; names are those of the op's parameters, or the call is refused.
+# A log and its operands may come from elsewhere, and the script will be run: their contents stand in it as literals only; names
+# are those of the op's parameters, or the call is refused.
 
 _RESULTS = ("grad", "paddle", "torch")
 _DTYPES = frozenset(
@@ -215,7 +215,7 @@ class _Arguments:
         return ", ".join("dtype" if name == "dtype" and value != "None" else value for name, value in self.values.items())
 
     def paddle(self, entry: Entry) -> str:
-        """As far as the door has parameters of the op: what comes behind them was left out in the call."""
+        """As far as the entry point has parameters of the op; the call left out those behind."""
         values = {**self.values, "dtype": self.dtype.replace("torch.", "paddle.")}
         names = [aliases[0] for aliases, _ in parse(entry.params)]
         last = max(place for place, name in enumerate(names) if name in values)
@@ -228,7 +228,7 @@ def _name(tensor: str) -> str:
 
 
 def _calls(op: Op, entry: Entry, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[list[str], Excerpt]:
-    """Source of the three functions that the parts call, and of what they need."""
+    """Source of the three functions that the parts call, and the definitions that they need."""
     arguments = _Arguments(op, record, arrays)
     excerpt = Excerpt()
     reference = expression(op.reference, excerpt)
@@ -319,7 +319,7 @@ def _declared(record: Mapping[str, Any]) -> tuple[Op, Entry]:
 
 
 def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Refuse what is not a record of this op with tensors of its operands; the script is written of nothing else."""
+    """Refuse anything but a record of this op with tensors of its operands."""
     of = f"call {shown(record.get('index'))}"
     absent = [name for name in ("tensor", "phase", "side", "dtype", "shape", "inputs", "attributes") if record.get(name) is None]
     wrong = f"{absent[0]!r} is missing" if absent else fault({**record, "type": "call"})
@@ -348,7 +348,7 @@ def _is_operand(op: Op, name: str) -> bool:
 
 
 def _opening(record: Mapping[str, Any], script: Path) -> str:
-    """The comment at the top. Its first two lines hold nothing of a record: there a comment can name the file's encoding."""
+    """The comment at the top. Its first two lines are fixed: a comment there could name an encoding."""
     reason, where = (
         shown(record.get("reason") or "", SENTENCE),
         f"{shown(record.get('site') or '')} {shown(record.get('layer') or '')}",
