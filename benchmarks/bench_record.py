@@ -1,7 +1,7 @@
 """What recording fingerprints costs: a 4-layer GPT and a tiny network, natively and recorded in turns, one thread.
 
 Ratios are medians of the rounds' own ratios, in processor time, so that a change of the machine's speed meets both alike. Then two
-long runs of the tiny network are compared: seconds of ``padiff_shim.diff``, and memory at the peak, in a process of its own.
+long runs of a small network are compared: seconds of ``padiff_shim.diff``, and memory at the peak, in a process of its own.
 """
 
 from __future__ import annotations
@@ -103,6 +103,22 @@ def tiny(_: int = 0) -> tuple[Any, Callable[[], Any]]:
     return model, step
 
 
+def deep() -> tuple[Any, Callable[[], Any]]:
+    """A small network whose steps have 23 tensors, and one step of it."""
+    paddle.seed(0)
+    nn = paddle.nn
+    model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
+    x = paddle.randn([16, 8])
+
+    def step() -> None:
+        (model(x) ** 2).mean().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+    return model, step
+
+
 def timed(step: Callable[[], Any], steps: int) -> float:
     """Processor seconds of a step."""
     start = time.process_time()
@@ -124,24 +140,25 @@ def row(name: str, made: tuple[Any, Callable[[], Any]], steps: int, rounds: int,
                 recordeds.append(timed(step, steps))
             size = sum(path.stat().st_size for path in Path(folder).iterdir()) / recording.records
     ratio = statistics.median(recorded / native for recorded, native in zip(recordeds, natives))
-    said = ", ".join(f"{option}={value!r}" for option, value in options.items())
-    return [name, said, f"{min(natives) * 1e3:.2f}", f"{min(recordeds) * 1e3:.2f}", f"{ratio:.2f}", f"{size:.0f}"]
+    call = ", ".join(f"{option}={value!r}" for option, value in options.items())
+    return [name, call, f"{min(natives) * 1e3:.2f}", f"{min(recordeds) * 1e3:.2f}", f"{ratio:.2f}", f"{size:.0f}"]
 
 
 COMPARE = """
-import resource, sys, time, padiff_shim
+import re, sys, time, padiff_shim
 start = time.process_time()
 difference = padiff_shim.diff(*sys.argv[1:3])
 seconds = time.process_time() - start
-print(len(difference.steps), difference.counts.compared, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
+peak = re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]  # ru_maxrss counts the parent's memory, too
+print(len(difference.steps), difference.counts.compared, seconds, int(peak) / 2**10)
 """
 
 
 def compared(steps: int, **options: Any) -> list[str]:
-    """Two long runs of the tiny network, the second with a weight changed after two thirds, compared."""
+    """Two long runs of four layers, the second with a weight changed after two thirds, compared."""
     with tempfile.TemporaryDirectory() as folder:
         for name, changed in (("a", -1), ("b", steps * 2 // 3)):
-            model, step = tiny()
+            model, step = deep()
             with padiff_shim.record(Path(folder, name), model, **options):
                 for number in range(steps):
                     if number == changed:
