@@ -61,6 +61,7 @@ def put(folder: Path, count: int) -> Path:
                 counted = ("type", "index", "call", "step", *JUDGED)
                 known[kind] = WrittenFields({name: value for name, value in record.items() if name not in counted})
             file.write(encode(record, known[kind]))
+        file.write(encode({"type": "end", "coverage": {}}))
     return folder
 
 
