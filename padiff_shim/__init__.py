@@ -36,6 +36,9 @@ _EXPORTS = {
     "ProofVerdict": "proof.findings",
     "bitwise": "bits.bitwise",
     "Bitwise": "bits.result",
+    "align": "questions.align",
+    "Alignment": "proof.alignment",
+    "AlignmentVerdict": "proof.alignment",
     "audit": "auditing.audit",
     "gate": "runs.gate",
     "Gate": "runs.gate",
@@ -69,6 +72,8 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "Alignment",
+    "AlignmentVerdict",
     "ArgumentError",
     "Audit",
     "BackendError",
@@ -104,6 +109,7 @@ __all__ = [
     "UnknownNameError",
     "Verdict",
     "__version__",
+    "align",
     "audit",
     "auto_diff",
     "bisect",
@@ -144,9 +150,11 @@ if TYPE_CHECKING:
     from .modes.compare import CompareMode, compare
     from .modes.mode import Mode
     from .modes.reference import install, reference, uninstall
+    from .proof.alignment import Alignment, AlignmentVerdict
     from .proof.findings import ProofVerdict
     from .proof.proof import Proof
     from .proof.prove import prove
+    from .questions.align import align
     from .questions.bisect import Bisection, bisect
     from .questions.drift import Drift, drift
     from .questions.noninterference import HarmReport, do_no_harm

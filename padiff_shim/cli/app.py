@@ -16,7 +16,7 @@ import click
 from .. import __version__
 from ..errors import nearest
 
-COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "report", "repro", "diff", "ops", "audit", "gate")
+COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "align", "report", "repro", "diff", "ops", "audit", "gate")
 
 _EPILOG = """\
 \b
@@ -25,6 +25,8 @@ Examples:
   padiff-shim run train.py --epochs 3
   padiff-shim run --compare --log runs/monday train.py
   padiff-shim prove port.py:build original.py:build --inputs x.npy
+  padiff-shim align --torch original.py:build --paddle port.py:build \\
+      --inputs x.npy --report align.md
   padiff-shim report runs/monday --html monday.html
   padiff-shim repro runs/monday worst
   padiff-shim diff here there

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
 from typing import Any
 
 import click
 
-from ..errors import ArgumentError, unreadable
 from ..progress import Waiting
 from . import output
 from .main import FINE, NO
+from .models import layers_pair, made, model_inputs
 from .program import load
 
 _EPILOG = """\
@@ -72,10 +70,10 @@ def command(
     else:
         from ..proof.prove import prove as ask  # type: ignore[assignment]
 
-    models = _made(port, "PADDLE"), _made(original, "TORCH")
-    options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(_pair, layer_map)) or None}
+    models = made(port, "PADDLE"), made(original, "TORCH")
+    options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(layers_pair, layer_map)) or None}
     options["rules"] = None if rules is None else load(rules, "--rules")
-    arguments = _inputs(inputs)
+    arguments = model_inputs(inputs)
     answer: Any = ask(*models, arguments, **options)
     if html is not None:
         output.written(output.write(html, answer.to_html()))
@@ -84,38 +82,3 @@ def command(
     if "-" not in (data, markdown):
         click.echo(output.as_text(answer))
     return FINE if (answer.proof if bitwise else answer) else NO
-
-
-def _made(word: str, argument: str) -> Any:
-    """A model: the named object, or its result if it is a class or function."""
-    target = load(word, argument)
-    is_model = hasattr(target, "parameters") and not inspect.isclass(target)
-    return target if is_model or not callable(target) else target()
-
-
-def _pair(word: str) -> tuple[str, str]:
-    torch_name, sign, paddle_name = word.partition("=")
-    if not sign:
-        raise ArgumentError(f"--layer-map is TORCH=PADDLE, got {word!r}")
-    return torch_name, paddle_name
-
-
-def _inputs(word: str) -> Any:
-    """The inputs of both models."""
-    import numpy as np
-
-    if Path(word).suffix not in (".npy", ".npz"):
-        target = load(word, "--inputs")
-        return target() if callable(target) and not inspect.signature(target).parameters else target
-    try:
-        loaded = np.load(word, allow_pickle=False)
-    except OSError as error:
-        raise unreadable("the inputs", word, error) from None
-    except ValueError as error:
-        raise ArgumentError(f"--inputs: {word}: {error}") from None
-    if isinstance(loaded, np.ndarray):
-        return loaded
-    arrays = {name: loaded[name] for name in loaded.files}
-    if all(name.startswith("arr_") for name in arrays):
-        return tuple(arrays[f"arr_{place}"] for place in range(len(arrays)))
-    return arrays

@@ -240,6 +240,28 @@ class Scatter(Part):
     up: str
 
 
+class Curve(NamedTuple):
+    """Values along an axis, None where there is none. ``kind``: of the style's ``p-...`` and ``c-...``, its colour."""
+
+    name: str
+    kind: str
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Curves(Part):
+    """Curves over numbered places (layers, steps), with a legend; drawn on pages alone.
+
+    ``ends``: below both ends. ``logarithmic``: values of 0 stand on the lowest line.
+    """
+
+    curves: Sequence[Curve]
+    ends: tuple[str, str]
+    across: str
+    up: str
+    logarithmic: bool = True
+
+
 class HeatCell(NamedTuple):
     """A cell of a heat map: its line and column, its size (above 0, infinity is darkest), and its words."""
 

@@ -276,32 +276,83 @@ def _scatter(block: document.Scatter) -> str:
     low = math.floor(min(sizes))
     high = max(math.ceil(max(sizes)), low + 1)
     last = max(block.last, 1)
-
-    def across(place: float) -> float:
-        return _MARGIN + (_WIDE - _MARGIN - 10) * place / last
-
-    def up(size: float) -> float:
-        return _ABOVE + (_HIGH - _BELOW - _ABOVE) * (high - size) / (high - low)
-
-    lines = "".join(
-        f'<line class="grid" x1="{_MARGIN}" x2="{_WIDE - 10}" y1="{up(mark):.1f}" y2="{up(mark):.1f}"/>'
-        f'<text x="{_MARGIN - 6}" y="{up(mark) + 4:.1f}" text-anchor="end">1e{mark}</text>'
-        for mark in range(low, high + 1, max(1, (high - low) // 3))
-    )
     dots = "".join(
-        f'<circle class="{"dot soft" if point.soft else "dot"}" cx="{across(point.x):.1f}" cy="{up(size):.1f}" r="3"/>'
+        f'<circle class="{"dot soft" if point.soft else "dot"}" cx="{_along(point.x / last):.1f}" '
+        f'cy="{_up((size - low) / (high - low)):.1f}" r="3"/>'
         for point, size in zip(block.points, sizes)
     )
-    ends = "".join(
-        f'<text x="{across(place):.1f}" y="{_HIGH - _BELOW + 18}" text-anchor="{anchor}">{place:,}</text>'
-        for place, anchor in ((0, "start"), (last, "end"))
+    marks = [((mark - low) / (high - low), f"1e{mark}") for mark in range(low, high + 1, max(1, (high - low) // 3))]
+    return _framed(dots, marks, ("0", f"{last:,}"), block.across, block.up)
+
+
+def _along(part: float) -> float:
+    """Where a part of the width of a chart is, from 0 to 1."""
+    return _MARGIN + (_WIDE - _MARGIN - 10) * part
+
+
+def _up(part: float) -> float:
+    """The same of its height."""
+    return _ABOVE + (_HIGH - _BELOW - _ABOVE) * (1 - part)
+
+
+def _framed(drawn: str, marks: Sequence[tuple[float, str]], ends: tuple[str, str], across: str, up: str) -> str:
+    """A chart with lines at the marks (part of the height, name), words below both ends, and the names of both axes."""
+    lines = "".join(
+        f'<line class="grid" x1="{_MARGIN}" x2="{_WIDE - 10}" y1="{_up(part):.1f}" y2="{_up(part):.1f}"/>'
+        f'<text x="{_MARGIN - 6}" y="{_up(part) + 4:.1f}" text-anchor="end">{_plain(name)}</text>'
+        for part, name in marks
+    )
+    words = "".join(
+        f'<text x="{_along(part):.1f}" y="{_HIGH - _BELOW + 18}" text-anchor="{anchor}">{_plain(end)}</text>'
+        for end, part, anchor in zip(ends, (0, 1), ("start", "end"))
     )
     names = (
-        f'<text x="{(_WIDE + _MARGIN) / 2}" y="{_HIGH - 6}" text-anchor="middle">{_plain(block.across)}</text>'
-        f'<text transform="translate(12 {(_HIGH - _BELOW) / 2}) rotate(-90)" text-anchor="middle">{_plain(block.up)}</text>'
+        f'<text x="{(_WIDE + _MARGIN) / 2}" y="{_HIGH - 6}" text-anchor="middle">{_plain(across)}</text>'
+        f'<text transform="translate(12 {(_HIGH - _BELOW) / 2}) rotate(-90)" text-anchor="middle">{_plain(up)}</text>'
     )
-    shape = f'class="along" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{_plain(block.up)}"'
-    return f"<svg {shape}>{lines}{dots}{ends}{names}</svg>"
+    shape = f'class="along" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{_plain(up)}"'
+    return f"<svg {shape}>{lines}{drawn}{words}{names}</svg>"
+
+
+def _curves(block: document.Curves) -> str:
+    """Lines with a dot at each value, and a legend; infinity is at the top."""
+    known = [value for curve in block.curves for value in curve.values if value is not None and math.isfinite(value)]
+    if not known:
+        return ""
+    part, marks = _logarithmic(known) if block.logarithmic else _linear(known)
+    last = max(max(len(curve.values) for curve in block.curves) - 1, 1)
+    drawn, legend = [], []
+    for curve in block.curves:
+        points = [
+            (_along(place / last), _up(part(value) if math.isfinite(value) else 1.0))
+            for place, value in enumerate(curve.values)
+            if value is not None
+        ]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        drawn.append(f'<polyline class="curve c-{curve.kind}" points="{path}"/>')
+        drawn += [f'<circle class="p-{curve.kind}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in points]
+        legend.append(f'<span><span class="mark p-{curve.kind}"></span>{_text(curve.name)}</span>')
+    return f'{_framed("".join(drawn), marks, block.ends, block.across, block.up)}<div class="legend">{"".join(legend)}</div>'
+
+
+Scale = tuple[Callable[[float], float], list[tuple[float, str]]]  # the part of the height of a value, and the marks
+
+
+def _logarithmic(values: Sequence[float]) -> Scale:
+    """A logarithmic axis of values from 0 on; if there are zeros, its lowest line is theirs."""
+    sizes = [math.log10(value) for value in values if value > 0]
+    zeros = len(sizes) < len(values)
+    low = math.floor(min(sizes, default=0.0)) - zeros
+    high = max(math.ceil(max(sizes, default=0.0)), low + 1)
+    steps = range(low, high + 1, max(1, (high - low) // 3))
+    marks = [((step - low) / (high - low), "0" if zeros and step == low else f"1e{step}") for step in steps]
+    return lambda value: (math.log10(value) - low) / (high - low) if value > 0 else 0.0, marks
+
+
+def _linear(values: Sequence[float]) -> Scale:
+    low, high = min(values), max(values)
+    low, high = (low, high) if low < high else (low - 1.0, high + 1.0)
+    return lambda value: (value - low) / (high - low), [(part, f"{low + (high - low) * part:.4g}") for part in (0.0, 0.5, 1.0)]
 
 
 _NAMES, _TALL = 200, 12  # pixels of a heat map: for the names of its lines, and of each line
@@ -343,6 +394,7 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     document.Findings: _findings,
     document.Shares: _shares,
     document.Scatter: _scatter,
+    document.Curves: _curves,
     document.HeatChart: _heat_map,
     document.Section: _section,
     document.Folded: _folded,

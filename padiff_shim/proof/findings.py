@@ -165,6 +165,7 @@ class StepRow:
         identical: every bit of losses, gradients, statistics and updated weights is the original's.
         shim: the largest absolute difference from the original's, with the port on Torch's kernels.
         native: the same on Paddle's own kernels; None where the port fails there.
+        shim_loss, native_loss: the port's loss in both cases; None if it has none.
     """
 
     step: int
@@ -172,6 +173,8 @@ class StepRow:
     identical: bool
     shim: float
     native: float | None
+    shim_loss: float | None = None
+    native_loss: float | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from .findings import CarriedBy, CarrierRow, GradientRow, LayerRow, Mistake, Pro
 LAYERS, STEPS, CARRIERS = doc.Most(12, 100, 1_000_000), doc.Most(12, 1_000_000, 1_000_000), doc.Most(12, 12, 40)  # rows
 AROUND = 2  # lines of source shown before and behind a guilty one
 LINES = 12  # further lines of one mistake
-_TONES: dict[bool | None, doc.Tone] = {True: "good", False: "bad", None: "open"}
+TONES: dict[bool | None, doc.Tone] = {True: "good", False: "bad", None: "open"}
 _WORD = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\w+|\s+|.")
 # Spellings of one thing in both frameworks: they are no difference between two lines.
 _ALIKE = {"paddle": "torch", "pf": "f", "tf": "f", "pnn": "nn", "tnn": "nn", "axis": "dim", "epsilon": "eps", "keepdims": "keepdim"}
@@ -44,12 +44,12 @@ class Proven(Protocol):
 def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
     """All of a proof; ``tips``: what to ask next."""
     measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
-    stages = doc.Items([doc.ListItem(stage.text, stage.name, _TONES[stage.right]) for stage in proof.stages], marks=True)
+    stages = doc.Items([doc.ListItem(stage.text, stage.name, TONES[stage.right]) for stage in proof.stages], marks=True)
     return doc.Document(
         proof.headline,
         [
             doc.Only((doc.TEXT, doc.MARKDOWN), [stages]),
-            doc.Findings([_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
+            doc.Findings([listed_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
             doc.Only((doc.PAGE,), [stages]),
             _training(proof.training),
             *map(_carriers, measured),
@@ -60,7 +60,7 @@ def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
     )
 
 
-def _finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
+def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     """A mistake with both places (none where neither is known, as of an optimizer that was named), and what else is known."""
     places = (mistake.torch, mistake.paddle)
     sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))

@@ -28,6 +28,8 @@ from .plans import TORCHS, Defined, InWider, Natively, OnTorch, WiderDtype, open
 from .trace import Model, Onlooker, Tensor
 from .updates import Recipe, Trainer
 
+_Answer = TypeVar("_Answer")
+
 # ---- What a model is called with.
 
 
@@ -441,6 +443,15 @@ class ModelSide:
         """The same without the backward."""
         with self.forward_alone():
             return self.run(capturing)
+
+    def ask(self, question: Callable[[Model, Arguments], _Answer]) -> _Answer:
+        """What a function of the model and of a call's arguments returns, with seeds, kernels and buffers as in a run."""
+        self._state_of(self.model).restore()
+        try:
+            with seeded(self._seed), self._mode():
+                return question(self.model, self._arguments())
+        finally:
+            self._state_of(self.model).restore()
 
     @contextlib.contextmanager
     def forward_alone(self) -> Iterator[None]:
@@ -1182,9 +1193,6 @@ def forward_alone(port: PaddleSide, run: Callable[[Runner], RunOutcome] | None =
         return None, f"the port fails on Paddle's own kernels, not on Torch's ({error_text(error)}): natively nothing is compared"
     finally:
         port.shim = True
-
-
-_Answer = TypeVar("_Answer")
 
 
 def in_wider(original: ModelSide, port: ModelSide, question: Callable[[], _Answer]) -> _Answer:

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..arguments import whole
 from ..dispatch.call_site import short
 from ..errors import ArgumentError, PadiffShimError, described
 from ..present.document import Document
 from ..present.result import Presented
+from .alignment import Alignment
 from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .generation import Generate, generation_of
 from .pages import proof_document
 
 _BITWISE = "padiff_shim.bitwise(port, original, inputs) names each line where the bits part, and what to write to have the same"
@@ -59,10 +62,37 @@ class Proof(Presented):
     def __post_init__(self) -> None:
         self._measure: Callable[[], CarriedBy] | None = None
         self._measure_gradients: Callable[[str], CarriedBy] | None = None
+        self._align: Callable[[Proof, int, Generate | None], Alignment] | None = None
 
     def measure_by(self, measure: Callable[[], CarriedBy], of_gradients: Callable[[str], CarriedBy] | None = None) -> None:
         """The measurements of :meth:`carriers`; ``of_gradients`` is None if the port had no backward."""
         self._measure, self._measure_gradients = measure, of_gradients
+
+    def report_by(self, align: Callable[[Proof, int, Generate | None], Alignment]) -> None:
+        """The measurements of :meth:`report`: of this proof, a number of tokens, and functions that generate them."""
+        self._align = align
+
+    def report(self, *, tokens: int = 0, generate: Generate | None = None) -> Alignment:
+        """The report that goes into a pull request: environment and commits, weights, layers, loss, gradients, training.
+
+        It has one dtype, that of the proof; :func:`padiff_shim.align` proves and reports several. Both models run once more, and
+        once in float64.
+
+        Args:
+            tokens: how many tokens both models generate greedily; 0: none.
+            generate: as for :func:`padiff_shim.align`.
+
+        Returns:
+            An :class:`Alignment <padiff_shim.proof.alignment.Alignment>`. A proof holds copies of both models for it.
+
+        >>> import numpy, paddle, torch, padiff_shim
+        >>> proof = padiff_shim.prove(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4))
+        >>> report = proof.report()
+        >>> str(report.verdict), report.unchecked["training"]
+        ('RIGHT', 'no steps were asked for')
+        """
+        assert self._align is not None  # prove has set it
+        return self._align(self, whole("tokens", tokens, least=0), generation_of(generate))
 
     def carriers(self, of: str = "outputs") -> CarriedBy:
         """Why the port differs natively: which calls carry how much of a difference.

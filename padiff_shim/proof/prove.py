@@ -22,9 +22,12 @@ from ..weights.transfer import match
 from ..weights.tree import WeightSide as Tree
 from . import agreement, precision
 from .agreement import RunOutcome
+from .aligned import aligned_dtype
+from .alignment import Alignment, origins, surroundings
 from .attribution import carriers, gradient_carriers
 from .causes import FORWARD
 from .findings import Cause, ProofVerdict, Stage
+from .generation import Generate
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .preconditions import (
     align_draws,
@@ -242,8 +245,21 @@ class Question:
             training = self.recipe is not None
             back = functools.partial(gradient_carriers, port, training=training) if self.phase != "forward" else None
             proof.measure_by(functools.partial(carriers, port), back)
+        proof.report_by(functools.partial(self._report, original, port, mapping))
         self.ran = original, port, mapping
         return proof, mapping
+
+    def _report(
+        self, original: TorchSide, port: PaddleSide, mapping: WeightMapping, proof: Proof, tokens: int, generate: Generate | None
+    ) -> Alignment:
+        """The alignment of a proof of these two sides."""
+        start = time.perf_counter()
+        with generators_restored(), Waiting("aligning"):
+            back = self.phase != "forward"
+            aligned = aligned_dtype(proof, original, port, mapping, back=back, tokens=tokens, generate=generate)
+            report = Alignment(origins(self.layer, self.module), surroundings(port, self.seed), [aligned])
+        report.seconds = proof.seconds + time.perf_counter() - start
+        return report
 
     def _mapping(self, original: TorchSide, port: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> WeightMapping:
         """Which weights belong together. The models run with the caller's inputs where only its use tells how a weight lies."""

@@ -258,6 +258,7 @@ class PortTraining:
     start: RunOutcome = field(default_factory=RunOutcome)  # the first step
     updates: list[StepUpdate] = field(default_factory=list)
     apart: list[float] = field(default_factory=list)
+    losses: list[float | None] = field(default_factory=list)
     identical: list[bool] = field(default_factory=list)
     first: tuple[int, str, str] | None = None  # (step, what, in words)
 
@@ -269,6 +270,7 @@ class PortTraining:
             self.start = outcome
         assert outcome.update is not None
         self.updates.append(outcome.update)
+        self.losses.append(_loss(outcome))
         weights = agreement.weights(self.mapping, expected, outcome)
         self.apart.append(max(agreement.worst(self.mapping, expected, outcome), agreement.largest_of_rows(weights)))
         if not self.judged:
@@ -307,11 +309,18 @@ class TrainingRuns:
         """One for each step."""
         rows = []
         for step, expected in enumerate(self.original):
-            loss = expected.outputs.get(LOSS)
-            shown = float(loss) if loss is not None and loss.size == 1 else None
-            native = self.native.apart[step] if step < len(self.native.apart) else None
-            rows.append(StepRow(step + 1, shown, self.port.identical[step], self.port.apart[step], native))
+            native, loss = None, None
+            if step < len(self.native.apart):
+                native, loss = self.native.apart[step], self.native.losses[step]
+            port = self.port
+            rows.append(StepRow(step + 1, _loss(expected), port.identical[step], port.apart[step], native, port.losses[step], loss))
         return rows
+
+
+def _loss(outcome: RunOutcome) -> float | None:
+    """The loss of a step; None if the model has none."""
+    loss = outcome.outputs.get(LOSS)
+    return float(loss.reshape(-1)[0]) if loss is not None and loss.size == 1 else None
 
 
 def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe: Recipe, steps: int) -> TrainingRuns:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import paddle
 import torch
 
@@ -22,8 +21,8 @@ from ..frameworks.copies import duplicate
 from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
 from ..present.result import Presented
 from ..progress import Waiting
-from ..proof import agreement
 from ..proof.agreement import RunOutcome
+from ..proof.distances import SIDES, Distance, DriftRow, gradient_rows, largest, layer_rows, output_rows
 from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide, natively
 from ..proof.prove import both_losses
 from ..recording.diff import diff
@@ -31,146 +30,6 @@ from ..recording.record import record
 from ..text import shown, tr
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
-
-# ---- Rows: a tensor of the original, and how far the port's is from it in each pair of runs.
-
-Array = np.ndarray[Any, Any]
-SIDES = ("native", "substituted", "float64")
-
-
-@dataclass(frozen=True)
-class Distance:
-    """How far two tensors are apart.
-
-    Attributes:
-        mean, max: mean and largest absolute difference, measured in float64.
-        identical: every bit is the same.
-    """
-
-    mean: float
-    max: float
-    identical: bool
-
-
-@dataclass(frozen=True)
-class DriftRow:
-    """A tensor, and how far the port's is from the original's in each pair of runs.
-
-    Attributes:
-        kind: ``"layer"`` (its result), ``"call"`` (of an op), ``"output"``, or a gradient: ``"gradient of layer"`` (of its result),
-            ``"gradient of parameter"``, ``"gradient of input"``.
-        paddle, torch: the names in both models.
-        number: the layer's call, from 0.
-        site: of a call its line in the port.
-        native: with the port on Paddle's kernels; None where it fails there.
-        substituted: with the port on Torch's kernels.
-        float64: both in float64, the port on Paddle's kernels; None where they did not run so.
-    """
-
-    kind: str
-    paddle: str
-    torch: str
-    number: int
-    site: str
-    native: Distance | None
-    substituted: Distance
-    float64: Distance | None
-
-    @property
-    def of_gradient(self) -> bool:
-        """Whether the tensor is a gradient."""
-        return self.kind.startswith("gradient")
-
-    @property
-    def name(self) -> str:
-        """The name in the port, with the number of the call."""
-        shown = self.paddle or ("(the model)" if self.kind.endswith("layer") else "(output)")
-        return f"{shown}, call {self.number + 1}" if self.number else shown
-
-    @property
-    def label(self) -> str:
-        """The same where no kind stands beside it."""
-        return f"gradient of {self.name}" if self.of_gradient else self.name
-
-
-def distance(actual: Array, expected: Array) -> Distance | None:
-    """Mean and largest difference, in float64, so that measuring does not round; None for different shapes and without numbers."""
-    if actual.shape != expected.shape or not actual.size:
-        return None
-    wide = np.complex128 if np.iscomplexobj(expected) else np.float64
-    same = (actual == expected) | ((actual != actual) & (expected != expected))
-    with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(actual.astype(wide) - expected.astype(wide)))
-    apart = np.nan_to_num(apart, nan=np.inf)
-    identical = actual.dtype == expected.dtype and actual.tobytes() == expected.tobytes()
-    return Distance(float(apart.mean()), float(apart.max()), identical)
-
-
-def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
-    """The distances of one tensor in all runs; None where the runs have no common shape."""
-    native, shim = (distance(arrays[name], arrays["torch"]) if name in arrays else None for name in ("native", "substituted"))
-    if shim is None or (native is None and "native" in arrays):
-        return None
-    double: Distance | None = None
-    if "native64" in arrays:
-        double = distance(arrays["native64"], arrays["torch64"])
-    return DriftRow(kind, names[0], names[1], number, site, native, shim, double)
-
-
-def largest(distances: Iterable[Distance | None]) -> Distance:
-    """The worst of several."""
-    known = [distance for distance in distances if distance is not None]
-    return Distance(
-        max((distance.mean for distance in known), default=0.0),
-        max((distance.max for distance in known), default=0.0),
-        all(distance.identical for distance in known),
-    )
-
-
-# ---- Rows of gradients: of layers' results, of inputs and of parameters.
-
-
-def gradients(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
-    """A row for each gradient that all runs have, in the order of the backward; none where no run went back."""
-    if not (outcomes.get("native") or RunOutcome()).gradients:  # it failed, in the backward or before
-        outcomes = {run: outcome for run, outcome in outcomes.items() if run != "native"}
-    rows = (*_of_layers(mapping, outcomes), *_of_inputs(outcomes), *_of_parameters(mapping, outcomes))
-    return [row for row in rows if row is not None]
-
-
-def _of_layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    """Each call of each pair of layers, those that end last first."""
-    order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
-    pairs = sorted(mapping.layers.items(), key=lambda pair: -order.get(pair[0], len(order)))
-    for original, port in pairs:
-        by_run: dict[str, list[Any]] = {
-            name: outcome.of_layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
-        }
-        for number in reversed(range(min(map(len, by_run.values())))):
-            arrays = {name: gradients[number] for name, gradients in by_run.items()}
-            if all(array is not None for array in arrays.values()):
-                yield row_of("gradient of layer", (port, original), number, "", arrays)
-
-
-def _of_inputs(outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    for name in outcomes["torch"].of_inputs:
-        if all(name in outcome.of_inputs for outcome in outcomes.values()):
-            arrays = {run: outcome.of_inputs[name] for run, outcome in outcomes.items()}
-            yield row_of("gradient of input", (name, name), 0, "", arrays)
-
-
-def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    """Each pair of parameters, in one layout."""
-    columns = {}
-    for run, outcome in outcomes.items():
-        rows = agreement.original_rows if run.startswith("torch") else agreement.port_rows
-        columns[run] = rows(mapping, outcome.gradients, gradient=True)
-    for number, pair in enumerate(mapping):
-        arrays = {run: column[number] for run, column in columns.items()}
-        known = {run: array for run, array in arrays.items() if array is not None}
-        if len(known) == len(arrays):
-            yield row_of("gradient of parameter", (pair.paddle, pair.torch), 0, "", known)
-
 
 # ---- A drift as a picture.
 
@@ -460,11 +319,11 @@ def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights
         drifts.notes.append(f"no float64 pair: {error}")
     if "native64" not in outcomes:
         outcomes.pop("torch64", None)
-    drifts.rows += _layers(mapping, outcomes)
+    drifts.rows += layer_rows(mapping, outcomes)
     if folder is not None:
         drifts.rows += _calls(folder, outcomes)
-    drifts.rows += _outputs(outcomes)
-    drifts.rows += gradients(mapping, outcomes)
+    drifts.rows += output_rows(outcomes)
+    drifts.rows += gradient_rows(mapping, outcomes)
     left = [
         port
         for original, port in mapping.layers.items()
@@ -481,29 +340,6 @@ def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path |
     shutil.rmtree(folder / name, ignore_errors=True)
     with record(folder / name, framework=side.framework, layers=False):
         return run(side)
-
-
-def _layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
-    """Each call of each pair of layers, in the order in which the original's layers end."""
-    order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
-    rows: list[DriftRow | None] = []
-    for original, port in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
-        by_run = {
-            name: outcome.layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
-        }
-        for number in range(min(map(len, by_run.values()))):
-            rows.append(row_of("layer", (port, original), number, "", {name: arrays[number] for name, arrays in by_run.items()}))
-    return [row for row in rows if row is not None]
-
-
-def _outputs(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
-    """Outputs in their order: their paths may differ in the other framework."""
-    columns = {name: list(outcome.outputs.items()) for name, outcome in outcomes.items()}
-    rows: list[DriftRow | None] = []
-    for number in range(min(map(len, columns.values()))):
-        names = columns["substituted"][number][0], columns["torch"][number][0]
-        rows.append(row_of("output", names, 0, "", {name: column[number][1] for name, column in columns.items()}))
-    return [row for row in rows if row is not None]
 
 
 def _calls(folder: Path, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:

@@ -1,0 +1,100 @@
+"""``padiff-shim align``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..progress import Waiting
+from . import output
+from .main import FINE, NO
+from .models import layers_pair, made, model_inputs
+from .program import load
+
+_EPILOG = """\
+\b
+Examples:
+  padiff-shim align --torch original.py:build --paddle port.py:build \\
+      --inputs inputs.npz --report align.md
+  padiff-shim align --torch pair.py:original --paddle pair.py:port \\
+      --inputs pair.py:batch --loss pair.py:losses --steps 50 \\
+      --optimizer pair.py:optimizers --report align.md
+  padiff-shim align --torch original.py:build --paddle port.py:build \\
+      --inputs x.npy --dtype float32 --steps 0
+
+Exit status: 0 if the port is right, 1 if it is not, or that is not known.
+"""
+
+
+class _Report(output.Target):
+    """A Markdown file, and the page beside it; ``-`` is standard output."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The unchanged path.
+
+        Raises:
+            FileError: one of both files cannot be written.
+        """
+        if value != "-":
+            super().convert(str(Path(value).with_suffix(".html")), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+@click.command(epilog=_EPILOG, short_help="The alignment report of a port, for its pull request.")
+@click.option("--torch", "original", required=True, metavar="WHAT", help="The original: file.py:name or package.module:name.")
+@click.option("--paddle", "port", required=True, metavar="WHAT", help="The port.")
+@click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays, or a function.")
+@click.option("--report", type=_Report(piped=True), help="Write Markdown, and a page with curves beside it (.html); - is stdout.")
+@click.option("--json", "data", type=output.TEXT, help="Write it as JSON; - is standard output.")
+@click.option("--dtype", "dtypes", multiple=True, default=("float32", "bfloat16"), show_default=True, metavar="DTYPE",
+              help="Of parameters and inputs; may be repeated.")  # fmt: skip
+@click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle, paddle->torch, as-is or random.")
+@click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's).")
+@click.option("--steps", default=10, show_default=True, metavar="N", type=int, help="Training steps to compare; 0: none.")
+@click.option("--optimizer", default="AdamW", show_default=True, metavar="WHAT", help="A name, or FILE:NAME as for prove().")
+@click.option("--tokens", default=16, show_default=True, metavar="N", type=int, help="Tokens to generate greedily; 0: none.")
+@click.option("--generate", metavar="FILE:NAME", help="A pair of functions that generate them (Paddle's, Torch's).")
+@click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, if names do not tell.")
+@click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
+@click.option("--seed", default=0, metavar="N", type=int, help="Seed of all random generators.")
+def command(
+    original: str,
+    port: str,
+    inputs: str,
+    report: str | None,
+    data: str | None,
+    loss: str | None,
+    optimizer: str,
+    generate: str | None,
+    layer_map: tuple[str, ...],
+    rules: str | None,
+    **options: Any,
+) -> int:
+    """Compare a Paddle port with its Torch original in all that a pull request reports.
+
+    Environment and commits, weights, forward layer by layer, loss, gradients, training steps and greedy generation, in each dtype;
+    then the conclusion: RIGHT, WRONG at a line, or NOT_KNOWN. Models and inputs are named as for `padiff-shim prove`."""
+    from ..modes.environment import frameworks
+
+    with Waiting("importing Paddle and Torch"):
+        frameworks()
+    from ..questions.align import align
+
+    module = made(original, "--torch")  # first: PaddleFormers hides Torch from a transformers that is imported later
+    layer = made(port, "--paddle")
+    named = {"loss": loss, "generate": generate, "rules": rules}
+    options |= {name: None if word is None else load(word, f"--{name}") for name, word in named.items()}
+    options["layer_map"] = dict(map(layers_pair, layer_map)) or None
+    options["optimizer"] = load(optimizer, "--optimizer") if ":" in optimizer else optimizer
+    answer = align(layer, module, model_inputs(inputs), **options)
+    if report is not None and report != "-":
+        for path in answer.write(report):
+            output.written(path)
+    elif report == "-":
+        output.write_markdown(report, answer)
+    output.write_json(data, answer.as_dict)
+    if "-" not in (report, data):
+        click.echo(answer.headline if report is not None else output.as_text(answer))
+    return FINE if answer else NO

@@ -1,0 +1,196 @@
+"""What an alignment compares in one dtype, beyond what its proof keeps: distances, losses, generated tokens."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from ..text import tr
+from ..weights.mapping import Mapping as Weights
+from .agreement import RunOutcome
+from .distances import DriftRow, gradient_rows, layer_rows, output_rows
+from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .generation import Generate, GenerationRow, GenerationUnchecked, generation
+from .locate import LOSS
+from .programs import NotWider, PaddleSide, TorchSide, in_wider, natively
+
+
+class AlignedProof(Protocol):
+    """The proof of one dtype."""
+
+    verdict: ProofVerdict
+    reason: str
+    stages: list[Stage]
+    mistakes: list[Mistake]
+    layers: list[LayerRow]
+    training: list[StepRow]
+    carried: CarriedBy | None
+    carried_gradients: dict[str, CarriedBy]
+    notes: list[str]
+    differences: dict[str, float | None]
+
+    @property
+    def headline(self) -> str: ...
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass
+class AlignedDtype:
+    """All that was compared in one dtype.
+
+    Attributes:
+        dtype: of parameters and inputs of floats.
+        proof: the :class:`~padiff_shim.Proof`.
+        weights: which weights belong together, and what happens on the way.
+        rows: layers' results in the order of the run, outputs, and gradients of parameters.
+        blocks: paths of the original's layers that stand in a list, such as a stack of decoder layers.
+        losses: the loss of the original (``"torch"``), and of the port on Torch's kernels (``"substituted"``) and ``"native"``.
+        generated: a row for each kind of kernels.
+        unchecked: what was not compared, and why.
+        notes: what else a reader has to know.
+    """
+
+    dtype: str
+    proof: AlignedProof
+    weights: Weights
+    rows: list[DriftRow] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)
+    losses: dict[str, float] = field(default_factory=dict)
+    generated: list[GenerationRow] = field(default_factory=list)
+    unchecked: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def forward(self) -> list[DriftRow]:
+        """Embeddings, blocks, norms and outputs: no part of a block, and no layer that holds blocks."""
+        return [
+            row
+            for row in self.rows
+            if row.kind == "output" or (row.kind == "layer" and row.torch and not any(_nested(row.torch, b) for b in self.blocks))
+        ]
+
+    @property
+    def first_block(self) -> str:
+        """The first block, in the order of the run, of which parts were compared; "" if there is none."""
+        ended = [row.torch for row in self.rows if row.kind == "layer" and row.torch in self.blocks]
+        return next((block for block in ended if any(_inside(row.torch, block) for row in self.rows if row.kind == "layer")), "")
+
+    @property
+    def parts(self) -> list[DriftRow]:
+        """The parts of the first block, in the order of the run."""
+        block = self.first_block
+        return [row for row in self.rows if row.kind == "layer" and block and _inside(row.torch, block)]
+
+    def first_apart(self, side: str) -> DriftRow | None:
+        """The first tensor of the forward, in all layers, that differs in a bit on a side: ``"substituted"`` or ``"native"``."""
+        rows = ((row, getattr(row, side)) for row in self.rows if row.kind in ("layer", "output"))
+        return next((row for row, apart in rows if apart is not None and not apart.identical), None)
+
+    @property
+    def gradients(self) -> list[DriftRow]:
+        """Those of parameters."""
+        return [row for row in self.rows if row.of_gradient]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types."""
+        rows = {name: [asdict(row) for row in getattr(self, name)] for name in ("rows", "generated")}
+        return {
+            "dtype": self.dtype,
+            "proof": self.proof.as_dict(),
+            "weights": self.weights.as_dict(),
+            **rows,
+            **{name: getattr(self, name) for name in ("blocks", "losses", "unchecked", "notes")},
+        }
+
+
+def _inside(path: str, outer: str) -> bool:
+    return path.startswith(f"{outer}.") if outer else bool(path)
+
+
+def _nested(path: str, block: str) -> bool:
+    """Whether one of two layers is part of the other."""
+    return _inside(path, block) or _inside(block, path)
+
+
+# ---- Measuring.
+
+
+def aligned_dtype(
+    proof: AlignedProof,
+    original: TorchSide,
+    port: PaddleSide,
+    weights: Weights,
+    *,
+    back: bool,
+    tokens: int,
+    generate: Generate | None,
+) -> AlignedDtype:
+    """Measure what a proof does not keep: each tensor's distances, the losses, and the generated tokens.
+
+    Args:
+        proof: of these two sides; where nothing was run for it, nothing is measured.
+        original, port: the models with equal weights.
+        weights: which weights belong together.
+        back: whether gradients were compared.
+        tokens: how many are generated; 0: none.
+        generate: see :func:`.generation.generation`.
+    """
+    aligned = AlignedDtype(original.dtype(), proof, weights, blocks=_blocks(original.model))
+    if not proof.differences:
+        for name in (tr("forward"), tr("loss"), tr("gradients"), tr("training"), tr("generation")):
+            aligned.unchecked[name] = str(proof.verdict)
+        return aligned
+    outcomes = _outcomes(aligned, original, port)
+    aligned.rows = [*layer_rows(weights, outcomes), *output_rows(outcomes)]
+    aligned.rows += [row for row in gradient_rows(weights, outcomes) if row.kind == "gradient of parameter"] if back else []
+    aligned.losses = {run: float(o.outputs[LOSS].reshape(-1)[0]) for run, o in outcomes.items() if _has_loss(o) and "64" not in run}
+    if not {"torch", "substituted"} <= set(aligned.losses):
+        aligned.unchecked[tr("loss")] = tr("no loss= was passed, and not both models return a loss")
+        aligned.losses = {}
+    if not back:
+        aligned.unchecked[tr("gradients")] = tr("only forwards were compared")
+    if not proof.training:
+        aligned.unchecked[tr("training")] = tr("no steps were asked for")
+    try:
+        aligned.generated, notes = generation(original, port, tokens, generate, natively="native" in outcomes)
+        aligned.notes += notes
+    except GenerationUnchecked as why:
+        aligned.unchecked[tr("generation")] = str(why)
+    return aligned
+
+
+def _has_loss(outcome: RunOutcome) -> bool:
+    return LOSS in outcome.outputs and outcome.outputs[LOSS].size == 1
+
+
+def _outcomes(aligned: AlignedDtype, original: TorchSide, port: PaddleSide) -> dict[str, RunOutcome]:
+    """A run of the original, and of the port on Torch's kernels and natively; then both in float64."""
+    outcomes: dict[str, RunOutcome] = {"torch": original.run(), "substituted": port.run()}
+    native, failure = natively(port)
+    if native is not None:
+        outcomes["native"] = native
+    aligned.notes += [failure] if failure else []
+    if aligned.dtype == "float64":
+        return outcomes
+    try:  # as a proof tells rounding from mistakes: every narrower dtype in the programs is widened
+        wide = in_wider(original, port, lambda: (original.run_wide(), port.run_wide()))
+    except NotWider as error:
+        aligned.notes.append(tr("no float64 pair: {error}", error=error))
+        return outcomes
+    if original.wider != "float64":
+        aligned.notes.append(tr("the column float64 is of runs in {wider}", wider=original.wider))
+    return outcomes | dict(zip(("torch64", "native64"), wide))
+
+
+def _blocks(module: torch.nn.Module) -> list[str]:
+    """The layers in a module's outermost lists."""
+    lists = [
+        name
+        for name, layer in module.named_modules()
+        if isinstance(layer, (torch.nn.ModuleList, torch.nn.Sequential)) and len(layer)
+    ]
+    outermost = [name for name in lists if not any(_inside(name, other) for other in lists)]
+    return [f"{name}.{child}".strip(".") for name in outermost for child, _ in module.get_submodule(name).named_children()]

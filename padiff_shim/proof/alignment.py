@@ -1,0 +1,202 @@
+"""The report that goes into a pull request: everything that was compared between a port and its original, and the conclusion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import paddle
+import torch
+
+from .. import __version__
+from ..arguments import path as checked
+from ..dispatch.call_site import short
+from ..files import write
+from ..frameworks import settings
+from ..present.document import Document
+from ..present.result import Presented
+from ..text import listed, tr
+from .aligned import AlignedDtype
+from .alignment_pages import alignment_document
+from .findings import ProofVerdict
+from .programs import PaddleSide, named_tensors
+from .provenance import origin
+
+
+class AlignmentVerdict(str, Enum):
+    """The conclusion of an alignment; true in a condition if the port is right.
+
+    Attributes:
+        RIGHT: in each dtype the port computes what the original computes.
+        WRONG: it computes something else; the mistakes say where.
+        NOT_KNOWN: neither is proven; the sentence says what is missing.
+    """
+
+    RIGHT = "RIGHT"
+    WRONG = "WRONG"
+    NOT_KNOWN = "NOT_KNOWN"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def __bool__(self) -> bool:
+        return self is AlignmentVerdict.RIGHT
+
+
+@dataclass
+class Alignment(Presented):
+    """Everything that was compared between a port and its original. True in a condition if the port is right.
+
+    Attributes:
+        models: where port (``"paddle"``) and original (``"torch"``) come from: class, file, commit or release.
+        environment: versions, processor, threads and inputs.
+        dtypes: what was compared in each dtype.
+        seconds: what all of it took.
+    """
+
+    models: dict[str, str]
+    environment: dict[str, str]
+    dtypes: list[AlignedDtype]
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> AlignmentVerdict:
+        """The conclusion."""
+        verdicts = [aligned.proof.verdict for aligned in self.dtypes]
+        if ProofVerdict.CODE_DIFFERS in verdicts:
+            return AlignmentVerdict.WRONG
+        if not all(verdicts) or any(_contradicted(aligned) for aligned in self.dtypes):
+            return AlignmentVerdict.NOT_KNOWN
+        return AlignmentVerdict.RIGHT
+
+    @property
+    def unchecked(self) -> dict[str, str]:
+        """What was not compared, and why: in no dtype, or with the dtype's name in some."""
+        merged: dict[str, str] = {}
+        names = dict.fromkeys(name for aligned in self.dtypes for name in aligned.unchecked)
+        for name in names:
+            reasons = {aligned.dtype: aligned.unchecked[name] for aligned in self.dtypes if name in aligned.unchecked}
+            if len(reasons) == len(self.dtypes) and len(set(reasons.values())) == 1:
+                merged[name] = next(iter(reasons.values()))
+            else:
+                merged |= {tr("{what} in {dtype}", what=name, dtype=dtype): reason for dtype, reason in reasons.items()}
+        return merged
+
+    @property
+    def headline(self) -> str:
+        """The conclusion in a sentence, with its evidence."""
+        verdict = self.verdict
+        if verdict is AlignmentVerdict.WRONG:
+            differing = [aligned for aligned in self.dtypes if aligned.proof.verdict is ProofVerdict.CODE_DIFFERS]
+            text = _mistake(differing[0])
+            others = [aligned.dtype for aligned in self.dtypes if aligned not in differing]
+            if others:
+                text = tr("{text} (not so in {others})", text=text, others=listed(others))
+            return f"{verdict}: {text}"
+        if verdict:
+            text = tr(
+                "for these weights and inputs the port computes what the original computes: {how}",
+                how="; ".join(_right(aligned) for aligned in self.dtypes),
+            )
+        else:
+            reasons = {a.dtype: _contradicted(a) if a.proof.verdict else a.proof.reason for a in self.dtypes}
+            text = "; ".join(tr("in {dtype} {reason}", dtype=dtype, reason=reason) for dtype, reason in reasons.items() if reason)
+        return f"{verdict}: {text}"
+
+    def __bool__(self) -> bool:
+        return bool(self.verdict)
+
+    def document(self) -> Document:
+        """The conclusion with its evidence, environment, weights, and a section for each thing that was compared."""
+        return alignment_document(self)
+
+    def to_html(self) -> str:
+        """One page, with curves, that needs nothing beside it."""
+        return self.page()
+
+    def write(self, path: str | Path) -> list[Path]:
+        """Write the report as Markdown, and the page with curves beside it: ``align.md`` and ``align.html``.
+
+        Raises:
+            FileError: a file cannot be written.
+        """
+        target = Path(checked("path", path))
+        page = target.with_suffix(".html")
+        text = target.with_suffix(".md") if target == page else target
+        return [write(text, self.to_markdown()), write(page, self.to_html())]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types, ready for JSON."""
+        return {
+            "verdict": str(self.verdict),
+            "right": bool(self),
+            "headline": self.headline,
+            "models": self.models,
+            "environment": self.environment,
+            "unchecked": self.unchecked,
+            "dtypes": [aligned.as_dict() for aligned in self.dtypes],
+            "seconds": self.seconds,
+        }
+
+
+def _right(aligned: AlignedDtype) -> str:
+    """How far a right port agrees: on Torch's kernels, and natively."""
+    exact = aligned.proof.verdict is ProofVerdict.CODE_CORRECT
+    text = tr("bit for bit in {dtype}", dtype=aligned.dtype) if exact else tr("up to rounding in {dtype}", dtype=aligned.dtype)
+    steps = len(aligned.proof.training)
+    return tr("{text} ({count} training steps)", text=text, count=steps) if steps else text
+
+
+def _mistake(aligned: AlignedDtype) -> str:
+    """The first mistake of a proof, its line first."""
+    mistakes = aligned.proof.mistakes
+    if not mistakes:
+        return tr("in {dtype} {reason}", dtype=aligned.dtype, reason=aligned.proof.reason)
+    first = mistakes[0]
+    place = first.paddle or first.torch
+    text = tr("in {dtype}: {mistake}", dtype=aligned.dtype, mistake=first)
+    if place:
+        where = f"{short(place.file)}:{place.line}" + (f" ({place.layer})" if place.layer else "")
+        text = tr("at {where}, in {dtype}: {mistake}", where=where, dtype=aligned.dtype, mistake=first)
+    return tr("{text}, and {more} more", text=text, more=len(mistakes) - 1) if len(mistakes) > 1 else text
+
+
+def _contradicted(aligned: AlignedDtype) -> str:
+    """What the generated tokens say against a proof of equal bits; "" if nothing."""
+    if aligned.proof.verdict is not ProofVerdict.CODE_CORRECT:
+        return ""
+    differing = [row for row in aligned.generated if row.kernels == "substituted" and row.first is not None]
+    if not differing:
+        return ""
+    return tr(
+        "one forward is equal bit for bit, but greedy generation differs from token {first} on: caches, positions and the end of a "
+        "generation are not located",
+        first=differing[0].first,
+    )
+
+
+def surroundings(port: PaddleSide, seed: int) -> dict[str, str]:
+    """Versions, processor, threads and inputs."""
+    known = settings.environment()
+    names = ("paddle", "torch", "numpy", "python", "system", "device", *(["cuda"] if known["device"] != "cpu" else []))
+    threads = paddle.get_flags("FLAGS_paddle_num_threads")["FLAGS_paddle_num_threads"]
+    inputs = port.ask(lambda _, arguments: [_input(name, tensor) for name, tensor in named_tensors(arguments)])
+    return {
+        "padiff_shim": __version__,
+        **{name: known[name] for name in names},
+        tr("processor"): settings.processor(),
+        tr("threads"): f"paddle {threads}, torch {torch.get_num_threads()}",
+        tr("inputs"): "; ".join(inputs),
+        tr("seed"): str(seed),
+    }
+
+
+def _input(name: str, tensor: Any) -> str:
+    return f"{name.removeprefix('input ')} {list(tensor.shape)} {str(tensor.dtype).rpartition('.')[2]}"
+
+
+def origins(port: Any, original: Any) -> dict[str, str]:
+    """Where both models come from."""
+    return {"paddle": origin(port), "torch": origin(original)}

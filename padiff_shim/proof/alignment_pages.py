@@ -1,0 +1,334 @@
+"""An alignment as a document: the conclusion with its evidence, then a section for each thing that was compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from ..present import document as doc
+from ..text import shown, tr
+from .aligned import AlignedDtype
+from .distances import SIDES, Distance, DriftRow
+from .findings import ProofVerdict, StepRow
+from .pages import TONES, far, listed_finding
+
+EVERY = 1_000_000
+ROWS, PARTS = doc.Most(40, 200, EVERY), doc.Most(12, 60, EVERY)
+GRADIENTS, STEPS = doc.Most(12, 400, EVERY), doc.Most(12, 100, EVERY)
+_RIGHT = (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
+_KINDS = {"native": "native", "substituted": "reference", "float64": "optimizer"}  # of curves
+
+
+_Series = dict[tuple[str, str], list["float | None"]]  # values by (name, kind) of their curve
+
+
+class AlignedModels(Protocol):
+    """What a document of an alignment is made of."""
+
+    models: dict[str, str]
+    environment: dict[str, str]
+    dtypes: list[AlignedDtype]
+
+    def __bool__(self) -> bool: ...
+
+    @property
+    def headline(self) -> str: ...
+
+    @property
+    def unchecked(self) -> dict[str, str]: ...
+
+
+def alignment_document(alignment: AlignedModels) -> doc.Document:
+    """All of an alignment."""
+    dtypes = alignment.dtypes
+    mistakes = [(aligned.dtype, mistake) for aligned in dtypes for mistake in aligned.proof.mistakes]
+    findings = [
+        listed_finding(mistake, len(mistakes))._replace(text=tr("{dtype}: {mistake}", dtype=dtype, mistake=mistake))
+        for dtype, mistake in mistakes
+    ]
+    sections = [part for aligned in dtypes for part in _forward(aligned)]
+    sections += [_losses(dtypes)]
+    sections += [_gradients(aligned) for aligned in dtypes]
+    sections += [_training(aligned) for aligned in dtypes]
+    tips = [
+        tr("padiff_shim.bitwise names each line where the bits of a right port part, and what to write to have the same")
+    ] * any(aligned.proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING for aligned in dtypes)
+    return doc.Document(
+        alignment.headline,
+        [
+            doc.Items(_evidence(alignment), marks=True),
+            doc.Findings(findings),
+            _environment(alignment),
+            _weights(dtypes[0]),
+            *sections,
+            _generated(dtypes),
+            doc.Notes([*_notes(dtypes), *tips]),
+        ],
+        "good" if alignment else "bad",
+    )
+
+
+def _notes(dtypes: Sequence[AlignedDtype]) -> Iterator[str]:
+    """Those of all dtypes once, the others with their dtype."""
+    by_dtype = {aligned.dtype: list(dict.fromkeys([*aligned.proof.notes, *aligned.notes])) for aligned in dtypes}
+    for note in dict.fromkeys(note for notes in by_dtype.values() for note in notes):
+        having = [dtype for dtype, notes in by_dtype.items() if note in notes]
+        yield note if len(having) == len(dtypes) else tr("{dtype}: {note}", dtype=having[0], note=note)
+
+
+def _evidence(alignment: AlignedModels) -> list[doc.ListItem]:
+    """The stages of each proof, the generation, and what was not compared."""
+    items = []
+    for aligned in alignment.dtypes:
+        known = aligned.proof.verdict in (*_RIGHT, ProofVerdict.CODE_DIFFERS)
+        tone: doc.Tone = TONES[bool(aligned.proof.verdict) if known else None]
+        items.append(doc.ListItem(f"{aligned.proof.verdict}: {aligned.proof.reason}", aligned.dtype, tone))
+        for stage in aligned.proof.stages:
+            name = tr("{dtype} {stage}", dtype=aligned.dtype, stage=tr(stage.name))
+            items.append(doc.ListItem(stage.text, name, TONES[stage.right]))
+        for row in aligned.generated:
+            if row.kernels == "substituted":
+                tone = "good" if row.first is None else "open"
+                text = tr("{same} of {all} tokens equal", same=row.same, all=row.sequences * row.tokens)
+                items.append(doc.ListItem(text, tr("{dtype} {stage}", dtype=aligned.dtype, stage=tr("generation")), tone))
+    for what, why in alignment.unchecked.items():
+        items.append(doc.ListItem(why, tr("not compared: {what}", what=what), "open"))
+    return items
+
+
+def _environment(alignment: AlignedModels) -> doc.Part:
+    sides = {"paddle": tr("port, Paddle"), "torch": tr("original, Torch")}
+    rows = [(sides[side], shown(origin)) for side, origin in alignment.models.items()]
+    rows += [(name, shown(value)) for name, value in alignment.environment.items()]
+    table = doc.Table([doc.Column(tr("setting")), doc.Column(tr("here"), fold=True)], rows, cards=False)
+    return doc.Section(tr("Environment"), [table])
+
+
+def _weights(aligned: AlignedDtype) -> doc.Part:
+    """How the original's weights were laid out in the port."""
+    mapping = aligned.weights
+    ways = {
+        "": tr("as they are"), "transposed": tr("transposed"), "reshaped": tr("reshaped"), "by rule": tr("by a rule"),
+        "absent": tr("without a partner"),
+    }  # fmt: skip
+    counts = Counter(ways.get(pair.transform, tr("as parts of a larger weight")) for pair in mapping)
+    how = ", ".join(f"{count} {way}" for way, count in counts.most_common())
+    text = tr("{count} pairs of weights: {how}.", count=len(mapping), how=how)
+    parts = list(mapping.document().parts)
+    return doc.Section(tr("Weights"), [doc.Paragraph(text), doc.Folded(tr("All pairs"), parts)])
+
+
+def _columns(name: str) -> list[doc.Column]:
+    """Names of both sides, then mean and largest differences, absolute and relative."""
+    return [
+        doc.Column(name),
+        doc.Column(tr("original"), 9, markdown="under"),
+        doc.Column(tr("native: mean, max"), 5, right=True),
+        doc.Column(tr("native: relative"), 7, right=True),
+        doc.Column(tr("Torch's kernels: mean, max"), right=True),
+        doc.Column(tr("Torch's kernels: relative"), 8, right=True),
+        doc.Column(tr("float64: mean, max"), 6, right=True),
+    ]
+
+
+def _row(row: DriftRow) -> doc.Row:
+    native, kernels, double = row.native, row.substituted, row.float64
+    original = row.torch if row.torch != row.paddle else ""
+    return (
+        shown(row.name),
+        shown(original),
+        _absolute(native, tr("fails"), "warning"),
+        _relative(native),
+        _absolute(kernels, "", "good" if kernels.identical else "bad"),
+        _relative(kernels),
+        _absolute(double, "", ""),
+    )
+
+
+def _absolute(apart: Distance | None, without: str, tone: doc.Tone) -> doc.Cell:
+    if apart is None:
+        return doc.Cell([without])
+    if apart.max == 0:
+        return doc.Cell([tr("bits equal") if apart.identical else "±0"], tone, 0.0)
+    return doc.Cell([f"{apart.mean:.2e}, {apart.max:.2e}"], tone, far(apart.max) if tone else None)
+
+
+def _relative(apart: Distance | None) -> str:
+    if apart is None or apart.relative_mean is None or apart.max == 0:
+        return ""
+    return f"{apart.relative_mean:.1e}, {apart.relative_max:.1e}"
+
+
+def _table(name: str, rows: Sequence[DriftRow], most: doc.Most) -> doc.Table:
+    tones: list[doc.Tone] = ["good" if row.substituted.identical else "bad" for row in rows]
+    return doc.Table(_columns(name), [_row(row) for row in rows], tones, most, cards=False, kind="aligned")
+
+
+def _forward(aligned: AlignedDtype) -> Iterator[doc.Part]:
+    rows = [row for row in aligned.forward if row.name != "loss"]
+    if not rows:
+        return
+    note = tr(
+        "Mean and largest absolute difference from the original's; relative: these over the mean and the largest magnitude of the "
+        "original's elements. Native: the port on Paddle's kernels; then on Torch's; float64: both models in float64 on Torch's "
+        "kernels."
+    )
+    same = sum(row.substituted.identical for row in rows)
+    title = tr("Forward in {dtype}: {same} of {all} tensors bits equal", dtype=aligned.dtype, same=same, all=len(rows))
+    yield doc.Section(title, [doc.Paragraph(_parts_at(aligned)), _table(tr("tensor"), rows, ROWS), *_curves(rows)], note)
+    parts, block = aligned.parts, aligned.first_block
+    if parts:
+        same = sum(row.substituted.identical for row in parts)
+        title = tr(
+            "Parts of {block} in {dtype}: {same} of {all} bits equal", block=block, dtype=aligned.dtype, same=same, all=len(parts)
+        )
+        yield doc.Section(title, [_table(tr("layer"), parts, PARTS)])
+
+
+def _parts_at(aligned: AlignedDtype) -> str:
+    """The first tensors that differ."""
+    kernels, native = aligned.first_apart("substituted"), aligned.first_apart("native")
+    words = []
+    if kernels is None:
+        words.append(tr("On Torch's kernels every layer's result and every output is equal bit for bit."))
+    else:
+        words.append(tr("On Torch's kernels {name} is the first that differs.", name=kernels.name))
+    if native is not None:
+        words.append(tr("Natively {name} is the first that differs.", name=native.name))
+    return " ".join(words)
+
+
+def _curves(rows: Sequence[DriftRow]) -> list[doc.Part]:
+    """The largest differences, tensor by tensor."""
+    if len(rows) < 2:
+        return []
+    names = {"native": tr("native"), "substituted": tr("Torch's kernels"), "float64": "float64"}
+    curves = []
+    for side in SIDES:
+        values = [None if (apart := getattr(row, side)) is None else apart.max for row in rows]
+        if any(value is not None for value in values):
+            curves.append(doc.Curve(names[side], _KINDS[side], values))
+    return [doc.Curves(curves, (rows[0].name, rows[-1].name), tr("tensor, in the order of the run"), tr("largest difference"))]
+
+
+def _losses(dtypes: Sequence[AlignedDtype]) -> doc.Part:
+    """The loss of each run, with all digits."""
+    columns = [
+        doc.Column(tr("dtype")),
+        *doc.figures(tr("original"), tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference")),
+    ]
+    rows = [
+        (
+            aligned.dtype,
+            f"{aligned.losses['torch']:.9g}",
+            *_loss(aligned.losses.get("native"), aligned.losses["torch"]),
+            *_loss(aligned.losses["substituted"], aligned.losses["torch"]),
+        )
+        for aligned in dtypes
+        if aligned.losses
+    ]
+    return doc.Section(tr("Loss"), [doc.Table(columns, rows, cards=False)] if rows else [])
+
+
+def _loss(loss: float | None, original: float | None) -> tuple[str, str]:
+    if loss is None or original is None:
+        return tr("fails"), ""
+    apart = loss - original
+    return f"{loss:.9g}", f"{apart:+.2e}" if apart else "0"
+
+
+def _gradients(aligned: AlignedDtype) -> doc.Part:
+    rows = aligned.gradients
+    same = sum(row.substituted.identical for row in rows)
+    title = tr("Gradients in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=len(rows))
+    return doc.Section(title, [_table(tr("parameter"), rows, GRADIENTS)] if rows else [], folded=True)
+
+
+def _training(aligned: AlignedDtype) -> doc.Part:
+    """The losses of each step, how far they are apart, and the first step that differs."""
+    rows = aligned.proof.training
+    if not rows:
+        return doc.Section("", [])
+    heads = (tr("step"), tr("loss: original"), tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference"))
+    columns = [*doc.figures(*heads), *doc.figures(tr("weights, gradients: native"), tr("Torch's kernels"), leave=(9, 8))]
+    cells = [
+        (
+            str(row.step),
+            "" if row.loss is None else f"{row.loss:.9g}",
+            *(_loss(row.native_loss, row.loss) if row.loss is not None else ("", "")),
+            *(_loss(row.shim_loss, row.loss) if row.loss is not None else ("", "")),
+            tr("fails") if row.native is None else f"{row.native:.3g}",
+            tr("bits equal") if row.identical else f"{row.shim:.3g}",
+        )
+        for row in rows
+    ]
+    tones: list[doc.Tone] = ["good" if row.identical else "bad" for row in rows]
+    last = len(rows) - 1
+    rank = sorted(range(len(rows)), key=lambda place: (place != last, place))
+    table = doc.Table(columns, cells, tones, STEPS, rank=rank, cards=False)
+    title = tr("{count} training steps in {dtype}", count=len(rows), dtype=aligned.dtype)
+    return doc.Section(title, [doc.Paragraph(_first(rows)), table, *_courses(rows)])
+
+
+def _first(rows: Sequence[StepRow]) -> str:
+    """The first steps that differ."""
+    first = next((row for row in rows if not row.identical), None)
+    text = (
+        tr("On Torch's kernels every loss, gradient and weight is equal bit for bit.")
+        if first is None
+        else tr("On Torch's kernels step {step} is the first that differs, by {apart:.3g}.", step=first.step, apart=first.shim)
+    )
+    natively = [row for row in rows if row.native_loss is not None and row.loss is not None]
+    apart = next((row for row in natively if row.native_loss != row.loss), None)
+    if apart is not None:
+        size = abs(apart.native_loss - apart.loss)  # type: ignore[operator]
+        native = tr("Natively the loss first differs at step {step}, by {apart:.3g}.", step=apart.step, apart=size)
+    elif natively:
+        native = tr("Natively the losses of all {count} steps are equal.", count=len(natively))
+    else:
+        native = tr("Natively no losses were compared.")
+    return f"{text} {native}"
+
+
+def _courses(rows: Sequence[StepRow]) -> list[doc.Part]:
+    """Losses over steps, and their differences."""
+    ends, steps = (str(rows[0].step), str(rows[-1].step)), tr("step")
+    losses: _Series = {
+        (tr("original"), "optimizer"): [row.loss for row in rows],
+        (tr("port, native"), "native"): [row.native_loss for row in rows],
+        (tr("port, Torch's kernels"), "reference"): [row.shim_loss for row in rows],
+    }
+    apart: _Series = {
+        (tr("native"), "native"): [row.native for row in rows],
+        (tr("Torch's kernels"), "reference"): [row.shim for row in rows],
+    }
+    charts: list[tuple[_Series, str, bool]] = [(losses, tr("loss"), False), (apart, tr("largest difference"), True)]
+    parts: list[doc.Part] = []
+    for series, up, logarithmic in charts:
+        curves = [doc.Curve(*name, values) for name, values in series.items() if any(value is not None for value in values)]
+        if curves and len(rows) > 1:
+            parts.append(doc.Curves(curves, ends, steps, up, logarithmic))
+    return parts
+
+
+def _generated(dtypes: Sequence[AlignedDtype]) -> doc.Part:
+    kernels = {"native": tr("native"), "substituted": tr("Torch's kernels")}
+    columns = [
+        doc.Column(tr("dtype")),
+        doc.Column(tr("kernels")),
+        *doc.figures(tr("sequences"), tr("tokens each"), tr("equal"), tr("first that differs")),
+    ]
+    rows = [
+        (
+            aligned.dtype,
+            kernels[row.kernels],
+            str(row.sequences),
+            str(row.tokens),
+            tr("{same} of {all}", same=row.same, all=row.sequences * row.tokens),
+            tr("none") if row.first is None else str(row.first),
+        )
+        for aligned in dtypes
+        for row in aligned.generated
+    ]
+    return doc.Section(tr("Greedy generation"), [doc.Table(columns, rows, cards=False)] if rows else [])

@@ -1,0 +1,188 @@
+"""How far a port's tensors are from its original's: layers' results, outputs and gradients, in each pair of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..weights.mapping import Mapping as Weights
+from . import agreement
+from .agreement import RunOutcome
+
+Array = np.ndarray[Any, Any]
+SIDES = ("native", "substituted", "float64")
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far two tensors are apart.
+
+    Attributes:
+        mean, max: mean and largest absolute difference, measured in float64.
+        identical: every bit is the same.
+        relative_mean, relative_max: these over the mean and the largest magnitude of the original's elements (0/0 is 0, as for a
+            gradient of zeros on both sides); None where it is not measured.
+    """
+
+    mean: float
+    max: float
+    identical: bool
+    relative_mean: float | None = None
+    relative_max: float | None = None
+
+
+@dataclass(frozen=True)
+class DriftRow:
+    """A tensor, and how far the port's is from the original's in each pair of runs.
+
+    Attributes:
+        kind: ``"layer"`` (its result), ``"call"`` (of an op), ``"output"``, or a gradient: ``"gradient of layer"`` (of its result),
+            ``"gradient of parameter"``, ``"gradient of input"``.
+        paddle, torch: the names in both models.
+        number: the layer's call, from 0.
+        site: of a call its line in the port.
+        native: with the port on Paddle's kernels; None where it fails there.
+        substituted: with the port on Torch's kernels.
+        float64: both in float64, the port on Paddle's kernels; None where they did not run so.
+    """
+
+    kind: str
+    paddle: str
+    torch: str
+    number: int
+    site: str
+    native: Distance | None
+    substituted: Distance
+    float64: Distance | None
+
+    @property
+    def of_gradient(self) -> bool:
+        """Whether the tensor is a gradient."""
+        return self.kind.startswith("gradient")
+
+    @property
+    def name(self) -> str:
+        """The name in the port, with the number of the call."""
+        shown = self.paddle or ("(the model)" if self.kind.endswith("layer") else "(output)")
+        return f"{shown}, call {self.number + 1}" if self.number else shown
+
+    @property
+    def label(self) -> str:
+        """The same where no kind stands beside it."""
+        return f"gradient of {self.name}" if self.of_gradient else self.name
+
+
+def distance(actual: Array, expected: Array) -> Distance | None:
+    """Mean and largest difference, in float64, so that measuring does not round; None for different shapes and without numbers."""
+    if actual.shape != expected.shape or not actual.size:
+        return None
+    wide = np.complex128 if np.iscomplexobj(expected) else np.float64
+    same = (actual == expected) | ((actual != actual) & (expected != expected))
+    with np.errstate(invalid="ignore"):
+        apart = np.where(same, 0.0, np.abs(actual.astype(wide) - expected.astype(wide)))
+    apart = np.nan_to_num(apart, nan=np.inf)
+    identical = actual.dtype == expected.dtype and actual.tobytes() == expected.tobytes()
+    mean, most = float(apart.mean()), float(apart.max())
+    sizes = np.abs(expected[np.isfinite(expected)].astype(wide)) if expected.dtype.kind in "fc" else np.abs(expected.astype(wide))
+    scale = (float(sizes.mean()), float(sizes.max())) if sizes.size else (0.0, 0.0)
+    return Distance(mean, most, identical, _share(mean, scale[0]), _share(most, scale[1]))
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0 if part == 0 else float("inf")
+
+
+def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
+    """The distances of one tensor in all runs; None where the runs have no common shape."""
+    native, shim = (distance(arrays[name], arrays["torch"]) if name in arrays else None for name in ("native", "substituted"))
+    if shim is None or (native is None and "native" in arrays):
+        return None
+    double: Distance | None = None
+    if "native64" in arrays:
+        double = distance(arrays["native64"], arrays["torch64"])
+    return DriftRow(kind, names[0], names[1], number, site, native, shim, double)
+
+
+def largest(distances: Iterable[Distance | None]) -> Distance:
+    """The worst of several."""
+    known = [distance for distance in distances if distance is not None]
+    return Distance(
+        max((distance.mean for distance in known), default=0.0),
+        max((distance.max for distance in known), default=0.0),
+        all(distance.identical for distance in known),
+    )
+
+
+# ---- Rows of layers' results and of outputs.
+
+
+def layer_rows(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
+    """Each call of each pair of layers, in the order in which the original's layers end."""
+    order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
+    rows: list[DriftRow | None] = []
+    for original, port in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
+        by_run = {
+            name: outcome.layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
+        }
+        for number in range(min(map(len, by_run.values()))):
+            rows.append(row_of("layer", (port, original), number, "", {name: arrays[number] for name, arrays in by_run.items()}))
+    return [row for row in rows if row is not None]
+
+
+def output_rows(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
+    """The outputs that belong together, in the original's order."""
+    rows: list[DriftRow | None] = []
+    for original, port in agreement.output_pairs(outcomes["torch"], outcomes["substituted"]):
+        paths = {run: original if run.startswith("torch") else port for run in outcomes}
+        if all(path in outcomes[run].outputs for run, path in paths.items()):
+            arrays = {run: outcomes[run].outputs[path] for run, path in paths.items()}
+            rows.append(row_of("output", (port, original), 0, "", arrays))
+    return [row for row in rows if row is not None]
+
+
+# ---- Rows of gradients: of layers' results, of inputs and of parameters.
+
+
+def gradient_rows(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
+    """A row for each gradient that all runs have, in the order of the backward; none where no run went back."""
+    if not (outcomes.get("native") or RunOutcome()).gradients:  # it failed, in the backward or before
+        outcomes = {run: outcome for run, outcome in outcomes.items() if run != "native"}
+    rows = (*_of_layers(mapping, outcomes), *_of_inputs(outcomes), *_of_parameters(mapping, outcomes))
+    return [row for row in rows if row is not None]
+
+
+def _of_layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
+    """Each call of each pair of layers, those that end last first."""
+    order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
+    pairs = sorted(mapping.layers.items(), key=lambda pair: -order.get(pair[0], len(order)))
+    for original, port in pairs:
+        by_run: dict[str, list[Any]] = {
+            name: outcome.of_layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
+        }
+        for number in reversed(range(min(map(len, by_run.values())))):
+            arrays = {name: gradients[number] for name, gradients in by_run.items()}
+            if all(array is not None for array in arrays.values()):
+                yield row_of("gradient of layer", (port, original), number, "", arrays)
+
+
+def _of_inputs(outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
+    for name in outcomes["torch"].of_inputs:
+        if all(name in outcome.of_inputs for outcome in outcomes.values()):
+            arrays = {run: outcome.of_inputs[name] for run, outcome in outcomes.items()}
+            yield row_of("gradient of input", (name, name), 0, "", arrays)
+
+
+def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
+    """Each pair of parameters, in one layout."""
+    columns = {}
+    for run, outcome in outcomes.items():
+        rows = agreement.original_rows if run.startswith("torch") else agreement.port_rows
+        columns[run] = rows(mapping, outcome.gradients, gradient=True)
+    for number, pair in enumerate(mapping):
+        arrays = {run: column[number] for run, column in columns.items()}
+        known = {run: array for run, array in arrays.items() if array is not None}
+        if len(known) == len(arrays):
+            yield row_of("gradient of parameter", (pair.paddle, pair.torch), 0, "", known)
