@@ -48,7 +48,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -79,6 +79,12 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 
 demo-bitwise: $(READY) ## five formulations exchanged in each of five ports: origins of different bits named, and mended in the source
 	$(FROM_CHECKOUT) $(PY) examples/demo_bitwise.py
+
+ALIGN := $(VENV_PORTS)/bin/python -m padiff_shim align --torch examples/aligned_pair.py:original \
+  --inputs examples/aligned_pair.py:inputs --loss examples/aligned_pair.py:losses
+demo-align: $(READY_PORTS) ## the report of a PaddleFormers port for its pull request, with its own RMSNorm and with the fused one
+	$(FROM_CHECKOUT) $(ALIGN) --paddle examples/aligned_pair.py:port --report align.md
+	$(FROM_CHECKOUT) $(ALIGN) --paddle examples/aligned_pair.py:fused_port --report align-fused.md || test $$? = 1
 
 demo-ports: $(READY_PORTS) ## models of paddle.vision, paddlenlp and PaddleFormers proven against torchvision's and transformers'
 	$(FROM_CHECKOUT) $(VENV_PORTS)/bin/python examples/demo_ports.py

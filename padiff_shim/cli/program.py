@@ -24,7 +24,8 @@ from ..errors import ArgumentError, MissingFileError, unknown, unreadable
 def load(word: str, argument: str) -> Any:
     """The object that ``word`` names.
 
-    Two files in different folders may have modules of one name beside them: each gets its own when it is imported.
+    Two files in different folders may have modules of one name beside them: each gets its own when it is imported. A file that
+    several words name is imported once.
 
     Raises:
         ArgumentError: ``word`` has another form, or there is no such name (the message names the nearest).
@@ -54,6 +55,17 @@ def _file(path: Path, argument: str) -> ModuleType:
     if not path.is_file():
         raise MissingFileError(f"{argument}: the file {path} does not exist")
     path = path.resolve()
+    state = path.stat()
+    key = path, state.st_mtime_ns, state.st_size
+    if key not in _IMPORTED:
+        _IMPORTED[key] = _imported(path)
+    return _IMPORTED[key]
+
+
+_IMPORTED: dict[tuple[Path, int, int], ModuleType] = {}  # files that words named, as they were
+
+
+def _imported(path: Path) -> ModuleType:
     folder, before = str(path.parent), set(sys.modules)
     name = path.stem if path.stem not in sys.modules else f"{path.parent.name}_{path.stem}".replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, path)

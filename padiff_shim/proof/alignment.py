@@ -17,7 +17,7 @@ from ..files import write
 from ..frameworks import settings
 from ..present.document import Document
 from ..present.result import Presented
-from ..text import listed, tr
+from ..text import tr
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
 from .findings import ProofVerdict
@@ -32,6 +32,10 @@ class AlignmentVerdict(str, Enum):
         RIGHT: in each dtype the port computes what the original computes.
         WRONG: it computes something else; the mistakes say where.
         NOT_KNOWN: neither is proven; the sentence says what is missing.
+
+    >>> from padiff_shim import AlignmentVerdict
+    >>> bool(AlignmentVerdict.RIGHT), bool(AlignmentVerdict.NOT_KNOWN)
+    (True, False)
     """
 
     RIGHT = "RIGHT"
@@ -54,6 +58,12 @@ class Alignment(Presented):
         environment: versions, processor, threads and inputs.
         dtypes: what was compared in each dtype.
         seconds: what all of it took.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> port, original = paddle.nn.LayerNorm(8, epsilon=1e-6), torch.nn.LayerNorm(8)
+    >>> alignment = padiff_shim.align(port, original, numpy.eye(8) + 1, dtypes=["float32"], steps=0)
+    >>> bool(alignment), alignment.headline.partition("float32: ")[2]
+    (False, 'another attribute: eps=1e-06 against 1e-05 (write epsilon=1e-05)')
     """
 
     models: dict[str, str]
@@ -91,9 +101,10 @@ class Alignment(Presented):
         if verdict is AlignmentVerdict.WRONG:
             differing = [aligned for aligned in self.dtypes if aligned.proof.verdict is ProofVerdict.CODE_DIFFERS]
             text = _mistake(differing[0])
-            others = [aligned.dtype for aligned in self.dtypes if aligned not in differing]
-            if others:
-                text = tr("{text} (not so in {others})", text=text, others=listed(others))
+            for aligned in self.dtypes:
+                if aligned not in differing:
+                    how = _right(aligned) if aligned.proof.verdict else tr("not known in {dtype}", dtype=aligned.dtype)
+                    text = tr("{text}; {how}", text=text, how=how)
             return f"{verdict}: {text}"
         if verdict:
             text = tr(
@@ -144,7 +155,11 @@ class Alignment(Presented):
 def _right(aligned: AlignedDtype) -> str:
     """How far a right port agrees: on Torch's kernels, and natively."""
     exact = aligned.proof.verdict is ProofVerdict.CODE_CORRECT
-    text = tr("bit for bit in {dtype}", dtype=aligned.dtype) if exact else tr("up to rounding in {dtype}", dtype=aligned.dtype)
+    text = (
+        tr("equal bit for bit in {dtype}", dtype=aligned.dtype)
+        if exact
+        else tr("equal up to rounding in {dtype}", dtype=aligned.dtype)
+    )
     steps = len(aligned.proof.training)
     return tr("{text} ({count} training steps)", text=text, count=steps) if steps else text
 
@@ -194,7 +209,8 @@ def surroundings(port: PaddleSide, seed: int) -> dict[str, str]:
 
 
 def _input(name: str, tensor: Any) -> str:
-    return f"{name.removeprefix('input ')} {list(tensor.shape)} {str(tensor.dtype).rpartition('.')[2]}"
+    name = name if name[6:7].isdigit() else name.removeprefix("input ")
+    return f"{name} {list(tensor.shape)} {str(tensor.dtype).rpartition('.')[2]}"
 
 
 def origins(port: Any, original: Any) -> dict[str, str]:

@@ -42,11 +42,6 @@ class AlignedModels(Protocol):
 def alignment_document(alignment: AlignedModels) -> doc.Document:
     """All of an alignment."""
     dtypes = alignment.dtypes
-    mistakes = [(aligned.dtype, mistake) for aligned in dtypes for mistake in aligned.proof.mistakes]
-    findings = [
-        listed_finding(mistake, len(mistakes))._replace(text=tr("{dtype}: {mistake}", dtype=dtype, mistake=mistake))
-        for dtype, mistake in mistakes
-    ]
     sections = [part for aligned in dtypes for part in _forward(aligned)]
     sections += [_losses(dtypes)]
     sections += [_gradients(aligned) for aligned in dtypes]
@@ -58,7 +53,7 @@ def alignment_document(alignment: AlignedModels) -> doc.Document:
         alignment.headline,
         [
             doc.Items(_evidence(alignment), marks=True),
-            doc.Findings(findings),
+            doc.Findings(_findings(dtypes)),
             _environment(alignment),
             _weights(dtypes[0]),
             *sections,
@@ -67,6 +62,20 @@ def alignment_document(alignment: AlignedModels) -> doc.Document:
         ],
         "good" if alignment else "bad",
     )
+
+
+def _findings(dtypes: Sequence[AlignedDtype]) -> list[doc.ListedFinding]:
+    """Mistakes, those of several dtypes once."""
+    findings: dict[object, tuple[list[str], doc.ListedFinding]] = {}
+    for aligned in dtypes:
+        for mistake in aligned.proof.mistakes:
+            places = [place and (place.file, place.line) for place in (mistake.paddle, mistake.torch)]
+            key = (str(mistake), *places)
+            findings.setdefault(key, ([], listed_finding(mistake, len(aligned.proof.mistakes))))[0].append(aligned.dtype)
+    return [
+        finding._replace(text=tr("{dtypes}: {mistake}", dtypes=", ".join(names), mistake=finding.text))
+        for names, finding in findings.values()
+    ]
 
 
 def _notes(dtypes: Sequence[AlignedDtype]) -> Iterator[str]:
@@ -133,22 +142,23 @@ def _columns(name: str) -> list[doc.Column]:
 
 
 def _row(row: DriftRow) -> doc.Row:
+    """Names and figures; a column of a run that failed is empty."""
     native, kernels, double = row.native, row.substituted, row.float64
     original = row.torch if row.torch != row.paddle else ""
     return (
         shown(row.name),
         shown(original),
-        _absolute(native, tr("fails"), "warning"),
+        _absolute(native, "warning"),
         _relative(native),
-        _absolute(kernels, "", "good" if kernels.identical else "bad"),
+        _absolute(kernels, "good" if kernels.identical else "bad"),
         _relative(kernels),
-        _absolute(double, "", ""),
+        _absolute(double, ""),
     )
 
 
-def _absolute(apart: Distance | None, without: str, tone: doc.Tone) -> doc.Cell:
+def _absolute(apart: Distance | None, tone: doc.Tone) -> str | doc.Cell:
     if apart is None:
-        return doc.Cell([without])
+        return ""
     if apart.max == 0:
         return doc.Cell([tr("bits equal") if apart.identical else "±0"], tone, 0.0)
     return doc.Cell([f"{apart.mean:.2e}, {apart.max:.2e}"], tone, far(apart.max) if tone else None)
@@ -196,6 +206,8 @@ def _parts_at(aligned: AlignedDtype) -> str:
         words.append(tr("On Torch's kernels {name} is the first that differs.", name=kernels.name))
     if native is not None:
         words.append(tr("Natively {name} is the first that differs.", name=native.name))
+    elif all(row.native is None for row in aligned.forward):
+        words.append(tr("Natively the port does not run: the notes say why."))
     return " ".join(words)
 
 
@@ -232,8 +244,9 @@ def _losses(dtypes: Sequence[AlignedDtype]) -> doc.Part:
 
 
 def _loss(loss: float | None, original: float | None) -> tuple[str, str]:
+    """A loss of the port, and how far it is from the original's."""
     if loss is None or original is None:
-        return tr("fails"), ""
+        return "", ""
     apart = loss - original
     return f"{loss:.9g}", f"{apart:+.2e}" if apart else "0"
 
@@ -251,14 +264,15 @@ def _training(aligned: AlignedDtype) -> doc.Part:
     if not rows:
         return doc.Section("", [])
     heads = (tr("step"), tr("loss: original"), tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference"))
-    columns = [*doc.figures(*heads), *doc.figures(tr("weights, gradients: native"), tr("Torch's kernels"), leave=(9, 8))]
+    further = (tr("all that was compared: native"), tr("all that was compared: Torch's kernels"))
+    columns = [*doc.figures(*heads), *doc.figures(*further, leave=(9, 8))]
     cells = [
         (
             str(row.step),
             "" if row.loss is None else f"{row.loss:.9g}",
-            *(_loss(row.native_loss, row.loss) if row.loss is not None else ("", "")),
-            *(_loss(row.shim_loss, row.loss) if row.loss is not None else ("", "")),
-            tr("fails") if row.native is None else f"{row.native:.3g}",
+            *_loss(row.native_loss, row.loss),
+            *_loss(row.shim_loss, row.loss),
+            "" if row.native is None else f"{row.native:.3g}",
             tr("bits equal") if row.identical else f"{row.shim:.3g}",
         )
         for row in rows
@@ -268,17 +282,19 @@ def _training(aligned: AlignedDtype) -> doc.Part:
     rank = sorted(range(len(rows)), key=lambda place: (place != last, place))
     table = doc.Table(columns, cells, tones, STEPS, rank=rank, cards=False)
     title = tr("{count} training steps in {dtype}", count=len(rows), dtype=aligned.dtype)
-    return doc.Section(title, [doc.Paragraph(_first(rows)), table, *_courses(rows)])
+    note = tr("The last columns: the largest difference of losses, gradients, weights and statistics.")
+    return doc.Section(title, [doc.Paragraph(_first(rows)), table, *_courses(rows)], note)
 
 
 def _first(rows: Sequence[StepRow]) -> str:
     """The first steps that differ."""
     first = next((row for row in rows if not row.identical), None)
-    text = (
-        tr("On Torch's kernels every loss, gradient and weight is equal bit for bit.")
-        if first is None
-        else tr("On Torch's kernels step {step} is the first that differs, by {apart:.3g}.", step=first.step, apart=first.shim)
-    )
+    if first is not None:
+        text = tr("On Torch's kernels step {step} is the first that differs, by {apart:.3g}.", step=first.step, apart=first.shim)
+    elif all(row.loss is None for row in rows):
+        text = tr("On Torch's kernels every gradient and every weight is equal bit for bit; there is no loss.")
+    else:
+        text = tr("On Torch's kernels every loss, gradient and weight is equal bit for bit.")
     natively = [row for row in rows if row.native_loss is not None and row.loss is not None]
     apart = next((row for row in natively if row.native_loss != row.loss), None)
     if apart is not None:

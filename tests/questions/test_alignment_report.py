@@ -1,0 +1,228 @@
+"""The alignment report: what it compares, what it says was not compared, and a conclusion that says no more than that."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim import AlignmentVerdict, ArgumentError, align
+from padiff_shim.cli.main import main
+from padiff_shim.proof.provenance import origin
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+WORDS, D = 12, 8
+TOKENS = np.random.default_rng(0).integers(0, WORDS, (2, 5))
+TARGETS = TOKENS[:, 1:].reshape(-1)
+DTYPES = ("float32", "bfloat16")
+LOSSES = (
+    lambda out: paddle.nn.functional.cross_entropy(out[:, :-1].flatten(0, 1), paddle.to_tensor(TARGETS)),
+    lambda out: torch.nn.functional.cross_entropy(out[:, :-1].flatten(0, 1), torch.from_numpy(TARGETS)),
+)
+
+
+class OriginalBlock(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(D), torch.nn.Linear(D, 2 * D), torch.nn.Linear(2 * D, D)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+
+
+class OriginalModel(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.head = torch.nn.Embedding(WORDS, D), torch.nn.Linear(D, WORDS)
+        self.blocks = torch.nn.ModuleList(OriginalBlock() for _ in range(2))
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+    def generate(self, tokens, max_new_tokens, **_):
+        for _ in range(max_new_tokens):
+            tokens = torch.cat([tokens, self(tokens)[:, -1:].argmax(-1)], 1)
+        return tokens
+
+
+class PortBlock(paddle.nn.Layer):
+    def __init__(self, approximate):
+        super().__init__()
+        self.approximate = approximate
+        self.norm, self.up, self.down = paddle.nn.LayerNorm(D), paddle.nn.Linear(D, 2 * D), paddle.nn.Linear(2 * D, D)
+
+    def forward(self, x):
+        return x + self.down(paddle.nn.functional.gelu(self.up(self.norm(x)), approximate=self.approximate))
+
+
+class PortModel(paddle.nn.Layer):
+    def __init__(self, approximate=False, *, last=True):
+        super().__init__()
+        self.last = last
+        self.words, self.head = paddle.nn.Embedding(WORDS, D), paddle.nn.Linear(D, WORDS)
+        self.blocks = paddle.nn.LayerList(PortBlock(approximate) for _ in range(2))
+
+    def forward(self, tokens):
+        x = self.words(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+    def generate(self, tokens, max_new_tokens, **_):
+        begun = tokens.shape[1]
+        for _ in range(max_new_tokens):
+            logits = self(tokens)[:, -1:] if self.last else self(tokens)[:, :1]
+            tokens = paddle.concat([tokens, logits.argmax(-1)], 1)
+        return tokens[:, begun:], None
+
+
+@pytest.mark.bitexact
+def test_a_right_port(tmp_path):
+    alignment = align(PortModel(), OriginalModel(), TOKENS, loss=LOSSES, steps=3, tokens=4)
+    assert alignment.verdict is AlignmentVerdict.RIGHT
+    assert alignment.headline.endswith(
+        "equal bit for bit in float32 (3 training steps); equal bit for bit in bfloat16 (3 training steps)"
+    )
+    assert not alignment.unchecked
+    first, half = alignment.dtypes
+    names = ["words", "blocks.0", "blocks.1", "head", "output"]
+    for aligned in (first, half):
+        assert [row.name for row in aligned.forward][:5] == names
+        assert [row.name for row in aligned.parts] == ["blocks.0.norm", "blocks.0.up", "blocks.0.down"]
+        assert len(aligned.gradients) == 15
+        assert aligned.losses["torch"] == aligned.losses["substituted"] == aligned.proof.training[0].shim_loss
+        assert all(row.substituted.identical and row.float64.max < 1e-14 for row in aligned.rows)
+        assert [(row.kernels, row.same, row.first) for row in aligned.generated if row.kernels == "substituted"] == [
+            ("substituted", 8, None)
+        ]
+        assert [row.loss for row in aligned.proof.training] == [row.shim_loss for row in aligned.proof.training]
+    natively = [row for row in first.forward if row.native.max]
+    assert all(0 < row.native.relative_mean < 1e-5 for row in natively)
+    text, page = alignment.write(tmp_path / "align.md")
+    assert "### 3 training steps in float32" in text.read_text()
+    assert "<polyline" in page.read_text()
+    assert json.loads(json.dumps(alignment.as_dict()))["right"] is True
+
+
+def test_a_wrong_port_is_wrong_at_its_line_in_all_dtypes_once():
+    alignment = align(PortModel(approximate=True), OriginalModel(), TOKENS, loss=LOSSES, steps=0, tokens=0)
+    assert alignment.verdict is AlignmentVerdict.WRONG
+    assert "test_alignment_report.py:" in alignment.headline
+    assert "approximate" in alignment.headline
+    findings = next(part for part in alignment.document().parts if hasattr(part, "findings")).findings
+    assert [finding.text.partition(":")[0] for finding in findings] == ["float32, bfloat16"]
+    assert set(alignment.unchecked) == {"training", "generation"}
+
+
+def test_what_cannot_be_compared_is_named():
+    port, original = paddle.nn.Linear(D, D), torch.nn.Linear(D, D)
+    alignment = align(port, original, np.eye(D), steps=2, dtypes=["float32"])
+    assert alignment.unchecked == {
+        "loss": "no loss= was passed, and not both models return a loss",
+        "generation": "the port has no method generate, and no generate= was passed",
+    }
+    unequal = align(port, original, np.eye(D), weights="as-is", dtypes=["float32"])
+    assert unequal.verdict is AlignmentVerdict.NOT_KNOWN
+    assert set(unequal.unchecked) == {"forward", "loss", "gradients", "training", "generation"}
+    assert "not compared: forward" in str(unequal)
+
+
+@pytest.mark.bitexact
+def test_tokens_that_differ_behind_equal_bits_are_no_right_port():
+    alignment = align(PortModel(last=False), OriginalModel(), TOKENS, steps=0, tokens=6, dtypes=["float32"])
+    assert alignment.dtypes[0].proof.verdict
+    assert alignment.verdict is AlignmentVerdict.NOT_KNOWN
+    assert "greedy generation differs from token" in alignment.headline
+
+
+def test_a_generation_that_fails_is_not_compared():
+    def fails(*_):
+        raise RuntimeError("no cache")
+
+    alignment = align(
+        PortModel(), OriginalModel(), TOKENS, steps=0, dtypes=["float32"], generate=(fails, lambda model, arguments, tokens: TOKENS)
+    )
+    assert "the port's generation fails: RuntimeError: no cache" in alignment.unchecked["generation"]
+
+
+@pytest.mark.bitexact
+def test_a_proof_reports_itself():
+    proof = padiff_shim.prove(PortModel(), OriginalModel(), TOKENS, loss=LOSSES, phase="train", optimizer="SGD", steps=2)
+    report = proof.report(tokens=3)
+    assert report.verdict is AlignmentVerdict.RIGHT
+    assert [aligned.dtype for aligned in report.dtypes] == ["float32"]
+    assert [row.step for row in report.dtypes[0].proof.training] == [1, 2]
+    assert not report.unchecked
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ArgumentError, match="dtypes="):
+        align(PortModel(), OriginalModel(), TOKENS, dtypes="float32")
+    with pytest.raises(ArgumentError, match="generate="):
+        align(PortModel(), OriginalModel(), TOKENS, generate=print)
+
+
+def test_the_commit_of_a_model(tmp_path, monkeypatch):
+    (tmp_path / "committed_port.py").write_text("import torch\n\n\nclass Committed(torch.nn.Module):\n    pass\n")
+
+    def git(*words):
+        subprocess.run(
+            ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True
+        )
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "port")
+    monkeypatch.syspath_prepend(tmp_path)
+    import committed_port  # type: ignore[import-not-found]
+
+    model = committed_port.Committed()
+    assert origin(model).startswith("Committed in ")
+    assert not origin(model).endswith("changes")
+    (tmp_path / "committed_port.py").write_text("# changed\n")
+    assert origin(model).endswith(" with uncommitted changes")
+    del sys.modules["committed_port"]
+
+
+PAIR = """
+import numpy as np
+import paddle
+import torch
+
+original = torch.nn.LayerNorm(4)
+
+
+def port():
+    return paddle.nn.LayerNorm(4, epsilon={epsilon})
+
+
+def batch():
+    return np.arange(8.0).reshape(2, 4)
+"""
+
+
+@pytest.mark.bitexact
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", sys.path[:])
+    (tmp_path / "right_pair.py").write_text(PAIR.format(epsilon=1e-5))
+    (tmp_path / "wrong_pair.py").write_text(PAIR.format(epsilon=1e-3))
+
+    def run(name, *words):
+        models = ["--torch", f"{name}.py:original", "--paddle", f"{name}.py:port", "--inputs", f"{name}.py:batch"]
+        return main(["align", *models, "--dtype", "float32", "--steps", "1", *words])
+
+    assert run("right_pair", "--report", "align.md", "--json", "align.json") == 0
+    assert capsys.readouterr().out.startswith("RIGHT: ")
+    assert (tmp_path / "align.html").exists()
+    assert json.loads((tmp_path / "align.json").read_text())["verdict"] == "RIGHT"
+    assert run("wrong_pair", "--report", "-") == 1
+    assert capsys.readouterr().out.startswith("**WRONG: ")
