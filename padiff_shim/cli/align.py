@@ -46,7 +46,9 @@ class _ReportFiles(output.Target):
 @click.option("--torch", "original", required=True, metavar="WHAT", help="The original: file.py:name or package.module:name.")
 @click.option("--paddle", "port", required=True, metavar="WHAT", help="The port.")
 @click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays, or a function.")
-@click.option("--report", type=_ReportFiles(piped=True), help="Write Markdown, and a page with curves beside it (.html); - is stdout.")
+@click.option(
+    "--report", type=_ReportFiles(piped=True), help="Write Markdown, and a page with curves beside it (.html); - is stdout."
+)
 @click.option("--json", "data", type=output.TEXT, help="Write it as JSON; - is standard output.")
 @click.option("--dtype", "dtypes", multiple=True, default=("float32", "bfloat16"), show_default=True, metavar="DTYPE",
               help="Of parameters and inputs; may be repeated.")  # fmt: skip
