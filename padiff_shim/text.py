@@ -12,6 +12,8 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from . import notebook
+
 PIPED = 200  # columns of a table that goes into a file or another program, which folds lines itself or not at all
 LONGEST = 300  # characters of one name or place that a report shows
 SENTENCE = 2000  # of one sentence
@@ -56,11 +58,11 @@ def shown(value: object, most: int = LONGEST) -> str:
 
 
 def columns() -> int:
-    """Width of a table: the terminal's, at least 80, or what COLUMNS says; where the output is no terminal, a wide one."""
+    """Width of a table: the terminal's, at least 80, or what COLUMNS says; below a notebook's cell 100; else a wide one."""
     try:
         terminal = sys.stdout.isatty()
     except (AttributeError, ValueError):  # no stream at all, or a closed one
         terminal = False
     if not terminal and not os.environ.get("COLUMNS", "").isdigit():
-        return PIPED
+        return notebook.WIDTH if notebook.running() else PIPED
     return max(80, shutil.get_terminal_size((PIPED, 24)).columns)

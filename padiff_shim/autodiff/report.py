@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..dispatch.call_site import at_line
 from ..errors import FileError
 from ..present import markdown
 from ..present.document import Code, Document, Section
@@ -41,7 +42,7 @@ class Explanation:
         for number, mistake in enumerate(self.proof.mistakes if self.proof is not None else (), 1):
             lines.append(f"{number}. {mistake}")
             for side, place in (("torch ", mistake.torch), ("paddle", mistake.paddle)):
-                where = f"{place.file}:{place.line}: {place.source}" if place else "no counterpart"
+                where = f"{at_line(place.file, place.line)}: {place.source}" if place else "no counterpart"
                 lines.append(f"     {side} {where}")
         return lines
 

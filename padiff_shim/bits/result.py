@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..dispatch.call_site import short
+from ..dispatch.call_site import at_line
 from ..files import write
 from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Place, Section, Table, Tone
 from ..present.result import Presented
@@ -207,7 +207,7 @@ def _finding(origin: BitOrigin) -> ListedFinding:
 def _where(place: ProgramPlace | None) -> str:
     if place is None:
         return tr("has no counterpart")
-    line = f"{short(place.file)}:{place.line}"
+    line = at_line(place.file, place.line)
     return tr("{line}, layer {layer}", line=line, layer=shown(place.layer)) if place.layer else line
 
 

@@ -241,7 +241,7 @@ class RecordPlaces:
             "op": op.name,
             "entry": door.entry.target,
             "site": str(site),
-            "file": site.file,
+            "file": site.name,
             "line": site.line,
             "layer": call_site.layer_path(),
             "train": call_site.in_training(),

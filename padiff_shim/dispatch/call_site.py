@@ -11,6 +11,9 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from .. import notebook
+from ..text import tr
+
 
 class _Stack(threading.local):
     """Layers being called in this thread, outermost first, and their paths as far as somebody asked."""
@@ -55,8 +58,13 @@ class CallSite(NamedTuple):
     line: int
     function: str
 
+    @property
+    def name(self) -> str:
+        """The file, or what the cell of a notebook is called."""
+        return notebook.cell(self.file) or self.file
+
     def __str__(self) -> str:
-        return f"{short(self.file)}:{self.line} in {self.function}"
+        return f"{at_line(self.file, self.line)} in {self.function}"
 
 
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
@@ -69,6 +77,13 @@ def short(file: str) -> str:
         if packages in file:
             return file.rpartition(packages)[2]
     return os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
+
+
+def at_line(file: str, line: int) -> str:
+    """A line as people name it: ``"model.py:12"``, or ``"Cell In[2], line 5"``."""
+    if name := notebook.cell(file):
+        return tr("{cell}, line {line}", cell=name, line=line)
+    return f"{short(file)}:{line}"
 
 
 class _Library(dict[str, bool]):

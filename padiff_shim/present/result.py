@@ -1,8 +1,8 @@
-"""What every result that people read has: text, Markdown and a page, all of one document."""
+"""What every result that people read has: text, Markdown, a page and an excerpt for notebooks, all of one document."""
 
 from __future__ import annotations
 
-from . import html, markdown, text
+from . import excerpt, html, markdown, text
 from .document import Document
 
 
@@ -30,5 +30,17 @@ class Presented:
         """One page that needs nothing beside it, as HTML."""
         return html.render(self.document())
 
+    def notebook_page(self) -> str:
+        """The page that a notebook stores with the cell."""
+        return self.page()
+
     def __str__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        """Below a notebook's cell."""
+        return excerpt.render(self.document(), self.notebook_page())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """What IPython shows where it shows no HTML, instead of the fields of a dataclass."""
+        return {"text/plain": self.text()}

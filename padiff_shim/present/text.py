@@ -37,6 +37,7 @@ class Screen:
             file=self._buffer,
             width=self.width,
             force_terminal=colour,
+            force_jupyter=False,  # there rich would display the text, and return none
             color_system="standard" if colour else None,
             highlight=False,
             legacy_windows=False,

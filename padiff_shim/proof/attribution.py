@@ -23,7 +23,7 @@ from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
 from ..trees import as_array, leaves, mapped
 from .agreement import Array
-from .findings import CarriedBy, CarrierRow, GradientRow, JumpRow
+from .carried import CarriedBy, CarrierRow, GradientRow, JumpRow
 from .plans import TORCHS, opened, survivable
 from .programs import NotWider, PaddleSide, error_text
 from .trace import Tensor

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import linecache
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
 
-from ..arguments import path as checked
 from ..dispatch.call_site import CallSite
-from ..files import write
 from .trace import TraceCall
 
 
@@ -175,114 +169,6 @@ class StepRow:
     native: float | None
     shim_loss: float | None = None
     native_loss: float | None = None
-
-
-@dataclass(frozen=True)
-class CarrierRow:
-    """What the calls of one op in one layer carry of a native difference of outputs or gradients.
-
-    Attributes:
-        layer, op: the layer's path and the op; ``calls``: how many.
-        kernels: how far both kernels are apart on equal operands, at most.
-        paddle, torch: the largest rounding error of either kernel on its own run's operands. These three count unit roundoffs
-            of the result's largest element.
-        amplified: how many times as long as the calls' own error its effect is.
-        own: the share of the difference that comes from kernels that differ on equal operands; the rest is rounding of operands
-            that differ already.
-        share: of the difference; the shares of all rows add up to 1 where a first order explains it.
-        part: ``"forward"``, or ``"backward"``: then the results are the gradients that the calls' backward gives for those it gets.
-    """
-
-    layer: str
-    op: str
-    calls: int
-    kernels: float
-    paddle: float
-    torch: float
-    amplified: float
-    own: float
-    share: float
-    part: str = "forward"
-
-
-@dataclass(frozen=True)
-class GradientRow:
-    """The native difference of one gradient.
-
-    Attributes:
-        name: of the parameter or input.
-        apart: its largest element.
-        relative: that over the gradient's largest element.
-        share: of the squares of all differences.
-    """
-
-    name: str
-    apart: float
-    relative: float
-    share: float
-
-
-@dataclass(frozen=True)
-class JumpRow:
-    """The calls of a step function in one layer whose results jump between the two runs.
-
-    Attributes:
-        layer, op: the layer's path and the op; ``calls``: how many.
-        jumped: so many elements jump, of ``elements``.
-    """
-
-    layer: str
-    op: str
-    calls: int
-    jumped: int
-    elements: int
-
-
-@dataclass
-class CarriedBy:
-    """Which calls carry a native difference: :meth:`padiff_shim.Proof.carriers`. Iterating it gives its rows.
-
-    Attributes:
-        rows: those whose own kernels carry most first.
-        explained: the sum of all shares; far from 1, the difference is too large for a first order.
-        apart: the largest element of the difference.
-        of: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one gradient.
-        gradients: the parts of a difference of gradients, those with the largest share first.
-        failed: why nothing could be measured: natively the port does not run. "" otherwise.
-        jumps: step functions whose results differ; a first order does not explain what follows from them.
-    """
-
-    rows: list[CarrierRow]
-    explained: float
-    apart: float
-    of: str = "outputs"
-    gradients: list[GradientRow] = field(default_factory=list)
-    failed: str = ""
-    jumps: list[JumpRow] = field(default_factory=list)
-
-    @property
-    def own(self) -> float:
-        """The share of the difference that comes from kernels that differ on equal operands."""
-        return sum(row.own for row in self.rows)
-
-    def __iter__(self) -> Iterator[CarrierRow]:
-        return iter(self.rows)
-
-    def to_csv(self, path: str | Path) -> Path:
-        """Write both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``).
-
-        Raises:
-            FileError: the file cannot be written.
-        """
-        heads = ["part", *(column.name for column in fields(CarrierRow) if column.name != "part"), "apart", "relative"]
-        lines = io.StringIO()
-        writer = csv.DictWriter(lines, heads, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in self.rows)
-        for row in self.gradients:
-            cells = asdict(row)
-            writer.writerow({"part": "gradient", "layer": cells.pop("name"), **cells})
-        return write(checked("path", path), lines.getvalue())
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..dispatch.call_site import at_line
 from ..errors import TransferError
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
@@ -703,7 +704,7 @@ def _positions(tensor: torch.Tensor) -> torch.Tensor:
 def _note(value: Value, wanted: torch.Tensor) -> str:
     """A note on a table that the port got."""
     reader = value.node or next(iter(value.readers), None)
-    where = f" at {reader.site.file}:{reader.site.line}" if reader else ""
+    where = f" at {at_line(reader.site.file, reader.site.line)}" if reader else ""
     apart = float((numbers(wanted) - numbers(value.tensor)).abs().max())
     name = f"the table {value.label}" if value.label else f"a table of {list(value.tensor.shape)}"
     return (

@@ -6,15 +6,16 @@ import difflib
 import linecache
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from ..dispatch.call_site import short
+from ..dispatch.call_site import at_line
 from ..present import document as doc
 from ..text import SENTENCE, listed, shown, tr
-from .findings import CarriedBy, CarrierRow, GradientRow, LayerRow, Mistake, ProgramPlace, Stage, StepRow
+from .carried import CarriedBy
+from .findings import LayerRow, Mistake, ProgramPlace, Stage, StepRow
 
-LAYERS, STEPS, CARRIERS = doc.Most(12, 100, 1_000_000), doc.Most(12, 1_000_000, 1_000_000), doc.Most(12, 12, 40)  # rows
+LAYERS, STEPS = doc.Most(12, 100, 1_000_000), doc.Most(12, 1_000_000, 1_000_000)  # rows
 AROUND = 2  # lines of source shown before and behind a guilty one
 LINES = 12  # further lines of one mistake
 TONES: dict[bool | None, doc.Tone] = {True: "good", False: "bad", None: "open"}
@@ -52,7 +53,7 @@ def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
             doc.Findings([listed_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
             doc.Only((doc.PAGE,), [stages]),
             _training(proof.training),
-            *map(_carriers, measured),
+            *(carriers.section() for carriers in measured),
             _layers(proof.layers),
             doc.Notes([*proof.notes, *tips]),
         ],
@@ -70,7 +71,7 @@ def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
         doc.Place(side, title, _where(place), source, call, _around(place) if place else ((), ()))
         for (side, title), place, source, call in zip(titles, places, sources, calls)
     ]
-    lines = [f"{short(file)}:{number}" for file, number in mistake.also]
+    lines = [at_line(file, number) for file, number in mistake.also]
     details = [(tr("also"), listed(lines, LINES))] if lines else []
     if mistake.effect and mistakes > 1:
         effect = tr("mended, the port's results move by {size:.3g} in float64", size=mistake.effect)
@@ -82,7 +83,7 @@ def _where(place: ProgramPlace | None) -> str:
     """File and line, as people name a file, and the layer."""
     if place is None:
         return tr("has no counterpart")
-    line = f"{short(place.file)}:{place.line}"
+    line = at_line(place.file, place.line)
     return tr("{line}, layer {layer}", line=line, layer=shown(place.layer)) if place.layer else line
 
 
@@ -186,76 +187,3 @@ def _training(rows: Sequence[StepRow]) -> doc.Part:
     last = len(rows) - 1
     rank = sorted(range(len(rows)), key=lambda place: (place != last, place))
     return doc.Section(tr("Training"), [doc.Table(columns, cells, most=STEPS, rank=rank, cards=False, kind="training")], note)
-
-
-def _carriers(carriers: CarriedBy) -> doc.Part:
-    """What carries a native difference, or why that is not known."""
-    of, title = shown(carriers.of), tr("What differs natively")
-    whose = tr("the {of}", of=tr(of)) if of in ("outputs", "gradients") else tr("the gradient of {of}", of=of)
-    if carriers.failed:
-        text = tr("What carries the native difference of {whose} is not known: {why}", whose=whose, why=carriers.failed)
-        return doc.Section(title, [doc.Paragraph(text)])
-    text = tr(
-        "What carries the native difference of {whose} ({apart:.3g}); explained: {explained:.1%}, {own:.1%} by kernels that are "
-        "apart on equal operands, the rest by rounding of what differs already. In unit roundoffs of the largest element.",
-        whose=whose,
-        apart=carriers.apart,
-        explained=carriers.explained,
-        own=carriers.own,
-    )
-    heads = (tr("calls"), tr("kernels apart"), tr("rounding: Paddle"), tr("Torch"), tr("amplified"), tr("own"), tr("share"))
-    columns = [doc.Column(tr("layer")), doc.Column(tr("op")), *doc.figures(*heads, leave=(4, 1, 5, 6, 2, 7, 0))]
-    table = doc.Table(
-        columns,
-        [_carrier(row) for row in carriers.rows],
-        most=CARRIERS,
-        others=lambda most: _other_carriers(carriers.rows[most:]),
-        cards=False,
-        kind="carriers",
-    )
-    gradients = [_gradients(carriers.gradients)] if len(carriers.gradients) > 1 else []
-    return doc.Section(title, [doc.Paragraph(" ".join([*_jumps(carriers), text])), table, *gradients])
-
-
-def _jumps(carriers: CarriedBy) -> Iterator[str]:
-    """The step functions in the way, in a sentence."""
-    rows = [{**vars(row), "layer": shown(row.layer) or tr("(the model)")} for row in carriers.jumps]
-    steps = [tr("{op} in {layer} ({jumped:,} of {elements:,} elements)", **row) for row in rows]
-    if len(steps) == 1:
-        yield tr(
-            "{step}: a step function: differences are amplified here, and no first order explains what follows.", step=steps[0]
-        )
-    elif steps:
-        names = listed(steps, CARRIERS.text)
-        yield tr("{steps}: step functions: differences are amplified here, and no first order explains what follows.", steps=names)
-
-
-def _carrier(row: CarrierRow) -> doc.Row:
-    units = (f"{number:.2g}" for number in (row.kernels, row.paddle, row.torch, row.amplified))
-    op = row.op if row.part == "forward" else f"{row.op}, {tr(row.part)}"
-    share = doc.Cell([f"{row.share:.1%}"], "warning", row.share)
-    return shown(row.layer) or tr("(the model)"), op, str(row.calls), *units, f"{row.own:.1%}", share
-
-
-def _other_carriers(rows: Sequence[CarrierRow]) -> doc.Row:
-    own, share = sum(row.own for row in rows), sum(row.share for row in rows)
-    others = tr("{count} others", count=len(rows))
-    return others, "", str(sum(row.calls for row in rows)), *[""] * 4, f"{own:.1%}", f"{share:.1%}"
-
-
-def _gradients(rows: Sequence[GradientRow]) -> doc.Table:
-    """The gradients that hold most of the difference."""
-    heads = (tr("native difference"), tr("of its largest element"), tr("share"))
-    columns = [doc.Column(tr("gradient of")), *doc.figures(*heads, leave=(3, 1, 2))]
-
-    def cells(name: str, group: Sequence[GradientRow]) -> doc.Row:
-        apart, relative = max(row.apart for row in group), max(row.relative for row in group)
-        return name, f"{apart:.2g}", f"{relative:.2g}", f"{sum(row.share for row in group):.1%}"
-
-    return doc.Table(
-        columns,
-        [cells(shown(row.name), [row]) for row in rows],
-        most=CARRIERS,
-        others=lambda most: cells(tr("{count} others", count=len(rows[most:])), rows[most:]),
-        kind="carriers",
-    )

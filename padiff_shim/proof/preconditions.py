@@ -16,7 +16,7 @@ import numpy as np
 import paddle
 import torch
 
-from ..dispatch.call_site import CallSite, call_site
+from ..dispatch.call_site import CallSite, at_line, call_site
 from ..text import listed
 from ..trees import as_array, leaves
 from ..weights import explain, pairing
@@ -250,7 +250,7 @@ class Streams:
         more = [draw for at, draw in enumerate(port) if at not in self._partners]
         self.notes = [
             f"{side} draws random numbers that {other} does not ({len(draws)}, first {draws[0].name} of {list(draws[0].shape)} at "
-            f"{draws[0].site.file}:{draws[0].site.line}): both streams were aligned by the other draws"
+            f"{at_line(draws[0].site.file, draws[0].site.line)}): both streams were aligned by the other draws"
             for side, other, draws in (("the original", "the port", left), ("the port", "the original", more))
             if draws
         ]

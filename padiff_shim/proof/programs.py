@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 import torch
 
-from ..dispatch.call_site import raised_at, short
+from ..dispatch.call_site import at_line, raised_at
 from ..dispatch.dtypes import HALF_NAMES, dtype_without_kernel
 from ..errors import ArgumentError, PadiffShimError, described
 from ..frameworks.copies import duplicate
@@ -1148,7 +1148,7 @@ Runner = Callable[[ModelSide], RunOutcome]
 def error_text(error: BaseException) -> str:
     """An error, with the line of the user's program that raised it, if one did."""
     site, lacks = raised_at(error), dtype_without_kernel(error) if isinstance(error, Exception) else ""
-    where = f", at {short(site.file)}:{site.line}" if site else ""
+    where = f", at {at_line(site.file, site.line)}" if site else ""
     what = f"of which this Paddle has none in {lacks}" if lacks else f"{type(error).__name__}: {str(error).strip()[:300]}"
     return f"{what}{where}"
 

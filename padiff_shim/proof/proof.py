@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..arguments import whole
-from ..dispatch.call_site import short
+from ..dispatch.call_site import at_line
 from ..errors import ArgumentError, PadiffShimError, described
 from ..present.document import Document
 from ..present.result import Presented
 from .alignment import Alignment
-from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .carried import CarriedBy
+from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
 from .pages import proof_document
 
@@ -140,7 +141,7 @@ class Proof(Presented):
             return f"{self.verdict}: {self.reason}"
         first = self.mistakes[0]
         place = first.paddle or first.torch
-        where = f" at {short(place.file)}:{place.line}" + (f" (layer {place.layer})" if place.layer else "") if place else ""
+        where = f" at {at_line(place.file, place.line)}" + (f" (layer {place.layer})" if place.layer else "") if place else ""
         more = f", and {len(self.mistakes) - 1} more" if len(self.mistakes) > 1 else ""
         return f"{self.verdict}: {first}{where}{more}"
 

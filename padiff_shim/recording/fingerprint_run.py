@@ -261,7 +261,7 @@ class FingerprintRun:
             tiny = dtype == "float32" and size <= TINY
             known = self._known[of, count, shape, dtype] = _Described(len(self._known), of, shape, dtype, size, tiny)
             site = call_site() if kind in ("layer", INPUT, LOSS, "note") and place != WEIGHT else None
-            lines = {} if site is None else {"site": str(site), "file": site.file, "line": site.line}
+            lines = {} if site is None else {"site": str(site), "file": site.name, "line": site.line}
             self._undescribed.append({
                 "kind": kind, "name": name, "tensor": place, "layer": layer, **lines, "call": count,
                 "shape": list(shape), "dtype": dtype,

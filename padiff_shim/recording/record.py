@@ -223,7 +223,7 @@ class Writer:
 
 
 def _line(site: CallSite) -> dict[str, Any]:
-    return {"site": str(site), "file": site.file, "line": site.line}
+    return {"site": str(site), "file": site.name, "line": site.line}
 
 
 FRAMEWORKS = ("paddle", "torch")

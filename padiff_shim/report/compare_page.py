@@ -387,9 +387,13 @@ def write(run: Compared, path: str | os.PathLike[str], *, limit: int = LIMIT) ->
         ArgumentError: as :func:`render`, and for a ``path`` that is none.
     """
     target = file("path", path)
+    with Waiting(f"writing {target}"):
+        return write_file(target, text(run, limit=limit), "the page ")
+
+
+def text(run: Compared, *, limit: int = LIMIT) -> str:
+    """The page of a run, as :func:`render` makes it."""
     # What was counted and did not reach the log is not on the page.
     counts = run.counts if run.counts.records == len(run.calls) else None
     records = (call.as_dict() for call in run.calls)
-    with Waiting(f"writing {target}"):
-        text = render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)
-        return write_file(target, text, "the page ")
+    return render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)

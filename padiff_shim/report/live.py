@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 import sys
 import threading
@@ -14,7 +15,9 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from .. import notebook
 from ..present.text import STYLES
+from ..progress import NotebookLine
 from ..runlog.counts import Counts
 from ..text import shown
 from ..verdicts import Verdict
@@ -45,8 +48,10 @@ class Live:
         self._final = weakref.finalize(self, _undo, self._restore)
 
     @classmethod
-    def on_terminal(cls) -> Live | None:
-        """A line on standard error, or None if that is no terminal (or one that cannot erase a line)."""
+    def on_terminal(cls) -> Live | LiveInNotebook | None:
+        """A line on standard error or below a notebook's cell; None if there is neither, or a terminal that erases no line."""
+        if notebook.running():
+            return LiveInNotebook()
         if not _is_terminal(sys.stderr) or Console(file=sys.stderr).is_dumb_terminal:
             return None
         return cls(sys.stderr, tuple({id(stream): stream for stream in (sys.stdout, sys.stderr) if _is_terminal(stream)}.values()))
@@ -119,16 +124,48 @@ def _is_terminal(stream: Any) -> bool:
         return False
 
 
-def line(counts: Counts, record: Mapping[str, Any]) -> str:
-    """Records, verdicts and the running layer in the terminal's width, as text with ANSI colours."""
+class LiveInNotebook:
+    """The same below a notebook's cell.
+
+    Args:
+        clock: the seconds of now.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._next, self._text = clock, clock() + PATIENCE, Text()
+        self._line: NotebookLine | None = None
+
+    def show(self, counts: Counts, record: Mapping[str, Any]) -> None:
+        """Say how far the run is, if it is time."""
+        if self._clock() >= self._next:
+            self._next, self._text = self._clock() + PERIOD, words(counts, record)
+            if self._line is None:
+                self._line = NotebookLine(lambda: self._text)
+                self._line.start()
+
+    def stop(self) -> None:
+        """Remove it for good."""
+        self._next = math.inf
+        if self._line is not None:
+            self._line.stop()
+
+
+def words(counts: Counts, record: Mapping[str, Any]) -> Text:
+    """Records, verdicts and the running layer."""
     text = Text(f"padiff_shim: {counts.records:,} records")
     for name, number in counts.verdicts(everything=False).items():
         text.append("  ").append(f"{name} {number:,}", style=STYLES[tone(Verdict(name))])
     for why, number in counts.apart().items():
         text.append("  ").append(f"{why} {number:,}", style="dim")
     text.append(f"  {shown(record.get('layer') or record.get('op'))}", style="dim")
+    return text
+
+
+def line(counts: Counts, record: Mapping[str, Any]) -> str:
+    """The same in the terminal's width, as text with ANSI colours."""
+    text = words(counts, record)
     buffer = io.StringIO()
     width = max(20, shutil.get_terminal_size((80, 24)).columns - 1)
     text.truncate(width, overflow="ellipsis")
-    Console(file=buffer, width=width, force_terminal=True, color_system="standard", highlight=False).print(text, end="")
+    Console(file=buffer, width=width, force_terminal=True, color_system="standard", force_jupyter=False).print(text, end="")
     return buffer.getvalue()

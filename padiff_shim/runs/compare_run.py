@@ -31,6 +31,8 @@ from ..text import SENTENCE, shown
 from ..verdicts import Verdict
 from .run import Run
 
+_IN_NOTEBOOK = 2000  # records of a page that a notebook stores
+
 
 class CompareRun(Run):
     """The result of a compare mode. ``print(run)`` is the summary.
@@ -289,6 +291,10 @@ class CompareRun(Run):
             FileError: it cannot be written.
         """
         return compare_page.write(self, path)
+
+    def notebook_page(self) -> str:
+        """The page with a sample of the records."""
+        return compare_page.text(self, limit=_IN_NOTEBOOK)
 
     def repro(self, call: Call | int, path: str | os.PathLike[str]) -> Path:
         """Write a script that shows a call's difference with paddle, torch and numpy alone, and its operands beside it (``.npz``).

@@ -11,8 +11,9 @@ from rich.cells import cell_len
 from padiff_shim.dispatch.call_site import CallSite
 from padiff_shim.present import markdown
 from padiff_shim.present import text as terminal
+from padiff_shim.proof.carried import CarriedBy, CarrierRow, GradientRow
 from padiff_shim.proof.distances import Distance, DriftRow
-from padiff_shim.proof.findings import CarriedBy, CarrierRow, GradientRow, LayerRow, ProgramPlace, Stage, StepRow
+from padiff_shim.proof.findings import LayerRow, ProgramPlace, Stage, StepRow
 from padiff_shim.proof.pages import proof_document
 from padiff_shim.questions.bisect import Bisection, Unit
 from padiff_shim.questions.drift import Drift

@@ -1,0 +1,229 @@
+"""What carries a native difference: which calls, how much of it, and the tables that show it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from ..arguments import path as checked
+from ..files import write
+from ..present import document as doc
+from ..present.result import Presented
+from ..text import listed, shown, tr
+
+CARRIERS = doc.Most(12, 12, 40)  # rows
+
+
+@dataclass(frozen=True)
+class CarrierRow:
+    """What the calls of one op in one layer carry of a native difference of outputs or gradients.
+
+    Attributes:
+        layer, op: the layer's path and the op; ``calls``: how many.
+        kernels: how far both kernels are apart on equal operands, at most.
+        paddle, torch: the largest rounding error of either kernel on its own run's operands. These three count unit roundoffs
+            of the result's largest element.
+        amplified: how many times as long as the calls' own error its effect is.
+        own: the share of the difference that comes from kernels that differ on equal operands; the rest is rounding of operands
+            that differ already.
+        share: of the difference; the shares of all rows add up to 1 where a first order explains it.
+        part: ``"forward"``, or ``"backward"``: then the results are the gradients that the calls' backward gives for those it gets.
+    """
+
+    layer: str
+    op: str
+    calls: int
+    kernels: float
+    paddle: float
+    torch: float
+    amplified: float
+    own: float
+    share: float
+    part: str = "forward"
+
+
+@dataclass(frozen=True)
+class GradientRow:
+    """The native difference of one gradient.
+
+    Attributes:
+        name: of the parameter or input.
+        apart: its largest element.
+        relative: that over the gradient's largest element.
+        share: of the squares of all differences.
+    """
+
+    name: str
+    apart: float
+    relative: float
+    share: float
+
+
+@dataclass(frozen=True)
+class JumpRow:
+    """The calls of a step function in one layer whose results jump between the two runs.
+
+    Attributes:
+        layer, op: the layer's path and the op; ``calls``: how many.
+        jumped: so many elements jump, of ``elements``.
+    """
+
+    layer: str
+    op: str
+    calls: int
+    jumped: int
+    elements: int
+
+
+@dataclass
+class CarriedBy(Presented):
+    """Which calls carry a native difference: :meth:`padiff_shim.Proof.carriers`. Iterating it gives its rows.
+
+    Attributes:
+        rows: those whose own kernels carry most first.
+        explained: the sum of all shares; far from 1, the difference is too large for a first order.
+        apart: the largest element of the difference.
+        of: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one gradient.
+        gradients: the parts of a difference of gradients, those with the largest share first.
+        failed: why nothing could be measured: natively the port does not run. "" otherwise.
+        jumps: step functions whose results differ; a first order does not explain what follows from them.
+    """
+
+    rows: list[CarrierRow]
+    explained: float
+    apart: float
+    of: str = "outputs"
+    gradients: list[GradientRow] = field(default_factory=list)
+    failed: str = ""
+    jumps: list[JumpRow] = field(default_factory=list)
+
+    @property
+    def own(self) -> float:
+        """The share of the difference that comes from kernels that differ on equal operands."""
+        return sum(row.own for row in self.rows)
+
+    def __iter__(self) -> Iterator[CarrierRow]:
+        return iter(self.rows)
+
+    @property
+    def whose(self) -> str:
+        """What differs, in words."""
+        of = shown(self.of)
+        return tr("the {of}", of=tr(of)) if of in ("outputs", "gradients") else tr("the gradient of {of}", of=of)
+
+    @property
+    def headline(self) -> str:
+        """The largest carrier in a sentence, or why none is known."""
+        if self.failed:
+            return tr("What carries the native difference of {whose} is not known: {why}", whose=self.whose, why=self.failed)
+        if not self.rows:
+            return tr("{whose} do not differ natively", whose=self.whose)
+        first = self.rows[0]
+        return tr(
+            "{share:.1%} of the native difference of {whose} comes from {op} in {layer}",
+            share=first.share,
+            whose=self.whose,
+            op=_op(first),
+            layer=shown(first.layer) or tr("(the model)"),
+        )
+
+    def document(self) -> doc.Document:
+        """The largest carrier, then all of them."""
+        return doc.Document(self.headline, _parts(self))
+
+    def section(self) -> doc.Section:
+        """The same as a part of a larger document."""
+        parts = _parts(self) or [doc.Paragraph(self.headline)]
+        return doc.Section(tr("What differs natively"), parts)
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``).
+
+        Raises:
+            FileError: the file cannot be written.
+        """
+        heads = ["part", *(column.name for column in fields(CarrierRow) if column.name != "part"), "apart", "relative"]
+        lines = io.StringIO()
+        writer = csv.DictWriter(lines, heads, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in self.rows)
+        for row in self.gradients:
+            cells = asdict(row)
+            writer.writerow({"part": "gradient", "layer": cells.pop("name"), **cells})
+        return write(checked("path", path), lines.getvalue())
+
+
+def _parts(carriers: CarriedBy) -> list[doc.Part]:
+    """How much is explained, and the tables; nothing where nothing could be measured."""
+    if carriers.failed:
+        return []
+    text = tr(
+        "What carries the native difference of {whose} ({apart:.3g}); explained: {explained:.1%}, {own:.1%} by kernels that are "
+        "apart on equal operands, the rest by rounding of what differs already. In unit roundoffs of the largest element.",
+        whose=carriers.whose,
+        apart=carriers.apart,
+        explained=carriers.explained,
+        own=carriers.own,
+    )
+    heads = (tr("calls"), tr("kernels apart"), tr("rounding: Paddle"), tr("Torch"), tr("amplified"), tr("own"), tr("share"))
+    columns = [doc.Column(tr("layer")), doc.Column(tr("op")), *doc.figures(*heads, leave=(4, 1, 5, 6, 2, 7, 0))]
+    table = doc.Table(
+        columns,
+        [_carrier(row) for row in carriers.rows],
+        most=CARRIERS,
+        others=lambda most: _other_carriers(carriers.rows[most:]),
+        cards=False,
+        kind="carriers",
+    )
+    gradients = [_gradients(carriers.gradients)] if len(carriers.gradients) > 1 else []
+    return [doc.Paragraph(" ".join([*_jumps(carriers), text])), table, *gradients]
+
+
+def _jumps(carriers: CarriedBy) -> Iterator[str]:
+    """The step functions in the way, in a sentence."""
+    rows = [{**vars(row), "layer": shown(row.layer) or tr("(the model)")} for row in carriers.jumps]
+    steps = [tr("{op} in {layer} ({jumped:,} of {elements:,} elements)", **row) for row in rows]
+    if len(steps) == 1:
+        yield tr(
+            "{step}: a step function: differences are amplified here, and no first order explains what follows.", step=steps[0]
+        )
+    elif steps:
+        names = listed(steps, CARRIERS.text)
+        yield tr("{steps}: step functions: differences are amplified here, and no first order explains what follows.", steps=names)
+
+
+def _op(row: CarrierRow) -> str:
+    return row.op if row.part == "forward" else f"{row.op}, {tr(row.part)}"
+
+
+def _carrier(row: CarrierRow) -> doc.Row:
+    units = (f"{number:.2g}" for number in (row.kernels, row.paddle, row.torch, row.amplified))
+    share = doc.Cell([f"{row.share:.1%}"], "warning", row.share)
+    return shown(row.layer) or tr("(the model)"), _op(row), str(row.calls), *units, f"{row.own:.1%}", share
+
+
+def _other_carriers(rows: Sequence[CarrierRow]) -> doc.Row:
+    own, share = sum(row.own for row in rows), sum(row.share for row in rows)
+    others = tr("{count} others", count=len(rows))
+    return others, "", str(sum(row.calls for row in rows)), *[""] * 4, f"{own:.1%}", f"{share:.1%}"
+
+
+def _gradients(rows: Sequence[GradientRow]) -> doc.Table:
+    """The gradients that hold most of the difference."""
+    heads = (tr("native difference"), tr("of its largest element"), tr("share"))
+    columns = [doc.Column(tr("gradient of")), *doc.figures(*heads, leave=(3, 1, 2))]
+
+    def cells(name: str, group: Sequence[GradientRow]) -> doc.Row:
+        apart, relative = max(row.apart for row in group), max(row.relative for row in group)
+        return name, f"{apart:.2g}", f"{relative:.2g}", f"{sum(row.share for row in group):.1%}"
+
+    return doc.Table(
+        columns,
+        [cells(shown(row.name), [row]) for row in rows],
+        most=CARRIERS,
+        others=lambda most: cells(tr("{count} others", count=len(rows[most:])), rows[most:]),
+        kind="carriers",
+    )
