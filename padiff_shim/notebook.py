@@ -21,6 +21,11 @@ def running() -> bool:
     return hasattr(_shell(), "kernel")
 
 
+def display(text: str, name: str, *, update: bool) -> None:
+    """Show a text below the running cell under a name, or with ``update`` in place of what has the name."""
+    _shell().display_pub.publish({"text/plain": text}, transient={"display_id": name}, update=update)
+
+
 def cell(file: str) -> str:
     """``"Cell In[2]"`` if ``file`` is what Python calls the code of a cell, else "".
 

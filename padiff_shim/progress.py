@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import sys
 import threading
 import uuid
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.file_proxy import FileProxy
@@ -33,7 +31,6 @@ class NotebookLine:
 
     def __init__(self, drawn: Callable[[], RenderableType]) -> None:
         self._drawn, self._name = drawn, uuid.uuid4().hex
-        self._display: Any = importlib.import_module("IPython.display")
         self._ended, self._thread = threading.Event(), threading.Thread(target=self._go_on, daemon=True)
 
     def start(self) -> None:
@@ -58,7 +55,7 @@ class NotebookLine:
         return buffer.getvalue().rstrip()
 
     def _show(self, text: str, *, update: bool) -> None:
-        self._display.display({"text/plain": text}, raw=True, display_id=self._name, update=update)
+        notebook.display(text, self._name, update=update)
 
 
 class Waiting(ContextDecorator):
