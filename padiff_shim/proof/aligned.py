@@ -10,8 +10,9 @@ import torch
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
 from .agreement import RunOutcome
+from .carried import CarriedBy
 from .distances import DriftRow, gradient_rows, layer_rows, output_rows
-from .findings import CarriedBy, LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .generation import Generate, GenerationRow, GenerationUnchecked, generation
 from .locate import LOSS
 from .programs import NotWider, PaddleSide, TorchSide, in_wider, natively

@@ -12,7 +12,7 @@ import torch
 
 from .. import __version__
 from ..arguments import path as checked
-from ..dispatch.call_site import short
+from ..dispatch.call_site import at_line
 from ..files import write
 from ..frameworks import settings
 from ..present.document import Document
@@ -173,7 +173,7 @@ def _mistake(aligned: AlignedDtype) -> str:
     place = first.paddle or first.torch
     text = tr("in {dtype}: {mistake}", dtype=aligned.dtype, mistake=first)
     if place:
-        where = f"{short(place.file)}:{place.line}" + (f" ({place.layer})" if place.layer else "")
+        where = at_line(place.file, place.line) + (f" ({place.layer})" if place.layer else "")
         text = tr("at {where}, in {dtype}: {mistake}", where=where, dtype=aligned.dtype, mistake=first)
     return tr("{text}, and {more} more", text=text, more=len(mistakes) - 1) if len(mistakes) > 1 else text
 
