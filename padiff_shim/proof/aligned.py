@@ -85,6 +85,11 @@ class AlignedDtype:
         block = self.first_block
         return [row for row in self.rows if row.kind == "layer" and block and _inside(row.torch, block)]
 
+    def leave_out(self, reason: str) -> None:
+        """Nothing was compared, for this reason."""
+        names = (tr("forward"), tr("loss"), tr("gradients"), tr("training"), tr("generation"))
+        self.unchecked = dict.fromkeys(names, reason)
+
     def first_apart(self, side: str) -> DriftRow | None:
         """The first tensor of the forward, in all layers, that differs in a bit on a side: ``"substituted"`` or ``"native"``."""
         rows = ((row, getattr(row, side)) for row in self.rows if row.kind in ("layer", "output"))
@@ -141,8 +146,7 @@ def aligned_dtype(
     """
     aligned = AlignedDtype(original.dtype(), proof, weights, blocks=_blocks(original.model))
     if not proof.differences:
-        for name in (tr("forward"), tr("loss"), tr("gradients"), tr("training"), tr("generation")):
-            aligned.unchecked[name] = str(proof.verdict)
+        aligned.leave_out(str(proof.verdict))
         return aligned
     outcomes = _outcomes(aligned, original, port)
     aligned.rows = [*layer_rows(weights, outcomes), *output_rows(outcomes)]

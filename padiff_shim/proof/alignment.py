@@ -112,8 +112,11 @@ class Alignment(Presented):
                 how="; ".join(_right(aligned) for aligned in self.dtypes),
             )
         else:
-            reasons = {a.dtype: _contradicted(a) if a.proof.verdict else a.proof.reason for a in self.dtypes}
-            text = "; ".join(tr("in {dtype} {reason}", dtype=dtype, reason=reason) for dtype, reason in reasons.items() if reason)
+            parts = []
+            for aligned in self.dtypes:
+                reason = _contradicted(aligned) if aligned.proof.verdict else aligned.proof.reason
+                parts.append(tr("in {dtype} {reason}", dtype=aligned.dtype, reason=reason) if reason else _right(aligned))
+            text = "; ".join(parts)
         return f"{verdict}: {text}"
 
     def __bool__(self) -> bool:

@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..arguments import one_of, whole
-from ..errors import ArgumentError, described
+from ..errors import ArgumentError, PadiffShimError, described
 from ..progress import Waiting
+from ..proof.aligned import AlignedDtype
 from ..proof.alignment import Alignment
+from ..proof.findings import ProofVerdict
 from ..proof.generation import Generate, generation_of
+from ..proof.proof import Proof
 from ..proof.prove import DTYPES, prove
+from ..text import shown, tr
+from ..weights.mapping import Mapping as Weights
 
 
 @Waiting("aligning")
@@ -53,6 +58,9 @@ def align(
         ArgumentError: an argument that is not accepted; the message says what is.
         TransferError: the weights cannot be transferred, or a rule cannot be applied.
 
+    Errors of the models themselves are raised unchanged in the first dtype. In the others the report names them, and the conclusion
+    is NOT_KNOWN there.
+
     >>> import numpy, paddle, torch, padiff_shim
     >>> alignment = padiff_shim.align(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4), steps=2)
     >>> alignment.verdict, [aligned.dtype for aligned in alignment.dtypes]
@@ -70,11 +78,29 @@ def align(
     generation_of(generate)
     training = {"phase": "train", "optimizer": optimizer, "steps": steps} if steps else {"phase": "both"}
     options = {"weights": weights, "loss": loss, "layer_map": layer_map, "rules": rules, "seed": seed, **training}
-    reports = [
-        prove(paddle_layer, torch_module, inputs, dtype=dtype, **options).report(tokens=tokens, generate=generate)
-        for dtype in dict.fromkeys(dtypes)
-    ]
-    first = reports[0]
-    alignment = Alignment(first.models, first.environment, [aligned for report in reports for aligned in report.dtypes])
+    measured: list[AlignedDtype] = []
+    report: Alignment | None = None
+    for dtype in dict.fromkeys(dtypes):
+        try:
+            made = prove(paddle_layer, torch_module, inputs, dtype=dtype, **options).report(tokens=tokens, generate=generate)
+        except PadiffShimError:
+            raise
+        except Exception as error:  # the models' own
+            if report is None:
+                raise
+            measured.append(not_run(dtype, measured[0].weights, error))
+            continue
+        report = report or made
+        measured += made.dtypes
+    assert report is not None  # the first dtype is measured, or raises
+    alignment = Alignment(report.models, report.environment, measured)
     alignment.seconds = time.perf_counter() - start
     return alignment
+
+
+def not_run(dtype: str, weights: Weights, error: Exception) -> AlignedDtype:
+    """A dtype in which the models do not run."""
+    reason = tr("the models do not run: {error}", error=f"{type(error).__name__}: {shown(error)}")
+    aligned = AlignedDtype(dtype, Proof(ProofVerdict.NOT_COMPARABLE, reason), weights)
+    aligned.leave_out(reason)
+    return aligned

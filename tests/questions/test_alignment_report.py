@@ -163,6 +163,25 @@ def test_a_proof_reports_itself():
     assert not report.unchecked
 
 
+@pytest.mark.bitexact
+def test_a_dtype_in_which_nothing_runs_is_not_known():
+    class Port(paddle.nn.Linear):
+        def forward(self, x):
+            return super().forward(paddle.linalg.qr(x)[1])
+
+    class Original(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(torch.linalg.qr(x)[1])
+
+    alignment = align(Port(D, D), Original(D, D), np.eye(D) + 1, steps=0)
+    assert alignment.dtypes[0].proof.verdict
+    assert alignment.verdict is AlignmentVerdict.NOT_KNOWN
+    assert alignment.headline.startswith("NOT_KNOWN: equal bit for bit in float32; in bfloat16 the models do not run: ")
+    assert "forward in bfloat16" in alignment.unchecked
+    with pytest.raises(Exception, match=r"(?i)bfloat16|not implemented"):
+        align(Port(D, D), Original(D, D), np.eye(D) + 1, steps=0, dtypes=["bfloat16"])
+
+
 def test_arguments_are_checked():
     with pytest.raises(ArgumentError, match="dtypes="):
         align(PortModel(), OriginalModel(), TOKENS, dtypes="float32")
