@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 import time
@@ -283,13 +284,18 @@ class Pulses(NativeCalls):
             return
         began = sampling.clock()
         layers, self.layers = call_site.layer_calls() - self.layers, call_site.layer_calls()
-        idle = sampling.pulse(frame.idle, away=frame.doors is not None and frame.doors.resting, layers=layers)
+        away = frame.doors is not None and frame.doors.resting
+        was, idle = frame.idle, sampling.pulse(frame.idle, away=away, layers=layers)
+        turning = sampling.clock()
         if frame.doors is not None and idle:
             frame.doors.rest()
         elif frame.doors is not None and frame.idle:
             frame.doors.wake()
         frame.idle = idle
-        sampling.charge(sampling.clock() - began)
+        now = sampling.clock()
+        if frame.doors is not None and frame.doors.resting != away:
+            sampling.turned(now - turning)
+        sampling.charge(now - began, stays=was and idle)
 
     def opened(self, frame: Frame, doors: Any) -> None:
         """A mode with a budget is open again: its hooks, which ``doors`` takes away and brings back, may stand idle at once."""
@@ -310,23 +316,64 @@ def measure(sampling: Sampling, frame: Frame) -> None:
     """
     if CPU_ALONE and sampling.clock is time.perf_counter:
         sampling.clock = time.thread_time
-    sampling.entry, sampling.layer = seconds_of_entry(frame, sampling.clock), seconds_of_layer(sampling.clock)
+    sampling.entry = seconds_of_entry(frame, sampling.clock)
+    sampling.layer, sampling.engine = seconds_of_layer(frame, sampling.clock), seconds_of_backward(frame, sampling.clock)
 
 
-def seconds_of_layer(clock: Callable[[], float], calls: int = 100) -> float:
-    """What it costs that a call of a layer is noted."""
+class _Asleep:
+    """A plan whose frame stands idle: the shortest way through the hooks that stay."""
 
-    def inside(layer: Any) -> None:
-        pass
+    def layer_begins(self, frame: Frame) -> None: ...
+
+    def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None: ...
+
+    def backward_begins(self, frame: Frame) -> None: ...
+
+    def backward_ends(self, frame: Frame) -> None:
+        after_engine(functools.partial(self.layer_begins, frame))
+
+
+def _idly(frame: Frame, rounds: int, seconds: Callable[[], float]) -> float:
+    """The least of what is measured while the hooks of ``frame`` stand idle."""
+    plan, frame.plan, frame.idle = frame.plan, _Asleep(), True
+    try:
+        return max(0.0, min(seconds() for _ in range(rounds)))
+    finally:
+        frame.plan, frame.idle = plan, False
+
+
+def seconds_of_layer(frame: Frame, clock: Callable[[], float], calls: int = 50) -> float:
+    """What it costs that a call of a layer is noted; Paddle's own way into a layer, which is short, is in it."""
+    layer, operand = paddle.nn.Identity(), paddle.zeros([1])
 
     def measured(function: Callable[[Any], Any]) -> float:
         began = clock()
         for _ in range(calls):
-            function(None)
+            function(operand)
         return clock() - began
 
-    noted = call_site.tracking(inside, lambda: None, lambda _, __: None)
-    return max(0.0, min(measured(noted) - measured(inside) for _ in range(3)) / calls)
+    return _idly(frame, 3, lambda: (measured(layer) - measured(layer.forward)) / calls)
+
+
+def seconds_of_backward(frame: Frame, clock: Callable[[], float], calls: int = 10) -> float:
+    """What it costs that a backward is led through its hook."""
+    leaf = paddle.zeros([1])
+    leaf.stop_gradient = False
+    # Paddle 3.3 reads a further argument, whether it is there or not.
+    path = (None,) if "dump_backward_graph_path" in inspect.signature(paddle.autograd.backward).parameters else ()
+
+    def measured(function: Callable[..., Any]) -> float:
+        seconds = 0.0
+        for _ in range(calls):
+            root = paddle_graph.add(leaf, leaf)
+            began = clock()
+            function([root], [], False, *path)
+            seconds += clock() - began
+        return seconds
+
+    with paddle.enable_grad():
+        engine = paddle.base.core.eager.run_backward
+        return _idly(frame, 3, lambda: (measured(engine) - measured(paddle_graph.run_backward)) / calls)
 
 
 def seconds_of_entry(frame: Frame, clock: Callable[[], float], calls: int = 100) -> float:
@@ -674,7 +721,8 @@ class Comparison(Pulses):
         gradients.let_go()
         self.waiting.settle()
         if self.sampling.accounts:
-            self.sampling.charge(self.sampling.clock() - began)
+            self.sampling.charge(self.sampling.clock() - began, stays=frame.idle)
+            self.sampling.stays(self.sampling.engine)
         self.layer_begins(frame)
 
     def next_step(self) -> None:

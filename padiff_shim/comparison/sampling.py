@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import PadiffShimError
 
 COLD = 1.35  # what a comparison costs over what its clock shows: after it the program finds cold caches (measured)
+LEAST = 0.25  # of the budget: what comparing gets where the hooks that stay cost more than all of it
 OTHER_STEP = "not compared: outside steps="
 THINNED = "not compared: every="
 RESERVOIR = "not compared: beyond first=, not drawn for the reservoir"
@@ -106,7 +107,9 @@ class Sampling:
     The account of ``budget`` holds all that the mode costs: besides the comparisons the way into each hook, keys, counters,
     gradient hooks (*plumbing*), and later openings of the mode. Where plumbing alone exceeds the budget, the hooks stand
     idle, and most of them are taken away, from one *pulse* of the program to the next (the start of an outermost layer, the end of
-    a backward) until the account can bear a stretch of calls again.
+    a backward) until the account can bear a stretch of calls again. Then at least one call of that stretch is compared. What
+    stays all the time (hooks of layers and backwards) is the *floor*; where it alone exceeds the budget, comparing gets
+    :data:`LEAST` of it on top.
     """
 
     def __init__(
@@ -131,7 +134,11 @@ class Sampling:
         self.everything = steps is None and every is None and first is None and budget is None
         self.accounts = budget is not None
         self.clock = clock
-        self.entry = self.layer = 0.0  # seconds that the way into a hook and out of it takes, and that noting a layer takes
+        # Seconds that the way into a hook and out of it takes, that noting a layer takes, and the hook of a backward.
+        self.entry = self.layer = self.engine = 0.0
+        self.floor = 0.0  # the part of ``extra`` that goes to hooks which stay
+        self._turn = 0.0  # seconds that it takes to take the hooks away, or to bring them back
+        self._owed = True  # no call of this stretch was compared yet
         self._thread = 0  # whose clock runs
         self._seen = 0.0  # native seconds, when that thread looked last
         self._asleep_until = 0.0  # by the clock: the account cannot bear a stretch of calls before
@@ -165,9 +172,19 @@ class Sampling:
             self._seen = self._before + self.clock() - self._opened - self.extra
         return self._seen
 
-    def charge(self, seconds: float) -> None:
-        """What the mode took outside of all hooks."""
+    def charge(self, seconds: float, *, stays: bool = False) -> None:
+        """What the mode took outside of all hooks. ``stays``: it takes that as well while the hooks stand idle."""
         self.extra += seconds
+        self.floor += seconds if stays else 0.0
+
+    def stays(self, seconds: float) -> None:
+        """The same of hooks that stay while the others stand idle; measured in a loop, with warm caches."""
+        self.extra += COLD * seconds
+        self.floor += COLD * seconds
+
+    def turned(self, seconds: float) -> None:
+        """Taking the hooks away, or bringing them back, took so long."""
+        self._turn = max(seconds, 0.75 * self._turn)
 
     def refusal(self, key: Any, step: int) -> str | None:
         """Why the call of this kind is not compared, or None: compare it."""
@@ -190,12 +207,24 @@ class Sampling:
         return None
 
     def _affordable(self, kind: _Kind) -> bool:
-        allowed = self._budget * self._native_seconds()  # type: ignore[operator]
+        allowed = self._allowed()
         # A kind never compared may overdraw the account, so that each is seen once; the debt is worked off before repeats.
         if kind.compared and self._skip > 0:
             self._skip -= 1
             return False
-        return self.extra <= allowed if not kind.compared else self.extra + self._due + kind.cost <= allowed
+        owed, self._owed = self._owed, False  # a stretch for which the hooks came back
+        return owed or (self.extra <= allowed if not kind.compared else self.extra + self._due + kind.cost <= allowed)
+
+    def _allowed(self) -> float:
+        """Seconds that comparing may have taken so far, with all that belongs to it."""
+        whole = self._budget * self._native_seconds()  # type: ignore[operator]
+        return max(whole, self.floor + LEAST * whole)
+
+    @property
+    def over(self) -> float | None:
+        """The share of the native time that the hooks which stay take, where that is more than the budget."""
+        native = self._native_seconds()
+        return self.floor / native if self._budget is not None and native > 0 and self.floor > self._budget * native else None
 
     def enter(self) -> float:
         """A hook begins; returns the argument of :meth:`leave`."""
@@ -220,19 +249,25 @@ class Sampling:
         """
         self.stretches += 1
         self._due = 0.0
-        self.extra += layers * self.layer
+        self.stays(layers * self.layer)
         if idle:
             self.idle += 1
-            self.extra += 0.0 if away else self._usual_calls * self.entry  # a hook that stands idle is entered all the same
+            self.stays(0.0 if away else self._usual_calls * self.entry)  # a hook that stands idle is entered all the same
         elif self._calls:
             self._usual_calls, self._usual_plumbing = self._calls, self._plumbing
         self._calls, self._plumbing = 0, 0.0
-        allowed = self._budget * self._native_seconds()  # type: ignore[operator]
-        ahead = self._usual_plumbing + max((kind.cost for kind in self._kinds.values()), default=0.0)
-        rest = self.extra + (ahead if idle else 0.0) > allowed
+        allowed = self._allowed()
+        costs = sorted(kind.cost for kind in self._kinds.values() if kind.compared)
+        usual = costs[len(costs) // 2] if costs else 0.0
+        ahead = self._usual_plumbing + 2 * self._turn + usual
+        begins = self.stretches == 1 and not idle and self._owed  # so that something is compared, whatever the budget
+        rest = not begins and self.extra + (ahead if idle else 0.0) > allowed
         if rest:
             self._asleep_until = self.clock() + (self.extra + ahead - allowed) / self._budget  # type: ignore[operator]
-        self._skip = self._random.randrange(self._usual_calls + 1) if idle and not rest else 0
+        wakes = idle and not rest
+        # The stretch before may have ended before its call was met: then the first one is compared.
+        self._skip = self._random.randrange(self._usual_calls) if wakes and self._usual_calls and not self._owed else 0
+        self._owed = self._owed or wakes
         return rest
 
     def sleeps(self) -> bool:
@@ -241,7 +276,7 @@ class Sampling:
             return False
         self.stretches += 1
         self.idle += 1
-        self.extra += 2 * self.entry  # about what this takes
+        self.stays(2 * self.entry)  # about what this takes
         return True
 
     def spent(self, key: Any, seconds: float, *, backward: bool = False) -> None:

@@ -93,6 +93,12 @@ class CompareMode(Mode):
                 f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
                 "start of an outermost layer, or the end of a backward, to the next); calls made there are in no count"
             )
+        over = sampling.over
+        if over is not None:
+            self.run.warn(
+                f"budget=: in this program the hooks that always stay (of layers, backwards and optimizers) cost {over:.0%} of the "
+                "native time, which is more than the budget: it cannot be kept. A larger network, or steps=, costs less"
+            )
 
     def __enter__(self) -> CompareRun:
         return self.start()

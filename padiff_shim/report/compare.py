@@ -176,12 +176,17 @@ def _scope(coverage: Mapping[str, Any]) -> str:
     """How many calls were judged, of how many; with a budget, in how much of the program. "" of no calls at all."""
     calls, judged, idle = coverage.get("float_calls", 0), coverage.get("checked_calls", 0), coverage.get("idle")
     parts = []
-    if calls and judged == calls:
+    if idle:
+        stretches = coverage.get("stretches", 0)
+        calls = coverage.get("estimated_calls", calls)
+        if calls:
+            about = tr("about {calls}", calls=many(calls, "float call"))
+            parts = [tr("{judged:,} of {calls} ({share})", judged=judged, calls=about, share=share(judged, calls))]
+    elif calls and judged == calls:
         parts = [tr("all {calls}", calls=many(calls, "float call")) if calls > 1 else tr("the one float call")]
     elif calls:
         parts = [tr("{judged:,} of {calls} ({share})", judged=judged, calls=many(calls, "float call"), share=share(judged, calls))]
     if idle:
-        stretches = coverage.get("stretches", 0)
         parts.append(
             tr("for budget= the hooks stood idle in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches)
         )

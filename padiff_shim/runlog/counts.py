@@ -173,6 +173,12 @@ class Coverage:
             for reason, calls in reasons.items():
                 self.skip(op, reason, int(calls))
 
+    @property
+    def estimated_calls(self) -> int:
+        """Float calls of the whole program; where the hooks stood idle at times, as many a stretch as where they did not."""
+        seen = self.stretches - self.idle
+        return round(self.float_calls * self.stretches / seen) if self.idle and seen > 0 else self.float_calls
+
     def as_dict(self) -> dict[str, Any]:
         """As in the log's ``"end"`` record, the commonest reasons first."""
         by_reason: Counter[str] = Counter()
@@ -188,6 +194,7 @@ class Coverage:
             "unchecked": dict(by_reason.most_common()),
             "unchecked_ops": by_op,
             **{name: getattr(self, name) for name in ("screened", "exact_calls", "idle", "stretches") if getattr(self, name)},
+            **({"estimated_calls": self.estimated_calls} if self.idle else {}),
         }
 
 

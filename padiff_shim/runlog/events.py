@@ -224,6 +224,7 @@ class CoverageEntry(TypedDict, total=False):
     exact_calls: Whole
     idle: Whole
     stretches: Whole
+    estimated_calls: Whole
     unchecked: CountsByName
     unchecked_ops: CountsByNames
 

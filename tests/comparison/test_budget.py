@@ -8,7 +8,7 @@ from encoder import model, randn
 
 import padiff_shim
 from padiff_shim.comparison import plan
-from padiff_shim.comparison.sampling import Sampling
+from padiff_shim.comparison.sampling import COLD, OVER_BUDGET, Sampling
 from padiff_shim.intercept import entry_points
 
 pytestmark = [pytest.mark.usefixtures("undone"), pytest.mark.compat]
@@ -62,18 +62,34 @@ def test_hooks_stand_idle_until_the_account_bears_a_stretch_again(account):
         assert stretches < 1000
     assert sampling.idle == stretches + 1
     # What four hooks cost that stand idle is in the account, and there is room for the stretch to come.
-    assert sampling.extra == 12.0 + 4.0 * sampling.idle
+    assert sampling.extra == pytest.approx(12.0 + COLD * 4.0 * sampling.idle)
     assert sampling.extra + 12.0 <= 0.1 * (clock.now - sampling.extra)
 
 
-def test_a_floor_above_the_budget_leaves_the_hooks_idle(account):
+def test_a_floor_above_the_budget_is_said_and_leaves_a_part_of_it(account):
     sampling, clock = account
+    sampling.refusal("kind", 0)
     for _ in range(4):
         hooked(sampling, clock)
     assert sampling.pulse(False)
-    for _ in range(500):
+    stretches = 0
+    while sampling.pulse(True):
         clock.now += 20.0  # four seconds of which are the ways into idle hooks
-        assert sampling.pulse(True)
+        stretches += 1
+    assert stretches > 20
+    assert sampling.over > 0.1
+    refusals = [sampling.refusal("kind", 0) for _ in range(4)]
+    assert refusals.count(None) == 1, "a stretch for which the hooks came back has a call that is compared"
+    assert refusals.count(OVER_BUDGET) == 3
+
+
+def test_the_first_stretch_is_open_until_a_call_was_compared(account):
+    sampling, clock = account
+    clock.now += 1.0
+    sampling.charge(5.0)
+    assert not sampling.pulse(False)
+    assert sampling.refusal("kind", 0) is None
+    assert sampling.pulse(False)
 
 
 def test_all_that_a_call_does_is_between_enter_and_leave(monkeypatch):
