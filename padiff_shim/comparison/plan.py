@@ -32,6 +32,7 @@ from ..table.op import Op
 from ..table.reasons import BELOW, DRAWN, EMPTY, FORKED, INTEGER, NO_REFERENCE, RANDOM, RESULTS, STATIC, StayNative
 from ..tape import paddle_graph
 from ..tape.islands import WRITES
+from ..tape.twins import alive
 from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
 from . import compared_call, gradients
 from .compared_call import (
@@ -321,7 +322,13 @@ def measure(sampling: Sampling, frame: Frame) -> None:
 
 
 class _Asleep:
-    """A plan whose frame stands idle: the shortest way through the hooks that stay."""
+    """A plan whose frame stands idle: the shortest way through the hooks that stay; all else is the plan's own."""
+
+    def __init__(self, plan: Any) -> None:
+        self._plan = plan
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plan, name)
 
     def layer_begins(self, frame: Frame) -> None: ...
 
@@ -335,7 +342,7 @@ class _Asleep:
 
 def _idly(frame: Frame, rounds: int, seconds: Callable[[], float]) -> float:
     """The least of what is measured while the hooks of ``frame`` stand idle."""
-    plan, frame.plan, frame.idle = frame.plan, _Asleep(), True
+    plan, frame.plan, frame.idle = frame.plan, _Asleep(frame.plan), True
     try:
         return max(0.0, min(seconds() for _ in range(rounds)))
     finally:
@@ -356,7 +363,9 @@ def seconds_of_layer(frame: Frame, clock: Callable[[], float], calls: int = 50) 
 
 
 def seconds_of_backward(frame: Frame, clock: Callable[[], float], calls: int = 10) -> float:
-    """What it costs that a backward is led through its hook."""
+    """What it costs that a backward is led through its hook. 0 while tensors are on the tape: their backward has another way."""
+    if alive():
+        return 0.0
     leaf = paddle.zeros([1])
     leaf.stop_gradient = False
     # Paddle 3.3 reads a further argument, whether it is there or not.
