@@ -243,11 +243,7 @@ class StepFingerprints:
             if len(self._layouts) >= 8:
                 self._layouts.clear()
             layout = self._layouts[sizes] = _Layout(sizes)
-        parts = [array.reshape(-1) for step in steps for array in step.tiny]
-        if layout.padding:
-            padded = itertools.cycle(layout.padding)
-            parts = [part for array in parts for part in (array, next(padded))]
-        values = np.concatenate(parts).reshape(len(steps), -1)
+        values = np.frombuffer(_joined([layout.filled(step.tiny) for step in steps]), np.float32).reshape(len(steps), -1)
         words = values.view(np.uint64)
         mixed = words >> _HALF
         mixed ^= words
@@ -263,6 +259,15 @@ class StepFingerprints:
         return bits, figures
 
 
+def _joined(lists: Sequence[Sequence[Any]]) -> bytes:
+    """The bytes of all arrays, one behind the other, each in C order."""
+    arrays = list(itertools.chain.from_iterable(lists))
+    try:
+        return b"".join(arrays)
+    except TypeError:  # an array lies otherwise
+        return b"".join([array if isinstance(array, bytes) else array.tobytes() for array in arrays])
+
+
 class _Layout:
     """Of tiny tensors of these sizes, one behind the other, each filled up to whole words: starts, weights, signs, zeros."""
 
@@ -273,5 +278,14 @@ class _Layout:
         self.sizes = np.maximum(np.array(sizes), 1)
         self.weights = np.concatenate([weights()[: length // 2] for length in room])
         self.signs = np.concatenate([signs()[:length] for length in room])
-        gaps = [length - size for length, size in zip(room, sizes)]
-        self.padding = [np.zeros(gap, np.float32) for gap in gaps] if any(gaps) else []
+        gaps = [(place, 4 * (length - size)) for place, (length, size) in enumerate(zip(room, sizes))]
+        self._gaps = [(place + 1, bytes(gap)) for place, gap in reversed(gaps) if gap]
+
+    def filled(self, arrays: list[Array]) -> list[Any]:
+        """The arrays with zeros behind those that end within a word."""
+        if not self._gaps:
+            return arrays
+        parts: list[Any] = [*arrays]
+        for place, zeros in self._gaps:
+            parts.insert(place, zeros)
+        return parts

@@ -125,7 +125,7 @@ class PaddleFingerprints:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside or self.run.elsewhere():
                 return original(tensors, *args, **kwargs)
-            for _, tensor in leaves(tensors):
+            for tensor in (tensors,) if type(tensors) is paddle.Tensor else [tensor for _, tensor in leaves(tensors)]:
                 self.run.loss(tensor)
             self._inside = True
             try:

@@ -265,3 +265,15 @@ def test_a_whole_program(tmp_path):
     assert full.first.any.step == 3
     assert "does not go with --record" in run("run", "--record", "c", "--compare", "train.py", "9").stderr
     assert "holds a recording of rank 0 already" in run("run", "--record", "a", "train.py", "9").stderr
+
+
+def test_tiny_tensors_that_lie_otherwise_have_the_same_fingerprints():
+    numbers = np.arange(15, dtype=np.float32).reshape(3, 5)
+    steps = StepFingerprints()
+    for array in (numbers.T, numbers[:, ::2], np.asfortranarray(numbers), numbers[:0], np.float32(3.0).reshape(())):
+        steps.add_tiny(array)
+    steps.end_step()
+    ((bits, figures),) = steps.take()
+    for array, hashed, row in zip((numbers.T, numbers[:, ::2], numbers, numbers[:0], np.full((), 3.0, np.float32)), bits, figures):
+        expected = fingerprint(np.ascontiguousarray(array))
+        assert (expected.bits, expected.norm) == (int(hashed), pytest.approx(row[0]))
