@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MARK = "<!-- below: written by bench_report.py -->"
 HEADER = ["what", "records", "seconds", "peak MiB", "file MiB"]
 KINDS = 5000  # records that differ; a longer log repeats them with other numbers
-LISTED = 20_000  # records that a page holds one by one
+LISTED = 17_500  # records that a page holds one by one
 
 
 def made(count: int) -> Iterator[dict[str, Any]]:

@@ -309,7 +309,7 @@ def pack(
     }
 
 
-LIMIT = 20_000  # records that the page holds one by one
+LIMIT = 17_500  # records that the page holds one by one
 SCRIPTS = (
     "base.js",
     "data.js",

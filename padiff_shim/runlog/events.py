@@ -74,15 +74,12 @@ class Schema(Field):
                 return f"'{name}.{wrong[1:]}"
         return ""
 
-    def _has_fault(self, value: Any) -> bool:
-        """Whether :meth:`fault` names one, where whole numbers are small."""
-        if type(value) is dict and not self.many:
-            return bool(self.fault_in(value, small=True) or self.missing(value))
-        return bool(self.fault(value, ""))
-
     def missing(self, table: JsonTable) -> str:
         """Which field a table lacks; ``""`` if it has all that are required."""
-        return next((f"{name!r} is missing" for name in self.required if table.get(name) is None), "")
+        for name in self.required:
+            if table.get(name) is None:
+                return f"{name!r} is missing"
+        return ""
 
     def fault_in(self, table: JsonTable, *, small: bool = False) -> str:
         """What is wrong with the fields that a table has; ``""`` if nothing is.
@@ -104,9 +101,13 @@ class Schema(Field):
             if field is None:
                 if not _is_sound(value, DEPTH - 1):
                     return _unsound(name)
-            elif field.check(value) or (small and isinstance(field, Schema) and not field._has_fault(value)):
                 continue
-            elif wrong := field.fault(value, name):
+            if small and type(field) is Schema and type(value) is dict and not field.many:
+                if not field.fault_in(value, small=True) and not field.missing(value):
+                    continue
+            elif field.check(value):
+                continue
+            if wrong := field.fault(value, name):
                 return wrong
         return ""
 
