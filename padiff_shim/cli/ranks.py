@@ -137,15 +137,17 @@ def withdraw() -> None:
 
 
 class Observer:
-    """A mode around a whole program: opens ``make()`` after the import of Paddle, and passes its run to ``report`` at the end.
+    """A mode around a whole program: opens ``make()`` after the import of Paddle (or of ``framework``), and passes its run to
+    ``report`` at the end.
 
     It opens no earlier, so that devices, threads and flags that the program writes into ``os.environ`` have their usual effect.
     It ends after the program's threads and the ``atexit`` callbacks that it registered after ``import paddle``, and before Paddle
     shuts down. A mode that never opened reports None; a forked child reports nothing.
     """
 
-    def __init__(self, make: Callable[[], Any], report: Callable[[Any], None]) -> None:
+    def __init__(self, make: Callable[[], Any], report: Callable[[Any], None], framework: str = "paddle") -> None:
         self._make, self._report, self._process = make, report, os.getpid()
+        self._framework = framework
         self._mode: Any = None
         self._ended = False
 
@@ -155,9 +157,9 @@ class Observer:
         return self._mode.run
 
     def watch(self) -> None:
-        """Wait for the import of Paddle."""
-        atexit.register(self.end)  # if Paddle is never imported
-        wrapt.register_post_import_hook(lambda _: self.begin(), "paddle")
+        """Wait for the import of the framework."""
+        atexit.register(self.end)  # if it is never imported
+        wrapt.register_post_import_hook(lambda _: self.begin(), self._framework)
 
     def begin(self) -> None:
         """Open the mode. If that fails, the process ends with a line that says why.

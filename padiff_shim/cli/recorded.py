@@ -18,12 +18,14 @@ class RecordOptions:
         every: of fingerprints, each so-manieth step is recorded.
         around: record this step and its neighbours in full instead; None: fingerprints of all steps.
         inside: this process is a rank, and others write into the folder, too.
+        framework: whose program it is, ``"paddle"`` or ``"torch"``.
     """
 
     folder: str
     every: int = 1
     around: int | None = None
     inside: bool = False
+    framework: str = "paddle"
 
     def opened(self) -> RecordedProgram:
         """A mode that records; imports the frameworks' room."""
@@ -40,10 +42,10 @@ class RecordedProgram:
         from ..recording.record import record
 
         if options.around is None:
-            self._recording = record(options.folder, values="fingerprint", every=options.every)
+            self._recording = record(options.folder, framework=options.framework, values="fingerprint", every=options.every)
         else:
             steps = range(max(0, options.around - 1), options.around + 2)
-            self._recording = record(options.folder, steps=steps)
+            self._recording = record(options.folder, framework=options.framework, steps=steps)
         self._recording.joins(options.inside)
         self.options, self.command, self.run = options, "", self
         self.file = options.folder
@@ -68,10 +70,12 @@ class RecordedProgram:
         return {"records": self.records}
 
 
-def report(run: RecordedProgram | None, remarks: list[str], folder: str, who: str) -> None:
+def report(run: RecordedProgram | None, remarks: list[str], options: RecordOptions, who: str) -> None:
     """Say what was recorded, and what to do with it."""
+    folder, framework = options.folder, options.framework
     if run is None:
-        remarks = [*remarks, "the program did not import paddle: nothing was recorded"]
+        other = " (--framework torch records a Torch program)" if framework == "paddle" else ""
+        remarks = [*remarks, f"the program did not import {framework}: nothing was recorded{other}"]
     for remark in remarks:
         print(f"{who}{remark}", file=sys.stderr)
     if any(Path(folder).glob("records-*.jsonl")):

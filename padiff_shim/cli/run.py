@@ -58,6 +58,7 @@ Options of the mode come before the program, the program's own after it. Exit st
     help="Record a fingerprint of each step into DIR, or with --every N of each N-th (docs/record.md).",
 )
 @click.option("--around", type=click.IntRange(0), metavar="STEP", help="With --record: all values of the steps around STEP alone.")
+@click.option("--framework", type=click.Choice(["paddle", "torch"]), help="With --record: whose program it is; default paddle.")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
 @click.option("--html", type=output.PAGE, help="Write the page (docs/report.md, docs/reference-report.md).")
 @click.option("--markdown", type=output.TEXT, help="Write the findings as Markdown; - is standard output.")
@@ -76,6 +77,7 @@ def command(
     compare: bool,
     record: str | None,
     around: int | None,
+    framework: str | None,
     is_module: bool,
     html: str | None,
     markdown: str | None,
@@ -92,12 +94,14 @@ def command(
         raise click.UsageError("--reference and --compare exclude each other")
     if record is None and around is not None:
         raise click.UsageError("--around goes with --record")
+    if record is None and framework is not None:
+        raise click.UsageError("--framework goes with --record")
     if record is not None:
         others = {"--reference": reference, "--compare": compare, "--html": html, "--markdown": markdown, "--json": data}
         others |= {switch(name): value for name, value in words.items() if name != "every" and value not in (None, ())}
         if refused := [name for name, value in others.items() if value]:
-            raise click.UsageError(f"{refused[0]} does not go with --record, which takes --every, --around and --quiet")
-        recorded = _record_options(record, words.get("every"), around)
+            raise click.UsageError(f"{refused[0]} does not go with --record, which takes --every, --around, --framework, --quiet")
+        recorded = _record_options(record, words.get("every"), around, framework or "paddle")
         return _recorded(recorded, (program.module if is_module else program.script)(program_name, arguments), inherit, quiet)
     options, settings = chosen("compare" if compare else "reference", words)
     started = (program.module if is_module else program.script)(program_name, arguments)
@@ -118,30 +122,30 @@ def command(
     return run
 
 
-def _record_options(folder: str, every: str | None, around: int | None) -> RecordOptions:
+def _record_options(folder: str, every: str | None, around: int | None, framework: str) -> RecordOptions:
     """Those of ``--record``, checked before the program begins."""
     if every is not None and around is not None:
         raise click.UsageError("--every and --around exclude each other")
     if every is not None and (not every.isdigit() or int(every) < 1):
         raise click.UsageError(f"--every is a whole number from 1 on, got {every!r}")
     try_folder(folder, "the recording ")
-    return RecordOptions(os.path.abspath(folder), int(every or 1), around)
+    return RecordOptions(os.path.abspath(folder), int(every or 1), around, framework=framework)
 
 
 def _recorded(options: RecordOptions, started: Callable[[], None], inherit: bool, quiet: bool) -> Callable[[], int]:
     """What runs the program inside of a recording."""
-    ranks = Ranks(options, {}) if inherit else None
+    ranks = Ranks(options, {}) if inherit and options.framework == "paddle" else None  # the ranks of Paddle's launcher
 
     def ended(run: Any) -> None:
         own, remarks = (run, []) if ranks is None else ranks.gathered(run)
         if not quiet:
-            report_recorded(own, remarks, options.folder, _WHO)
+            report_recorded(own, remarks, options, _WHO)
 
     def run() -> int:
         withdraw()
         if ranks is not None:
             ranks.export()
-        Observer(options.opened, ended).watch()
+        Observer(options.opened, ended, options.framework).watch()
         started()
         return 0
 

@@ -114,7 +114,7 @@ def _is_small(text: bytes) -> bool:
     return b":-" not in text and b",-" not in text and b"[-" not in text and _LONG not in text.translate(_DIGITS)
 
 
-_SCAN = json.JSONDecoder().scan_once
+_DECODER = json.JSONDecoder()
 
 
 def _decoded(text: bytes) -> JsonTable:
@@ -124,13 +124,11 @@ def _decoded(text: bytes) -> JsonTable:
         ValueError: it is no JSON.
     """
     content = text.decode("utf-8", "surrogatepass")
-    try:
-        value, end = _SCAN(content, 0)
-    except StopIteration:
-        raise ValueError("no value") from None
+    value, end = _DECODER.raw_decode(content)
     if content[end:].strip(" \t\n\r"):
         raise ValueError("something stands behind the value")
-    return value
+    table: JsonTable = value
+    return table
 
 
 class CallParser:

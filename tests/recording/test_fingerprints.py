@@ -267,6 +267,20 @@ def test_a_whole_program(tmp_path):
     assert "holds a recording of rank 0 already" in run("run", "--record", "a", "train.py", "9").stderr
 
 
+def test_a_whole_program_of_torch(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import torch\nmodel = torch.nn.Linear(4, 4); optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for step in range(3): model(torch.ones(2, 4)).sum().backward(); optimizer.step(); optimizer.zero_grad()\n"
+    )
+
+    def run(*arguments):
+        return forked.run(["-m", "padiff_shim", "run", *arguments, "train.py"], cwd=tmp_path).stderr
+
+    assert "padiff-shim diff a OTHER" in run("--record", "a", "--framework", "torch")
+    assert [step.step for step in padiff_shim.diff(tmp_path / "a", tmp_path / "a").steps] == [0, 1, 2]
+    assert "--framework goes with --record" in run("--framework", "torch")
+
+
 def test_tiny_tensors_that_lie_otherwise_have_the_same_fingerprints():
     numbers = np.arange(15, dtype=np.float32).reshape(3, 5)
     steps = StepFingerprints()
