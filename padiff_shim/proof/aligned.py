@@ -31,6 +31,7 @@ class AlignedProof(Protocol):
     carried_gradients: dict[str, CarriedBy]
     notes: list[str]
     differences: dict[str, float | None]
+    complete: bool
 
     @property
     def headline(self) -> str: ...

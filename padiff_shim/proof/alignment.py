@@ -178,7 +178,14 @@ def _mistake(aligned: AlignedDtype) -> str:
     if place:
         where = at_line(place.file, place.line) + (f" ({place.layer})" if place.layer else "")
         text = tr("at {where}, in {dtype}: {mistake}", where=where, dtype=aligned.dtype, mistake=first)
-    return tr("{text}, and {more} more", text=text, more=len(mistakes) - 1) if len(mistakes) > 1 else text
+    text = tr("{text}, and {more} more", text=text, more=len(mistakes) - 1) if len(mistakes) > 1 else text
+    if aligned.proof.complete:
+        return text
+    return tr(
+        "{reason}; the first difference that could be located: {text}; what differs behind it is not known",
+        reason=aligned.proof.reason,
+        text=text,
+    )
 
 
 def _contradicted(aligned: AlignedDtype) -> str:

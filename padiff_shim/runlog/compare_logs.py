@@ -9,9 +9,10 @@ import os
 import re
 import shutil
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..arguments import path as as_path
 from ..errors import MissingFileError, PadiffShimError
@@ -98,8 +99,10 @@ class Reading:
     unfinished: list[str] = field(default_factory=list)
 
 
-def read(paths: Sequence[Path]) -> Reading:
+def read(paths: Sequence[Path], each: Callable[[Mapping[str, Any]], None] | None = None) -> Reading:
     """Read log files: count everything in them as the processes counted it, and pass over what is no event.
+
+    ``each`` is called with each record of a call, which it must not change.
 
     What was not compared stands in the last ``"end"`` or ``"coverage"`` event; a process that was killed has lost what came
     after that, but not its records.
@@ -118,7 +121,7 @@ def read(paths: Sequence[Path]) -> Reading:
         reading.paths.append(path)
         reading.headers.append(file.header)
         reading.counts.coverage = Coverage()
-        _scan(file, reading)
+        _scan(file, reading, each)
         merged.merge(reading.counts.coverage.as_dict())
     reading.counts.coverage = merged
     if not reading.paths:
@@ -154,7 +157,7 @@ def _why_unfinished(header: Mapping[str, object], world: int) -> str:
     return f"{whose} was ended in the middle, or it still runs"
 
 
-def _scan(file: EventFile, reading: Reading) -> None:
+def _scan(file: EventFile, reading: Reading, each: Callable[[Mapping[str, Any]], None] | None) -> None:
     """One file: its events into ``reading``, and a remark about lines that are none."""
     places, digests, ended, name = array("Q"), array("Q"), False, file.path.stem
     counts = reading.counts
@@ -163,6 +166,8 @@ def _scan(file: EventFile, reading: Reading) -> None:
         if kind == "call":
             places.append(offset)
             counts.add(event, name)
+            if each is not None:
+                each(event)
         elif kind == "event" and event["kind"] == EVENT:
             digests.append(offset)
         elif isinstance(event.get("coverage"), Mapping):

@@ -401,19 +401,30 @@ def load(folder: str | os.PathLike[str]) -> CompareRun:
     >>> padiff_shim.load(folder).verdicts
     {'EQUAL': 1}
     """
+    return loaded(folder)
+
+
+def loaded(folder: str | os.PathLike[str], each: Callable[[Mapping[str, Any]], None] | None = None) -> CompareRun:
+    """As :func:`load`; ``each`` is called with each record of a call while the log is read, and must not change it.
+
+    Raises:
+        LogError: as there.
+    """
     place = compare_logs.absolute(folder)
     with Waiting(f"reading {place}"):
         paths, earlier = compare_logs.last_of(place, compare_logs.find(place))
-        return together(place, paths, earlier)
+        return together(place, paths, earlier, each)
 
 
-def together(place: Path, paths: Sequence[Path], remark: str = "") -> CompareRun:
-    """As :func:`load`, of these logs of a folder; ``remark``: a warning about others.
+def together(
+    place: Path, paths: Sequence[Path], remark: str = "", each: Callable[[Mapping[str, Any]], None] | None = None
+) -> CompareRun:
+    """As :func:`loaded`, of these logs of a folder; ``remark``: a warning about others.
 
     Raises:
         LogError: none of them can be read.
     """
-    reading = compare_logs.read(paths)
+    reading = compare_logs.read(paths, each)
     first = reading.headers[0]
     run = CompareRun(first.get("backend", "torch"), folder=place)
     run._reading, run.recorder.header, run.recorder.counts = reading, first, reading.counts

@@ -23,7 +23,7 @@ from ..present.result import Presented
 from ..runlog.calls import Calls
 from ..text import SENTENCE, many, shown, tr
 from ..verdicts import MEANING, Verdict, apart
-from .compare_run import CompareRun, load
+from .compare_run import CompareRun, loaded
 
 KEYS = ("op", "tensor", "dtype", "layer", "site")
 _QUIET = frozenset(verdict.value for verdict in Verdict if verdict.severity < Verdict.LOW_ACCURACY.severity)
@@ -212,8 +212,12 @@ def gate(
         raise ArgumentError(f"margin= is a factor from 1 on, got {margin!r}")
     if update:
         try_file(target, "the baseline ")
-    compared = run if isinstance(run, CompareRun) else load(run)
-    now = entries(compared.calls)
+    if isinstance(run, CompareRun):
+        compared, now = run, entries(run.calls)
+    else:
+        worst = WorstRecords()
+        compared = loaded(run, worst.add)  # the log is read once
+        now = worst.entries()
     if not now:
         raise ArgumentError("the run holds no judged call: there is nothing to hold against a baseline")
     before = _read(target) if target.exists() or not update else []
@@ -227,17 +231,32 @@ def gate(
 
 def entries(calls: Calls) -> list[BaselineEntry]:
     """The places of a run, sorted."""
-    worst: dict[tuple[object, ...], tuple[int, float, BaselineEntry]] = {}
+    worst = WorstRecords()
     for record in calls.records():
-        place = tuple(record.get(name) or "" for name in KEYS)
-        known = worst.get(place)
+        worst.add(record)
+    return worst.entries()
+
+
+class WorstRecords:
+    """The places of a run, each with its worst record."""
+
+    def __init__(self) -> None:
+        self._worst: dict[tuple[object, ...], tuple[int, float, BaselineEntry]] = {}
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """One more record of a call."""
+        place = tuple([record.get(name) or "" for name in KEYS])
+        known = self._worst.get(place)
         units = _units(record)
         if known is not None and record["verdict"] in _QUIET and (0, units) <= known[:2]:
-            continue
+            return
         entry = _entry(record, units)
         if known is None or (entry.severity, entry.units) > known[:2]:
-            worst[place] = entry.severity, entry.units, entry
-    return sorted((entry for _, _, entry in worst.values()), key=_order)
+            self._worst[place] = entry.severity, entry.units, entry
+
+    def entries(self) -> list[BaselineEntry]:
+        """They, sorted."""
+        return sorted((entry for _, _, entry in self._worst.values()), key=_order)
 
 
 def _order(entry: BaselineEntry) -> tuple[Any, ...]:

@@ -245,3 +245,13 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "align.json").read_text())["verdict"] == "RIGHT"
     assert run("wrong_pair", "--report", "-") == 1
     assert capsys.readouterr().out.startswith("**WRONG: ")
+
+
+def test_a_proof_that_leaves_something_open_says_so():
+    alignment = align(PortModel(approximate=True), OriginalModel(), TOKENS, steps=0, tokens=0, dtypes=["float32"])
+    assert "is not known" not in alignment.headline
+    alignment.dtypes[0].proof.complete = False
+    assert alignment.headline.startswith(
+        f"WRONG: {alignment.dtypes[0].proof.reason}; the first difference that could be located: at "
+    )
+    assert alignment.headline.endswith("what differs behind it is not known")
