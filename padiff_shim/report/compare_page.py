@@ -395,5 +395,5 @@ def text(run: Compared, *, limit: int = LIMIT) -> str:
     """The page of a run, as :func:`render` makes it."""
     # What was counted and did not reach the log is not on the page.
     counts = run.counts if run.counts.records == len(run.calls) else None
-    records = (call.as_dict() for call in run.calls)
+    records = run.calls.records()
     return render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)

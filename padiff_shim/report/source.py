@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..runlog.counts import Counts, GroupCounts, LayoutCost, LineFinding
@@ -14,6 +14,15 @@ class Record(Protocol):
 
     def as_dict(self) -> Mapping[str, Any]:
         """The record as in the log (docs/log.md)."""
+
+
+class Records(Protocol):
+    """The records of a run, in order."""
+
+    def __len__(self) -> int: ...
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """They as in the log, not to be changed."""
 
 
 class Substituted(Protocol):
@@ -47,7 +56,7 @@ class Compared(Protocol):
         """The run's first record."""
 
     @property
-    def calls(self) -> Sequence[Record]:
+    def calls(self) -> Records:
         """The judged tensors, in order; the place of one here is what ``run.calls[place]`` takes."""
 
     @property

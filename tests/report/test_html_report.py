@@ -60,15 +60,12 @@ def rows_of(data):
 class Run:
     """What `write` asks of a run."""
 
-    class Call:
-        def __init__(self, data):
-            self.data = data
-
-        def as_dict(self):
-            return self.data
+    class Calls(list):
+        def records(self):
+            return iter(self)
 
     def __init__(self, records, header=HEADER):
-        self.header, self.calls, self.warnings = header, [self.Call(item) for item in records], ["look here first"]
+        self.header, self.calls, self.warnings = header, self.Calls(records), ["look here first"]
         self.counts = Counts()
         for item in records:
             self.counts.add(item)
