@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ..present import document as doc
@@ -14,8 +15,9 @@ from .findings import ProofVerdict, StepRow
 from .pages import TONES, far, listed_finding
 
 EVERY = 1_000_000
-ROWS, PARTS = doc.Most(40, 200, EVERY), doc.Most(12, 60, EVERY)
-GRADIENTS, STEPS = doc.Most(12, 400, EVERY), doc.Most(12, 100, EVERY)
+# Rows: a description of a pull request holds 65,536 characters; the page beside it shows everything.
+ROWS, PARTS = doc.Most(40, 80, EVERY), doc.Most(12, 30, EVERY)
+GRADIENTS, STEPS, PAIRS = doc.Most(12, 40, EVERY), doc.Most(12, 60, EVERY), doc.Most(12, 60, EVERY)
 _RIGHT = (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
 _KINDS = {"native": "native", "substituted": "reference", "float64": "optimizer"}  # of curves
 
@@ -124,8 +126,11 @@ def _weights(aligned: AlignedDtype) -> doc.Part:
     counts = Counter(ways.get(pair.transform, tr("as parts of a larger weight")) for pair in mapping)
     how = ", ".join(f"{count} {way}" for way, count in counts.most_common())
     text = tr("{count} pairs of weights: {how}.", count=len(mapping), how=how)
-    parts = list(mapping.document().parts)
-    return doc.Section(tr("Weights"), [doc.Paragraph(text), doc.Folded(tr("All pairs"), parts)])
+    parts = [
+        replace(part, most=PAIRS, hint=tr("the page shows all")) if isinstance(part, doc.Table) else part
+        for part in mapping.document().parts
+    ]
+    return doc.Section(tr("Weights"), [doc.Paragraph(text), doc.Folded(tr("Pairs of weights"), parts)])
 
 
 def _columns(name: str) -> list[doc.Column]:
@@ -170,9 +175,11 @@ def _relative(apart: Distance | None) -> str:
     return f"{apart.relative_mean:.1e}, {apart.relative_max:.1e}"
 
 
-def _table(name: str, rows: Sequence[DriftRow], most: doc.Most) -> doc.Table:
+def _table(name: str, rows: Sequence[DriftRow], most: doc.Most, rank: Sequence[int] = ()) -> doc.Table:
     tones: list[doc.Tone] = ["good" if row.substituted.identical else "bad" for row in rows]
-    return doc.Table(_columns(name), [_row(row) for row in rows], tones, most, cards=False, kind="aligned")
+    cells = [_row(row) for row in rows]
+    hint = tr("the page shows all")
+    return doc.Table(_columns(name), cells, tones, most, hint=hint, rank=rank, cards=False, kind="aligned")
 
 
 def _forward(aligned: AlignedDtype) -> Iterator[doc.Part]:
@@ -255,7 +262,13 @@ def _gradients(aligned: AlignedDtype) -> doc.Part:
     rows = aligned.gradients
     same = sum(row.substituted.identical for row in rows)
     title = tr("Gradients in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=len(rows))
-    return doc.Section(title, [_table(tr("parameter"), rows, GRADIENTS)] if rows else [], folded=True)
+    rank = sorted(range(len(rows)), key=lambda place: tuple(-(apart or 0.0) for apart in _relatives(rows[place])))
+    return doc.Section(title, [_table(tr("parameter"), rows, GRADIENTS, rank)] if rows else [], folded=True)
+
+
+def _relatives(row: DriftRow) -> tuple[float | None, float | None]:
+    """The largest relative differences on Torch's kernels and natively."""
+    return row.substituted.relative_max, None if row.native is None else row.native.relative_max
 
 
 def _training(aligned: AlignedDtype) -> doc.Part:

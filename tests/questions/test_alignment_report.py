@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import paddle
@@ -151,6 +152,18 @@ def test_a_generation_that_fails_is_not_compared():
         PortModel(), OriginalModel(), TOKENS, steps=0, dtypes=["float32"], generate=(fails, lambda model, arguments, tokens: TOKENS)
     )
     assert "the port's generation fails: RuntimeError: no cache" in alignment.unchecked["generation"]
+
+
+def test_the_report_of_a_large_model_fits_into_a_pull_request():
+    alignment = align(PortModel(), OriginalModel(), TOKENS, loss=LOSSES, steps=2, tokens=0)
+    for aligned in alignment.dtypes:
+        gradients = [replace(row, paddle=f"{row.paddle} {n}") for n in range(40) for row in aligned.gradients]
+        aligned.rows = [row for row in aligned.rows if not row.of_gradient] + gradients
+        aligned.proof.training = aligned.proof.training * 200
+    markdown, page = alignment.to_markdown(), alignment.to_html()
+    assert len(markdown) < 65_536
+    assert "560 more are not shown: the page shows all" in markdown
+    assert page.count("blocks.1.down.weight 39") == 2
 
 
 @pytest.mark.bitexact
