@@ -20,7 +20,8 @@ Examples:
   # for a pull request
   padiff-shim gate runs/today --baseline baseline.jsonl --markdown -
 
-Exit status: 0, 1 if a call got worse or a new one is not clean, 2 if there is no baseline or no log.
+Exit status: 0, 1 if a call got worse or a new one is not clean (with --update: if FILE was not updated),
+2 if there is no baseline or no log.
 """
 
 
@@ -40,4 +41,4 @@ def command(folder: str, baseline: str, update: bool, margin: float, markdown: s
     if markdown != "-":
         click.echo(output.as_text(result))
     output.write_markdown(markdown, result)
-    return FINE if result.passed or update else NO
+    return FINE if result.done else NO

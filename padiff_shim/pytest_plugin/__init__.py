@@ -28,6 +28,11 @@ def pytest_configure(config: Any) -> None:
 
         config.pluginmanager.register(Plugin(config), "padiff_shim.plugin")
     else:
+        import pytest
+
+        for option in ("--padiff-from", "--padiff-set"):
+            if config.getoption(option):
+                raise pytest.UsageError(f"padiff_shim: {option} goes with --padiff={' or --padiff='.join(_MODES)}")
         from .idle import Idle
 
         config.pluginmanager.register(Idle(), "padiff_shim.plugin")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from ..errors import ArgumentError, PadiffShimError
 from ..modes import options
 from ..modes.options import MODES, ModeOptions
 from ..testing import stayed_native
-from ..verdicts import HARD, Verdict
+from ..text import many, tr
+from ..verdicts import Verdict
 
 _PROPERTY = "padiff_shim"
 _OFF = "off"
@@ -66,7 +69,7 @@ class Plugin:
         finally:
             self._close()
             if self._run is not None:
-                item.user_properties.append((_PROPERTY, _in_short(self._run)))
+                item.user_properties += self._properties(item)
         findings = self._serious()
         if findings:
             pytest.fail("\n".join([f"padiff_shim: findings from {self._threshold} up", *findings]), pytrace=False)
@@ -98,13 +101,26 @@ class Plugin:
         from ..modes.opening import opened
 
         options, owed = self._options[name]
-        self._mode = opened(_for_test(options, item), owed)
-        self._run = self._mode.start()
+        with _shown_warnings():
+            self._mode = opened(_for_test(options, item), owed)
+            self._run = self._mode.start()
 
     def _close(self) -> None:
         mode, self._mode = self._mode, None
         if mode is not None:
-            mode.stop()
+            with _shown_warnings():
+                mode.stop()
+
+    def _properties(self, item: pytest.Item) -> list[tuple[str, str]]:
+        """What the report of the test carries, into JUnit's XML as well: the run in short, its headline, and with a log the page."""
+        short = _in_short(self._run)
+        properties = [(_PROPERTY, short), (f"{_PROPERTY}_headline", self._run.document().headline)]
+        log = _log_of(self._options[self._mode_name][0], item)
+        if log is not None:
+            properties.append((f"{_PROPERTY}_log", str(log)))
+            if short not in (_QUIET, _EMPTY):
+                properties.append((f"{_PROPERTY}_page", str(self._run.to_html(log / "report.html"))))
+        return properties
 
     def _serious(self) -> list[str]:
         from ..testing import findings
@@ -126,8 +142,9 @@ class Plugin:
         from ..modes.reference import install
 
         try:
-            looked_up(*self._options[self._mode_name])
-            install()
+            with _shown_warnings():
+                looked_up(*self._options[self._mode_name])
+                install()
         except PadiffShimError as error:
             raise pytest.UsageError(f"padiff_shim: {error}") from None
 
@@ -142,7 +159,7 @@ class Plugin:
         return f"padiff_shim: {self._mode_name}" + (f", failing from {self._threshold}" if self._threshold else "")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """A line for each test with findings."""
+        """A line for each test with findings, how many tests had none, and how many had nothing to judge."""
         summaries = [
             (report.nodeid, summary)
             for reports in terminalreporter.stats.values()
@@ -151,16 +168,29 @@ class Plugin:
             if name == _PROPERTY and report.when == "call"
         ]
         terminalreporter.section(f"padiff_shim, {self._mode_name}: {len(summaries)} tests")
-        rows = [f"{nodeid}: {summary}" for nodeid, summary in summaries if summary != _QUIET]
+        rows = [f"{nodeid}: {summary}" for nodeid, summary in summaries if summary not in (_QUIET, _EMPTY)]
         for row in rows[:_ROWS]:
             terminalreporter.line(row)
         if len(rows) > _ROWS:
-            terminalreporter.line(f"and {len(rows) - _ROWS} further tests")
-        if not rows:
-            terminalreporter.line("nothing to look at")
+            terminalreporter.line(tr("and {more} further tests", more=len(rows) - _ROWS))
+        counted = Counter(summary for _, summary in summaries)
+        if counted[_QUIET] or not summaries:
+            terminalreporter.line(tr("{tests}: nothing to look at", tests=many(counted[_QUIET], "test")))
+        if counted[_EMPTY]:
+            terminalreporter.line(tr("{tests}: no call was judged", tests=many(counted[_EMPTY], "test")))
+        if rows and self._mode_name == "compare" and self._threshold is None:
+            terminalreporter.line(tr("No test fails for its findings without --padiff-from=LOW_ACCURACY (or another verdict)."))
 
 
-_QUIET = "nothing to look at"
+_QUIET, _EMPTY = "nothing to look at", "no call was judged"  # properties of tests: the same in every language
+
+
+@contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Warnings are shown, and are no errors under ``-W error``: those of the frameworks and of this library are not the project's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield
 
 
 def _wrong(marker: Any) -> Any:
@@ -176,19 +206,25 @@ def _pair(word: str) -> tuple[str, str]:
 
 def _for_test(options: ModeOptions, item: pytest.Item) -> ModeOptions:
     """With a log, each test has a folder of its own in it."""
+    log = _log_of(options, item)
+    return options if log is None else type(options)(**{**vars(options), "log": log})
+
+
+def _log_of(options: ModeOptions, item: pytest.Item) -> Path | None:
+    """The folder of a test's log."""
     if options.log is None:
-        return options
-    folder = re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-")
-    values = {**vars(options), "log": Path(item.config.rootpath, options.log, folder)}
-    return type(options)(**values)
+        return None
+    return Path(item.config.rootpath, options.log, re.sub(r"[^\w.-]+", "-", item.nodeid).strip("-"))
 
 
 def _in_short(run: Any) -> str:
-    """A test's run in one line: serious verdicts, or ops that stayed native."""
+    """A test's run in one line: verdicts on which ``--padiff-from`` can fail it, or ops that stayed native."""
     if not hasattr(run, "recorder"):
         native: Counter[str] = Counter()
         for op, _, calls in stayed_native(run):
             native[op] += calls
         return f"on Paddle's kernel: {', '.join(f'{op} {calls}' for op, calls in native.items())}" if native else _QUIET
-    serious = {name: number for name, number in run.counts.verdicts(everything=False).items() if Verdict(name) in HARD}
-    return ", ".join(f"{name} {number}" for name, number in serious.items()) or _QUIET
+    least = Verdict.LOW_ACCURACY.severity
+    serious = {name: number for name, number in run.counts.verdicts(everything=False).items() if Verdict(name).severity >= least}
+    judged = any(Verdict(name) is not Verdict.UNVERIFIED for name in run.counts.verdicts())
+    return ", ".join(f"{name} {number}" for name, number in serious.items()) or (_QUIET if judged else _EMPTY)

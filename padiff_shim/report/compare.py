@@ -8,19 +8,19 @@ from typing import Any
 
 from ..present import document as doc
 from ..runlog import words
-from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding
+from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding, excess_of
 from ..text import SENTENCE, many, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
 from .source import Compared
 
-# What a finding's class says of the side that it accuses.
+# What a finding's class says of the side that it names.
 _SAYS = {
     Verdict.PRECISION_MODE: lambda name: tr("computes in a lower precision than its dtype{name}", name=name),
     Verdict.SEMANTICS: lambda name: tr("computes another formula{name}", name=name),
     Verdict.NONFINITE: lambda _: tr("gives NaN or Inf where the exact result is finite, or the other way round"),
     Verdict.WRONG: lambda _: tr("is wrong: no order of summation explains the error"),
     Verdict.LOCAL_WRONG: lambda _: tr("is wrong in single elements: no order of summation explains them"),
-    Verdict.LOCAL_SUSPECT: lambda _: tr("is off in single elements, which stand far out within their bounds"),
+    Verdict.LOCAL_SUSPECT: lambda _: tr("is within its bound, but single elements stand far out"),
     Verdict.LOW_ACCURACY: lambda _: tr("is far less accurate than need be, though some order of summation explains it"),
 }
 LAYERS_SHOWN, OPS, FINDINGS, ROUNDING, TIES = 12, 20, 10, 5, 5  # rows
@@ -155,7 +155,9 @@ def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
         return tr("Nothing was compared: {scope}.", scope=scope) if scope else tr("Nothing was compared.")
     if findings:
         more = len(findings) - 1 + counts.further
-        return _accusation(findings[0]) + (" " + tr("And {more}.", more=many(more, "further finding")) if more else "")
+        further = tr("And {more}.", more=many(more, "further finding")) if more else ""
+        judged = tr("Judged: {scope}.", scope=scope) if coverage.get("idle") else ""
+        return " ".join(filter(None, [_accusation(findings[0]), further, judged]))
     unjudged, tied = (counts.verdicts().get(verdict.value, 0) for verdict in (Verdict.UNVERIFIED, Verdict.TIE))
     known = sum(counts.apart().values())
     but = [tr("{number:,} could not be judged", number=unjudged)] if unjudged else []
@@ -200,11 +202,14 @@ def _accusation(finding: LineFinding) -> str:
     what = tr("gradient of {op} ({tensor})", op=op, tensor=shown(tensor[5:])) if tensor.startswith("grad:") else op
     who = {"both": tr("Both frameworks' {what}", what=what), "paddle": tr("Paddle's {what}", what=what)}
     who["torch"] = tr("Torch's {what}", what=what)
+    says = _SAYS[verdict](f" ({name})" if name else "")
+    if verdict is Verdict.LOW_ACCURACY and 0 < excess_of(record.get("stats") or {}) <= 1:
+        says = tr("is within its bound, but far less accurate than the other side")
     return tr(
         "{who}{where} {says}{size}.",
         who=who.get(words.whose(record), tr("One side's {what}", what=what)),
         where=_at(record, layer=within(finding)),
-        says=_SAYS[verdict](f" ({name})" if name else ""),
+        says=says,
         size="" if verdict is Verdict.NONFINITE else _size(record),
     )
 

@@ -21,6 +21,7 @@ from ..files import try_file, write
 from ..present.document import MARKDOWN, PAGE, TEXT, Column, Document, Folded, Items, ListItem, Only, Table, figures
 from ..present.result import Presented
 from ..runlog.calls import Calls
+from ..runlog.counts import excess_of
 from ..text import SENTENCE, many, shown, tr
 from ..verdicts import MEANING, Verdict, apart
 from .compare_run import CompareRun, loaded
@@ -69,9 +70,15 @@ class BaselineEntry:
 
     @property
     def severity(self) -> int:
-        """Of the verdict; 0 for one that does not fail."""
+        """Of the verdict; 0 for one that does not fail: LOCAL_SUSPECT is inside its bound, and other operands may not show it."""
         verdict = Verdict(self.verdict)
-        return 0 if self.known or verdict.severity < SOFT.severity else verdict.severity
+        harmless = self.known or self.is_suspect or verdict.severity < SOFT.severity
+        return 0 if harmless else verdict.severity
+
+    @property
+    def is_suspect(self) -> bool:
+        """Single elements stand far out, inside the bound."""
+        return self.verdict == Verdict.LOCAL_SUSPECT.value and not self.known
 
     def line(self) -> str:
         """Its line of the file, without empty fields."""
@@ -100,6 +107,7 @@ class Gate(Presented):
         worse, better: (now, before) of places that changed.
         new: places that the baseline lacks; those with a verdict from LOW_ACCURACY up fail.
         gone: places of the baseline where nothing was called.
+        suspects: places that are LOCAL_SUSPECT now and were not in the baseline; they never fail.
         places: how many places the run has.
         updated: the baseline holds this run now.
         refused: it should have been updated, but the run is not whole.
@@ -112,6 +120,7 @@ class Gate(Presented):
     better: list[tuple[BaselineEntry, BaselineEntry]] = field(default_factory=list)
     new: list[BaselineEntry] = field(default_factory=list)
     gone: list[BaselineEntry] = field(default_factory=list)
+    suspects: list[BaselineEntry] = field(default_factory=list)
     places: int = 0
     updated: bool = False
     refused: bool = False
@@ -122,6 +131,11 @@ class Gate(Presented):
         """No place got worse, no new one fails, and no record of the run is lost."""
         return not self.worse and not self.missing and not any(entry.severity for entry in self.new)
 
+    @property
+    def done(self) -> bool:
+        """What was asked for happened: the baseline was updated, or, without ``update``, the run passed."""
+        return self.updated or (self.passed and not self.refused)
+
     def document(self) -> Document:
         """Whether it passed, and each place that changed; for a pull request what got worse stands in a table."""
         heads = map(Column, (tr("op, tensor"), tr("layer"), tr("line"), tr("verdict")))
@@ -129,17 +143,24 @@ class Gate(Presented):
         complaints += [(now, tr("new")) for now in self.new if now.severity]
         table = Table([*heads, *figures(tr("error in units"), tr("before"))], [(*now.cells, before) for now, before in complaints])
         meanings = [ListItem(tr(MEANING[Verdict(name)]), name) for name in sorted({now.verdict for now, _ in complaints})]
-        verdict = tr("passed") if self.passed else tr("FAILED")
-        against = tr("{places} against {baseline}", places=many(self.places, "place"), baseline=self.baseline)
+        fields = {"places": many(self.places, "place"), "baseline": self.baseline}
+        if self.updated:
+            headline = tr("updated: {baseline} holds {places} of this run now", **fields)
+        elif self.refused:
+            headline = tr("NOT UPDATED: records of this run are lost, {baseline} is as it was", **fields)
+        elif self.passed:
+            headline = tr("passed: {places} against {baseline}", **fields)
+        else:
+            headline = tr("FAILED: {places} against {baseline}", **fields)
         return Document(
-            f"{verdict}: {against}",
+            headline,
             [
                 Items([ListItem(shown(reason, SENTENCE), tr("not whole"), "bad") for reason in self.missing]),
                 Only((TEXT,), [Items([*self._worse(), *self._quiet()])]),
                 Only((MARKDOWN, PAGE), [table, Folded(tr("What the verdicts mean"), [Items(meanings)])]),
                 Folded(tr("Everything else"), [Items(self._quiet())]),
             ],
-            "good" if self.passed else "bad",
+            "good" if self.done else "bad",
         )
 
     def _worse(self) -> list[ListItem]:
@@ -150,17 +171,14 @@ class Gate(Presented):
     def _quiet(self) -> list[ListItem]:
         """What else changed, and what can be done about it."""
         items = [ListItem(self._change(now, before), tr("better"), "good") for now, before in self.better]
+        items += [ListItem(str(entry), tr("within its bound")) for entry in self.suspects[:10]]
         clean = sum(not entry.severity for entry in self.new)
         items += [ListItem(many(clean, "place"), tr("new"))] if clean else []
         items += [ListItem(str(entry), tr("gone")) for entry in self.gone[:10]]
         items += (
             [ListItem(tr("{places} more", places=many(len(self.gone) - 10, "place")), tr("gone"))] if len(self.gone) > 10 else []
         )
-        if self.updated:
-            items.append(ListItem(tr("{baseline} holds this run now", baseline=self.baseline)))
-        elif self.refused:
-            items.append(ListItem(tr("{baseline} was not updated: records of this run are lost", baseline=self.baseline)))
-        elif self.worse or self.new or self.gone or self.better:
+        if not self.updated and not self.refused and (self.worse or self.new or self.gone or self.better):
             margin = f"{self.margin:g}"
             items.append(
                 ListItem(
@@ -185,13 +203,14 @@ def gate(
 
     A place is a tensor of an op, at a line, in a layer, with a dtype; its worst record counts. It got worse if its class did, from
     LOW_ACCURACY up, or if it is in such a class and its error is more than ``margin`` times the baseline's. EQUAL and ROUNDING are
-    alike: which of them it is depends on the processor. Known and negligible differences are no complaint until they are neither.
+    alike: which of them it is depends on the processor. LOCAL_SUSPECT is inside its bound and depends on the operands: it is listed,
+    and never fails. Known and negligible differences are no complaint until they are neither.
     Where lines moved, places are matched in their order within the same function.
 
     Args:
         run: a comparison, or the folder of its log.
         baseline: the file.
-        update: write this run into the file, unless records of it are lost; the result is the same.
+        update: write this run into the file, unless records of it are lost; ``worse`` and ``new`` then say what was accepted.
         margin: by what factor an error may grow.
 
     Raises:
@@ -276,9 +295,12 @@ def _units(record: Mapping[str, Any]) -> float:
 
 
 def _entry(record: Mapping[str, Any], units: float) -> BaselineEntry:
+    verdict = str(record["verdict"])
+    if verdict == Verdict.LOCAL_SUSPECT.value and excess_of(record.get("stats") or {}) > 1:  # of the side that is not accused
+        verdict = SOFT.value
     return BaselineEntry(
         **{name: str(record.get(name) or "") for name in KEYS},
-        verdict=str(record["verdict"]),
+        verdict=verdict,
         side=str(record.get("side") or "").replace("none", ""),
         name=str(record.get("quirk") or record.get("hypothesis") or ""),
         known=bool(apart(record)),
@@ -303,6 +325,8 @@ def _compared(now: list[BaselineEntry], before: list[BaselineEntry], result: Gat
             result.new.append(entry)
     result.gone = [entry for rest in left.values() for entry in rest]
     result.worse = [pair for pair in pairs if _worse(*pair, result.margin)]
+    earlier = {entry: old_entry for entry, old_entry in pairs}
+    result.suspects = [entry for entry in now if entry.is_suspect and not (entry in earlier and earlier[entry].is_suspect)]
     result.better = [(entry, old_entry) for entry, old_entry in pairs if _worse(old_entry, entry, result.margin)]
     return result
 

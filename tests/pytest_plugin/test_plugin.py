@@ -2,6 +2,7 @@
 
 import configparser
 import os
+from xml.etree import ElementTree
 
 import forked
 import pytest
@@ -82,11 +83,20 @@ def test_findings_stand_beside_a_failure_and_fail_nothing_by_themselves(run):
     done.assert_outcomes(passed=2, failed=1)
     done.stdout.fnmatch_lines(["*padiff_shim: compare*", "*its own failure*", "*- padiff_shim, compare -*", "*Worst calls*"])
     done.stdout.fnmatch_lines(["*= padiff_shim, compare: 3 tests =*", "*::test_wrong: WRONG 1", "*::test_that_fails: WRONG 1"])
+    done.stdout.fnmatch_lines(["1 test: nothing to look at", "No test fails for its findings without --padiff-from=*"])
 
 
 def test_a_finding_from_a_class_up_fails_its_test(run, pytester):
-    done = run("--padiff=compare", "--padiff-from=WRONG", "--padiff-set", "ops=linear", "--padiff-set", "log=logs")
+    """Also in a project whose tests turn warnings into errors: those of importing the frameworks are not its own."""
+    options = ("--padiff-set", "ops=linear", "--padiff-set", "log=logs", "--junit-xml=junit.xml", "-W", "error")
+    done = run("--padiff=compare", "--padiff-from=WRONG", *options)
     done.assert_outcomes(passed=1, failed=2)
+    properties = {(p.get("name"), p.get("value")) for p in ElementTree.parse(pytester.path / "junit.xml").iter("property")}
+    assert ("padiff_shim", "WRONG 1") in properties
+    assert any(name == "padiff_shim_headline" and value.startswith("Paddle's linear at ") for name, value in properties)
+    pages = [value for name, value in properties if name == "padiff_shim_page"]
+    assert len(pages) == 2
+    assert all("</html>" in open(page, encoding="utf-8").read() for page in pages)
     done.stdout.fnmatch_lines(["*_ test_wrong _*", "padiff_shim: findings from WRONG up", "#0 linear out*WRONG [[]paddle[]]*"])
     done.stdout.fnmatch_lines(["*its own failure*"])
     logs = sorted(name.rpartition(".py-")[2] for name in os.listdir(pytester.path / "logs"))
@@ -153,6 +163,8 @@ def test_reference_markers_and_the_fixture(run):
         (["--padiff=compare", "--padiff-set", "ops=linaer"], "*unknown op or family 'linaer'*Did you mean 'linear'*"),
         (["--padiff=reference", "--padiff-set", "definitions=nosuch"], "*unknown definitions 'nosuch'*"),
         (["--padiff=compare", "--padiff-set", "audit"], "*--padiff-set is NAME=VALUE, got 'audit'*"),
+        (["--padiff-set", "ops=linear"], "*--padiff-set goes with --padiff=reference or --padiff=compare*"),
+        (["--padiff-from", "WRONG"], "*--padiff-from goes with --padiff=*"),
     ],
 )
 def test_wrong_options_are_usage_errors(options, message, pytester):

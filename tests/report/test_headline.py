@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from log_data import filled, wrong
 
 import padiff_shim
 from padiff_shim import testing
@@ -129,3 +130,25 @@ def test_where_nothing_could_be_judged_none_is_cleared():
         "No kernel is accused, and none is cleared. (1 could not be judged.)"
     )
     assert "Judged: 0 of 1 float call" in headline(counts, counts.coverage.as_dict())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "prob", "says"),
+    [
+        ("LOCAL_SUSPECT", 0.8, "is within its bound, but single elements stand far out: error"),
+        ("LOW_ACCURACY", 0.8, "is within its bound, but far less accurate than the other side: error"),
+        ("LOW_ACCURACY", 2.0, "is far less accurate than need be, though some order of summation explains it: error"),
+    ],
+)
+def test_an_error_inside_its_bound_is_not_said_to_be_off(verdict, prob, says):
+    run = filled([wrong(0, verdict=verdict, prob=prob)])
+    assert says in run.headline
+    assert "is off" not in run.headline
+
+
+def test_with_a_budget_an_accusation_says_of_how_much():
+    run = filled([wrong(0)])
+    partial = {**run.coverage(), "float_calls": 10, "checked_calls": 1, "idle": 3, "stretches": 4}
+    assert headline(run.counts, partial).endswith(
+        "Judged: 1 of 10 float calls (10 %); for budget= the hooks stood idle in 3 of 4 stretches of the program."
+    )

@@ -187,3 +187,39 @@ def test_a_path_that_is_no_utf8_is_written_and_found_again(tmp_path):
     result = gate(run, tmp_path / "baseline.jsonl")
     assert (result.passed, result.new, result.gone) == (True, [], [])
     assert "</html>" in run.to_html(tmp_path / "page.html").read_text()
+
+
+def test_single_elements_far_out_inside_their_bound_never_fail(baseline):
+    """LOCAL_SUSPECT depends on the operands: another seed passes, and its places are listed."""
+    low = bad(20, 30.0, "LOW_ACCURACY", op="sum")
+    result = gate(filled([bad(10, 40.0, "LOCAL_SUSPECT"), bad(30, 50.0, "LOCAL_SUSPECT", op="gelu"), low]), baseline)
+    assert result.passed
+    assert str(result).count("within its bound: ") == 2
+    assert gate(filled([at(10), bad(20, 300.0, "LOCAL_SUSPECT", op="sum")]), baseline).passed, "better than LOW_ACCURACY"
+    beyond = bad(10, 40.0, "LOCAL_SUSPECT")
+    beyond["stats"]["torch"] = {**beyond["stats"]["torch"], "prob": 1.5}  # the other side is of low accuracy
+    assert [now.verdict for now, _ in gate(filled([beyond, low]), baseline).worse] == ["LOW_ACCURACY"]
+
+
+def test_an_update_says_what_it_did_and_not_that_the_run_failed(baseline, tmp_path, capsys):
+    run = filled([bad(10, 9.0)], folder=tmp_path / "run")
+    run.recorder.conclude()
+    words = ["gate", str(tmp_path / "run"), "--baseline", str(baseline)]
+    assert main(words) == 1
+    assert capsys.readouterr().out.startswith("FAILED: 1 place against")
+    assert main([*words, "--update"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"updated: {baseline} holds 1 place of this run now\n")
+    assert "worse: linear out" in text
+    assert main(words) == 0
+
+
+def test_an_update_that_is_refused_is_no_success(baseline, tmp_path, capsys):
+    run = filled([at(10)], folder=tmp_path / "run")
+    run.recorder.conclude()
+    (log,) = (tmp_path / "run").glob("*.jsonl")
+    log.write_bytes(log.read_bytes().partition(b'{"type":"end"')[0])
+    before = baseline.read_text()
+    assert main(["gate", str(tmp_path / "run"), "--baseline", str(baseline), "--update"]) == 1
+    assert capsys.readouterr().out.startswith("NOT UPDATED: records of this run are lost")
+    assert baseline.read_text() == before
