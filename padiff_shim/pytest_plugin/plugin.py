@@ -112,7 +112,7 @@ class Plugin:
                 mode.stop()
 
     def _properties(self, item: pytest.Item) -> list[tuple[str, str]]:
-        """What the report of the test carries, into JUnit's XML as well: the run in short, its headline, and with a log the page."""
+        """What the report of the test carries, also in JUnit's XML: the run in short, its headline, and with a log the page."""
         short = _in_short(self._run)
         properties = [(_PROPERTY, short), (f"{_PROPERTY}_headline", self._run.document().headline)]
         log = _log_of(self._options[self._mode_name][0], item)
@@ -187,7 +187,7 @@ _QUIET, _EMPTY = "nothing to look at", "no call was judged"  # properties of tes
 
 @contextmanager
 def _shown_warnings() -> Iterator[None]:
-    """Warnings are shown, and are no errors under ``-W error``: those of the frameworks and of this library are not the project's."""
+    """Warnings are shown and are no errors, under ``-W error``, too: those of the frameworks are not the project's."""
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         yield

@@ -203,9 +203,8 @@ def gate(
 
     A place is a tensor of an op, at a line, in a layer, with a dtype; its worst record counts. It got worse if its class did, from
     LOW_ACCURACY up, or if it is in such a class and its error is more than ``margin`` times the baseline's. EQUAL and ROUNDING are
-    alike: which of them it is depends on the processor. LOCAL_SUSPECT is inside its bound and depends on the operands: it is listed,
-    and never fails. Known and negligible differences are no complaint until they are neither.
-    Where lines moved, places are matched in their order within the same function.
+    alike: which of them it is depends on the processor. LOCAL_SUSPECT is inside its bound and depends on the operands: it is
+    listed, and never fails. Known and negligible differences are no complaint until they are neither. Where lines moved, places are matched in their order within the same function.
 
     Args:
         run: a comparison, or the folder of its log.
@@ -325,7 +324,7 @@ def _compared(now: list[BaselineEntry], before: list[BaselineEntry], result: Gat
             result.new.append(entry)
     result.gone = [entry for rest in left.values() for entry in rest]
     result.worse = [pair for pair in pairs if _worse(*pair, result.margin)]
-    earlier = {entry: old_entry for entry, old_entry in pairs}
+    earlier = dict(pairs)
     result.suspects = [entry for entry in now if entry.is_suspect and not (entry in earlier and earlier[entry].is_suspect)]
     result.better = [(entry, old_entry) for entry, old_entry in pairs if _worse(old_entry, entry, result.margin)]
     return result

@@ -2,6 +2,7 @@
 
 import configparser
 import os
+from pathlib import Path
 from xml.etree import ElementTree
 
 import forked
@@ -96,7 +97,7 @@ def test_a_finding_from_a_class_up_fails_its_test(run, pytester):
     assert any(name == "padiff_shim_headline" and value.startswith("Paddle's linear at ") for name, value in properties)
     pages = [value for name, value in properties if name == "padiff_shim_page"]
     assert len(pages) == 2
-    assert all("</html>" in open(page, encoding="utf-8").read() for page in pages)
+    assert all("</html>" in Path(page).read_text(encoding="utf-8") for page in pages)
     done.stdout.fnmatch_lines(["*_ test_wrong _*", "padiff_shim: findings from WRONG up", "#0 linear out*WRONG [[]paddle[]]*"])
     done.stdout.fnmatch_lines(["*its own failure*"])
     logs = sorted(name.rpartition(".py-")[2] for name in os.listdir(pytester.path / "logs"))
