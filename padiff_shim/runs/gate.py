@@ -204,7 +204,8 @@ def gate(
     A place is a tensor of an op, at a line, in a layer, with a dtype; its worst record counts. It got worse if its class did, from
     LOW_ACCURACY up, or if it is in such a class and its error is more than ``margin`` times the baseline's. EQUAL and ROUNDING are
     alike: which of them it is depends on the processor. LOCAL_SUSPECT is inside its bound and depends on the operands: it is
-    listed, and never fails. Known and negligible differences are no complaint until they are neither. Where lines moved, places are matched in their order within the same function.
+    listed, and never fails. Known and negligible differences are no complaint until they are neither. Where
+    lines moved, places are matched in their order within the same function.
 
     Args:
         run: a comparison, or the folder of its log.
