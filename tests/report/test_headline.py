@@ -150,5 +150,5 @@ def test_with_a_budget_an_accusation_says_of_how_much():
     run = filled([wrong(0)])
     partial = {**run.coverage(), "float_calls": 10, "checked_calls": 1, "idle": 3, "stretches": 4}
     assert headline(run.counts, partial).endswith(
-        "Judged: 1 of 10 float calls (10 %); for budget= the hooks stood idle in 3 of 4 stretches of the program."
+        "Judged: 1 of about 10 float calls (10 %); for budget= the hooks stood idle in 3 of 4 stretches of the program."
     )
