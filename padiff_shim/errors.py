@@ -93,7 +93,7 @@ def toml(what: str) -> Any:
     try:
         return importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError as error:
-        raise MissingFrameworkError(f"{what}: reading TOML needs Python 3.11, or pip install 'padiff_shim[toml]'") from error
+        raise MissingFrameworkError(f"{what}: reading TOML needs Python 3.11, or pip install tomli") from error
 
 
 def unreadable(what: str, path: object, error: OSError) -> FileError:

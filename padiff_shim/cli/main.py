@@ -5,10 +5,12 @@ Only the command line needs click: it is an extra, so that ``import padiff_shim`
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ..errors import MissingFrameworkError, PadiffShimError, optional
 
@@ -21,12 +23,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The program of ``run`` runs here and not inside click, so that its exceptions stay unchanged.
     """
     try:
-        optional("click", "pip install 'padiff_shim[cli]'")
+        optional("click", "pip install click")
     except MissingFrameworkError as error:
         print(f"padiff-shim: {error}", file=sys.stderr)
         return UNUSABLE
-    result = _execute(arguments)
+    with _any_encoding():
+        result = _execute(arguments)
     return result() if callable(result) else result
+
+
+@contextlib.contextmanager
+def _any_encoding() -> Iterator[None]:
+    """Signs that standard output's encoding lacks (GBK, Latin-1, ASCII) are written as escapes: they must not end a command."""
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
+        yield
+        return
+    stream.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        stream.reconfigure(errors="strict")
 
 
 def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:

@@ -24,6 +24,8 @@ Examples:
       --inputs x.npy --layer-map encoder=backbone
   padiff-shim prove port.py:build original.py:build \\
       --inputs x.npy --bitwise
+  padiff-shim prove port.py:build original.py:build \\
+      --inputs x.npy --phase train --optimizer AdamW --steps 3
 
 Exit status: 0 if the port is right, 1 if it is not, or the proof is inconclusive.
 """
@@ -34,7 +36,10 @@ Exit status: 0 if the port is right, 1 if it is not, or the proof is inconclusiv
 @click.argument("original", metavar="TORCH")
 @click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays, or a function.")
 @click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle, paddle->torch, as-is or random.")
-@click.option("--phase", default="both", metavar="WORD", help="forward or both.")
+@click.option("--phase", default="both", metavar="WORD", help="forward, both or train.")
+@click.option("--optimizer", metavar="WHAT", help="With --phase train: a name, or FILE:NAME as for prove().")
+@click.option("--steps", default=1, show_default=True, metavar="N", type=int, help="With --phase train: steps to compare.")
+@click.option("--dtype", metavar="DTYPE", help="Of parameters and inputs: bfloat16, float16, float32 or float64.")
 @click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's).")
 @click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, if names do not tell.")
 @click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
@@ -47,6 +52,7 @@ def command(
     port: str,
     original: str,
     inputs: str,
+    optimizer: str | None,
     loss: str | None,
     layer_map: tuple[str, ...],
     rules: str | None,
@@ -66,12 +72,15 @@ def command(
     with Waiting("importing Paddle and Torch"):
         frameworks()
     if bitwise:
+        options = _of_bitwise(options, optimizer)
         from ..bits.bitwise import bitwise as ask
     else:
         from ..proof.prove import prove as ask  # type: ignore[assignment]
 
     models = made(port, "PADDLE"), made(original, "TORCH")
     options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(layers_pair, layer_map)) or None}
+    if not bitwise:
+        options["optimizer"] = load(optimizer, "--optimizer") if optimizer and ":" in optimizer else optimizer
     options["rules"] = None if rules is None else load(rules, "--rules")
     arguments = model_inputs(inputs)
     answer: Any = ask(*models, arguments, **options)
@@ -82,3 +91,11 @@ def command(
     if "-" not in (data, markdown):
         click.echo(output.as_text(answer))
     return FINE if (answer.proof if bitwise else answer) else NO
+
+
+def _of_bitwise(options: dict[str, Any], optimizer: str | None) -> dict[str, Any]:
+    """The options without those of a training, which bitwise() does not take."""
+    for name, value, default in (("optimizer", optimizer, None), ("steps", options["steps"], 1), ("dtype", options["dtype"], None)):
+        if value != default:
+            raise click.UsageError(f"--{name} does not go with --bitwise")
+    return {name: value for name, value in options.items() if name not in ("steps", "dtype")}

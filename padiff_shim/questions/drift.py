@@ -33,7 +33,7 @@ from ..weights.transfer import match, transfer_weights
 
 # ---- A drift as a picture.
 
-_INSTALL = "pip install matplotlib   (or: pip install padiff_shim[plot])"
+_INSTALL = "pip install matplotlib"
 _STYLES = {"native": ("o-", "tab:red"), "substituted": ("s-", "tab:green"), "float64": ("^--", "tab:blue")}
 _NAMES = 60  # rows; up to so many have names on the axis
 
@@ -147,7 +147,7 @@ class Drift(Presented):
         """Draw the largest difference of each row as a curve for each pair of runs, on a logarithmic scale, as PNG or SVG.
 
         Raises:
-            MissingFrameworkError: matplotlib is not installed (``pip install padiff_shim[plot]``).
+            MissingFrameworkError: matplotlib is not installed (``pip install matplotlib``).
             ArgumentError: another ending than .png or .svg.
             FileError: the file cannot be written.
         """

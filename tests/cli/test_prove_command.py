@@ -1,5 +1,6 @@
 """``padiff-shim prove`` and ``doctor``: as a new user would try them."""
 
+import io
 import json
 import sys
 
@@ -168,3 +169,22 @@ def test_doctor_fails_in_ci_where_something_is_wrong(monkeypatch, capsys):
     monkeypatch.setattr(memory, "to_torch", lambda tensor: 1 / 0)
     assert main(["doctor"]) == 1
     assert "✗ Paddle -> Torch: ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_a_training_is_proven(files, capsys):
+    words = ["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "x.npy"]
+    assert main([*words, "--phase", "train", "--optimizer", "AdamW", "--steps", "2", "--dtype", "float64"]) == 0
+    assert "2 steps" in capsys.readouterr().out
+    assert main([*words, "--bitwise", "--steps", "2"]) == 2
+    assert "--steps does not go with --bitwise" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "latin-1", "ascii"])
+def test_no_encoding_ends_a_command(encoding, files, monkeypatch):
+    """A sign that the encoding lacks ended a proof with 1, which says that the port is wrong."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert main(["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "x.npy", "--phase", "forward"]) == 0
+    stream.flush()
+    assert b"\\u2713 forward" in stream.buffer.getvalue() or encoding == "gbk"
+    assert stream.errors == "strict"
