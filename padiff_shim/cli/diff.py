@@ -45,6 +45,8 @@ def command(
     chosen = _ranks(ranks)
     difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
     output.deliver(difference, html, markdown, data)
+    if "-" not in (markdown, data) and (html, markdown, data) != (None, None, None):
+        click.echo(difference.document().headline)
     return FINE if difference else NO
 
 

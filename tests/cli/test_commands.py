@@ -221,6 +221,8 @@ def test_diff_says_where_two_recordings_part(recordings, tmp_path, capsys):
     assert main(["diff", first, second, "--markdown", str(notes), "--json", "-"]) == 1
     assert json.loads(capsys.readouterr().out) == padiff_shim.diff(first, second).as_dict()
     assert notes.read_text() == padiff_shim.diff(first, second).to_markdown()
+    assert main(["diff", first, second, "--html", str(tmp_path / "page.html")]) == 1
+    assert capsys.readouterr().out.strip() == padiff_shim.diff(first, second).document().headline
     assert main(["diff", first, second, "--atol", "1", "--ranks", "0,0"]) == 0
 
 
