@@ -185,14 +185,14 @@ def test_the_hooks_are_taken_away_while_they_stand_idle_and_come_back(monkeypatc
 def test_a_mode_that_opens_meanwhile_in_another_thread_has_its_hooks(monkeypatch, kind):
     monkeypatch.setattr(Sampling, "pulse", lambda self, idle, **more: True)
     net, x = model(1), randn(5, 16)
-    found = []
+    results = []
 
     def other():
         with getattr(padiff_shim, kind)("torch") as run:
-            found.append(taken_away())
+            results.append(taken_away())
             net(x)
-            found.append(run)
-        found.append(taken_away())
+            results.append(run)
+        results.append(taken_away())
 
     with padiff_shim.compare("torch", budget=1e9) as run:
         net(x)
@@ -200,12 +200,12 @@ def test_a_mode_that_opens_meanwhile_in_another_thread_has_its_hooks(monkeypatch
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()
-        assert found[0] is False
-        assert found[2] is False, "the idle mode takes the hooks away at its next pulse, not before"
+        assert results[0] is False
+        assert results[2] is False, "the idle mode takes the hooks away at its next pulse, not before"
         net(x)
         assert taken_away()
         assert len(run.calls) == 0
-    other_run = found[1]
+    other_run = results[1]
     assert other_run.as_dict()["ops"]["linear"]["substituted"] > 0 if kind == "reference" else len(other_run.calls) > 0
 
 

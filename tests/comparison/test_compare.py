@@ -113,9 +113,9 @@ def test_carrying_torch_gives_torchs_results_and_gradients():
         x = paddle.to_tensor(values, stop_gradient=False)
         y = net(x)
         y.sum().backward()
-        found = [y.numpy(), x.grad.numpy(), *(p.grad.numpy() for p in net.parameters())]
+        results = [y.numpy(), x.grad.numpy(), *(p.grad.numpy() for p in net.parameters())]
         net.clear_gradients()
-        return found
+        return results
 
     with padiff_shim.reference("torch"):
         expected = results()
@@ -133,8 +133,8 @@ def test_carrying_torch_gives_torchs_results_and_gradients():
 def test_a_planted_fault_is_named_with_its_layer_and_side(side, gradients):
     net, x = model(), randn(5, 16)
 
-    def broken(found, *_):
-        return found * (1 + 2.0**-10)
+    def broken(result, *_):
+        return result * (1 + 2.0**-10)
 
     with (
         testing.planted("linear", broken, side=side, layer="1.up", gradients=gradients),

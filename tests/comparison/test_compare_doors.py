@@ -42,7 +42,7 @@ def gradients(call):
 def astray(native, expected):
     """Which of native Paddle's gradients differ from Torch's by more than rounding."""
     pairs = zip(gradients(native), gradients(expected), strict=True)
-    return [not near(one, other, "float32", roundings=4 * loose("float32")) for one, other in pairs]
+    return [not near(result, other, "float32", roundings=4 * loose("float32")) for result, other in pairs]
 
 
 @pytest.mark.parametrize("carry", ["native", "torch"])

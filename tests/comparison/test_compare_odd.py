@@ -73,10 +73,10 @@ def test_a_static_program_built_and_run_inside_a_mode(mode):
             result = paddle.einsum("ij,jk->ik", paddle.exp(paddle.matmul(data, data)), data + 1.0)
             parts = [result, *paddle.split(result, 2), paddle.topk(result, 1)[0]]
             grads = paddle.static.gradients([paddle.sum(result)], [data])
-            found = paddle.static.Executor().run(feed={"x": np.zeros((2, 2), "float32")}, fetch_list=[*parts, *grads])
+            results = paddle.static.Executor().run(feed={"x": np.zeros((2, 2), "float32")}, fetch_list=[*parts, *grads])
     finally:
         paddle.disable_static()
-    assert found[0].tolist() == [[2.0, 2.0], [2.0, 2.0]]
+    assert results[0].tolist() == [[2.0, 2.0], [2.0, 2.0]]
     assert list(run.native) == ["Executor.run"]  # one call, whose reason says that its ops are not seen
 
 
@@ -131,12 +131,12 @@ def sparse_gradient():
     return
 
 
-def shapes(found):
-    if isinstance(found, (list, tuple)):
-        return [shapes(item) for item in found]
-    if not isinstance(found, paddle.Tensor):
-        return found
-    return found.numpy().shape if found._is_initialized() else "uninitialised"
+def shapes(results):
+    if isinstance(results, (list, tuple)):
+        return [shapes(item) for item in results]
+    if not isinstance(results, paddle.Tensor):
+        return results
+    return results.numpy().shape if results._is_initialized() else "uninitialised"
 
 
 def outcome(call):
@@ -175,17 +175,17 @@ SAMPLINGS = {
 
 def twice(op, entry, grad):
     """The results and gradients of two equal calls; nothing where Paddle refuses the sample at this entry."""
-    found = []
+    collected = []
     for _ in range(2):
         call = Call(op, entry, op.samples[0], "float32", "contiguous", grad)
         with contextlib.suppress(ValueError, TypeError, RuntimeError, SystemError):  # Paddle's backward of some legacy doors fails
             results = flat(call.run())
-            found += results
-            wanted = [one for one in results if not one.stop_gradient]
+            collected += results
+            wanted = [tensor for tensor in results if not tensor.stop_gradient]
             if wanted:  # through all of them: some of Paddle's backwards end the process otherwise
-                paddle.autograd.backward(wanted, [paddle.ones_like(one) for one in wanted])
-                found += [leaf.grad for leaf in call.tensors if isinstance(leaf, paddle.Tensor) and leaf.grad is not None]
-    return [tensor.numpy() for tensor in found]
+                paddle.autograd.backward(wanted, [paddle.ones_like(result) for result in wanted])
+                collected += [leaf.grad for leaf in call.tensors if isinstance(leaf, paddle.Tensor) and leaf.grad is not None]
+    return [tensor.numpy() for tensor in collected]
 
 
 @pytest.mark.parametrize("grad", [False, True])

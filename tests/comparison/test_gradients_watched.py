@@ -46,23 +46,23 @@ def leaves():
 
 def gradients(name, steps):
     """Everything that a sequence of backward calls over one retained graph gives, as arrays; None where there is no gradient."""
-    given_leaves, found = leaves(), []
+    given_leaves, results = leaves(), []
     y = GRAPHS[name](*given_leaves)
     for kind, wanted, factor in steps:
         loss = (y * y * factor).sum()
         if kind == "backward":
             loss.backward(retain_graph=True)
-            found += [leaf.grad for leaf in given_leaves]
+            results += [leaf.grad for leaf in given_leaves]
             continue
         chosen = [given_leaves[index] for index in wanted]
         grads = paddle.grad(loss, chosen, retain_graph=True, create_graph=kind == "create_graph", allow_unused=True)
-        found += grads
+        results += grads
         if kind == "create_graph":
             penalties = [(g * g).sum() for g in grads if g is not None and not g.stop_gradient]
             if penalties:
                 paddle.add_n(penalties).backward(retain_graph=True)
-            found += [leaf.grad for leaf in given_leaves]
-    return [None if grad is None else grad.numpy().copy() for grad in found]
+            results += [leaf.grad for leaf in given_leaves]
+    return [None if grad is None else grad.numpy().copy() for grad in results]
 
 
 FIRST_ORDER = ("einsum", "layer_norm")  # no gradients of gradients natively, in one Paddle or the other
@@ -125,8 +125,8 @@ def test_accumulated_gradients_of_two_losses(carry):
     native = program()
     with padiff_shim.compare("torch", carry=carry) as run:
         ours = program()
-    for one, other in zip(ours, native, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    for result, other in zip(ours, native, strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-4)
     assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.to_markdown()
 
 
@@ -160,8 +160,8 @@ def test_the_programs_own_hook_changes_the_gradient_first(carry):
     native = program()
     with padiff_shim.compare("torch", carry=carry) as run:
         ours = program()
-    for one, other in zip(ours, native, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    for result, other in zip(ours, native, strict=True):
+        np.testing.assert_allclose(result, other, rtol=1e-5, atol=1e-5)
     assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.to_markdown()
 
 
@@ -191,11 +191,11 @@ def test_gradients_beside_an_absent_operand_are_their_own(op):
     x, bias = randn(3, 4, 5, 5), randn(4, seed=1)
     with padiff_shim.compare("torch", audit=1) as run:
         function(x, bias).square().sum().backward()
-    found = {call.tensor: call for call in run.calls if call.op == op and call.phase == "backward"}
-    assert len(found["grad:x"].shape) == 4
-    assert found["grad:bias"].shape == [4]
-    assert (bias.grad is None) is lacks is ("missing" in found["grad:bias"].stats)
-    assert found["grad:bias"].verdict in ((Verdict.WRONG,) if lacks else (Verdict.EQUAL, Verdict.ROUNDING))
+    calls = {call.tensor: call for call in run.calls if call.op == op and call.phase == "backward"}
+    assert len(calls["grad:x"].shape) == 4
+    assert calls["grad:bias"].shape == [4]
+    assert (bias.grad is None) is lacks is ("missing" in calls["grad:bias"].stats)
+    assert calls["grad:bias"].verdict in ((Verdict.WRONG,) if lacks else (Verdict.EQUAL, Verdict.ROUNDING))
 
 
 CHANGES = {
@@ -219,9 +219,9 @@ def overwritten(change):
 def test_an_operand_that_is_written_later_accuses_nobody(change):
     with padiff_shim.compare("torch", audit=1) as run:
         overwritten(CHANGES[change])
-    found = list(run.calls.filter(op="tanh", phase="backward"))
-    assert {str(one.verdict) for one in found} <= {"EQUAL", "ROUNDING", "UNVERIFIED"}, [str(one) for one in run.calls]
-    assert any("an operand was changed in place" in one.reason for one in found)
+    calls = list(run.calls.filter(op="tanh", phase="backward"))
+    assert {str(record.verdict) for record in calls} <= {"EQUAL", "ROUNDING", "UNVERIFIED"}, [str(call) for call in run.calls]
+    assert any("an operand was changed in place" in record.reason for record in calls)
 
 
 def test_two_that_are_wrong_alike_stay_accused():

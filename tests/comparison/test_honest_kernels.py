@@ -30,32 +30,32 @@ def judge(quantity, paddle, torch_, **options):
 
 def sweep(dtype, seed, share):
     """(how many calls and gradients were judged, the false alarms with their call)."""
-    count, found = 0, []
+    count, results = 0, []
     for size in honest.SIZES:
         for problem in honest.problems(dtype, size, np.random.default_rng([seed, size]), share):
             count += 1
-            found += [
+            results += [
                 f"{problem.label} [{pair}]: {j.verdict} {j.side} {j.hypothesis}; {j.reason}"
                 for pair, j in honest.alarms(problem, seed)
             ]
-    return count, found
+    return count, results
 
 
 @pytest.mark.bitexact
 @pytest.mark.parametrize("dtype", honest.DTYPES)
 def test_no_honest_kernel_is_accused(dtype):
-    count, found = sweep(dtype, 11, 0.04)
+    count, result = sweep(dtype, 11, 0.04)
     assert count > 700
-    assert not found, "\n".join([f"{len(found)} of {count}", *found[:12]])
+    assert not result, "\n".join([f"{len(result)} of {count}", *result[:12]])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [21, 22, 23])
 @pytest.mark.parametrize("dtype", honest.DTYPES)
 def test_no_honest_kernel_is_accused_in_many_calls(dtype, seed):
-    count, found = sweep(dtype, seed, 0.3)
+    count, result = sweep(dtype, seed, 0.3)
     assert count > 5000
-    assert not found, "\n".join([f"{len(found)} of {count}", *found[:12]])
+    assert not result, "\n".join([f"{len(result)} of {count}", *result[:12]])
 
 
 def test_the_sweep_has_every_op_with_a_model():
@@ -84,8 +84,8 @@ def test_the_sum_of_one_number_is_never_named():
         exact = float(x.double().sum())
         # what the error of an honest order of summation may be, and further
         off = np.float32(exact * (1 + rng.normal() * 2.0**-20))
-        found = judge(model.forward((x, None, None, False)), torch.tensor(off), x.sum())
-        assert found.verdict not in HARD, found
+        verdict = judge(model.forward((x, None, None, False)), torch.tensor(off), x.sum())
+        assert verdict.verdict not in HARD, verdict
 
 
 @pytest.mark.parametrize("count", [1, 3, 16, 256])
@@ -95,8 +95,8 @@ def test_saturated_tanh_is_rounding(count):
     for _ in range(100):
         x = torch.from_numpy(rng.uniform(7, 9.2, count).astype(np.float32))
         early = torch.where(x > 8.0, torch.ones(()), torch.tanh(x))
-        found = judge(ops()["tanh"].model.forward((x,)), early, torch.tanh(x.double()).float())
-        assert found.verdict in SOFT, found
+        verdict = judge(ops()["tanh"].model.forward((x,)), early, torch.tanh(x.double()).float())
+        assert verdict.verdict in SOFT, verdict
 
 
 @pytest.mark.parametrize("exponents", [(0, 0), (-3, 2)])
@@ -112,8 +112,8 @@ def test_a_quotient_by_newton_is_rounding(exponents):
         newton = np.where(np.abs(other - exact) < 0.56 * np.spacing(np.abs(near)), other, near)
         assert (newton != near).any()
         operands = torch.from_numpy(x), torch.from_numpy(y)
-        found = judge(ops()["divide"].model.forward(operands), torch.from_numpy(newton), torch.from_numpy(near))
-        assert found.verdict in SOFT, found
+        verdict = judge(ops()["divide"].model.forward(operands), torch.from_numpy(newton), torch.from_numpy(near))
+        assert verdict.verdict in SOFT, verdict
 
 
 def test_inputs_in_tf32_are_named_from_a_few_outputs_on():
@@ -134,8 +134,8 @@ def test_few_digits_after_cancellation_are_no_narrow_format():
     """Differences of numbers near 1 have few digits in any format."""
     grid = torch.from_numpy(np.random.default_rng(0).integers(1, 900, 64) * 2.0**-23).float()
     x = torch.stack([1 + grid, -torch.ones(64), torch.full((64,), 0.6 * 2.0**-23)], 1)
-    found = judge(ops()["sum"].model.forward((x, 1, None, False)), x[:, 0] + x[:, 1], x.double().sum(1).float())
-    assert found.verdict in SOFT, found
+    verdict = judge(ops()["sum"].model.forward((x, 1, None, False)), x[:, 0] + x[:, 1], x.double().sum(1).float())
+    assert verdict.verdict in SOFT, verdict
 
 
 def test_far_inside_the_bound_nobody_is_inaccurate():
@@ -144,17 +144,17 @@ def test_far_inside_the_bound_nobody_is_inaccurate():
     grad = torch.from_numpy(rng.standard_normal((40000, 24)).astype(np.float32))
     x, y = torch.zeros(40000, 24), torch.zeros(24)
     one_by_one = torch.from_numpy(np.cumsum(grad.numpy(), 0)[-1])
-    found = judge(ops()["add"].model.gradient("y", (x, y), None, grad), one_by_one, grad.double().sum(0).float(), audit=True)
-    assert found.stats["paddle"]["prob"] < 0.02
-    assert found.verdict is Verdict.ROUNDING, found
+    verdict = judge(ops()["add"].model.gradient("y", (x, y), None, grad), one_by_one, grad.double().sum(0).float(), audit=True)
+    assert verdict.stats["paddle"]["prob"] < 0.02
+    assert verdict.verdict is Verdict.ROUNDING, verdict
 
 
 def test_equal_rows_are_one_observation():
     """Outputs that are copies of one another say no more than one of them."""
     x = torch.full((64, 200), 0.1)
     one_by_one = torch.from_numpy(np.cumsum(x.numpy(), 1)[:, -1].copy())
-    found = judge(ops()["sum"].model.forward((x, 1, None, False)), one_by_one, x.double().sum(1).float())
-    assert found.verdict is Verdict.ROUNDING, found
+    verdict = judge(ops()["sum"].model.forward((x, 1, None, False)), one_by_one, x.double().sum(1).float())
+    assert verdict.verdict is Verdict.ROUNDING, verdict
 
 
 # --- 16 bits: every step may be rounded ---------------------------------------------------------------------------------
@@ -190,8 +190,8 @@ def test_a_number_is_called_by_its_own_name():
     single = float(np.float32(0.1))
     for incoming in (grad, torch.ones(6, 6, dtype=torch.float64)):
         quantity = ops()["addmm"].model.gradient("input", values, None, incoming)
-        found = judge(quantity, incoming * single, incoming * 0.1)
-        assert (found.verdict, found.side, found.hypothesis) == (Verdict.PRECISION_MODE, Side.PADDLE, "beta->float32")
+        verdict = judge(quantity, incoming * single, incoming * 0.1)
+        assert (verdict.verdict, verdict.side, verdict.hypothesis) == (Verdict.PRECISION_MODE, Side.PADDLE, "beta->float32")
 
 
 @pytest.mark.skipif(not precision.WIDE, reason="long double is a double here")
@@ -200,8 +200,8 @@ def test_a_clip_is_named_however_far_the_mask(mask):
     """The displacement in rounding units may be beyond the square root of the largest number."""
     x = torch.tensor([[0.3, -0.2, mask], [0.1, 1.2, mask], [2.0, -1.0, 0.5]], dtype=torch.float64)
     shifted = (x - x.amax(1, keepdim=True)).clamp(min=-64.0).exp()
-    found = judge(ops()["softmax"].model.forward((x, 1)), shifted / shifted.sum(1, keepdim=True), torch.softmax(x, 1))
-    assert (found.verdict, found.side, found.hypothesis) == (Verdict.SEMANTICS, Side.PADDLE, "clip=-64")
+    verdict = judge(ops()["softmax"].model.forward((x, 1)), shifted / shifted.sum(1, keepdim=True), torch.softmax(x, 1))
+    assert (verdict.verdict, verdict.side, verdict.hypothesis) == (Verdict.SEMANTICS, Side.PADDLE, "clip=-64")
 
 
 @pytest.mark.parametrize(("dtype", "sizes"), [(torch.float64, (1e200, 1e-200, 1e-310)), (torch.float32, (1e30, 1e-30, 1e-42))])
@@ -213,14 +213,14 @@ def test_statistics_of_any_size(dtype, sizes):
         t, p = (base * size).to(dtype), (off * size).to(dtype)
         with np.errstate(all="ignore"):
             both = difference.differ(p, t), difference._on_device(p, t, precision.KINDS[dtype].format.bits)
-        for found in both:
-            assert found.stats["rel_fro"] == pytest.approx(1e-2, rel=0.2)
-            assert found.stats["mean_abs"] == pytest.approx(1.2e-2 * size, rel=0.2)
+        for verdict in both:
+            assert verdict.stats["rel_fro"] == pytest.approx(1e-2, rel=0.2)
+            assert verdict.stats["mean_abs"] == pytest.approx(1.2e-2 * size, rel=0.2)
         t[0] = p[0] = np.inf
         with np.errstate(all="ignore"):
-            found = difference.differ(p, t)
-        assert not found.finite
-        assert found.stats["rel_fro"] == pytest.approx(1e-2, rel=0.2)
+            verdict = difference.differ(p, t)
+        assert not verdict.finite
+        assert verdict.stats["rel_fro"] == pytest.approx(1e-2, rel=0.2)
 
 
 def test_norms_of_any_size():
@@ -234,8 +234,8 @@ def test_norms_of_any_size():
 def test_squares_beyond_the_range_of_a_kernel_promise_nothing():
     """A layer norm of numbers near the square root of the largest one is 0 in both frameworks."""
     x = 3e19 * torch.from_numpy(np.random.default_rng(7).standard_normal((4, 8))).float()
-    found = judge(
+    verdict = judge(
         ops()["layer_norm"].model.forward((x, None, None, 1e-5, 1)), torch.zeros(4, 8), torch.zeros(4, 8) + 1e-30, audit=True
     )
-    assert found.verdict is Verdict.ROUNDING
-    assert "ill_conditioned" in found.modifiers
+    assert verdict.verdict is Verdict.ROUNDING
+    assert "ill_conditioned" in verdict.modifiers

@@ -24,16 +24,16 @@ class Noise:
     def __call__(self, out, *values):
         self.calls += 1
         up = torch.from_numpy(np.asarray(self.random.random(tuple(out.shape)) < 0.3))
-        found = torch.where(up, torch.nextafter(out, torch.full_like(out, torch.inf)), out)
+        result = torch.where(up, torch.nextafter(out, torch.full_like(out, torch.inf)), out)
         if self.begins is not None and self.calls > self.begins:
-            found.view(-1)[0] += 1e-3 * out.abs().max()
-        return found
+            result.view(-1)[0] += 1e-3 * out.abs().max()
+        return result
 
 
 def tensor(random, *shape, wants=True):
-    found = paddle.to_tensor(random.standard_normal(shape).astype("float32"))
-    found.stop_gradient = not wants
-    return found
+    result = paddle.to_tensor(random.standard_normal(shape).astype("float32"))
+    result.stop_gradient = not wants
+    return result
 
 
 def network(random):
@@ -92,10 +92,10 @@ def records(program, *, steps=STEPS, begins=None, **options):
 @pytest.mark.parametrize("options", [{}, {"screening": True}, {"defer": True}, {"audit": 0}, {"audit": 2}], ids=str)
 @pytest.mark.parametrize("program", [program, twins, partly, several])
 def test_records_are_those_of_quantities_made_anew(program, options, monkeypatch):
-    found = records(program, **options)
+    calls = records(program, **options)
     monkeypatch.setattr(judge.Judge, "_harmless", lambda self, case, sides: None)
-    assert found == records(program, **options)
-    assert any("needs no oracle" in record["reason"] for record in found) or program is several
+    assert calls == records(program, **options)
+    assert any("needs no oracle" in record["reason"] for record in calls) or program is several
 
 
 def test_a_place_that_was_learnt_makes_no_quantity(monkeypatch):
@@ -109,8 +109,8 @@ def test_a_place_that_was_learnt_makes_no_quantity(monkeypatch):
         made.clear()
         network(random).backward()
 
-    found = records(counted, audit=0)
-    last = found[-len(found) // STEPS :]
+    calls = records(counted, audit=0)
+    last = calls[-len(calls) // STEPS :]
     explained = ["needs no oracle" in record["reason"] for record in last]
     assert sum(explained) > 5
     assert len(made) == sum(record["verdict"] != "EQUAL" and not why for record, why in zip(last, explained, strict=True))
@@ -118,11 +118,11 @@ def test_a_place_that_was_learnt_makes_no_quantity(monkeypatch):
 
 def test_a_fault_that_begins_behind_what_was_learnt_is_found_at_once():
     """At its first call, in the forward and in gradients."""
-    found = records(program, begins=5)
-    serious = [record for record in found if Verdict(record["verdict"]).severity > Verdict.UNVERIFIED.severity]
+    calls = records(program, begins=5)
+    serious = [record for record in calls if Verdict(record["verdict"]).severity > Verdict.UNVERIFIED.severity]
     assert serious
     first = min(record["index"] for record in serious)
-    learnt = [record["index"] for record in found if "needs no oracle" in record["reason"]]
+    learnt = [record["index"] for record in calls if "needs no oracle" in record["reason"]]
     assert len([index for index in learnt if index < first]) > 5
     fresh = records(program, begins=5, audit=1)
     assert first == min(r["index"] for r in fresh if Verdict(r["verdict"]).severity > Verdict.UNVERIFIED.severity)

@@ -27,8 +27,8 @@ def scores(*shape):
 
 
 def judged(call, wrong):
-    found = verdict_of(call, wrong, torch_kernel(call), 0)
-    return found, "negligible" in found.modifiers
+    verdict = verdict_of(call, wrong, torch_kernel(call), 0)
+    return verdict, "negligible" in verdict.modifiers
 
 
 @pytest.mark.parametrize("wanted", ["out", "x"])
@@ -36,9 +36,9 @@ def judged(call, wrong):
 @pytest.mark.parametrize("mask", MASKED)
 def test_entries_that_a_mask_leaves(mask, dtype, wanted):
     call = problem("softmax", dtype, wanted, x=MASKED[mask](scores(4, 3, 24, 24)), axis=-1)
-    found, negligible = judged(call, softmax(call))
-    assert found.hypothesis == "clip=-64", found
-    assert negligible, found
+    verdict, negligible = judged(call, softmax(call))
+    assert verdict.hypothesis == "clip=-64", verdict
+    assert negligible, verdict
 
 
 @pytest.mark.parametrize("wanted", ["out", "x"])
@@ -47,17 +47,17 @@ def test_one_element_is_not(wanted, size):
     call = problem("softmax", "float32", wanted, x=MASKED["-1e9"](scores(4, 3, 24, 24)), axis=-1)
     wrong = softmax(call)
     wrong.view(-1)[int(wrong.abs().argmax())] += size
-    found, negligible = judged(call, wrong)
-    assert found.verdict.severity > 2
-    assert not negligible, found
+    verdict, negligible = judged(call, wrong)
+    assert verdict.verdict.severity > 2
+    assert not negligible, verdict
 
 
 @pytest.mark.parametrize("wanted", ["out", "x", "weight"])
 def test_a_lower_precision_is_not(wanted):
     call = problem("linear", "float32", wanted, x=scores(64, 96), weight=scores(32, 96))
     cut = {n: (v.view(torch.int32) & -8192).view(torch.float32) for n, v in call.values.items() if isinstance(v, torch.Tensor)}
-    found, negligible = judged(call, torch_kernel(call.change(**cut)))
-    assert found.verdict.severity > 2, found
+    verdict, negligible = judged(call, torch_kernel(call.change(**cut)))
+    assert verdict.verdict.severity > 2, verdict
     assert not negligible
 
 

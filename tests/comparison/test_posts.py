@@ -63,13 +63,13 @@ def test_hooks_go_with_their_nodes():
     x = paddle.ones([4])
     x.stop_gradient = False
     with padiff_shim.compare("torch", progress=False):
-        kept = paddle.exp(x)
+        retained = paddle.exp(x)
         for _ in range(100):
             paddle.exp(x)
         assert hooks._count() < before + 10
     gc.collect()
     assert hooks._count() == before + 1
-    del kept
+    del retained
     gc.collect()
     assert hooks._count() == before
 

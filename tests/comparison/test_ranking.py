@@ -71,9 +71,9 @@ class TestDecoder:
         assert (fault.op, fault.verdict, fault.quirk) == ("linear", Verdict.PRECISION_MODE, None)
         assert masked[0].index < fault.index, "in time the masks come first"
         worst = run.worst(100)
-        found = [call.op for call in worst if call.verdict.severity > Verdict.UNVERIFIED.severity]
-        assert found[:2] == ["linear", "linear"]
-        assert set(found[2:]) == {"softmax"}
+        results = [call.op for call in worst if call.verdict.severity > Verdict.UNVERIFIED.severity]
+        assert results[:2] == ["linear", "linear"]
+        assert set(results[2:]) == {"softmax"}
         assert len(list((tmp_path / "inputs").iterdir())) == 2
         for call in worst[:2]:
             run.repro(call, tmp_path / "repro.py")
@@ -209,16 +209,16 @@ class TestAlarms:
         assert run.first_divergence().quirk == "softmax clipped at -64"
 
     def test_one_warning_at_the_end(self):
-        with clip(), warnings.catch_warnings(record=True) as said:
+        with clip(), warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             with padiff_shim.compare("torch", on_mismatch="warn"):
                 self.program()
                 self.program()
-                assert not said
-        assert ["counted apart: 2 known" in str(warning.message) for warning in said] == [True]
+                assert not warned
+        assert ["counted apart: 2 known" in str(warning.message) for warning in warned] == [True]
 
     def test_a_callback_sees_them(self):
         seen = []
         with clip(), padiff_shim.compare("torch", callback=seen.append):
             self.program()
-        assert [found["quirk"] for found in seen] == ["softmax clipped at -64"]
+        assert [quirk["quirk"] for quirk in seen] == ["softmax clipped at -64"]

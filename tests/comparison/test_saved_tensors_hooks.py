@@ -50,8 +50,8 @@ def test_no_kernel_is_accused_of_what_a_pair_of_hooks_has_changed(kind, carry):
         pytest.skip("2.6 rounds to float16 towards zero, which a comparison says")
     native = step(PAIRS[kind])
     with padiff_shim.compare("torch", progress=False, **COMPARES[carry]) as run:
-        found = step(PAIRS[kind])
-    np.testing.assert_allclose(found, native, rtol=1e-5) if carry == "torch" else np.testing.assert_array_equal(found, native)
+        result = step(PAIRS[kind])
+    np.testing.assert_allclose(result, native, rtol=1e-5) if carry == "torch" else np.testing.assert_array_equal(result, native)
     assert accused(run) == []
     unverified = [call for call in of_gradients(run) if call.verdict is Verdict.UNVERIFIED]
     remade = not IS_3 and carry == "native"  # 2.6: the call is made again in the backward, where no hooks stand
@@ -60,7 +60,7 @@ def test_no_kernel_is_accused_of_what_a_pair_of_hooks_has_changed(kind, carry):
 
 
 def test_a_fault_is_found_behind_hooks_that_change_nothing():
-    broken = testing.planted("cos", lambda found, *_: found * 1.5, gradients=True)
+    broken = testing.planted("cos", lambda result, *_: result * 1.5, gradients=True)
     with broken, padiff_shim.compare("torch", progress=False) as run:
         step(PAIRS["to NumPy and back"])
     assert len(accused(run)) == 1
@@ -80,8 +80,8 @@ def test_a_recomputed_block_is_judged_as_any_other():
 def test_reference_mode_says_what_does_not_pass_through():
     native = step(PAIRS["to NumPy and back"])
     with padiff_shim.reference("torch") as run:
-        found = step(PAIRS["to NumPy and back"])
-    np.testing.assert_allclose(found, native, rtol=1e-5)
+        result = step(PAIRS["to NumPy and back"])
+    np.testing.assert_allclose(result, native, rtol=1e-5)
     assert PACKED in run.warnings
     with padiff_shim.reference("torch") as run:
         paddle.exp(paddle.ones([2]))

@@ -60,7 +60,7 @@ def test_what_is_screened_says_so_and_one_in_sixteen_is_judged():
     assert not any(screened[: judge.LEARNT])
     assert sum(screened) >= CALLS // 2, "rounding of one kind passes"
     assert all(call.verdict is Verdict.ROUNDING for call in calls)
-    assert max(len(run) for run in "".join("x" if one else " " for one in screened).split()) < judge.RECHECK
+    assert max(len(run) for run in "".join("x" if is_screened else " " for is_screened in screened).split()) < judge.RECHECK
     assert run.coverage()["screened"] == sum(screened)
     assert "screened" in str(run)
     assert run.coverage()["checked_calls"] == CALLS
@@ -131,10 +131,10 @@ def test_a_fault_that_is_equal_on_both_sides_is_found_by_the_audit_of_its_place(
         for _ in range(2 * options.get("audit", 16)):
             paddle.exp(paddle.randn([16, 16]))
     audit = options.get("audit", 16)
-    found = serious(list(run.calls))
-    assert found, "equal is not yet right"
-    assert found[0] < audit
-    assert found[1] - found[0] == audit
+    calls = serious(list(run.calls))
+    assert calls, "equal is not yet right"
+    assert calls[0] < audit
+    assert calls[1] - calls[0] == audit
 
 
 def test_the_first_difference_of_a_product_says_how_far_right_kernels_may_be_apart():

@@ -52,10 +52,10 @@ def verdicts(run, **what):
     return {call.tensor: call.verdict for call in calls(run, **what)}
 
 
-def topk(values=lambda found: found, places=lambda found: found):
+def topk(values=lambda part: part, places=lambda part: part):
     def reference(x, k, axis):
-        found = torch.topk(x, k, axis)
-        return values(found[0]), places(found[1])
+        result = torch.topk(x, k, axis)
+        return values(result[0]), places(result[1])
 
     return door(lambda x, k, axis: paddle._C_ops.topk(x, k, axis, True, True), reference, "x k axis", integer=True)
 
@@ -76,14 +76,14 @@ def test_each_result_and_the_gradient_through_the_first_are_judged():
 def test_an_index_of_another_value_is_wrong(axis):
     x = randn(6, 6, grad=False)
     with padiff_shim.compare("torch") as run:
-        topk(places=lambda found: (found + 1) % 6)(x, 1, axis)
+        topk(places=lambda positions: (positions + 1) % 6)(x, 1, axis)
     assert verdicts(run)["out[1]"] is Verdict.WRONG
 
 
 def test_where_all_values_tie_any_index_is_right():
     x = paddle.ones([4, 5])
     with padiff_shim.compare("torch") as run:
-        topk(places=lambda found: (found + 1) % 5)(x, 1, 1)
+        topk(places=lambda positions: (positions + 1) % 5)(x, 1, 1)
     (call,) = [call for call in calls(run) if call.tensor == "out[1]"]
     assert call.verdict is Verdict.TIE
     assert "where both choices are allowed" in call.reason
@@ -93,14 +93,14 @@ def test_the_gradients_of_all_results_come_in_even_if_some_are_absent():
     op = door(paddle._C_ops.unbind, lambda x, axis: list(torch.unbind(x, axis)), "x axis")
     x = randn(3, 4)
     with padiff_shim.compare("torch") as run:
-        one, _, other = op(x, 0)
-        (one * 2 + other.square()).sum().backward()
+        values, _, other = op(x, 0)
+        (values * 2 + other.square()).sum().backward()
     assert verdicts(run) == {"out": Verdict.EQUAL, "out[1]": Verdict.EQUAL, "out[2]": Verdict.EQUAL, "grad:x": Verdict.EQUAL}
     wrong = door(paddle._C_ops.unbind, lambda x, axis: list(torch.unbind(x * 2 - x.detach(), axis)), "x axis")
     x.clear_gradient()
     with padiff_shim.compare("torch") as run:
-        one, _, other = wrong(x, 0)
-        (one + other).sum().backward()
+        values, _, other = wrong(x, 0)
+        (values + other).sum().backward()
     assert verdicts(run)["grad:x"].severity > Verdict.UNVERIFIED.severity
 
 
@@ -126,12 +126,12 @@ def test_what_an_op_overwrites_is_compared_with_the_values_before():
         for _ in range(3):
             out = op(x, mean, variance, scale, bias, 0.9)[0]
             out.square().sum().backward()
-        return [one.numpy() for one in (out, mean, variance, x.grad, scale.grad, bias.grad)]
+        return [tensor.numpy() for tensor in (out, mean, variance, x.grad, scale.grad, bias.grad)]
 
     native = train(batch_norm())
     with padiff_shim.compare("torch") as run:
         compared = train(batch_norm())
-    assert all(same(one, other) for one, other in zip(native, compared))
+    assert all(same(result, other) for result, other in zip(native, compared))
     assert set(verdicts(run)) == {"out", "out[1]", "out[2]", "out[3]", "grad:x", "grad:scale", "grad:bias"}
     assert not any(call.verdict in HARD for call in run.calls), [(call.tensor, call.reason) for call in run.calls]
     with padiff_shim.compare("torch") as run:
@@ -150,17 +150,17 @@ def test_behind_a_function_there_may_be_many_nodes(carry):
     def program():
         x, weight, bias = randn(2, 3, 6, 6), randn(4, 3, 3, 3, seed=1), randn(4, seed=2)
         (op(x, weight, bias).square().sum() + x.sum()).backward()
-        return [one.grad.numpy() for one in (x, weight, bias)]
+        return [leaf.grad.numpy() for leaf in (x, weight, bias)]
 
     native = program()
     with padiff_shim.compare("torch", carry=carry) as run:
         compared = program()
-    found = verdicts(run, phase="backward")
-    assert set(found) == {"grad:x", "grad:weight", "grad:bias"}
+    judged = verdicts(run, phase="backward")
+    assert set(judged) == {"grad:x", "grad:weight", "grad:bias"}
     assert all(call.stats for call in calls(run, phase="backward")), "both sides' gradients were held against each other"
-    assert not any(verdict in HARD for verdict in found.values())
+    assert not any(verdict in HARD for verdict in judged.values())
     if carry == "native":
-        assert all(same(one, other) for one, other in zip(native, compared))
+        assert all(same(result, other) for result, other in zip(native, compared))
 
 
 def test_a_function_whose_last_node_has_as_many_gradients_as_operands_is_not_mistaken_for_it():

@@ -58,30 +58,30 @@ def records(program, wants=(True, True, True), **options):
 @pytest.mark.parametrize("wants", [(True, True, True), (False, True, True), (True, False, True), (True, True, False)], ids=str)
 @pytest.mark.parametrize("program", [once, twice])
 def test_records_are_those_of_an_engine_that_is_asked_for_each_node(program, wants, options, monkeypatch):
-    found = records(program, wants, **options)
+    calls = records(program, wants, **options)
     monkeypatch.setattr(compared_call.ComparedCall, "_found_ahead", lambda self, grads, chosen: None)
-    assert found == records(program, wants, **options)
+    assert calls == records(program, wants, **options)
 
 
 @pytest.mark.parametrize("program", [apart, chained])
 def test_nodes_that_run_alone_are_judged_by_their_own_gradient(program, monkeypatch):
-    found = records(program)
-    seen = [record for record in found if NODE_HOOKS or "a node that cannot be hooked" not in record["reason"]]
+    calls = records(program)
+    seen = [record for record in calls if NODE_HOOKS or "a node that cannot be hooked" not in record["reason"]]
     assert {record["verdict"] for record in seen} == {"EQUAL", "ROUNDING"}
     monkeypatch.setattr(compared_call.ComparedCall, "_found_ahead", lambda self, grads, chosen: None)
-    assert found == records(program)
+    assert calls == records(program)
 
 
 def test_the_engine_is_asked_once(monkeypatch):
-    asked, engine = [], compared_call.gradients
-    monkeypatch.setattr(compared_call, "gradients", lambda results, leaves: asked.append(len(leaves)) or engine(results, leaves))
+    requests, engine = [], compared_call.gradients
+    monkeypatch.setattr(compared_call, "gradients", lambda results, leaves: requests.append(len(leaves)) or engine(results, leaves))
     with padiff_shim.compare("torch", ops="linear", progress=False) as run:
         once(*leaves())
     assert [call.tensor for call in run.calls if call.phase == "backward"] in (
         ["grad:bias", "grad:x", "grad:weight"],
         ["grad:x", "grad:weight", "grad:bias"],
     )
-    assert asked == [3]
+    assert requests == [3]
 
 
 @pytest.mark.parametrize("layout", ["copy", "view", "contiguous"])
@@ -96,27 +96,27 @@ def test_a_weight_that_is_written_between_the_nodes_is_not_paddles_fault(layout)
 
     expected = program()
     with padiff_shim.compare("torch", linear_layout=layout, progress=False) as run:
-        found = program()
-    assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+        results = program()
+    assert all(np.array_equal(*pair) for pair in zip(results, expected, strict=True))
     assert all(call.verdict.severity <= Verdict.UNVERIFIED.severity for call in run.calls)
 
 
 def test_another_gradient_for_the_second_node_is_another_question():
     """What was kept is compared bit by bit: neither a sign of a zero nor a NaN is taken for another value."""
-    kept = compared_call.ComparedCall._found_ahead
+    original = compared_call.ComparedCall._found_ahead
 
     class Kept:
         def __init__(self, before):
             self._ahead = before, {0: "kept"}
 
     zeros, nan = torch.zeros(4), torch.full((4,), float("nan"))
-    assert kept(Kept(zeros), {0: zeros.clone()}, [0]) == {0: "kept"}
-    assert kept(Kept(nan), {0: nan.clone()}, [0]) == {0: "kept"}
-    assert kept(Kept(zeros), {0: -zeros}, [0]) is None
-    assert kept(Kept(zeros), {0: torch.zeros(2, 2)}, [0]) is None
-    assert kept(Kept(zeros), {0: zeros.double()}, [0]) is None
-    assert kept(Kept(zeros), {0: zeros}, [0]) is None, "the same memory may hold something else by now"
-    assert kept(Kept(zeros), {0: zeros.clone(), 1: zeros.clone()}, [0]) is None
+    assert original(Kept(zeros), {0: zeros.clone()}, [0]) == {0: "kept"}
+    assert original(Kept(nan), {0: nan.clone()}, [0]) == {0: "kept"}
+    assert original(Kept(zeros), {0: -zeros}, [0]) is None
+    assert original(Kept(zeros), {0: torch.zeros(2, 2)}, [0]) is None
+    assert original(Kept(zeros), {0: zeros.double()}, [0]) is None
+    assert original(Kept(zeros), {0: zeros}, [0]) is None, "the same memory may hold something else by now"
+    assert original(Kept(zeros), {0: zeros.clone(), 1: zeros.clone()}, [0]) is None
 
 
 def test_the_gradients_of_a_node_are_one_write(monkeypatch):
@@ -126,6 +126,6 @@ def test_the_gradients_of_a_node_are_one_write(monkeypatch):
         writes, put = [], run.recorder.log._put
         monkeypatch.setattr(run.recorder.log, "_put", lambda line: writes.append(line.count(b"\n")) or put(line))
         loss.backward()
-        found = list(writes)
-    assert sum(found) == 3
-    assert max(found) > 1
+        results = list(writes)
+    assert sum(results) == 3
+    assert max(results) > 1

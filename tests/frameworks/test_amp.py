@@ -191,8 +191,8 @@ def test_casts_on_a_pretended_accelerator(monkeypatch, low, behind):
         y.backward(paddle.ones([3, 2]).astype(low))
     assert (run.substituted, run.backward) == ({"matmul": 2}, {"matmul": 1})
     assert x.grad.dtype == w.grad.dtype == paddle.float32
-    one = torch.ones(3, 2, dtype=half)
-    assert torch.equal(to_torch(x.grad), (one @ to_torch(w.detach()).to(half).t()).float())
+    half_ones = torch.ones(3, 2, dtype=half)
+    assert torch.equal(to_torch(x.grad), (half_ones @ to_torch(w.detach()).to(half).t()).float())
 
 
 @pytest.mark.gpu

@@ -163,9 +163,9 @@ def test_lifetimes(strided):
 def test_own_copies_what_aliases():
     base = torch.arange(12.0).reshape(3, 4)
     for result in (base, base.t(), base[1:], base.view(12), base.expand(2, 3, 4), base.detach()):
-        kept = own(result, [None, 3, base])
-        assert kept.untyped_storage().data_ptr() != base.untyped_storage().data_ptr()
-        assert torch.equal(kept, result)
+        wrapped = own(result, [None, 3, base])
+        assert wrapped.untyped_storage().data_ptr() != base.untyped_storage().data_ptr()
+        assert torch.equal(wrapped, result)
     fresh = base + 1
     assert own(fresh, [base]) is fresh
 
@@ -276,13 +276,13 @@ def test_streams_and_memory_on_the_gpu():
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
 def test_what_crosses_is_a_tensor_of_its_own(dtype):
     """Memory, in-place version, name and node: of two tensors that crossed one after the other neither sees the other's."""
-    one, other = (to_paddle(torch.zeros(shape, dtype=getattr(torch, dtype))) for shape in ((2, 3), (4,)))
-    assert (list(one.shape), list(other.shape)) == ([2, 3], [4])
-    assert one.name
-    assert one.name != other.name
-    assert (one.stop_gradient, one.is_leaf, one.persistable, one.inplace_version) == (True, True, False, 0)
-    one.zero_()
-    assert one.inplace_version > other.inplace_version == 0
+    first, other = (to_paddle(torch.zeros(shape, dtype=getattr(torch, dtype))) for shape in ((2, 3), (4,)))
+    assert (list(first.shape), list(other.shape)) == ([2, 3], [4])
+    assert first.name
+    assert first.name != other.name
+    assert (first.stop_gradient, first.is_leaf, first.persistable, first.inplace_version) == (True, True, False, 0)
+    first.zero_()
+    assert first.inplace_version > other.inplace_version == 0
     assert to_paddle(torch.ones(1)).item() == 1.0
 
 

@@ -27,7 +27,7 @@ DIRECT = [(op, entry) for op, entry in entries() if not entry.inplace and entry.
 
 def results(op, entry, layout, *, grad):
     """{number of the sample: (results, gradients)} of every sample that is taken."""
-    found = {}
+    results = {}
     for number, sample in enumerate(op.samples):
         if any(0 in shape for shape in sample.shapes if shape is not None):
             continue
@@ -36,11 +36,11 @@ def results(op, entry, layout, *, grad):
             several = flat(call.run())
             if grad:  # through all of several results: Paddle's backward of some ops reads what others left
                 ends = differentiable(several)
-                paddle.autograd.backward(ends, [paddle.ones_like(one) for one in ends])
+                paddle.autograd.backward(ends, [paddle.ones_like(result) for result in ends])
         except Exception:
             continue
-        found[number] = several, [tensor.grad for tensor in call.tensors if tensor is not None]
-    return found
+        results[number] = several, [tensor.grad for tensor in call.tensors if tensor is not None]
+    return results
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["forward", "backward"])
@@ -55,12 +55,12 @@ def test_results_and_gradients_lie_as_natively(op, entry, grad):
         for number, (theirs, expected) in native.items():
             mine, gradients = ours[number]
             if op.name in TRANSPOSED:
-                assert all(one.is_contiguous() for one in mine), (layout, number)
+                assert all(tensor.is_contiguous() for tensor in mine), (layout, number)
             else:
-                assert [one.strides for one in mine] == [one.strides for one in theirs], (layout, number)
-            for one, other in zip(gradients, expected):
-                assert (one is None) == (other is None), (layout, number)
-                assert one is None or one.is_contiguous(), (layout, number)
+                assert [tensor.strides for tensor in mine] == [expected.strides for expected in theirs], (layout, number)
+            for result, other in zip(gradients, expected):
+                assert (result is None) == (other is None), (layout, number)
+                assert result is None or result.is_contiguous(), (layout, number)
 
 
 READERS = {
@@ -91,21 +91,21 @@ READERS = {
 @pytest.mark.parametrize("make", [lambda x: x.T + 1, lambda x: F.relu(x.T), lambda x: x.T * x.T], ids=["add", "relu", "multiply"])
 def test_what_reads_memory_order_answers_as_natively(make, when):
     def readings(tensor):
-        found = {}
+        results = {}
         for name, read in READERS.items():
             try:
-                found[name] = read(tensor)
+                results[name] = read(tensor)
             except Exception as error:  # not in this Paddle
-                found[name] = type(error)
-        return found
+                results[name] = type(error)
+        return results
 
     x = paddle.arange(12, dtype="float32").reshape([3, 4]) / 4.0
     expected = readings(make(x))
     with padiff_shim.reference("torch") as run:
         ours = make(x)  # exact in both
-        found = readings(ours) if when == "inside" else None
+        results = readings(ours) if when == "inside" else None
     assert run.substituted
-    assert (readings(ours) if found is None else found) == expected
+    assert (readings(ours) if results is None else results) == expected
 
 
 STEPS = {
@@ -168,7 +168,7 @@ def operand_of_nothing():
 
 
 def test_what_is_remembered_dies_with_the_memory():
-    kept = hand_over(torch.ones(3, 4).t())
+    handed = hand_over(torch.ones(3, 4).t())
     for _ in range(1000):
         tensor = hand_over(torch.ones(3, 4).t())
         assert as_operand(tensor).stride() == (1, 4)
@@ -178,9 +178,9 @@ def test_what_is_remembered_dies_with_the_memory():
     del view
     gc.collect()
     assert len(memory.layouts) < 300
-    assert as_operand(kept).stride() == (1, 4)
+    assert as_operand(handed).stride() == (1, 4)
     assert operand_of_nothing() == (0, 3)
-    del kept
+    del handed
     for _ in range(50):  # the same places again, by others
         fresh = paddle.ones([4, 3])
         assert as_operand(fresh).stride() == (3, 1)

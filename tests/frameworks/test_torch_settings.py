@@ -11,9 +11,9 @@ def test_a_precision_that_was_set_for_one_backend_is_no_error():
     plain, before = torch_state.flags(), torch.backends.mkldnn.matmul.fp32_precision
     torch.backends.mkldnn.matmul.fp32_precision = "bf16"
     try:
-        told = torch_state.flags()
+        flags = torch_state.flags()
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = before
-    assert told.keys() == plain.keys()
-    assert told["torch.float32_matmul_precision"] == "set by backend"
+    assert flags.keys() == plain.keys()
+    assert flags["torch.float32_matmul_precision"] == "set by backend"
     assert torch_state.flags() == plain

@@ -22,8 +22,8 @@ class Doubled(TorchFunctionMode):
     """A mode that changes what Torch computes."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        found = function(*args, **(kwargs or {}))
-        return found * 2 if function in (torch.matmul, F.gelu) else found
+        result = function(*args, **(kwargs or {}))
+        return result * 2 if function in (torch.matmul, F.gelu) else result
 
 
 AROUND = {
@@ -47,7 +47,7 @@ class Bent(paddle.autograd.PyLayer):
     @staticmethod
     def backward(ctx, grad):
         with paddle.enable_grad():
-            x, weight = (one.detach() for one in ctx.saved_tensor())
+            x, weight = (tensor.detach() for tensor in ctx.saved_tensor())
             x.stop_gradient = weight.stop_gradient = False
             return tuple(paddle.grad([F.gelu(paddle.matmul(x, weight))], [x, weight], [grad]))
 
@@ -73,10 +73,10 @@ def trained():
         written = z[:, ::2] * 1.0
         written[0] = 0.5
         ((first * first).sum() + written.max()).backward()
-        seen += [x.grad, *(one.grad for one in parameters), written]
+        seen += [x.grad, *(leaf.grad for leaf in parameters), written]
         optimizer.step()
         optimizer.clear_grad()
-    return [one.numpy() for one in (*seen, *parameters)]
+    return [tensor.numpy() for tensor in (*seen, *parameters)]
 
 
 def outcome(mode, around):
@@ -90,8 +90,8 @@ def outcome(mode, around):
 @pytest.mark.parametrize("around", AROUND)
 def test_paddle_code_does_not_depend_on_it(around, mode):
     expected, counted = outcome(mode, torch.enable_grad)
-    found, counts = outcome(mode, AROUND[around])
-    assert [one.tobytes() for one in found] == [one.tobytes() for one in expected]
+    results, counts = outcome(mode, AROUND[around])
+    assert [result.tobytes() for result in results] == [value.tobytes() for value in expected]
     assert counts == counted
 
 
@@ -165,7 +165,7 @@ def test_what_looks_on_stays_open_and_the_programs_own_are_put_aside(around):
             seen = Seen()
             first, second = (seen, AROUND[around]())[::order]
             with first, second:
-                found = F.gelu(paddle.matmul(x, weight))
+                result = F.gelu(paddle.matmul(x, weight))
             assert [name for name in seen.names if name in ("aten::mm", "aten::gelu")] == ["aten::mm", "aten::gelu"]
-            assert np.array_equal(found.numpy(), plain.numpy())
+            assert np.array_equal(result.numpy(), plain.numpy())
     assert run.native == {}

@@ -20,9 +20,9 @@ def test_elements_come_in_the_order_of_the_turned_matrix(shapes, seed, wide):
     rng = torch.Generator().manual_seed(seed)
     bits, kind = (torch.int64, torch.float64) if wide else (torch.int32, torch.float32)
     given_ = [torch.randint(-(2**31), 2**31, shape, generator=rng, dtype=bits) for shape in shapes]
-    scratch = TransposeBuffer([one.view(kind) for one in given_])
-    for one in given_:
-        assert torch.equal(scratch.turned(one.view(kind)).view(bits), one.t().reshape(-1))
+    scratch = TransposeBuffer([tensor.view(kind) for tensor in given_])
+    for value in given_:
+        assert torch.equal(scratch.turned(value.view(kind)).view(bits), value.t().reshape(-1))
 
 
 def test_strided_matrices():
@@ -31,13 +31,13 @@ def test_strided_matrices():
         assert same(TransposeBuffer([whole]).turned(matrix), matrix.t().reshape(-1))
 
 
-@pytest.mark.parametrize("found", ["none", "wrong"])
-def test_a_kernel_that_is_not_there_or_does_something_else_is_not_used(found, monkeypatch):
+@pytest.mark.parametrize("kernel", ["none", "wrong"])
+def test_a_kernel_that_is_not_there_or_does_something_else_is_not_used(kernel, monkeypatch):
     def wrong(rows, columns, *_):
         assert rows == columns == 1 or (rows, columns) in weight_copies._SHAPES  # asked in the trial alone
 
     weight_copies._turn.cache_clear()
-    monkeypatch.setattr(weight_copies, "_found", lambda: wrong if found == "wrong" else None)
+    monkeypatch.setattr(weight_copies, "_found", lambda: wrong if kernel == "wrong" else None)
     try:
         matrix = torch.randn(33, 21)
         assert weight_copies._turn() is None

@@ -34,10 +34,10 @@ def backward(layer, x, seed):
     """A product's results on Paddle's side: the product, and the gradients of x, of the weight as [out, in], and of the bias."""
     out = layer(x)
     out.backward(seed)
-    found = [to_torch(one).clone() for one in (out.detach(), x.grad, layer.weight.grad.t(), layer.bias.grad)]
+    gradients = [to_torch(value).clone() for value in (out.detach(), x.grad, layer.weight.grad.t(), layer.bias.grad)]
     layer.clear_gradients()
     x.clear_gradient()
-    return found
+    return gradients
 
 
 def torchs(layer, x, seed):
@@ -49,12 +49,12 @@ def torchs(layer, x, seed):
 
 
 def all_equal(ones, others):
-    return all(torch.equal(one, other) for one, other in zip(ones, others))
+    return all(torch.equal(result, other) for result, other in zip(ones, others))
 
 
 def tried():
     """Whether all products that came are spared copies."""
-    return bool(weight_copies._known) and all(found is True for found in weight_copies._known.values())
+    return bool(weight_copies._known) and all(is_known is True for is_known in weight_copies._known.values())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -67,10 +67,10 @@ def test_every_bit_is_torchs(dtype, batch):
         x, seed = paddle.rand([*lead, inputs], dtype=dtype) - 0.5, paddle.rand([*lead, outputs], dtype=dtype)
         x.stop_gradient = False
         with padiff_shim.reference("torch") as run:
-            found = backward(layer, x, seed)
+            gradients = backward(layer, x, seed)
             with paddle.no_grad():
                 again = to_torch(layer(x.detach()))
-        assert all_equal([*found, again], [*torchs(layer, x, seed), found[0]])
+        assert all_equal([*gradients, again], [*torchs(layer, x, seed), gradients[0]])
         cost = run.layout_cost
         assert (cost.spared, cost.copies) == ((2, 0) if tried() else (0, 1))
         weight_copies._known.clear()
@@ -129,7 +129,7 @@ def test_a_spared_weight_is_copied_for_lengths_that_never_come_again(monkeypatch
     with padiff_shim.reference("torch") as run:
         for rows in (16, 16, 16, 17, 18, 19):
             layer(paddle.rand([rows, 32])).sum().backward()
-    assert sum(found is True or found is False for found in weight_copies._known.values()) == 1
+    assert sum(is_known is True or is_known is False for is_known in weight_copies._known.values()) == 1
     spared = weight_copies._known[
         (torch.Size([16, 32]), (32, 1), torch.Size([32, 32]), torch.float32, False, torch.get_num_threads())
     ]
@@ -143,11 +143,11 @@ def test_inside_inference_mode():
 
 
 def test_runs_that_are_added_up_keep_all_that_copies_cost():
-    one, total = (padiff_shim.Run("torch", "contiguous") for _ in range(2))
-    for number, name in enumerate(vars(one.layout_cost), 1):
-        setattr(one.layout_cost, name, number)
-    total.add(one.as_dict())
-    assert total.layout_cost == one.layout_cost
+    first, total = (padiff_shim.Run("torch", "contiguous") for _ in range(2))
+    for number, name in enumerate(vars(first.layout_cost), 1):
+        setattr(first.layout_cost, name, number)
+    total.add(first.as_dict())
+    assert total.layout_cost == first.layout_cost
 
 
 def test_what_is_not_tried():
@@ -258,9 +258,9 @@ def test_weights_in_a_recomputed_block(layout, computed):
     def step(whole):
         x = paddle.to_tensor(np.random.default_rng(3).standard_normal((8, 16)).astype("float32"), stop_gradient=False)
         (whole(x * 1.0) ** 2).sum().backward()
-        found = [to_torch(one.grad).clone() for one in (x, layer.weight, layer.bias)]
+        gradients = [to_torch(leaf.grad).clone() for leaf in (x, layer.weight, layer.bias)]
         layer.clear_gradients()
-        return found
+        return gradients
 
     with padiff_shim.reference("torch", linear_layout=layout):
         for _ in range(3):

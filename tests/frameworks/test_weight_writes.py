@@ -24,9 +24,9 @@ def test_no_door_of_paddle_leaves_an_old_weight_behind():
     """In a process of its own: some doors of Paddle end the process when they are given wrong arguments."""
     done = forked.run([ROOT / "tests" / "weight_doors.py"])
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    assert len(found) == 6
-    for circumstances, (wrote, stale) in found.items():
+    printed = json.loads(done.stdout.strip().splitlines()[-1])
+    assert len(printed) == 6
+    for circumstances, (wrote, stale) in printed.items():
         assert len(wrote) > 120, circumstances  # the sweep reaches doors at all
         assert {"set_value", "DLPack alias", "paddle.tanh_", "initializer.Constant"} <= set(wrote), circumstances
         assert ("optimizer.SGD" in wrote) == ("constant" not in circumstances)

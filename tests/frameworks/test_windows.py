@@ -50,9 +50,9 @@ def test_one_window_serves_while_the_gradient_lies_there():
 )
 def test_another_gradient_is_seen(other):
     param, grad = parameter(), gradient(np.arange(12.0).reshape(3, 4))
-    one, known = window(param, grad), Windows([(param, grad)])
+    first, known = window(param, grad), Windows([(param, grad)])
     changed = other(grad)
-    assert not one.shows(changed)
+    assert not first.shows(changed)
     assert not known.show([changed])
     seen = on_torchs_side(param, changed)
     assert list(seen.shape) == list(changed.shape)
@@ -62,10 +62,10 @@ def test_another_gradient_is_seen(other):
 @opened
 def test_a_dtype_of_the_same_size_is_another_one():
     param, grad = parameter(dtype="float16"), gradient(np.ones((3, 4)), "float16")
-    one, known = window(param, grad), Windows([(param, grad)])
+    first, known = window(param, grad), Windows([(param, grad)])
     other = grad.view("bfloat16")
     assert other.data_ptr() == grad.data_ptr()
-    assert not one.shows(other)
+    assert not first.shows(other)
     assert not known.show([other])
     assert on_torchs_side(param, other).dtype is torch.bfloat16
 
@@ -102,9 +102,9 @@ def test_what_no_window_can_show_crosses_or_says_why(case):
 def test_copies_and_pickles_have_no_windows():
     param, grad = parameter(), gradient(np.ones((3, 4)))
     all_on_torchs_side([(param, grad)])
-    for one in (Windows([(param, grad)]), window(param, grad)):
-        assert copy.deepcopy(one) is None
-        assert pickle.loads(pickle.dumps(one)) is None
+    for first in (Windows([(param, grad)]), window(param, grad)):
+        assert copy.deepcopy(first) is None
+        assert pickle.loads(pickle.dumps(first)) is None
     copied = copy.deepcopy(param)
     assert getattr(copied, windows._WINDOW, None) is None
     assert getattr(copied, windows._WINDOWS, None) is None

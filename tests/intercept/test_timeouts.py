@@ -85,9 +85,9 @@ def swallowed(mode, noise):
 @pytest.fixture
 def noise(monkeypatch):
     """What falls into a destructor is printed by Python, and not raised."""
-    found = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda what: found.append(what.exc_type))
-    return found
+    states = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: states.append(what.exc_type))
+    return states
 
 
 @pytest.mark.usefixtures("_handled")
@@ -122,7 +122,7 @@ class Handler:
 
 
 @pytest.mark.parametrize(
-    "handler", [alarm, functools.partial(alarm, 1), Handler(), Handler().method], ids=lambda one: type(one).__name__
+    "handler", [alarm, functools.partial(alarm, 1), Handler(), Handler().method], ids=lambda handler: type(handler).__name__
 )
 def test_every_kind_of_handler_is_known(handler):
     before = signal.signal(NUMBER, handler)
@@ -139,8 +139,8 @@ def test_an_error_of_the_program_itself_is_none_of_a_signals():
         raise TooSlowError
     except TooSlowError as error:
         let_pass(error)
-        found = error
-    assert not of_a_signal(found)
+        caught = error
+    assert not of_a_signal(caught)
 
 
 @pytest.mark.usefixtures("_handled")

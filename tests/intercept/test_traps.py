@@ -88,11 +88,11 @@ def test_gradients_do_not_share_memory():
             x.grad.detach().scale_(100.0)
             np.testing.assert_array_equal(y.grad.numpy(), y_before)
             np.testing.assert_array_equal(z.grad.numpy(), z_before)
-            given = paddle.ones([3, 3], "float64")
+            cotangent = paddle.ones([3, 3], "float64")
             u, v = leaf(3, 3), leaf(3, 3, seed=1)
-            (u + v).backward(given)
+            (u + v).backward(cotangent)
             u.grad.detach().scale_(5.0)
-            assert given.numpy().max() == 1.0
+            assert cotangent.numpy().max() == 1.0
             assert v.grad.numpy().max() == 1.0
 
 
@@ -286,8 +286,8 @@ def test_what_is_kept_on_a_tensor_dies_with_it():
     x = leaf(2, 3)
     with padiff_shim.reference("torch"):
         y = paddle.exp(x)
-    kept = [weakref.ref(attribute(y, TAPE).twin), weakref.ref(attribute(x, LEAF).now[1])]
+    references = [weakref.ref(attribute(y, TAPE).twin), weakref.ref(attribute(x, LEAF).now[1])]
     assert attribute(paddle.ones([2]), TAPE) is None
     del x, y
     gc.collect()
-    assert [reference() for reference in kept] == [None, None]
+    assert [reference() for reference in references] == [None, None]

@@ -99,35 +99,39 @@ ON_A_RUN = [
 
 
 def flattened(cases):
-    return [pytest.param(call, name, value, said, id=f"{name}={value!r}") for call, name, values, said in cases for value in values]
+    return [
+        pytest.param(call, name, value, message, id=f"{name}={value!r}")
+        for call, name, values, message in cases
+        for value in values
+    ]
 
 
-def complains(call, name, value, said):
+def complains(call, name, value, wanted):
     with pytest.raises(PadiffShimError) as caught:
         call()
     message = str(caught.value)
     assert re.search(rf"\b{name}\b|op or family", message), message
-    assert re.search(said, message), message
-    given = value[0] if isinstance(value, list) and value else value
-    shown = (str(given), repr(given), repr(given)[1:-1], type(value).__name__)
+    assert re.search(wanted, message), message
+    element = value[0] if isinstance(value, list) and value else value
+    shown = (str(element), repr(element), repr(element)[1:-1], type(value).__name__)
     assert any(text in message for text in shown), message
 
 
-@pytest.mark.parametrize(("call", "name", "value", "said"), flattened(CASES))
-def test_a_wrong_argument_is_named(monkeypatch, tmp_path, call, name, value, said):
+@pytest.mark.parametrize(("call", "name", "value", "message"), flattened(CASES))
+def test_a_wrong_argument_is_named(monkeypatch, tmp_path, call, name, value, message):
     monkeypatch.chdir(tmp_path)
     inner = {"change", "op", "state", "program", "layers", "folder", "side", "gradients", "carry", "known_differences"}
     by_place = call not in (padiff_shim.reference, padiff_shim.compare) and name in inner
-    complains(lambda: call(value) if by_place else call(**{name: value}), name, value, said)
+    complains(lambda: call(value) if by_place else call(**{name: value}), name, value, message)
     assert not list(tmp_path.iterdir()), "nothing was begun"
 
 
-@pytest.mark.parametrize(("call", "name", "value", "said"), flattened(ON_A_RUN))
-def test_a_wrong_argument_of_a_run_is_named(monkeypatch, tmp_path, call, name, value, said):
+@pytest.mark.parametrize(("call", "name", "value", "message"), flattened(ON_A_RUN))
+def test_a_wrong_argument_of_a_run_is_named(monkeypatch, tmp_path, call, name, value, message):
     monkeypatch.chdir(tmp_path)
     run = filled([record(0), wrong(1)])
     run.recorder.save_inputs({"index": 0}, {})
-    complains(lambda: call(run, value), name, value, said)
+    complains(lambda: call(run, value), name, value, message)
     assert not list(tmp_path.iterdir())
 
 

@@ -186,10 +186,10 @@ def test_threads_that_open_and_close_modes_at_once(undone):
                 opened = [modes[int(i)] for i in random.permutation(2)]
                 for mode in opened:
                     mode.start()
-                found = F.softmax(paddle.tanh(paddle.to_tensor(values))).numpy()
+                result = F.softmax(paddle.tanh(paddle.to_tensor(values))).numpy()
                 for mode in (opened[int(i)] for i in random.permutation(2)):
                     mode.stop()
-                assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+                assert np.allclose(result, expected, rtol=1e-5, atol=1e-6)
                 inner = opened[-1].run
                 counted = inner.substituted.get("tanh") if opened[-1] is modes[0] else inner.counts.calls
                 assert counted, (number, inner)
@@ -221,7 +221,7 @@ def test_nothing_is_executed_that_was_read():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("eval", "exec") or path.as_posix().endswith(tuple(OWN_TEXT)), path
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                owner, given = getattr(node.func.value, "id", ""), {word.arg: word.value for word in node.keywords}
+                owner, keywords = getattr(node.func.value, "id", ""), {word.arg: word.value for word in node.keywords}
                 assert owner not in UNPICKLERS or node.func.attr not in ("load", "loads"), path
-                allowed = given.get("allow_pickle")
+                allowed = keywords.get("allow_pickle")
                 assert allowed is None or allowed.value is False, path

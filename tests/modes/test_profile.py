@@ -57,7 +57,7 @@ def test_a_profile_changes_no_bit_and_no_count():
     losses, parameters, run = trained()
     again, profiled, noted = trained(profile=True)
     assert again == losses
-    assert all(one.tobytes() == other.tobytes() for one, other in zip(parameters, profiled))
+    assert all(result.tobytes() == other.tobytes() for result, other in zip(parameters, profiled))
     assert noted.as_dict()["ops"] == run.as_dict()["ops"]
     assert run.as_dict()["profile"] is None
 
@@ -65,15 +65,17 @@ def test_a_profile_changes_no_bit_and_no_count():
 def test_calls_are_noted_by_layer_and_line():
     run = trained(profile=True)[2]
     places = run.as_dict()["profile"]["places"]
-    calls = {(one["part"], one["op"], one["layer"]): one["calls"] for one in places}
+    calls = {(place["part"], place["op"], place["layer"]): place["calls"] for place in places}
     for layer in ("blocks.0.up", "blocks.1.down"):
         assert calls["reference", "linear", layer] == calls["backward", "linear", layer] == 3
     assert calls["reference", "gelu", "blocks.1"] == 3
-    assert {one["site"] for one in places if one["op"] == "gelu"} == {one["site"] for one in places if one["op"] == "add"}
-    assert all("test_profile.py:" in one["site"] for one in places if one["op"])
+    assert {place["site"] for place in places if place["op"] == "gelu"} == {
+        other["site"] for other in places if other["op"] == "add"
+    }
+    assert all("test_profile.py:" in place["site"] for place in places if place["op"])
     forward = {op: counts["substituted"] for op, counts in run.as_dict()["ops"].items() if op not in run.optimizers}
     for op, number in forward.items():
-        assert sum(one["calls"] for one in places if (one["part"], one["op"]) == ("reference", op)) == number
+        assert sum(place["calls"] for place in places if (place["part"], place["op"]) == ("reference", op)) == number
     native = [line for line in run.as_dict()["lines"] if line["op"] == "dropout"]
     assert native
     assert all(line["calls"] == 3 and "in forward" in line["site"] for line in native)
@@ -83,8 +85,8 @@ def test_times_add_up_to_less_than_the_mode_was_open():
     run = trained(profile=True)[2]
     profile = run.as_dict()["profile"]
     assert profile["threads"] == 1
-    assert 0 < sum(one["seconds"] for one in profile["places"]) <= profile["seconds"] + 1e-6 * len(profile["places"])
-    parts = {one["part"] for one in profile["places"]}
+    assert 0 < sum(place["seconds"] for place in profile["places"]) <= profile["seconds"] + 1e-6 * len(profile["places"])
+    parts = {place["part"] for place in profile["places"]}
     assert {"reference", "native", "backward", "optimizer"} <= parts
 
 

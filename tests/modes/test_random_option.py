@@ -26,7 +26,7 @@ def drawn():
 
 
 def equal(ours, theirs):
-    return all(np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True))
+    return all(np.array_equal(result, other) for result, other in zip(ours, theirs, strict=True))
 
 
 def theirs():
@@ -93,28 +93,28 @@ def test_a_decorated_function_and_start_and_stop():
     mode = padiff_shim.reference("torch", random="torch")
     mode.start()
     paddle.seed(5)
-    found = drawn()
+    results = drawn()
     mode.stop()
-    assert equal(found, theirs())
+    assert equal(results, theirs())
 
 
 def test_threads_draw_where_the_mode_is_open_for_them():
     def work():
         paddle.seed(5)
-        found.append(drawn())
+        results.append(drawn())
 
-    expected, found = native(drawn), []
+    expected, results = native(drawn), []
     for everywhere in (False, True):
         with padiff_shim.reference("torch", random="torch", all_threads=everywhere):
             thread = threading.Thread(target=work)
             thread.start()
             thread.join()
-    assert equal(found[0], expected)
-    assert equal(found[1], theirs())
+    assert equal(results[0], expected)
+    assert equal(results[1], theirs())
 
 
 def test_a_forked_child_draws_paddle_s_numbers():
-    found = in_child(
+    printed = in_child(
         """
         import os, sys
         import numpy as np
@@ -130,7 +130,7 @@ def test_a_forked_child_draws_paddle_s_numbers():
             sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         """
     )
-    assert found.returncode == 0, found.stderr
+    assert printed.returncode == 0, printed.stderr
 
 
 def test_static_programs_draw_natively():

@@ -39,18 +39,20 @@ def table(folder, text, name="pyproject.toml"):
 def test_signatures_and_options_say_the_same(function, options):
     parameters = dict(inspect.signature(function).parameters)
     parameters.pop("compare", None)
-    assert {name: one.default for name, one in parameters.items()} == {one.name: one.default for one in dataclasses.fields(options)}
+    assert {name: default.default for name, default in parameters.items()} == {
+        parameter.name: parameter.default for parameter in dataclasses.fields(options)
+    }
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_default_is_accepted_and_reads_back(mode):
     options = MODES[mode]()
-    for name, one in textual(MODES[mode]).items():
+    for name, parameter in textual(MODES[mode]).items():
         value = getattr(options, name)
-        text = ",".join(value) if kind_of(one).several and value else "none" if value is None else str(value)
+        text = ",".join(value) if kind_of(parameter).several and value else "none" if value is None else str(value)
         if value in ([], ()):
             continue
-        assert kind_of(one).checked(name, kind_of(one).from_text(text)) == value, name
+        assert kind_of(parameter).checked(name, kind_of(parameter).from_text(text)) == value, name
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_the_environment_is_read(name, text, value, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variable", "text", "said"),
+    ("variable", "text", "message"),
     [
         ("PADIFF_SHIM_OPTS", "linear", "unknown setting 'PADIFF_SHIM_OPTS'. Did you mean 'PADIFF_SHIM_OPS'\\? Acc"),
         ("PADIFF_SHIM_AUDIT", "few", r"audit= is a whole number from 0 on, got 'few' \(PADIFF_SHIM_AUDIT\)"),
@@ -92,10 +94,10 @@ def test_the_environment_is_read(name, text, value, monkeypatch):
         ("PADIFF_SHIM_CALLBACK", "f", "PADIFF_SHIM_CALLBACK: callback= takes a function, which only a call can give"),
     ],
 )
-def test_a_wrong_variable_is_refused_in_every_mode(variable, text, said, monkeypatch):
+def test_a_wrong_variable_is_refused_in_every_mode(variable, text, message, monkeypatch):
     monkeypatch.setenv(variable, text)
     for function in (padiff_shim.reference, padiff_shim.compare):
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError, match=message):
             function("torch")
 
 
@@ -108,9 +110,9 @@ def test_a_file_above_is_read(name, nowhere, monkeypatch):
     (nowhere / "deep" / "er").mkdir(parents=True)
     (nowhere / "deep" / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
     monkeypatch.chdir(nowhere / "deep" / "er")
-    found = options.outside(CompareOptions)
-    assert {key: one.value for key, one in found.items()} == {"ops": ["linear"], "audit": 3}
-    assert str(nowhere / name) in found["audit"].origin
+    result = options.outside(CompareOptions)
+    assert {key: parameter.value for key, parameter in result.items()} == {"ops": ["linear"], "audit": 3}
+    assert str(nowhere / name) in result["audit"].origin
     assert set(options.outside(ReferenceOptions)) == {"ops"}, "a mode takes the settings that it has"
 
 
@@ -129,7 +131,7 @@ def test_a_changed_file_is_read_again(nowhere):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("opps = 'linear'", "opps in .*pyproject.toml: unknown setting 'opps'. Did you mean 'ops'"),
         ("mismatch-from = 'WRONG'", "Did you mean 'mismatch_from'"),
@@ -138,10 +140,10 @@ def test_a_changed_file_is_read_again(nowhere):
         ("ops = [", "pyproject.toml: "),
     ],
 )
-def test_a_wrong_file_is_refused(text, said, nowhere):
+def test_a_wrong_file_is_refused(text, message, nowhere):
     pytest.importorskip("tomllib")
     table(nowhere, text)
-    with pytest.raises(ArgumentError, match=said):
+    with pytest.raises(ArgumentError, match=message):
         padiff_shim.reference("torch")
 
 
@@ -190,8 +192,8 @@ def test_call_before_environment_before_file_before_default(nowhere, monkeypatch
     monkeypatch.setenv("PADIFF_SHIM_EVERY", "2")
     monkeypatch.setenv("PADIFF_SHIM_STEPS", "0:10")
     run = made(padiff_shim.compare, "torch", every=None).run
-    said = run.header["options"]
-    assert (said["every"], said["audit"], run.linear_layout, said["seed"]) == (None, 4, "view", 0)
+    recorded = run.header["options"]
+    assert (recorded["every"], recorded["audit"], run.linear_layout, recorded["seed"]) == (None, 4, "view", 0)
     assert any("steps=0:10: PADIFF_SHIM_STEPS" in warning for warning in run.warnings), run.warnings
     assert any("audit=4: PADIFF_SHIM_AUDIT" in warning for warning in run.warnings), run.warnings
     assert any("keep_inputs=5: keep_inputs in [padiff_shim]" in warning for warning in run.warnings)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(not IS_3, reason="these programs are written for
 def outcome(program):
     """Its arrays, or the error with which Paddle refuses it here."""
     try:
-        return [np.asarray(one, "float64") for one in program()]
+        return [np.asarray(value, "float64") for value in program()]
     except Exception as error:
         return type(error), str(error).strip().splitlines()[-1:]
 
@@ -50,18 +50,18 @@ def native():
 @pytest.mark.parametrize("name", SURROUNDINGS)
 def test_it_works_as_natively(name, mode, native, undone):
     with MODES[mode]() as run:
-        found = outcome(SURROUNDINGS[name])
-    assert type(found) is type(native[name]), found
-    if isinstance(found, tuple):
-        assert found == native[name]
+        results = outcome(SURROUNDINGS[name])
+    assert type(results) is type(native[name]), results
+    if isinstance(results, tuple):
+        assert results == native[name]
         return
-    for ours, theirs in zip(found, native[name]):
+    for ours, theirs in zip(results, native[name]):
         # A step of AdamW turns the sign of a tiny gradient into a whole step, and a quantised value jumps by one unit of 127.
         # Mixed precision acts in reference mode alone: natively it is off on a CPU.
         acts = name == "scaled_mixed_precision" and mode == "reference"
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-2 if acts else 2e-4)
         assert mode != "compare" or np.array_equal(ours, theirs), "comparing changes no bit"
-    reasons = {reason for found in run.native.values() for reason in found}
+    reasons = {reason for listed in run.native.values() for reason in listed}
     assert not [reason for reason in reasons if not reason.startswith(EXPECTED)], reasons
     if name in NATIVE:
         assert [reason for reason in reasons if reason.startswith(NATIVE[name])], reasons

@@ -66,10 +66,10 @@ def _log_softmax(x):
 
 
 def _one_by_one(x):
-    found = [x[..., 0]]
+    results = [x[..., 0]]
     for i in range(1, x.shape[-1]):
-        found.append(found[-1] + x[..., i])
-    return torch.stack(found, -1)
+        results.append(results[-1] + x[..., i])
+    return torch.stack(results, -1)
 
 
 def _lstm(x, wi, wh, bi, bh):
@@ -79,13 +79,13 @@ def _lstm(x, wi, wh, bi, bh):
 
 def _cells(x, wi, wh, bi, bh):
     h = c = torch.zeros(x.shape[0], wh.shape[1], dtype=x.dtype)
-    found = []
+    results = []
     for t in range(x.shape[1]):
         i, f, g, o = (x[:, t].flip(1) @ wi.flip(1).t() + (h.flip(1) @ wh.flip(1).t() + (bi + bh))).chunk(4, 1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
-        found.append(h)
-    return torch.stack(found, 1)
+        results.append(h)
+    return torch.stack(results, 1)
 
 
 def _resized(x):

@@ -10,8 +10,8 @@ from padiff_shim.numerics import bounds, difference, trial
 from padiff_shim.verdicts import Verdict
 
 
-def judge(*given, **options):
-    return numerics.judge(*given, rng=np.random.default_rng(0), **options)
+def judge(*arguments, **options):
+    return numerics.judge(*arguments, rng=np.random.default_rng(0), **options)
 
 
 def normal(*shape, seed=0, scale=1.0, shift=0.0):
@@ -30,15 +30,17 @@ def quantities(kind, dtype):
     x, grad, weight, bias = values(kind, dtype)
     table = ops()
 
-    def out(name, *given):
-        return name, table[name].model.forward(given), table[name].reference(*given)
+    def out(name, *arguments):
+        return name, table[name].model.forward(arguments), table[name].reference(*arguments)
 
-    def back(name, operand, given, at):
-        leaf = given[at].clone().requires_grad_()
-        result = table[name].reference(*[leaf if i == at else one for i, one in enumerate(given)])
-        (found,) = torch.autograd.grad(result, leaf, grad.expand(result.shape) if result.shape == grad.shape else result.detach())
+    def back(name, operand, arguments, at):
+        leaf = arguments[at].clone().requires_grad_()
+        result = table[name].reference(*[leaf if i == at else operand for i, operand in enumerate(arguments)])
+        (gradient,) = torch.autograd.grad(
+            result, leaf, grad.expand(result.shape) if result.shape == grad.shape else result.detach()
+        )
         incoming = grad if result.shape == grad.shape else result.detach()
-        return f"{name} {operand}", table[name].model.gradient(operand, given, result.detach(), incoming), found
+        return f"{name} {operand}", table[name].model.gradient(operand, arguments, result.detach(), incoming), gradient
 
     norm = (x, weight, bias, 1e-5, 2)
     yield out("softmax", x, -1)
@@ -66,9 +68,9 @@ def test_it_is_a_part_of_the_bound(kind, dtype):
         limit = limit.whole().reshape(result.shape).double().numpy()
         grid = quantity.grid
         where = np.unravel_index(np.arange(int(np.prod(grid))), grid) if grid else ()
-        found = quantity.solve(quantity.stage(where))
+        solution = quantity.solve(quantity.stage(where))
         _, probable, _ = trial.factors(quantity)
-        unit, likely = (quantity_order(quantity, found.bound(factor)) for factor in (1.0, probable))
+        unit, likely = (quantity_order(quantity, solution.bound(factor)) for factor in (1.0, probable))
         room = np.maximum(bounds.CLOSE * unit, bounds.FAR_INSIDE * likely if quantity.k > 1 and not quantity.axes else 0.0)
         assert (limit <= room * (1 + 1e-5)).all(), (name, float((limit / room).max()))
 
@@ -83,10 +85,10 @@ def test_results_a_last_bit_apart_need_no_oracle_unless_audited(dtype):
     x = values("plain", dtype)[0]
     y = torch.softmax(x, -1)
     near = torch.nextafter(y, torch.zeros_like(y))
-    found, audited = (judge(ops()["softmax"].model.forward((x, -1)), near, y, audit=audit) for audit in (False, True))
-    assert found.verdict is audited.verdict is Verdict.ROUNDING
-    assert "paddle" not in found.stats
-    assert "needs no oracle" in found.reason
+    verdict, audited = (judge(ops()["softmax"].model.forward((x, -1)), near, y, audit=audit) for audit in (False, True))
+    assert verdict.verdict is audited.verdict is Verdict.ROUNDING
+    assert "paddle" not in verdict.stats
+    assert "needs no oracle" in verdict.reason
     assert audited.stats["paddle"]["rho_max"] > 0
 
 
@@ -98,8 +100,8 @@ def test_a_fault_of_a_few_units_is_judged(dtype):
         unit = quantity_order(quantity, quantity.solve(quantity.stage(where)).bound(trial.factors(quantity)[1]))
         wrong = result.clone().reshape(-1)
         wrong[wrong.numel() // 2] += 2 * float(unit.reshape(-1)[wrong.numel() // 2])
-        found = judge(quantity, wrong.reshape(result.shape), result)
-        assert "paddle" in found.stats or found.verdict.severity > Verdict.ROUNDING.severity, name
+        verdict = judge(quantity, wrong.reshape(result.shape), result)
+        assert "paddle" in verdict.stats or verdict.verdict.severity > Verdict.ROUNDING.severity, name
 
 
 def products(kind, dtype):
@@ -117,17 +119,17 @@ def products(kind, dtype):
         ("linear", (x, w, bias, False), ("x", "weight")),
         ("addmm", (bias, rows, w, 0.5, 3.0), ("x", "y")),
     ]
-    for name, given in [call[:2] for call in calls]:
-        wide = [one.double() if isinstance(one, torch.Tensor) else one for one in given]
-        yield name, table[name].model.forward(given), table[name].reference(*wide)
-    for name, given, operands in calls:
-        leaves = [one.double().requires_grad_() if isinstance(one, torch.Tensor) else one for one in given]
+    for name, arguments in [call[:2] for call in calls]:
+        wide = [operand.double() if isinstance(operand, torch.Tensor) else operand for operand in arguments]
+        yield name, table[name].model.forward(arguments), table[name].reference(*wide)
+    for name, arguments, operands in calls:
+        leaves = [operand.double().requires_grad_() if isinstance(operand, torch.Tensor) else operand for operand in arguments]
         result = table[name].reference(*leaves)
         incoming = normal(*result.shape, seed=5).to(dtype)
-        tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
-        found = torch.autograd.grad(result, tensors[-2:] if name == "addmm" else tensors[:2], incoming.double())
-        for operand, gradient in zip(operands, found, strict=True):
-            yield f"{name} {operand}", table[name].model.gradient(operand, given, result.detach().to(dtype), incoming), gradient
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        gradients = torch.autograd.grad(result, tensors[-2:] if name == "addmm" else tensors[:2], incoming.double())
+        for operand, gradient in zip(operands, gradients, strict=True):
+            yield f"{name} {operand}", table[name].model.gradient(operand, arguments, result.detach().to(dtype), incoming), gradient
 
 
 def unit_of(quantity):
@@ -145,10 +147,10 @@ def test_of_products_it_follows_each_element_s_bound(kind, dtype):
             assert quantity.k < bounds.TERMS, name
             continue
         known += 1
-        found, unit = limit.whole().reshape(result.shape).double().numpy(), unit_of(quantity)
-        assert (found <= bounds.APART * unit * (1 + 1e-5)).all(), name
+        bound, unit = limit.whole().reshape(result.shape).double().numpy(), unit_of(quantity)
+        assert (bound <= bounds.APART * unit * (1 + 1e-5)).all(), name
         if kind == "plain" and "addmm" not in name and "linear" not in name:  # without a bias and a rounded factor it is all of it
-            assert (found >= bounds.APART * unit * (1 - 1e-5)).all(), name
+            assert (bound >= bounds.APART * unit * (1 - 1e-5)).all(), name
         assert limit.usual == bounds.USUAL / bounds.APART
     assert known > 12
 
@@ -164,8 +166,8 @@ def test_products_that_are_off_by_units_are_held_against_the_oracle(dtype):
         single = torch.zeros_like(unit)
         single.view(-1)[unit.numel() // 2] = 1.0
         for moved, near in ((2.5 * single, False), (0.8 * signs, False), (0.2 * signs, True)):
-            found = judge(quantity, (right.double() + moved * unit).to(dtype), right)
-            assert ("paddle" in found.stats) is not near, (name, found)
+            verdict = judge(quantity, (right.double() + moved * unit).to(dtype), right)
+            assert ("paddle" in verdict.stats) is not near, (name, verdict)
 
 
 def test_sixteen_bits_and_what_cancels_are_held_against_the_oracle():
@@ -174,9 +176,9 @@ def test_sixteen_bits_and_what_cancels_are_held_against_the_oracle():
     assert ops()["softmax"].model.forward((x.half(), -1)).harmless(half) is None
     cancelling = torch.tensor([[1e8, 1.0, -1e8, 1.0]] * 40)
     out = cancelling.sum(1)
-    found = judge(ops()["sum"].model.forward((cancelling, 1, None, False)), out + 1.0, out)
-    assert "ill_conditioned" in found.modifiers
-    assert "paddle" in found.stats
+    verdict = judge(ops()["sum"].model.forward((cancelling, 1, None, False)), out + 1.0, out)
+    assert "ill_conditioned" in verdict.modifiers
+    assert "paddle" in verdict.stats
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -193,12 +195,12 @@ def test_pieces_are_parts_of_the_whole(dtype, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_large_results_are_told_from_equal_ones_in_any_piece(dtype):
-    one = normal(3 * difference._PIECE + 5).to(dtype)
+    values = normal(3 * difference._PIECE + 5).to(dtype)
     for place in (0, difference._PIECE, 3 * difference._PIECE + 4):
-        other, zeros = one.clone(), one.clone()
-        assert difference.same(one, other)
+        other, zeros = values.clone(), values.clone()
+        assert difference.same(values, other)
         other[place] = torch.nextafter(other[place], torch.zeros((), dtype=dtype))
-        assert not difference.same(one, other)
+        assert not difference.same(values, other)
         zeros[place] = 0.0
         negative = zeros.clone()
         negative[place] = -0.0

@@ -35,10 +35,10 @@ def by_formula(x, y, ours, theirs):
 def test_what_is_met_on_the_way_accuses_nobody(judge, dtype):
     x, y, right = products(dtype)
     for met in (NAN, -INF):
-        found = judge(x, y, right.clone().fill_(met), right)
-        assert found.verdict in (Verdict.UNVERIFIED, Verdict.EQUAL), found  # EQUAL: what no rounding settles is left out
-        assert found.side is Side.NONE
-        assert found.verdict is Verdict.EQUAL or "beyond the range" in found.reason
+        verdict = judge(x, y, right.clone().fill_(met), right)
+        assert verdict.verdict in (Verdict.UNVERIFIED, Verdict.EQUAL), verdict  # EQUAL: what no rounding settles is left out
+        assert verdict.side is Side.NONE
+        assert verdict.verdict is Verdict.EQUAL or "beyond the range" in verdict.reason
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -46,23 +46,23 @@ def test_a_number_there_is_wrong(dtype):
     x, y, right = products(dtype)
     ours = right.clone()
     ours[1, 2] = 1.0
-    found = by_model(x, y, ours, right)
-    assert (found.verdict, found.side) == (Verdict.NONFINITE, Side.PADDLE), found
+    result = by_model(x, y, ours, right)
+    assert (result.verdict, result.side) == (Verdict.NONFINITE, Side.PADDLE), result
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_a_pole_is_a_value(dtype):
     x = torch.tensor([0.0, 1.0, 2.0], dtype=dtype)
-    found = judged(torch.log, [x], torch.tensor([NAN, *torch.log(x[1:])], dtype=dtype), torch.log(x))
-    assert (found.verdict, found.side) == (Verdict.NONFINITE, Side.PADDLE), found
+    verdict = judged(torch.log, [x], torch.tensor([NAN, *torch.log(x[1:])], dtype=dtype), torch.log(x))
+    assert (verdict.verdict, verdict.side) == (Verdict.NONFINITE, Side.PADDLE), verdict
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_an_infinite_operand_is_no_excuse(dtype):
     x, y, right = products(dtype)
     x[0, 0] = INF
-    found = by_formula(x, y, right.clone().fill_(NAN), right)
-    assert (found.verdict, found.side) == (Verdict.NONFINITE, Side.PADDLE), found
+    result = by_formula(x, y, right.clone().fill_(NAN), right)
+    assert (result.verdict, result.side) == (Verdict.NONFINITE, Side.PADDLE), result
 
 
 def test_places_of_an_interpolation_are_rounded():

@@ -24,8 +24,8 @@ F32, F64 = torch.float32, torch.float64
 def test_another_order_is_never_accused(name, seed, dtype, scale):
     formula = FORMULAS[name]
     operands = drawn(formula.shapes, seed, dtype, scale)
-    found = judged(formula.kernel, operands, formula.other(*operands), seed=seed)
-    assert found.verdict in INNOCENT, found
+    verdict = judged(formula.kernel, operands, formula.other(*operands), seed=seed)
+    assert verdict.verdict in INNOCENT, verdict
 
 
 @given(st.sampled_from(sorted(n for n, f in FORMULAS.items() if f.smooth)), st.integers(0, 2**31), st.sampled_from((F32, F64)))
@@ -36,8 +36,8 @@ def test_gradients_in_another_order_are_never_accused(name, seed, dtype):
     operands.append(drawn([tuple(formula.kernel(*operands).shape)], seed + 1, dtype)[0])
     for position in range(len(formula.shapes)):
         kernel, other = gradient(formula.kernel, position), gradient(formula.other, position)
-        found = judged(kernel, operands, other(*operands), seed=seed)
-        assert found.verdict in INNOCENT, (position, found)
+        verdict = judged(kernel, operands, other(*operands), seed=seed)
+        assert verdict.verdict in INNOCENT, (position, verdict)
 
 
 @pytest.mark.filterwarnings("error")
@@ -48,8 +48,8 @@ def test_what_has_no_square_is_judged_without_a_warning(size):
     kernel, wrong = F.silu, F.silu(x)
     wrong[7] *= 1.001
     for ours in (kernel, lambda v: kernel(v) * 1.001):
-        found = judged(kernel, [x], wrong, kernel(x), paddle_kernel=ours)
-        assert found.verdict.severity > Verdict.ROUNDING.severity
+        verdict = judged(kernel, [x], wrong, kernel(x), paddle_kernel=ours)
+        assert verdict.verdict.severity > Verdict.ROUNDING.severity
 
 
 @pytest.mark.parametrize("name", sorted(FORMULAS))
@@ -72,16 +72,16 @@ def test_sums_in_any_order(count, seed):
 
 def test_a_long_sum_in_one_accumulator_is_no_fault():
     (x,) = drawn([(4, 100_000)], 1)
-    found = judged(lambda v: v.abs().sum(-1), [x], torch.from_numpy(np.cumsum(x.abs().numpy(), 1)[:, -1].copy()))
-    assert found.verdict in (*INNOCENT, Verdict.LOW_ACCURACY)
+    verdict = judged(lambda v: v.abs().sum(-1), [x], torch.from_numpy(np.cumsum(x.abs().numpy(), 1)[:, -1].copy()))
+    assert verdict.verdict in (*INNOCENT, Verdict.LOW_ACCURACY)
 
 
 def test_what_rounds_to_zero_in_every_kernel_is_no_fault():
     """A sample that is classified beyond doubt: log(1 + 1e-20) is 0 in float32."""
     x = torch.tensor([[50.0, 0.0, 1.0], [0.0, 40.0, -3.0]])
     label = torch.tensor([0, 1])
-    found = judged(lambda v: F.cross_entropy(v, label, reduction="none"), [x], torch.zeros(2), torch.zeros(2), audit=True)
-    assert found.verdict in INNOCENT
+    verdict = judged(lambda v: F.cross_entropy(v, label, reduction="none"), [x], torch.zeros(2), torch.zeros(2), audit=True)
+    assert verdict.verdict in INNOCENT
     saturated = torch.full((40,), 20.0)
     kernel = gradient(torch.sigmoid, 0)
     assert judged(kernel, [saturated, torch.ones(40)], torch.zeros(40)).verdict in INNOCENT
@@ -128,8 +128,8 @@ def test_the_gradient_of_a_tie_in_a_pool_goes_to_any_of_them():
     last = torch.tensor([0.0, 0.0, 1.0, 0.0]).repeat(6, 1).reshape(6, 1, 2, 2)
     assert judged(derivative, [x, grad], last).verdict is Verdict.TIE
     nowhere = torch.tensor([0.0, 0.0, 0.0, 1.0]).repeat(6, 1).reshape(6, 1, 2, 2)
-    found = judged(derivative, [x, grad], nowhere)
-    assert (found.verdict in HARD, found.side) == (True, Side.PADDLE)
+    verdict = judged(derivative, [x, grad], nowhere)
+    assert (verdict.verdict in HARD, verdict.side) == (True, Side.PADDLE)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -140,8 +140,8 @@ def test_steps_may_jump_where_they_jump(dtype):
         jumped = torch.where(edge, kernel(x) + step * (1 - 2 * (kernel(x) > x).to(dtype) * (kernel is torch.round)), kernel(x))
         assert judged(kernel, [x], jumped).verdict is Verdict.TIE
         wrong = torch.where(edge, kernel(x), kernel(x) + step)
-        found = judged(kernel, [x], wrong)
-        assert (found.verdict in HARD, found.side) == (True, Side.PADDLE)
+        verdict = judged(kernel, [x], wrong)
+        assert (verdict.verdict in HARD, verdict.side) == (True, Side.PADDLE)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -153,8 +153,8 @@ def test_arguments_of_a_maximum(dtype):
     wrong = kernel(x)
     wrong[2] = 3
     for side in (Side.PADDLE, Side.TORCH):
-        found = judged(kernel, [x], *sides(wrong, kernel(x), side))
-        assert (found.verdict, found.side, found.stats["first_bad"]) == (Verdict.LOCAL_WRONG, side, [2])
+        verdict = judged(kernel, [x], *sides(wrong, kernel(x), side))
+        assert (verdict.verdict, verdict.side, verdict.stats["first_bad"]) == (Verdict.LOCAL_WRONG, side, [2])
     assert judged(kernel, [x], (kernel(x) + 1) % 4).verdict is Verdict.WRONG
 
 
@@ -168,8 +168,8 @@ def test_comparisons_on_the_edge():
 
 def test_integers_have_no_oracle():
     x = torch.arange(20)
-    found = judged(lambda v: v * 2, [x], x * 2 + 1)
-    assert (found.verdict, found.side) == (Verdict.SEMANTICS, Side.NONE)
+    verdict = judged(lambda v: v * 2, [x], x * 2 + 1)
+    assert (verdict.verdict, verdict.side) == (Verdict.SEMANTICS, Side.NONE)
     assert judged(lambda v: v * 2, [x], x * 2).verdict is Verdict.EQUAL
 
 
@@ -188,8 +188,8 @@ def test_integer_operands_and_masks():
     assert judged(masked, [table], masked(table), audit=True).verdict is Verdict.EQUAL
     finite = masked(table).nan_to_num(neginf=-1e4)
     for side in (Side.PADDLE, Side.TORCH):
-        found = judged(masked, [table], *sides(finite, masked(table), side))
-        assert (found.verdict, found.side) == (Verdict.NONFINITE, side)
+        verdict = judged(masked, [table], *sides(finite, masked(table), side))
+        assert (verdict.verdict, verdict.side) == (Verdict.NONFINITE, side)
 
 
 NAN, INF = math.nan, math.inf
@@ -312,8 +312,8 @@ def test_complex_results():
         torch.complex64
     )
     assert judged(torch.fft.rfft, [x], x.to(torch.complex64) @ rows).verdict not in (Verdict.WRONG, Verdict.SEMANTICS)
-    found = judged(torch.fft.rfft, [x], torch.fft.rfft(x).conj().resolve_conj())
-    assert (found.verdict, found.side) == (Verdict.WRONG, Side.PADDLE)
+    verdict = judged(torch.fft.rfft, [x], torch.fft.rfft(x).conj().resolve_conj())
+    assert (verdict.verdict, verdict.side) == (Verdict.WRONG, Side.PADDLE)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 5)])
@@ -342,9 +342,9 @@ def test_no_float64_run_leaves_it_open():
         return v.sin()
 
     x = drawn([(5,)], 1)[0]
-    found = judged(only_single, [x], x.sin() + 1)
-    assert found.verdict is Verdict.UNVERIFIED
-    assert "float32 alone" in found.reason
+    verdict = judged(only_single, [x], x.sin() + 1)
+    assert verdict.verdict is Verdict.UNVERIFIED
+    assert "float32 alone" in verdict.reason
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -355,8 +355,8 @@ def test_a_fused_backward_keeps_its_own_forward(dtype):
     for position in range(3):
         kernel, honest = gradient(F.scaled_dot_product_attention, position), gradient(other, position)
         assert judged(kernel, operands, honest(*operands)).verdict in INNOCENT
-        found = judged(kernel, operands, honest(*operands) * 1.01)
-        assert (found.verdict in HARD, found.side) == (True, Side.PADDLE)
+        verdict = judged(kernel, operands, honest(*operands) * 1.01)
+        assert (verdict.verdict in HARD, verdict.side) == (True, Side.PADDLE)
 
 
 def test_a_decomposition_that_computes_something_else_is_not_used(monkeypatch):

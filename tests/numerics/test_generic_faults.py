@@ -43,9 +43,9 @@ def test_planted_faults_are_found_on_their_side(name, fault, side):
     formula = FORMULAS[name]
     operands = drawn(formula.shapes, 21)
     right = formula.kernel(*operands)
-    found = judged(formula.kernel, operands, *sides(RESULTS[fault](right), right, side))
-    assert found.verdict in HARD or (right.ndim == 0 and found.verdict is Verdict.LOW_ACCURACY), found
-    assert found.side is side
+    verdict = judged(formula.kernel, operands, *sides(RESULTS[fault](right), right, side))
+    assert verdict.verdict in HARD or (right.ndim == 0 and verdict.verdict is Verdict.LOW_ACCURACY), verdict
+    assert verdict.side is side
 
 
 @pytest.mark.parametrize("position", [0, 1])
@@ -54,17 +54,17 @@ def test_a_fault_in_a_gradient(position):
     operands = drawn(formula.shapes, 22)
     kernel = gradient(formula.kernel, position)
     operands.append(torch.ones_like(formula.kernel(*operands)))
-    found = judged(kernel, operands, kernel(*operands) / 2)
-    assert (found.verdict, found.side) == (Verdict.WRONG, Side.PADDLE)
+    verdict = judged(kernel, operands, kernel(*operands) / 2)
+    assert (verdict.verdict, verdict.side) == (Verdict.WRONG, Side.PADDLE)
 
 
 @pytest.mark.parametrize("name", ["conv2d", "lstm", "batch_norm"])
 def test_a_lower_precision_is_named(name):
     formula = FORMULAS[name]
     operands = drawn(formula.shapes, 23)
-    found = judged(formula.kernel, operands, formula.kernel(*map(_tf32, operands)))
-    assert (found.verdict, found.side) == (Verdict.PRECISION_MODE, Side.PADDLE)
-    assert "tf32-inputs" in (found.hypothesis, *found.alternatives)
+    verdict = judged(formula.kernel, operands, formula.kernel(*map(_tf32, operands)))
+    assert (verdict.verdict, verdict.side) == (Verdict.PRECISION_MODE, Side.PADDLE)
+    assert "tf32-inputs" in (verdict.hypothesis, *verdict.alternatives)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -80,8 +80,8 @@ def test_semantic_mistakes(dtype):
         (lambda v: v.std((2, 3)), lambda v: v.std((2, 3), correction=0), (x,)),
     ]
     for right, wrong, operands in pairs:
-        found = judged(right, operands, wrong(*operands))
-        assert (found.verdict in HARD, found.side) == (True, Side.PADDLE), found
+        verdict = judged(right, operands, wrong(*operands))
+        assert (verdict.verdict in HARD, verdict.side) == (True, Side.PADDLE), verdict
 
 
 def test_formulas_that_differ_are_told_from_bad_arithmetic():
@@ -94,16 +94,16 @@ def test_formulas_that_differ_are_told_from_bad_arithmetic():
 def test_half_precision_sums_are_found():
     x = drawn([(12, 300)], 26)[0]
     total = np.cumsum(x.numpy(), 1, dtype=np.float16)[:, -1].astype(np.float32)
-    found = judged(lambda v: v.sum(-1), [x], torch.from_numpy(total))
-    assert (found.verdict in HARD, found.side) == (True, Side.PADDLE)
+    verdict = judged(lambda v: v.sum(-1), [x], torch.from_numpy(total))
+    assert (verdict.verdict in HARD, verdict.side) == (True, Side.PADDLE)
 
 
 def test_equal_is_not_right_and_the_audit_knows():
     x = drawn([(12, 30)], 27)[0]
     wrong = torch.sin(x) * 1.5
     assert judged(torch.sin, [x], wrong, wrong.clone()).verdict is Verdict.EQUAL
-    found = judged(torch.sin, [x], wrong, wrong.clone(), audit=True)
-    assert (found.verdict, found.side) == (Verdict.WRONG, Side.BOTH)
+    verdict = judged(torch.sin, [x], wrong, wrong.clone(), audit=True)
+    assert (verdict.verdict, verdict.side) == (Verdict.WRONG, Side.BOTH)
 
 
 def test_the_programs_random_numbers_are_left_alone():
@@ -136,9 +136,9 @@ def test_large_calls_are_cut_along_the_axes_that_the_formula_treats_apart(name):
     assert part is not None
     assert sum(a < b for a, b in zip(part.torch.shape, right.shape)) == axes
     assert torch.allclose(noise.exact(kernel, [t.double() for t in part.operands]).float(), part.paddle, 1e-6, 1e-7)
-    found = judged(kernel, operands, honest)
-    assert found.verdict in INNOCENT
-    assert found.stats["count"] == right.numel()
+    verdict = judged(kernel, operands, honest)
+    assert verdict.verdict in INNOCENT
+    assert verdict.stats["count"] == right.numel()
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_one_wrong_element_of_a_large_call_is_found(name, side):
     wrong = right.clone()
     place = tuple(int(i) for i in np.random.default_rng(7).integers(0, right.shape))
     wrong[place] += 0.3 * (wrong[place].abs() + 0.01)
-    found = judged(kernel, operands, *sides(wrong, right, side))
-    assert (found.verdict, found.side, found.stats["first_bad"]) == (Verdict.LOCAL_WRONG, side, list(place))
+    verdict = judged(kernel, operands, *sides(wrong, right, side))
+    assert (verdict.verdict, verdict.side, verdict.stats["first_bad"]) == (Verdict.LOCAL_WRONG, side, list(place))
 
 
 def test_an_axis_that_cannot_be_cut_stays_whole():

@@ -30,8 +30,8 @@ def test_gradients_of_grid_sample_are_innocent(shape, scale, position):
         return F.grid_sample(x, grid, align_corners=True)
 
     operands = [x, grid, tensor(*sample(x, grid).shape)]
-    found = judged(gradient(sample, position), operands, gradient(sample, position)(*operands), audit=True)
-    assert found.verdict in INNOCENT, found
+    verdict = judged(gradient(sample, position), operands, gradient(sample, position)(*operands), audit=True)
+    assert verdict.verdict in INNOCENT, verdict
     wrong = gradient(sample, position)(*operands) * (1 + 2.0**-9)
     assert judged(gradient(sample, position), operands, wrong).verdict not in INNOCENT
 
@@ -42,8 +42,8 @@ def test_gradients_of_grid_sample_are_innocent(shape, scale, position):
 def test_images_and_volumes_taken_apart_are_the_function(shape, padding, align):
     grid = tensor(2, 3, 4, *[2] * (len(shape) - 4), len(shape) - 2, dtype=torch.float64)
     x = tensor(*shape, dtype=torch.float64)
-    found = steps.FUNCTIONS[F.grid_sample](x, grid, "bilinear", padding, align)
-    torch.testing.assert_close(found, F.grid_sample(x, grid, "bilinear", padding, align), rtol=1e-12, atol=1e-12)
+    result = steps.FUNCTIONS[F.grid_sample](x, grid, "bilinear", padding, align)
+    torch.testing.assert_close(result, F.grid_sample(x, grid, "bilinear", padding, align), rtol=1e-12, atol=1e-12)
 
 
 def test_what_has_no_steps_is_left_as_it_is():
@@ -72,7 +72,7 @@ def test_marks_are_not_moved():
     label = torch.tensor([[0, 2, -1, 1]] * 3)
     operands = [tensor(3, 4), torch.tensor(1.0)]
     kernel = gradient(lambda x: F.multilabel_margin_loss(x, label), 0)
-    moved, _ = noise.moved(kernel, [one.double() for one in operands], SIZE, 1)
+    moved, _ = noise.moved(kernel, [operand.double() for operand in operands], SIZE, 1)
     assert torch.isfinite(moved).all()
     assert judged(kernel, operands, kernel(*operands), audit=True).verdict in INNOCENT
 
@@ -84,6 +84,6 @@ def test_a_format_that_does_not_hold_the_numbers_is_no_loss_of_precision():
     assert holds(tensor(100, scale=1e6), "bf16")
     assert holds(torch.zeros(3), "fp16")
     x = torch.linspace(-20.0, -14.0, 40)
-    found = judged(F.softplus, [x], torch.log(1 + torch.exp(x)))
-    assert found.hypothesis is None, found
-    assert found.verdict not in INNOCENT
+    verdict = judged(F.softplus, [x], torch.log(1 + torch.exp(x)))
+    assert verdict.hypothesis is None, verdict
+    assert verdict.verdict not in INNOCENT

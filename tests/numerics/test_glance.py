@@ -49,19 +49,19 @@ def limits(result, room):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (33, 31), (2, 3, 40), (70, 70)], ids=str)
 def test_it_gives_the_figures_of_the_passes_to_the_last_bit(dtype, shape):
-    said = 0
+    count = 0
     for seed in range(4):
         result = normal(*shape, seed=seed, dtype=dtype)
         for layout in (result, result.mT if result.ndim > 1 else result, result * (result > 0.5)):
             for room in (0.5, 4.0, 64.0):
                 for limit in limits(layout, room):
-                    found, whole = seen(near(layout, seed), layout, limit)
-                    if found is None:
+                    quick, whole = seen(near(layout, seed), layout, limit)
+                    if quick is None:
                         continue
-                    said += 1
-                    assert found == (whole.stats, whole.beyond)
+                    count += 1
+                    assert quick == (whole.stats, whole.beyond)
                     assert whole.finite
-    assert said > 20
+    assert count > 20
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -73,18 +73,18 @@ def test_it_says_nothing_of_what_has_to_be_looked_at(dtype):
     for bad in (float("nan"), float("inf"), -float("inf")):
         spoiled = near(result)
         spoiled[3, 7] = bad
-        for one, other in ((spoiled, result), (result, spoiled), (spoiled, spoiled)):
-            assert seen(one, other, lambda: generous)[0] is None
+        for actual, other in ((spoiled, result), (result, spoiled), (spoiled, spoiled)):
+            assert seen(actual, other, lambda: generous)[0] is None
     tiny = result * torch.finfo(dtype).tiny
     assert seen(near(tiny), tiny, lambda: generous)[0] is None
     moved = near(result)
     moved[5, 39] += 2e-4
-    found, whole = seen(moved, result, lambda: generous)
-    assert found is None
+    quick, whole = seen(moved, result, lambda: generous)
+    assert quick is None
     assert whole.beyond > 1
     cancelled = Limit.of(torch.full((240,), 1.0, dtype=dtype))  # more than a part of the result
-    found, whole = seen(near(result), result, lambda: cancelled)
-    assert found is None
+    quick, whole = seen(near(result), result, lambda: cancelled)
+    assert quick is None
     assert whole.beyond == float("inf")
     nothing = Limit.of(torch.zeros(240, dtype=dtype))  # 0 / 0
     assert seen(near(result), result, lambda: nothing)[0] is None
@@ -98,13 +98,13 @@ def calls(dtype, seed):
     weight, bias = normal(40, seed=seed + 2, dtype=dtype), normal(40, seed=seed + 3, dtype=dtype)
     square, rows = normal(40, 40, seed=seed + 4, dtype=dtype), normal(5, 40, seed=seed + 5, dtype=dtype)
     several = normal(6, 40, 5, seed=seed + 6, dtype=dtype)
-    one = normal(6, 1, 40, seed=seed + 7, dtype=dtype)
+    values = normal(6, 1, 40, seed=seed + 7, dtype=dtype)
     products = [
         ("matmul", (x, several, False, False)),
         ("matmul", (x.mT.contiguous(), several, True, False)),
         ("matmul", (rows, square, False, True)),
         ("matmul", (x, square, False, False)),
-        ("matmul", (one, square, False, False)),
+        ("matmul", (values, square, False, False)),
         ("linear", (x, square, bias, False)),
         ("linear", (x, square, None, False)),
         ("addmm", (bias, rows, square, 0.5, 3.0)),
@@ -122,40 +122,40 @@ def calls(dtype, seed):
         ("multiply", (x, weight)),
         ("exp", (x.clamp(max=10.0),)),
     ]
-    for name, given in products + others:
+    for name, arguments in products + others:
         op = ops()[name]
-        result = op.reference(*given)
+        result = op.reference(*arguments)
         incoming = normal(*result.shape, seed=seed + 8, dtype=dtype)
-        yield name, "", given, None, result
-        for operand, value in zip(op.names, given, strict=False):
+        yield name, "", arguments, None, result
+        for operand, value in zip(op.names, arguments, strict=False):
             if isinstance(value, torch.Tensor):
-                yield name, operand, given, incoming, value + grad[0, 0, 0]
+                yield name, operand, arguments, incoming, value + grad[0, 0, 0]
 
 
-def quantity_of(name, operand, given, grad, result):
+def quantity_of(name, operand, arguments, grad, result):
     model = ops()[name].model
-    return model.gradient(operand, given, ops()[name].reference(*given), grad) if operand else model.forward(given)
+    return model.gradient(operand, arguments, ops()[name].reference(*arguments), grad) if operand else model.forward(arguments)
 
 
-def of_call(given, grad):
-    return given if grad is None else (*given, grad)
+def of_call(arguments, grad):
+    return arguments if grad is None else (*arguments, grad)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_bound_that_was_learnt_is_that_of_the_other_call(dtype):
     learnt_of = []
     for first, second in zip(calls(dtype, 0), calls(dtype, 100), strict=True):
-        (name, operand, given, grad, _), (*_, others, other_grad, result) = first, second
+        (name, operand, arguments, grad, _), (*_, others, other_grad, result) = first, second
         bound = quantity_of(*first).harmless
-        learnt = bound.among(of_call(given, grad)) if isinstance(bound, Bound) else None
+        learnt = bound.among(of_call(arguments, grad)) if isinstance(bound, Bound) else None
         if learnt is None:
             continue
-        found, own = learnt.of(result, of_call(others, other_grad)), quantity_of(*second).harmless(result)
-        assert (found is None) == (own is None), (name, operand)
+        learnt_bound, own = learnt.of(result, of_call(others, other_grad)), quantity_of(*second).harmless(result)
+        assert (learnt_bound is None) == (own is None), (name, operand)
         if own is not None:
             learnt_of.append((name, operand))
-            assert torch.equal(found.whole(), own.whole()), (name, operand)
-            assert (found.usual, found.relative) == (own.usual, own.relative)
+            assert torch.equal(learnt_bound.whole(), own.whole()), (name, operand)
+            assert (learnt_bound.usual, learnt_bound.relative) == (own.usual, own.relative)
     for name in ("matmul", "linear", "addmm", "softmax", "layer_norm", "gelu", "sum"):
         assert (name, "") in learnt_of
     assert {("linear", "x"), ("linear", "weight"), ("linear", "bias"), ("layer_norm", "scale"), ("layer_norm", "x")} <= {*learnt_of}
@@ -164,27 +164,27 @@ def test_a_bound_that_was_learnt_is_that_of_the_other_call(dtype):
 def test_what_was_learnt_holds_no_tensor_of_the_call():
     """It outlives the call; a tensor that it kept would be taken for the next call's."""
 
-    def reached(one):
-        assert not isinstance(one, torch.Tensor)
-        if isinstance(one, functools.partial):
-            inner = [one.func, one.args, *one.keywords.values()]
-        elif isinstance(one, types.FunctionType):
-            inner = [*(cell.cell_contents for cell in one.__closure__ or ()), *(one.__defaults__ or ())]
-        elif isinstance(one, (Learnt, BoundFormula)):
-            inner = [getattr(one, name) for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
+    def reached(values):
+        assert not isinstance(values, torch.Tensor)
+        if isinstance(values, functools.partial):
+            inner = [values.func, values.args, *values.keywords.values()]
+        elif isinstance(values, types.FunctionType):
+            inner = [*(cell.cell_contents for cell in values.__closure__ or ()), *(values.__defaults__ or ())]
+        elif isinstance(values, (Learnt, BoundFormula)):
+            inner = [getattr(values, name) for kind in type(values).__mro__ for name in getattr(kind, "__slots__", ())]
         else:
-            inner = list(one) if isinstance(one, (list, tuple)) else []
+            inner = list(values) if isinstance(values, (list, tuple)) else []
         for each in inner:
             reached(each)
 
-    found = 0
+    count = 0
     for call in calls(torch.float32, 0):
         bound = quantity_of(*call).harmless
         learnt = bound.among(of_call(call[2], call[3]), call[4]) if isinstance(bound, Bound) else None
         if learnt is not None:
-            found += learnt.small
+            count += learnt.small
             reached(learnt)
-    assert found > 25
+    assert count > 25
 
 
 def test_a_tensor_that_is_two_operands_teaches_nothing():

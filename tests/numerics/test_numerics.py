@@ -62,19 +62,19 @@ def test_tf32_keeps_ten_bits():
 def test_normal_cdf_in_long_double():
     x = np.linspace(-9, 9, 37).astype(np.longdouble)
     mpmath.mp.prec = 120
-    for value, found in zip(x, precision.normal_cdf(x)):
-        high = float(found)
+    for value, probability in zip(x, precision.normal_cdf(x)):
+        high = float(probability)
         exact = mpmath.ncdf(mpmath.mpf(float(value)))
-        assert abs(mpmath.mpf(high) + mpmath.mpf(float(found - np.longdouble(high))) - exact) < 2.0**-61
+        assert abs(mpmath.mpf(high) + mpmath.mpf(float(probability - np.longdouble(high))) - exact) < 2.0**-61
 
 
 @given(st.lists(st.tuples(st.floats(-8, 8, width=32), st.floats(-8, 8, width=32)), min_size=1, max_size=40))
 def test_inner_product_against_fractions(pairs):
     """The oracle is right to float64, and sequential float32 arithmetic stays inside the any-order bound."""
     x, y = (torch.tensor(v, dtype=F32) for v in zip(*pairs))
-    found = quantity("dot", x, y)
-    staged = found.stage(())
-    result = found.solve(staged)
+    dot = quantity("dot", x, y)
+    staged = dot.stage(())
+    result = dot.solve(staged)
     exact = sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(x, y))
     size = sum(abs(Fraction(float(a)) * Fraction(float(b))) for a, b in zip(x, y))
     assert abs(Fraction(float(result.value[0])) - exact) <= size * Fraction(2) ** -45
@@ -127,9 +127,9 @@ def test_one_corrupted_element_is_found_anywhere(shape, seed):
     place = tuple(int(i) for i in generator(seed).integers(0, out.shape))
     wrong = out.clone()
     wrong[place] += 1.0
-    found = judge(quantity("linear", x, w, None, False), wrong, out)
-    assert (found.verdict, found.side) == (Verdict.LOCAL_WRONG, Side.PADDLE)
-    assert found.stats["first_bad"] == list(place)
+    verdict = judge(quantity("linear", x, w, None, False), wrong, out)
+    assert (verdict.verdict, verdict.side) == (Verdict.LOCAL_WRONG, Side.PADDLE)
+    assert verdict.stats["first_bad"] == list(place)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -138,9 +138,9 @@ def test_one_corrupted_element_of_a_row_function(axis):
     out = torch.softmax(x, axis)
     wrong = out.clone()
     wrong[11, 22, 33] *= 1.01
-    found = judge(quantity("softmax", x, axis), out, wrong)
-    assert (found.verdict, found.side) == (Verdict.LOCAL_WRONG, Side.TORCH)
-    assert found.stats["first_bad"] == [11, 22, 33]
+    verdict = judge(quantity("softmax", x, axis), out, wrong)
+    assert (verdict.verdict, verdict.side) == (Verdict.LOCAL_WRONG, Side.TORCH)
+    assert verdict.stats["first_bad"] == [11, 22, 33]
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
@@ -150,12 +150,12 @@ def test_equal_is_not_right():
     """Two kernels that are wrong in the same way: only the audit sees it."""
     x, w = normal(20, 64), normal(30, 64, seed=1)
     wrong = torch.nn.functional.linear(x, w) * 1.5
-    found = quantity("linear", x, w, None, False)
-    assert judge(found, wrong, wrong.clone()).verdict is Verdict.EQUAL
-    audited = judge(found, wrong, wrong.clone(), audit=True)
+    linear = quantity("linear", x, w, None, False)
+    assert judge(linear, wrong, wrong.clone()).verdict is Verdict.EQUAL
+    audited = judge(linear, wrong, wrong.clone(), audit=True)
     assert (audited.verdict, audited.side) == (Verdict.WRONG, Side.BOTH)
     right = torch.nn.functional.linear(x, w)
-    assert judge(found, right, right.clone(), audit=True).verdict is Verdict.EQUAL
+    assert judge(linear, right, right.clone(), audit=True).verdict is Verdict.EQUAL
 
 
 def _tf32(x):
@@ -183,27 +183,27 @@ def test_causes_are_named(name, fault, side):
     x, w, b = normal(200, 96), normal(96, 96, seed=1), normal(96, seed=2)
     out = torch.nn.functional.linear(x, w, b)
     wrong = fault(x, w, b)
-    found = judge(quantity("linear", x, w, b, False), *((wrong, out) if side == "paddle" else (out, wrong)))
-    names = {found.hypothesis, *found.alternatives, *("+".join(reversed((found.hypothesis or "").split("+"))),)}
-    assert name in names, found
-    assert found.side == side
+    verdict = judge(quantity("linear", x, w, b, False), *((wrong, out) if side == "paddle" else (out, wrong)))
+    names = {verdict.hypothesis, *verdict.alternatives, *("+".join(reversed((verdict.hypothesis or "").split("+"))),)}
+    assert name in names, verdict
+    assert verdict.side == side
     kind = Verdict.PRECISION_MODE if "-inputs" in name or "-output" in name else Verdict.SEMANTICS
-    assert found.verdict is (Verdict.SEMANTICS if "+" in name else kind)
+    assert verdict.verdict is (Verdict.SEMANTICS if "+" in name else kind)
 
 
 def test_a_fault_that_nobody_listed_gets_no_name():
     x, w = normal(200, 96), normal(80, 96, seed=1)
     out = torch.nn.functional.linear(x, w)
-    found = judge(quantity("linear", x, w, None, False), out.roll(1, 0), out)
-    assert (found.verdict, found.side, found.hypothesis) == (Verdict.WRONG, Side.PADDLE, None)
+    verdict = judge(quantity("linear", x, w, None, False), out.roll(1, 0), out)
+    assert (verdict.verdict, verdict.side, verdict.hypothesis) == (Verdict.WRONG, Side.PADDLE, None)
 
 
 def test_bad_conditioning_is_said():
     x = torch.tensor([[1e8, 1.0, -1e8, 1.0]] * 40)
     out = x.sum(1)
-    found = judge(quantity("sum", x, 1, None, False), out + 1.0, out)
-    assert "ill_conditioned" in found.modifiers
-    assert found.verdict is Verdict.ROUNDING
+    verdict = judge(quantity("sum", x, 1, None, False), out + 1.0, out)
+    assert "ill_conditioned" in verdict.modifiers
+    assert verdict.verdict is Verdict.ROUNDING
 
 
 def test_statistics_name_the_bound_beside_the_error():
@@ -232,9 +232,9 @@ def test_sixteen_bit_results(dtype):
     x, w = normal(64, 128, dtype=dtype), normal(70, 128, dtype=dtype, seed=1)
     out = torch.nn.functional.linear(x, w)
     exact = (x.double() @ w.double().t()).to(dtype)
-    found = quantity("linear", x, w, None, False)
-    assert judge(found, exact, out).verdict in (Verdict.ROUNDING, Verdict.EQUAL)
-    assert judge(found, exact * 1.1, out).verdict is Verdict.WRONG
+    linear = quantity("linear", x, w, None, False)
+    assert judge(linear, exact, out).verdict in (Verdict.ROUNDING, Verdict.EQUAL)
+    assert judge(linear, exact * 1.1, out).verdict is Verdict.WRONG
 
 
 @pytest.mark.parametrize("shape", [(6, 32), (1, 32), (6, 1), (1, 1), (1,), (), (2, 1, 32), (1, 6, 1)], ids=str)
@@ -243,17 +243,17 @@ def test_a_bias_of_several_axes_broadcasts_from_the_right(shape):
     random = np.random.default_rng(0)
     x, w = (torch.from_numpy(random.standard_normal(size).astype(np.float32)) for size in ((2, 6, 24), (32, 24)))
     bias, grad = (torch.from_numpy(random.standard_normal(size).astype(np.float32)) for size in (shape, (2, 6, 32)))
-    given = (x, w, bias, False)
+    arguments = (x, w, bias, False)
     out = torch.nn.functional.linear(x, w) + bias
     wide = (torch.nn.functional.linear(x.double(), w.double()) + bias.double()).float()
-    forward = ops()["linear"].model.forward(given)
-    backward = ops()["linear"].model.gradient("bias", given, out, grad)
+    forward = ops()["linear"].model.forward(arguments)
+    backward = ops()["linear"].model.gradient("bias", arguments, out, grad)
     exact = grad.double().sum_to_size(shape).float()
-    for found, one, other in ((forward, wide, out), (backward, exact, grad.sum_to_size(shape))):
-        assert judge(found, one, other, audit=True).verdict.severity <= Verdict.ROUNDING.severity
-        wrong = one.clone()
-        wrong.view(-1)[-1] += one.abs().max() * 0.01
-        assert judge(found, wrong, other).verdict.severity > Verdict.LOW_ACCURACY.severity
+    for quantity, exact_, other in ((forward, wide, out), (backward, exact, grad.sum_to_size(shape))):
+        assert judge(quantity, exact_, other, audit=True).verdict.severity <= Verdict.ROUNDING.severity
+        wrong = exact_.clone()
+        wrong.view(-1)[-1] += exact_.abs().max() * 0.01
+        assert judge(quantity, wrong, other).verdict.severity > Verdict.LOW_ACCURACY.severity
 
 
 @pytest.mark.filterwarnings("error")

@@ -77,10 +77,10 @@ def test_both_kernels_are_innocent(op, entry, dtype):
         native = call.run()
         out, leaves = call.torch(True)
         values = (*([leaves] if op.operands else leaves + [None] * (op.tensors - len(leaves))), *call.attributes)
-        found = op.model.forward(values)
-        if found is None:
+        result = op.model.forward(values)
+        if result is None:
             continue  # einsum with a repeated label
-        verdicts = {"out": judge(found, back(native), out.detach(), audit=True)}
+        verdicts = {"out": judge(result, back(native), out.detach(), audit=True)}
         grad = normal(*out.shape, dtype=dtype, seed=7)
         tensors = [t for t in call.tensors if t is not None]
         try:
@@ -99,34 +99,34 @@ def test_both_kernels_are_innocent(op, entry, dtype):
 
 def test_linear_and_matmul_are_innocent():
     x, w, b = normal(512, 768), normal(256, 768, seed=1), normal(256, seed=2)
-    for found in (forward("linear", x, w, b, False), forward("matmul", x, w.t().contiguous(), False, False)):
-        assert found.verdict in (Verdict.EQUAL, Verdict.ROUNDING)
-        assert found.side is Side.NONE
+    for result in (forward("linear", x, w, b, False), forward("matmul", x, w.t().contiguous(), False, False)):
+        assert result.verdict in (Verdict.EQUAL, Verdict.ROUNDING)
+        assert result.side is Side.NONE
 
 
 def test_a_product_summed_in_another_order_is_innocent():
     """max|difference| is 5e-5 and more here, and it is rounding on both sides."""
     x, w = normal(512, 768), normal(768, 256, seed=1)
     backwards, theirs = x.flip(1) @ w.flip(0), x @ w
-    found = judge(ops()["matmul"].model.forward((x, w, False, False)), backwards, theirs)
-    assert found.verdict is Verdict.ROUNDING
-    assert found.side is Side.NONE
-    assert found.stats["max_abs"] > 1e-5
-    assert max(found.stats[side]["rho_max"] for side in ("paddle", "torch")) < 4
+    verdict = judge(ops()["matmul"].model.forward((x, w, False, False)), backwards, theirs)
+    assert verdict.verdict is Verdict.ROUNDING
+    assert verdict.side is Side.NONE
+    assert verdict.stats["max_abs"] > 1e-5
+    assert max(verdict.stats[side]["rho_max"] for side in ("paddle", "torch")) < 4
 
 
 @pytest.mark.parametrize("op", ["sum", "mean"])
 def test_sequential_sums_are_called_inaccurate(op):
     x = torch.full((8, 65536), 0.1)
-    found = forward(op, *((x, -1, None, False) if op == "sum" else (x, -1, False)))
-    assert (found.verdict, found.side) == (Verdict.LOW_ACCURACY, Side.PADDLE)
-    assert found.stats["paddle"]["prob"] > 1 > found.stats["paddle"]["det"]
+    result = forward(op, *((x, -1, None, False) if op == "sum" else (x, -1, False)))
+    assert (result.verdict, result.side) == (Verdict.LOW_ACCURACY, Side.PADDLE)
+    assert result.stats["paddle"]["prob"] > 1 > result.stats["paddle"]["det"]
 
 
 def test_epsilon_of_layer_norm_goes_through_float32():
     x, w = normal(64, 96, dtype="float64"), normal(96, dtype="float64", seed=1)
-    found = forward("layer_norm", x, w, w, 1e-5, 1)
-    assert (found.verdict, found.side, found.hypothesis) == (Verdict.PRECISION_MODE, Side.PADDLE, "epsilon->float32")
+    result = forward("layer_norm", x, w, w, 1e-5, 1)
+    assert (result.verdict, result.side, result.hypothesis) == (Verdict.PRECISION_MODE, Side.PADDLE, "epsilon->float32")
     single = forward("layer_norm", x.float(), w.float(), w.float(), 1e-5, 1)
     assert single.verdict in (Verdict.EQUAL, Verdict.ROUNDING)
 
@@ -134,26 +134,26 @@ def test_epsilon_of_layer_norm_goes_through_float32():
 def test_logsumexp_of_infinities():
     inf = math.inf
     for row in ([-inf, -inf], [inf, 1.0]):
-        found = forward("logsumexp", torch.tensor([row, [0.0, 1.0]]), 1, False, False)
-        assert (found.verdict, found.side) == (Verdict.NONFINITE, Side.PADDLE)
-        assert found.stats["first_bad"] == [0]
-        assert found.stats["paddle"]["nan"] == 1
+        result = forward("logsumexp", torch.tensor([row, [0.0, 1.0]]), 1, False, False)
+        assert (result.verdict, result.side) == (Verdict.NONFINITE, Side.PADDLE)
+        assert result.stats["first_bad"] == [0]
+        assert result.stats["paddle"]["nan"] == 1
 
 
 def test_relu_of_nan():
-    found = forward("relu", torch.tensor([[1.0, math.nan], [2.0, -1.0]]))
-    assert (found.verdict, found.side) == (Verdict.NONFINITE, Side.PADDLE)
+    result = forward("relu", torch.tensor([[1.0, math.nan], [2.0, -1.0]]))
+    assert (result.verdict, result.side) == (Verdict.NONFINITE, Side.PADDLE)
 
 
 def test_clipped_softmax():
-    found = forward("softmax", normal(64, 50) * 100, -1)
-    assert (found.verdict, found.side, found.hypothesis) == (Verdict.SEMANTICS, Side.PADDLE, "clip=-64")
-    assert "negligible" in found.modifiers
+    result = forward("softmax", normal(64, 50) * 100, -1)
+    assert (result.verdict, result.side, result.hypothesis) == (Verdict.SEMANTICS, Side.PADDLE, "clip=-64")
+    assert "negligible" in result.modifiers
 
 
 def test_power_with_a_number_in_float64():
-    found = forward("pow", normal(40, 50, dtype="float64").abs() + 0.1, 1.3)
-    assert (found.verdict, found.side, found.hypothesis) == (Verdict.PRECISION_MODE, Side.PADDLE, "y->float32")
+    result = forward("pow", normal(40, 50, dtype="float64").abs() + 0.1, 1.3)
+    assert (result.verdict, result.side, result.hypothesis) == (Verdict.PRECISION_MODE, Side.PADDLE, "y->float32")
 
 
 def test_division_by_a_number_in_float64_is_fine():
@@ -166,8 +166,8 @@ def test_a_single_row_of_layer_norm_is_no_axis(rows, width):
     x, weight, grad = (torch.from_numpy(np.random.default_rng(seed).standard_normal((rows, width))) for seed in range(3))
     values = (x, weight[0], weight[0], 1e-5, 1)
     leaf = weight[0].clone().requires_grad_()
-    (found,) = torch.autograd.grad(torch.nn.functional.layer_norm(x, (width,), leaf, leaf.detach(), 1e-5), leaf, grad)
+    (gradient,) = torch.autograd.grad(torch.nn.functional.layer_norm(x, (width,), leaf, leaf.detach(), 1e-5), leaf, grad)
     quantity = ops()["layer_norm"].model.gradient("scale", values, x, grad)
-    for kernel, verdicts in ((found, {Verdict.EQUAL}), (found * 1.5 + 1.0, {Verdict.WRONG, Verdict.LOCAL_WRONG})):
+    for kernel, verdicts in ((gradient, {Verdict.EQUAL}), (gradient * 1.5 + 1.0, {Verdict.WRONG, Verdict.LOCAL_WRONG})):
         judged = numerics.judge(quantity, kernel, kernel.clone(), rng=np.random.default_rng(0), audit=True)
         assert judged.verdict in verdicts

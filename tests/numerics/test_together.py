@@ -34,21 +34,21 @@ class Counted:
 
 
 def parts(traces=None):
-    formula, given = Counted(), operands()
-    shared = JointFormula(formula, given, [0, 1], sum(one.numel() for one in given), traces=traces)
-    return formula, given, [JointResult(shared, index) for index in range(2)]
+    formula, operands_ = Counted(), operands()
+    shared = JointFormula(formula, operands_, [0, 1], sum(operand.numel() for operand in operands_), traces=traces)
+    return formula, operands_, [JointResult(shared, index) for index in range(2)]
 
 
-def measured(part, given):
-    found = Formula.of(part, given, torch.float32, 3)
-    found.probe(3)
-    return found
+def measured(part, operands_):
+    measure = Formula.of(part, operands_, torch.float32, 3)
+    measure.probe(3)
+    return measure
 
 
 def test_the_formula_is_asked_twice_for_all_results():
     """For their values, and for its steps: of these all moved runs are made."""
-    formula, given, kernels = parts()
-    first, second = (measured(kernel, given) for kernel in kernels)
+    formula, operands_, kernels = parts()
+    first, second = (measured(kernel, operands_) for kernel in kernels)
     assert formula.runs == [[0, 1], [0, 1]]
     assert (first.k, second.k) == (1, ROWS), "each has the sums of its own steps"
 
@@ -65,11 +65,11 @@ def test_in_later_calls_of_its_kind_once():
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_bound_is_that_of_one_result(index, monkeypatch):
-    _, given, kernels = parts()
-    ours = measured(kernels[index], given)
+    _, operands_, kernels = parts()
+    ours = measured(kernels[index], operands_)
     monkeypatch.setattr(measured_bounds, "LARGEST", 0)
-    formula, given, kernels = parts()
-    single = measured(kernels[index], given)
+    formula, operands_, kernels = parts()
+    single = measured(kernels[index], operands_)
     assert [0, 1] not in formula.runs
     assert torch.equal(ours.value, single.value)
     assert ours.k == single.k
@@ -78,22 +78,22 @@ def test_the_bound_is_that_of_one_result(index, monkeypatch):
 
 
 def test_other_operands_are_run_alone():
-    formula, given, kernels = parts()
-    measured(kernels[0], [one.clone() for one in given])
+    formula, operands_, kernels = parts()
+    measured(kernels[0], [operand.clone() for operand in operands_])
     assert [0, 1] not in formula.runs
 
 
 def test_both_are_judged():
-    formula, given, kernels = parts()
-    exact = formula(*(one.double() for one in given), chosen=[0, 1])
+    formula, operands_, kernels = parts()
+    exact = formula(*(operand.double() for operand in operands_), chosen=[0, 1])
     for kernel, value in zip(kernels, exact):
         right = value.float()
         wrong = right.clone()
         wrong.view(-1)[3] *= 1.001
-        options = {"paddle_kernel": None, "operands": given, "rng": np.random.default_rng(0)}
-        found = fallback(wrong, right, torch_kernel=kernel, **options)
-        assert str(found.verdict) in ("WRONG", "LOCAL_WRONG")
-        assert str(found.side) == "paddle"
+        options = {"paddle_kernel": None, "operands": operands_, "rng": np.random.default_rng(0)}
+        verdict = fallback(wrong, right, torch_kernel=kernel, **options)
+        assert str(verdict.verdict) in ("WRONG", "LOCAL_WRONG")
+        assert str(verdict.side) == "paddle"
         near = torch.nextafter(right, torch.full_like(right, 9.0))
         assert fallback(near, right, torch_kernel=kernel, **options).verdict == "ROUNDING"
 
@@ -107,9 +107,9 @@ def test_gradients_of_a_recurrent_layer():
     layer, x = recurrent()
     with padiff_shim.compare("torch", audit=1) as run:
         layer(x)[0].square().sum().backward()
-    found = list(run.calls.filter(op="rnn", phase="backward"))
-    assert len(found) == 4
-    assert {str(one.verdict) for one in found} <= {"EQUAL", "ROUNDING"}
+    calls = list(run.calls.filter(op="rnn", phase="backward"))
+    assert len(calls) == 4
+    assert {str(operand.verdict) for operand in calls} <= {"EQUAL", "ROUNDING"}
 
 
 @pytest.mark.parametrize("side", ["paddle", "torch"])
@@ -117,5 +117,5 @@ def test_a_fault_in_one_of_them_is_found_there(side):
     layer, x = recurrent()
     with testing.planted("rnn", lambda grad, *_: grad * 1.01, side=side, gradients=True), padiff_shim.compare("torch") as run:
         layer(x)[0].square().sum().backward()
-    found = {(str(one.verdict), str(one.side)) for one in run.calls.filter(op="rnn", phase="backward")}
-    assert found == {("WRONG", side)}
+    calls = {(str(operand.verdict), str(operand.side)) for operand in run.calls.filter(op="rnn", phase="backward")}
+    assert calls == {("WRONG", side)}

@@ -22,10 +22,10 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("definition", ["paddle", "torch"])
-@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("max_norm", GIVEN)
 @pytest.mark.parametrize("norm_type", [1.0, 2, INF])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_step_and_the_norm(dtype, norm_type, given, definition):
+def test_every_step_and_the_norm(dtype, norm_type, max_norm, definition):
     ours, twin = nets(dtype)
     mine, theirs = KINDS["adamw"].build(ours), KINDS["adamw"].twin(twin)
     with padiff_shim.reference("torch", optimizer=definition) as run:
@@ -33,10 +33,12 @@ def test_every_step_and_the_norm(dtype, norm_type, given, definition):
             backward(ours, twin, step, dtype)
             limit = 0.1 if step % 2 else 1e6  # nothing is clipped
             versions = [param.grad.inplace_version for param in ours.parameters()]
-            norm = ours_clip(GIVEN[given](ours), limit, norm_type)
+            norm = ours_clip(GIVEN[max_norm](ours), limit, norm_type)
             assert same(norm, torch.nn.utils.clip_grad_norm_(twin.parameters(), limit, norm_type))
             assert norm.shape == []
-            assert [param.grad.inplace_version for param in ours.parameters()] == [one + 1 for one in versions], "as natively"
+            assert [param.grad.inplace_version for param in ours.parameters()] == [version + 1 for version in versions], (
+                "as natively"
+            )
             assert not unequal(ours, twin, grads=True), step
             mine.step()
             theirs.step()
@@ -51,8 +53,8 @@ def test_one_tensor_and_keywords():
     ours, twin = nets()
     with padiff_shim.reference("torch") as run:
         backward(ours, twin, 0)
-        one, other = ours.parameters()[0], next(twin.parameters())
-        norm = ours_clip(max_norm=0.1, parameters=one)
+        param, other = ours.parameters()[0], next(twin.parameters())
+        norm = ours_clip(max_norm=0.1, parameters=param)
         assert same(norm, torch.nn.utils.clip_grad_norm_(other, 0.1))
         assert not unequal(ours, twin, grads=True)
     assert run.optimizers == {"clip_grad_norm": {"torch": 1}}

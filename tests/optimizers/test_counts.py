@@ -14,10 +14,10 @@ from padiff_shim.optimizers.update import Powers, mu_products, multiply, powers
 def test_every_step_is_found_again(beta, dtype):
     known, power = powers(beta, dtype), torch.tensor([beta], dtype=dtype)
     for step in range(1, 2000):
-        found, ended = known.exponent(power.item())
+        exponent, ended = known.exponent(power.item())
         if ended:
             break
-        assert found == step
+        assert exponent == step
         multiply([power.numpy()], beta)
 
 
@@ -45,9 +45,9 @@ def test_a_power_that_does_not_fall_any_more_says_so():
     known, power = Powers(0.9, torch.float32), torch.tensor([0.9])
     for _ in range(2000):
         multiply([power.numpy()], 0.9)
-    found, ended = known.exponent(power.item())
+    exponent, ended = known.exponent(power.item())
     assert ended
-    assert 0.9**found < 1e-17  # so that 1 - beta ** step is 1 for it and for all later ones
+    assert 0.9**exponent < 1e-17  # so that 1 - beta ** step is 1 for it and for all later ones
 
 
 @pytest.mark.parametrize("beta", [0.0])
@@ -69,9 +69,9 @@ def test_what_belongs_to_no_step(power):
 
 def test_powers_go_on_in_their_dtype():
     ours = [torch.tensor([0.9], dtype=dtype) for dtype in (torch.float32, torch.float64)]
-    theirs = [one.clone() for one in ours]
-    multiply([one.numpy() for one in ours], 0.7)
-    assert [one.item() for one in ours] == [one.mul_(0.7).item() for one in theirs]
+    theirs = [tensor.clone() for tensor in ours]
+    multiply([tensor.numpy() for tensor in ours], 0.7)
+    assert [value.item() for value in ours] == [tensor.mul_(0.7).item() for tensor in theirs]
 
 
 def test_torchs_products_of_nadam():

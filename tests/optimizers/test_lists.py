@@ -26,10 +26,10 @@ shapes = st.lists(st.one_of(st.lists(st.integers(1, 40), max_size=3).map(tuple),
 def values(rng, shape, odd):
     """Numbers of all sizes, some of them ones that few programs have."""
     count = min(math.prod(shape), 499)  # a large tensor repeats them
-    found = rng.standard_normal(count) * 10.0 ** rng.integers(-6, 3, count)
+    result = rng.standard_normal(count) * 10.0 ** rng.integers(-6, 3, count)
     if odd:
-        found = np.where(rng.random(count) < 0.1, rng.choice(ODD, count), found)
-    return np.resize(found, shape)
+        result = np.where(rng.random(count) < 0.1, rng.choice(ODD, count), result)
+    return np.resize(result, shape)
 
 
 def words_of(kind):
@@ -52,21 +52,21 @@ def test_steps_made_again_have_the_twins_bits(kind, shapes, seed, double, odd, d
     more = {**(words_of(kind) if decays else {}), **({"amsgrad": True} if amsgrad and kind in AMSGRAD else {})}
     dtype, rng = "float64" if double else "float32", np.random.default_rng(seed)
     begin = [values(rng, shape, False).astype(dtype) for shape in shapes]
-    ours = [paddle.base.framework.EagerParamBase.from_tensor(paddle.to_tensor(one)) for one in begin]
-    theirs = [torch.nn.Parameter(torch.tensor(one)) for one in begin]
+    ours = [paddle.base.framework.EagerParamBase.from_tensor(paddle.to_tensor(value)) for value in begin]
+    theirs = [torch.nn.Parameter(torch.tensor(value)) for value in begin]
     mine = getattr(paddle.optimizer, KINDS[kind].ours)(RATE, parameters=ours, **{**KINDS[kind].options, **more})
     twin = getattr(torch.optim, KINDS[kind].theirs)(theirs, lr=RATE, **{**KINDS[kind].twin_options, **more})
     with padiff_shim.reference("torch", optimizer="torch") as run, np.errstate(all="ignore"):
         for step in range(4):
-            for one, other in zip(ours, theirs, strict=True):
-                grad = values(rng, one.shape, odd and step == 2).astype(dtype)
-                (one * paddle.to_tensor(grad)).sum().backward()
+            for result, other in zip(ours, theirs, strict=True):
+                grad = values(rng, result.shape, odd and step == 2).astype(dtype)
+                (result * paddle.to_tensor(grad)).sum().backward()
                 other.grad = torch.tensor(grad)
             mine.step()
             twin.step()
             mine.clear_grad()
-            for one, other in zip(ours, theirs, strict=True):
-                assert same(one.numpy(), other.detach()), (step, one.shape)
+            for result, other in zip(ours, theirs, strict=True):
+                assert same(result.numpy(), other.detach()), (step, result.shape)
     assert not run.native
 
 
@@ -144,13 +144,13 @@ def test_parameters_over_one_memory_are_updated_one_after_the_other(name, of):
 
 def test_parts_are_all_parameters_once():
     b = batch_of(np.random.default_rng(0), torch.float32, {}, ["param"], [(3,), LARGE, (), (20000,), (20000,), (7, 7)], 0.0)
-    found = [(on is ONE, [param] if on is ONE else param) for on, param in lists(b, "param")]
-    assert [(one, [len(tensor.view(-1)) for tensor in tensors]) for one, tensors in found] == [
+    results = [(on is ONE, [param] if on is ONE else param) for on, param in lists(b, "param")]
+    assert [(value, [len(tensor.view(-1)) for tensor in tensors]) for value, tensors in results] == [
         (True, [33000]),
         (False, [3, 1, 20000, 20000]),
         (False, [49]),
     ]
-    assert {id(tensor) for _, tensors in found for tensor in tensors} == {id(item.tensors["param"]) for item in b.items}
+    assert {id(tensor) for _, tensors in results for tensor in tensors} == {id(item.tensors["param"]) for item in b.items}
 
 
 def test_a_function_that_computes_otherwise_is_called():
@@ -173,7 +173,7 @@ def test_a_function_that_computes_otherwise_is_called():
         called.clear()
         core(b, [0, 0])
         assert (called[-1] == 2) is bool(decay)
-        assert not any(same(item.tensors["param"], one) for item, one in zip(b.items, before, strict=True))
+        assert not any(same(item.tensors["param"], value) for item, value in zip(b.items, before, strict=True))
     assert sorted(core._same.values()) == [False, True]
 
 

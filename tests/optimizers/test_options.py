@@ -82,8 +82,8 @@ def test_a_parameters_own_factor_and_regularizer():
     own = paddle.ParamAttr(learning_rate=0.25, regularizer=paddle.regularizer.L2Decay(0.3))
     ours, twin = paddle.nn.Sequential(paddle.nn.Linear(7, 5, weight_attr=own)), torch.nn.Sequential(torch.nn.Linear(7, 5))
     with torch.no_grad():
-        for one, other in zip(ours.parameters(), twin.parameters(), strict=True):
-            other.copy_(torch.tensor(turned(one.numpy())))
+        for result, other in zip(ours.parameters(), twin.parameters(), strict=True):
+            other.copy_(torch.tensor(turned(result.numpy())))
     mine = paddle.optimizer.SGD(RATE, parameters=ours.parameters(), weight_decay=0.1)
     groups = [
         {"params": [twin[0].weight], "lr": RATE * 0.25, "weight_decay": 0.3},

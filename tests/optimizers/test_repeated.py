@@ -40,16 +40,16 @@ def train(net, optimizer, steps=6, change=None, **mode):
 
 def calls(monkeypatch, optimizer):
     """How often Paddle builds an update's call from now on."""
-    found, kind = [], type(optimizer)
+    result, kind = [], type(optimizer)
     original = kind._append_optimize_op
 
     def counted(self, *args, **kwargs):
-        found.append(args)
+        result.append(args)
         return original(self, *args, **kwargs)
 
     counted.__module__ = original.__module__
     monkeypatch.setattr(kind, "_append_optimize_op", counted)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,9 +68,9 @@ def alike(change, kind="adamw", build=built, **mode):
 
     def counted(*args):
         nonlocal repeated_steps
-        found = again(*args)
-        repeated_steps += found is not None
-        return found
+        result = again(*args)
+        repeated_steps += result is not None
+        return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step_cache, "again", counted)
@@ -80,7 +80,7 @@ def alike(change, kind="adamw", build=built, **mode):
         others, wanted, other = train(*build(kind), change=change, **mode)
     assert losses == others
     assert len(tensors) == len(wanted)
-    assert all(same(one, two) for one, two in zip(tensors, wanted, strict=True))
+    assert all(same(result, two) for result, two in zip(tensors, wanted, strict=True))
     assert (run.optimizers, run.native) == (other.optimizers, other.native)
     return repeated_steps
 
@@ -182,9 +182,9 @@ def test_one_parameter_that_is_refused(kind):
     refused = []
 
     def strided(grad):
-        found = grad.t().clone().t()  # which 2.6 copies into order
-        refused.append(not found.is_contiguous())
-        return found
+        gradients = grad.t().clone().t()  # which 2.6 copies into order
+        refused.append(not gradients.is_contiguous())
+        return gradients
 
     def change(step, net, optimizer):
         if step == 3:

@@ -38,7 +38,7 @@ def test_an_option_of_groups_changes_between_two_steps(kind, whose):
     if (kind, whose) != ("AdamW", WHOSE[2]):  # whose groups take over their defaults at the beginning
         _, tensors, _ = train(*build())
         _, others, _ = train(*build(), change=change)
-        assert not all(same(one, other) for one, other in zip(tensors, others, strict=True))
+        assert not all(same(result, other) for result, other in zip(tensors, others, strict=True))
 
 
 @pytest.mark.parametrize("kind", ["Adam", "AdamW", "Lamb"])
@@ -57,7 +57,7 @@ def test_a_number_that_a_tensor_holds_is_read_at_each_step(kind):
 
         return train(net, optimizer, change=change)[1]
 
-    assert all(same(one, other) for one, other in zip(trained(True), trained(False), strict=True))
+    assert all(same(result, other) for result, other in zip(trained(True), trained(False), strict=True))
 
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "adamw", "rmsprop"])
@@ -76,16 +76,16 @@ def test_gradients_are_seen_wherever_they_lie(kind, monkeypatch):
 
     def trained(opened):
         with monkeypatch.context() as patch:
-            found = []
+            results = []
             original = windows._opened
-            patch.setattr(windows, "_opened", lambda grad: found.append(original(grad) if opened else None) or found[-1])
+            patch.setattr(windows, "_opened", lambda grad: results.append(original(grad) if opened else None) or results[-1])
             net, optimizer = built(kind, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.01))
-            return train(net, optimizer, steps=10, change=change), len(found)
+            return train(net, optimizer, steps=10, change=change), len(results)
 
     (losses, tensors, _), looked = trained(opened=True)
     (others, wanted, _), crossed = trained(opened=False)
     assert losses == others
-    assert all(same(one, two) for one, two in zip(tensors, wanted, strict=True))
+    assert all(same(result, two) for result, two in zip(tensors, wanted, strict=True))
     assert looked < crossed or not (CPU_ALONE and IS_3)
 
 
@@ -94,14 +94,14 @@ def test_one_clipper_of_two_optimizers():
 
     def trained(shared):
         clip = paddle.nn.ClipGradByGlobalNorm(0.01)
-        found = [built("adamw", grad_clip=clip if shared else paddle.nn.ClipGradByGlobalNorm(0.01)) for _ in range(2)]
+        results = [built("adamw", grad_clip=clip if shared else paddle.nn.ClipGradByGlobalNorm(0.01)) for _ in range(2)]
         with padiff_shim.reference("torch", optimizer="torch"):
             for step in range(4):
-                for scale, (net, _) in enumerate(found, 1):
+                for scale, (net, _) in enumerate(results, 1):
                     (net(paddle.to_tensor(batch(step))) * scale).square().mean().backward()
-                for _, optimizer in found:
+                for _, optimizer in results:
                     optimizer.step()
                     optimizer.clear_grad()
-        return [param.numpy() for net, _ in found for param in net.parameters()]
+        return [param.numpy() for net, _ in results for param in net.parameters()]
 
-    assert all(same(one, two) for one, two in zip(trained(shared=True), trained(shared=False), strict=True))
+    assert all(same(result, two) for result, two in zip(trained(shared=True), trained(shared=False), strict=True))

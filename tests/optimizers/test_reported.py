@@ -25,7 +25,7 @@ def after_a_backward(step, build, twins):
             mine.clear_grad()
             theirs.zero_grad()
     pairs = zip(ours.parameters(), twin.parameters(), strict=True)
-    return max(np.abs(turned(one.numpy()) - two.detach().numpy()).max() for one, two in pairs), unequal(ours, twin), run
+    return max(np.abs(turned(tensor.numpy()) - two.detach().numpy()).max() for tensor, two in pairs), unequal(ours, twin), run
 
 
 REPORTS = {

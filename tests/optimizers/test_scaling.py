@@ -96,7 +96,7 @@ def test_a_skipped_step_counts_where_it_is_paddles(options, scaling):
         return [accumulator(mine, "beta1_pow_acc", param) for param in ours.parameters()]
 
     natively = powers(contextlib.nullcontext())
-    assert all(same(one, two) for one, two in zip(powers(padiff_shim.reference("torch", **options)), natively, strict=True))
+    assert all(same(result, two) for result, two in zip(powers(padiff_shim.reference("torch", **options)), natively, strict=True))
 
 
 def test_a_scale_that_grows(scaling, monkeypatch):

@@ -60,7 +60,7 @@ def crossing(name, path, before, after, dtype):
 def test_a_checkpoint_goes_on_as_if_nothing_had_been_saved(name, dtype, before, after, tmp_path):
     """On either side of a mode, and from one side to the other."""
     resumed, ours, other, optimizer, run = crossing(name, tmp_path / "state", before, after, dtype)
-    assert all(same(one.numpy(), two.numpy()) for one, two in zip(resumed.parameters(), ours.parameters(), strict=True))
+    assert all(same(tensor.numpy(), two.numpy()) for tensor, two in zip(resumed.parameters(), ours.parameters(), strict=True))
     state, expected = other.state_dict(), optimizer.state_dict()
     assert state.keys() == expected.keys()
     assert all(same(state[key].numpy(), expected[key].numpy()) for key in state)
@@ -146,7 +146,7 @@ def test_state_that_is_set_in_place_is_read_anew():
             optimizer.clear_grad()
             train(ours, optimizer, range(1, 4))
             after.append([param.numpy() for param in ours.parameters()])
-    assert all(same(one, other) for one, other in zip(*after, strict=True))
+    assert all(same(result, other) for result, other in zip(*after, strict=True))
 
 
 def test_parameters_of_other_memory_are_crossed_anew():
@@ -177,5 +177,5 @@ def test_what_is_kept_dies_with_the_optimizer():
     gone = [weakref.ref(optimizer), *map(weakref.ref, ours.parameters())]
     del optimizer, ours, _
     gc.collect()
-    assert [one() for one in gone] == [None] * len(gone)
+    assert [reference() for reference in gone] == [None] * len(gone)
     assert len(step_cache._updates) == before

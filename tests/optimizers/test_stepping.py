@@ -142,12 +142,12 @@ def test_decay_that_was_added_by_hand_is_not_added_again():
 
 
 def test_what_was_found_is_said_once_and_of_one_optimizer():
-    (_, one), (_, other) = built(), built()
-    for asked, answer in ((one, True), (one, False), (other, False)):
-        if answer or asked is other:
-            step_cache.refuse_repeat(one)
-        assert step_cache.take_refused(asked) == answer
-    assert not step_cache.take_refused(one)
+    (_, first), (_, other) = built(), built()
+    for parameter, answer in ((first, True), (first, False), (other, False)):
+        if answer or parameter is other:
+            step_cache.refuse_repeat(first)
+        assert step_cache.take_refused(parameter) == answer
+    assert not step_cache.take_refused(first)
 
 
 def test_what_is_handed_on_is_what_paddle_hands_on():
@@ -162,15 +162,15 @@ def test_what_is_handed_on_is_what_paddle_hands_on():
             original = optimizer._apply_optimize
             handed.append(optimizer_step.pairs_of_step(optimizer))
             patch.setattr(
-                OPTIMIZER, "_apply_optimize", lambda _, **given: handed.append(given["params_grads"]) or original(**given)
+                OPTIMIZER, "_apply_optimize", lambda _, **keywords: handed.append(keywords["params_grads"]) or original(**keywords)
             )
 
     train(net, optimizer, look)
     mine, paddles = handed
     assert [param.name for param, _ in mine] == [param.name for param, _ in paddles]
     assert len(mine) == len(net.parameters()) - 2
-    assert all(one is other for pairs in zip(mine, paddles, strict=True) for one, other in [[pair[0] for pair in pairs]])
-    assert all(same(one[1].numpy(), other[1].numpy()) for one, other in zip(mine, paddles, strict=True))
+    assert all(param is other for pairs in zip(mine, paddles, strict=True) for param, other in [[pair[0] for pair in pairs]])
+    assert all(same(result[1].numpy(), other[1].numpy()) for result, other in zip(mine, paddles, strict=True))
 
 
 def test_an_optimizer_without_parameters_fails_in_paddle():
@@ -196,12 +196,12 @@ def test_sparse_gradients_are_paddles():
         def change(step, net, optimizer, patch):
             (table(paddle.to_tensor([1, 4, step])) ** 2).sum().backward()
 
-        _, found, _ = train(net, optimizer, change, passing=passing)
-        return table.weight.numpy(), found
+        _, result, _ = train(net, optimizer, change, passing=passing)
+        return table.weight.numpy(), result
 
-    (mine, found), (wanted, _) = run(True), run(False)
+    (mine, results), (wanted, _) = run(True), run(False)
     assert same(mine, wanted)
-    assert found == NONE
+    assert results == NONE
 
 
 def test_a_programs_classes_are_not_kept():

@@ -74,9 +74,9 @@ CHANGES = (
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__[1:])
 def test_paddle_makes_a_step_that_is_another(change):
-    found = taken(at_3(change))
-    assert found[:4] == BUT_3[:4]
-    assert found[5]  # where parameters were others, the step behind is another one, too
+    result = taken(at_3(change))
+    assert result[:4] == BUT_3[:4]
+    assert result[5]  # where parameters were others, the step behind is another one, too
 
 
 @needs("distributed.auto_parallel.auto_dp_utils")
@@ -104,7 +104,7 @@ def test_paddle_makes_the_steps_of_sharded_parameters():
 class Counting(paddle.optimizer.lr.LRScheduler):
     """A schedule that knows how often it was asked."""
 
-    asked = 0
+    calls = 0
 
     def __call__(self):
         Counting.asked += 1

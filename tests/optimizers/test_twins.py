@@ -13,7 +13,7 @@ STEPS = 10
 CLIPS = {
     None: lambda net: None,
     "ClipGradByGlobalNorm": lambda net: torch.nn.utils.clip_grad_norm_(net.parameters(), 0.3),
-    "ClipGradByNorm": lambda net: [torch.nn.utils.clip_grad_norm_([one], 0.3) for one in net.parameters()],
+    "ClipGradByNorm": lambda net: [torch.nn.utils.clip_grad_norm_([param], 0.3) for param in net.parameters()],
     "ClipGradByValue": lambda net: torch.nn.utils.clip_grad_value_(net.parameters(), 0.05),
 }
 

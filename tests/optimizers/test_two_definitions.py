@@ -98,9 +98,9 @@ def test_a_run_says_how_definitions_differ(kind):
     for definition, advice in (("paddle", 'optimizer="torch" takes Torch\'s'), ("torch", "Paddle alone keeps to its own")):
         with padiff_shim.reference("torch", optimizer=definition) as run:
             trained(kind, options)
-        said = [one for one in run.warnings if one.startswith(kind.lower())]
-        assert len(said) == (kind in DIFFERENT)
-        assert all("Paddle adds epsilon" in one and advice in one for one in said)
+        warned = [warning for warning in run.warnings if warning.startswith(kind.lower())]
+        assert len(warned) == (kind in DIFFERENT)
+        assert all("Paddle adds epsilon" in warning and advice in warning for warning in warned)
 
 
 def test_lamb_has_no_counterpart():

@@ -22,14 +22,14 @@ def compared(values, ours, theirs):
     """Result and gradients of both, bit for bit; the run."""
     mine = [paddle.to_tensor(value, stop_gradient=False) for value in values]
     with padiff_shim.reference("torch") as run:
-        found = ours(*mine)
-        (found * found).sum().backward()
+        result = ours(*mine)
+        (result * result).sum().backward()
     others = [torch.from_numpy(value).requires_grad_() for value in values]
     expected = theirs(*others)
     (expected * expected).sum().backward()
-    assert found.numpy().tobytes() == expected.detach().contiguous().numpy().tobytes()
-    for one, other in zip(mine, others):
-        assert one.grad.numpy().tobytes() == other.grad.contiguous().numpy().tobytes()
+    assert result.numpy().tobytes() == expected.detach().contiguous().numpy().tobytes()
+    for leaf, other in zip(mine, others):
+        assert leaf.grad.numpy().tobytes() == other.grad.contiguous().numpy().tobytes()
     return run
 
 

@@ -58,14 +58,14 @@ def test_values_and_gradients(name, dtype):
     value = formula(side)
     value.backward(torch.from_numpy(incoming(tuple(value.shape))))
     with padiff_shim.reference("torch") as run:
-        found = ours(call, values, incoming)
+        result = ours(call, values, incoming)
     assert name not in run.native
-    np.testing.assert_array_equal(found[0], value.detach().numpy())
-    np.testing.assert_array_equal(found[1], side.grad.resolve_conj().numpy())
+    np.testing.assert_array_equal(result[0], value.detach().numpy())
+    np.testing.assert_array_equal(result[1], side.grad.resolve_conj().numpy())
     tolerance = 1e-4 if dtype == "complex64" else 1e-11
-    np.testing.assert_allclose(found[0], native[0], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(result[0], native[0], rtol=tolerance, atol=tolerance)
     if not (name in WRONG and has_defect(WRONG[name])):
-        np.testing.assert_allclose(found[1], native[1], rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(result[1], native[1], rtol=tolerance, atol=tolerance)
 
 
 # Each with what a Torch program writes, and of a matrix to begin with.
@@ -114,13 +114,13 @@ def test_factors(name, taken, dtype):
     chosen = [sides[index] for index in taken] if taken else sides
     torch.autograd.backward(chosen, [torch.from_numpy(_weighted(out.detach().resolve_conj().numpy())) for out in chosen])
     with padiff_shim.reference("torch") as run:
-        found = _factors(call, values, taken)
+        result = _factors(call, values, taken)
     assert name not in run.native
-    for one, other in zip(found[0], sides, strict=True):
-        np.testing.assert_array_equal(one, other.detach().resolve_conj().numpy())
-    np.testing.assert_array_equal(found[1], side.grad.resolve_conj().numpy())
+    for factor, other in zip(result[0], sides, strict=True):
+        np.testing.assert_array_equal(factor, other.detach().resolve_conj().numpy())
+    np.testing.assert_array_equal(result[1], side.grad.resolve_conj().numpy())
     if not taken:  # the gradient of what no phase changes is one and the same
-        np.testing.assert_allclose(found[1], native[1], rtol=1e-3, atol=1e-3 if dtype == "complex64" else 1e-9)
+        np.testing.assert_allclose(result[1], native[1], rtol=1e-3, atol=1e-3 if dtype == "complex64" else 1e-9)
 
 
 def test_a_gradient_that_depends_on_a_phase_is_refused_as_torch_does():

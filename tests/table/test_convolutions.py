@@ -103,17 +103,17 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_functions(name, dtype):
     ours, theirs, *shapes = PROGRAMS[name]
-    given = arrays(*shapes, dtype=dtype)
-    p = [paddle.to_tensor(one, stop_gradient=False) for one in given]
-    t = [torch.tensor(one, requires_grad=True) for one in given]
+    values = arrays(*shapes, dtype=dtype)
+    p = [paddle.to_tensor(value, stop_gradient=False) for value in values]
+    t = [torch.tensor(value, requires_grad=True) for value in values]
     with padiff_shim.reference("torch", strict=True) as run:
         out = ours(*p)
         out.backward(paddle.ones_like(out))
     expected = theirs(*t)
     expected.backward(torch.ones_like(expected))
     assert same(out.detach(), expected)
-    for one, other in zip(p, t):
-        assert same(one.grad, other.grad)
+    for leaf, other in zip(p, t):
+        assert same(leaf.grad, other.grad)
     assert sum(run.substituted.values()) == 1, run.substituted
 
 
@@ -138,10 +138,10 @@ LAYERS = {
 def test_layers_reach_one_function_with_their_bias(name):
     make, theirs, op, shape = LAYERS[name]
     ours = make(paddle.nn)
-    for one, other in zip(ours.parameters(), theirs.parameters()):
-        one.set_value(other.detach().numpy())
-    (given,) = arrays(shape)
-    x, t = paddle.to_tensor(given, stop_gradient=False), torch.tensor(given, requires_grad=True)
+    for result, other in zip(ours.parameters(), theirs.parameters()):
+        result.set_value(other.detach().numpy())
+    (value,) = arrays(shape)
+    x, t = paddle.to_tensor(value, stop_gradient=False), torch.tensor(value, requires_grad=True)
     theirs.zero_grad()
     with padiff_shim.reference("torch", ops=op, strict=True) as run:
         out = ours(x)
@@ -150,12 +150,12 @@ def test_layers_reach_one_function_with_their_bias(name):
     expected.backward(torch.ones_like(expected))
     assert same(out.detach(), expected)
     assert same(x.grad, t.grad)
-    assert all(same(one.grad, other.grad) for one, other in zip(ours.parameters(), theirs.parameters()))
+    assert all(same(leaf.grad, other.grad) for leaf, other in zip(ours.parameters(), theirs.parameters()))
     assert run.substituted == {op: 1}
 
 
 def test_what_torch_does_not_take_stays_native():
-    x, w, bias = (paddle.to_tensor(one) for one in arrays(X, W, (1,)))
+    x, w, bias = (paddle.to_tensor(value) for value in arrays(X, W, (1,)))
     expected = F.conv2d(x, w, bias)  # a bias that is broadcast
     with padiff_shim.reference("torch") as run:
         assert same(F.conv2d(x, w, bias), expected.numpy())

@@ -21,17 +21,17 @@ RANGES = {
     "linspace": [(-1, 1, 100), (0.1, 2.3, 57), (3.3, -7.7, 1000), (0, 1, 1)],
     "logspace": [(0, 1, 11), (0.1, 2.3, 57), (0, 4, 5, 2.0)],
 }
-CASES = [(name, given) for name, several in RANGES.items() for given in several]
+CASES = [(name, arguments) for name, several in RANGES.items() for arguments in several]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("name", "given"), CASES, ids=str)
-def test_ranges_are_torchs(name, given, dtype):
-    native = getattr(paddle, name)(*given, dtype=dtype)
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=str)
+def test_ranges_are_torchs(name, arguments, dtype):
+    native = getattr(paddle, name)(*arguments, dtype=dtype)
     with padiff_shim.reference("torch", strict=True) as run:
-        ours = getattr(paddle, name)(*given, dtype=dtype)
+        ours = getattr(paddle, name)(*arguments, dtype=dtype)
     assert run.substituted == {name: 1}
-    assert same(ours, getattr(torch, name)(*given, dtype=getattr(torch, dtype)))
+    assert same(ours, getattr(torch, name)(*arguments, dtype=getattr(torch, dtype)))
     assert (ours.shape, ours.dtype, ours.stop_gradient) == (native.shape, native.dtype, native.stop_gradient)
     np.testing.assert_allclose(ours.numpy(), native.numpy(), rtol=1e-5, atol=1e-4)
 
@@ -94,11 +94,11 @@ def test_a_place_asked_for():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("name", "given"), CASES, ids=str)
-def test_a_comparison_judges_them(name, given, dtype):
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=str)
+def test_a_comparison_judges_them(name, arguments, dtype):
     """Paddle's arange adds the step up, on every machine; the others are right."""
     with padiff_shim.compare("torch", audit=1) as run:
-        native = getattr(paddle, name)(*given, dtype=dtype)
+        native = getattr(paddle, name)(*arguments, dtype=dtype)
     (call,) = run.calls
     assert (call.op, list(call.shape), str(call.dtype)) == (name, list(native.shape), dtype)
     if name == "arange" and call.verdict not in ("EQUAL", "ROUNDING"):

@@ -61,13 +61,13 @@ def test_factorisation(name, dtype):
     value = value.astype(dtype)
     ours = paddle.to_tensor(value, stop_gradient=False)
     with padiff_shim.reference("torch") as run:
-        found = function(paddle, ours)
-        sum((one * one * one).sum() for one in found).backward()
+        result = function(paddle, ours)
+        sum((value * value * value).sum() for value in result).backward()
     assert run.substituted[name] == 1, run.native
     theirs = torch.from_numpy(value).requires_grad_()
     expected = function(torch, theirs)
-    sum((one * one * one).sum() for one in expected).backward()
-    for mine, other in zip(found, expected, strict=True):
+    sum((value * value * value).sum() for value in expected).backward()
+    for mine, other in zip(result, expected, strict=True):
         assert mine.numpy().tobytes() == np.ascontiguousarray(other.detach().numpy()).tobytes()
     assert ours.grad.numpy().tobytes() == np.ascontiguousarray(theirs.grad.numpy()).tobytes()
 
@@ -107,14 +107,14 @@ def test_the_inverse_behind_a_factor(upper):
     factor = np.ascontiguousarray(factor.T) if upper else factor
     x, t = paddle.to_tensor(factor, stop_gradient=False), torch.tensor(factor, requires_grad=True)
     with padiff_shim.reference("torch", strict=True) as run:
-        found = paddle.linalg.cholesky_inverse(x, upper=upper)
-        found.sum().backward()
+        result = paddle.linalg.cholesky_inverse(x, upper=upper)
+        result.sum().backward()
     expected = torch.cholesky_inverse(t, upper)
     expected.sum().backward()
     assert run.substituted["cholesky_inverse"] == run.backward["cholesky_inverse"] == 1
-    assert found.numpy().tobytes() == np.ascontiguousarray(expected.detach().numpy()).tobytes()
+    assert result.numpy().tobytes() == np.ascontiguousarray(expected.detach().numpy()).tobytes()
     assert x.grad.numpy().tobytes() == np.ascontiguousarray(t.grad.numpy()).tobytes()
-    np.testing.assert_allclose(found.numpy(), paddle.linalg.cholesky_inverse(x, upper=upper).numpy(), rtol=1e-9)
+    np.testing.assert_allclose(result.numpy(), paddle.linalg.cholesky_inverse(x, upper=upper).numpy(), rtol=1e-9)
     whole = paddle.to_tensor(values(4, 4))
     with padiff_shim.reference("torch") as run:
         paddle.linalg.cholesky_inverse(whole)
@@ -127,17 +127,17 @@ def reflections(framework, x, tau, y):
 
 @pytest.mark.skipif(not IS_3, reason="2.6 has no ormqr")
 def test_products_of_reflections():
-    given = [values(4, 4), values(4), values(4, 3)]
-    ours = [paddle.to_tensor(one, stop_gradient=False) for one in given]
-    theirs = [torch.tensor(one, requires_grad=True) for one in given]
+    matrices = [values(4, 4), values(4), values(4, 3)]
+    ours = [paddle.to_tensor(value, stop_gradient=False) for value in matrices]
+    theirs = [torch.tensor(value, requires_grad=True) for value in matrices]
     with padiff_shim.reference("torch", strict=True) as run:
-        found = reflections(paddle, *ours)
-        sum(one.sum() for one in found).backward()
+        result = reflections(paddle, *ours)
+        sum(value.sum() for value in result).backward()
     expected = reflections(torch, *theirs)
-    sum(one.sum() for one in expected).backward()
+    sum(value.sum() for value in expected).backward()
     assert run.substituted["householder_product"] == run.substituted["ormqr"] == 1
-    native = reflections(paddle, *map(paddle.to_tensor, given))
-    for mine, other, third in zip(found, expected, native, strict=True):
+    native = reflections(paddle, *map(paddle.to_tensor, matrices))
+    for mine, other, third in zip(result, expected, native, strict=True):
         assert mine.numpy().tobytes() == np.ascontiguousarray(other.detach().numpy()).tobytes()
         np.testing.assert_allclose(mine.numpy(), third.numpy(), rtol=1e-9)
     for mine, other in zip(ours, theirs, strict=True):
@@ -148,9 +148,9 @@ def test_products_of_reflections():
 @pytest.mark.parametrize("shape", [[3, 3], [2, 3, 3]], ids=str)
 def test_what_tells_of_a_singular_matrix_has_the_native_shape(shape):
     x = paddle.to_tensor(np.random.default_rng(0).standard_normal(shape))
-    native = [one.shape for one in paddle.linalg.lu(x, get_infos=True)]
+    native = [tensor.shape for tensor in paddle.linalg.lu(x, get_infos=True)]
     with padiff_shim.reference("torch", strict=True) as run:
-        ours = [one.shape for one in paddle.linalg.lu(x, get_infos=True)]
+        ours = [tensor.shape for tensor in paddle.linalg.lu(x, get_infos=True)]
     assert ours == native
     assert run.substituted == {"lu": 1}
 
@@ -165,8 +165,8 @@ def test_a_tolerance_in_a_tensor(shape):
     (expected * expected).sum().backward()
     x = paddle.to_tensor(values, stop_gradient=False)
     with padiff_shim.reference("torch") as run:
-        found = paddle.linalg.pinv(x, rcond=tolerance)
-        (found * found).sum().backward()
+        result = paddle.linalg.pinv(x, rcond=tolerance)
+        (result * result).sum().backward()
     assert not run.native
-    np.testing.assert_array_equal(found.numpy(), expected.detach().numpy())
+    np.testing.assert_array_equal(result.numpy(), expected.detach().numpy())
     np.testing.assert_array_equal(x.grad.numpy(), side.grad.numpy())

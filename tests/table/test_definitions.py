@@ -34,17 +34,17 @@ def test_an_embedding_answers_zeros_at_its_padding():
 
     def step():
         weight = paddle.to_tensor(table, stop_gradient=False)
-        found = paddle.nn.functional.embedding(paddle.to_tensor(tokens), weight, padding_idx=0)
-        found.sum().backward()
-        return found.numpy()[:, 0].tolist(), weight.grad.numpy()[:, 0].tolist()
+        result = paddle.nn.functional.embedding(paddle.to_tensor(tokens), weight, padding_idx=0)
+        result.sum().backward()
+        return result.numpy()[:, 0].tolist(), weight.grad.numpy()[:, 0].tolist()
 
     native = step()
     with padiff_shim.reference("torch", strict=True):
         assert step() == native == ([0.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0])
     side = torch.ones(3, 2, requires_grad=True)
-    found = torch.nn.functional.embedding(torch.tensor(tokens), side, padding_idx=0)
-    found.sum().backward()
-    assert found[:, 0].tolist() == [1.0, 1.0, 1.0, 1.0]
+    result = torch.nn.functional.embedding(torch.tensor(tokens), side, padding_idx=0)
+    result.sum().backward()
+    assert result[:, 0].tolist() == [1.0, 1.0, 1.0, 1.0]
     assert side.grad[:, 0].tolist() == native[1]
 
 

@@ -60,7 +60,7 @@ REFUSING = {"fused_softmax_mask_upper_triangle"}  # its kernel for the CPU says 
 def test_what_is_said_to_have_no_kernel_on_the_cpu_has_none():
     kernels = core._get_registered_phi_kernels("function")
     named = [name for name in functions(paddle._C_ops) if f"paddle._C_ops.{name}" not in DOORS]
-    said = [name for name in named if reason("_C_ops", name) is NOT_ON_CPU]
-    assert len(said) > 15
+    explained = [name for name in named if reason("_C_ops", name) is NOT_ON_CPU]
+    assert len(explained) > 15
     held = {name.rstrip("_") for name, places in kernels.items() if any("CPU" in place for place in places)}
-    assert {name.rstrip("_") for name in said} & held <= REFUSING
+    assert {name.rstrip("_") for name in explained} & held <= REFUSING

@@ -119,17 +119,17 @@ MADE = {  # layer -> (its arguments, what comes in)
 
 def layers():
     """The names of all layers, each class once, under the name that it calls itself."""
-    found = [name for name in dir(nn) if inspect.isclass(getattr(nn, name)) and issubclass(getattr(nn, name), nn.Layer)]
-    return [name for name in found if getattr(nn, name).__name__ == name and name not in CONTAINERS | NO_CPU]
+    results = [name for name in dir(nn) if inspect.isclass(getattr(nn, name)) and issubclass(getattr(nn, name), nn.Layer)]
+    return [name for name in results if getattr(nn, name).__name__ == name and name not in CONTAINERS | NO_CPU]
 
 
 @pytest.mark.parametrize("name", layers())
 def test_a_layer_runs_on_torchs_kernels(name):
     arguments, inputs = MADE.get(name, ((), alike(ROWS)))
     layer = getattr(nn, name)(*arguments)
-    given = inputs()
+    operands = inputs()
     with padiff_shim.reference("torch", random="torch") as run:
-        results = layer(*given)
+        results = layer(*operands)
         first = results[0] if isinstance(results, (list, tuple)) else results
         if not first.stop_gradient:
             first.sum().backward()

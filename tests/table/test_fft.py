@@ -17,13 +17,13 @@ def compared(name, value, **options):
     """Result and gradient of `paddle.fft.<name>` under the shim, and of `torch.fft.<name>`."""
     ours = paddle.to_tensor(value, stop_gradient=False)
     with padiff_shim.reference("torch") as run:
-        found = getattr(paddle.fft, name)(ours, **options)
-        (paddle.abs(found) if found.is_complex() else found * found).sum().backward()
+        result = getattr(paddle.fft, name)(ours, **options)
+        (paddle.abs(result) if result.is_complex() else result * result).sum().backward()
     theirs = torch.from_numpy(value).requires_grad_()
     options = {"s" if key == "s" else key: value for key, value in options.items()}
     expected = getattr(torch.fft, name)(theirs, **options)
     (torch.abs(expected) if expected.is_complex() else expected * expected).sum().backward()
-    assert found.numpy().tobytes() == expected.detach().resolve_conj().numpy().tobytes()
+    assert result.numpy().tobytes() == expected.detach().resolve_conj().numpy().tobytes()
     return ours.grad.numpy(), theirs.grad.resolve_conj().numpy(), run
 
 

@@ -20,35 +20,35 @@ WEIGHT, BIAS, ADDED = (RNG.standard_normal(8).astype("float32") for _ in range(3
 
 
 def ours(name, x, *others, **options):
-    tensors = [None if one is None else paddle.to_tensor(one) for one in others]
+    tensors = [None if parameter is None else paddle.to_tensor(parameter) for parameter in others]
     with padiff_shim.reference("torch", strict=True) as run:
-        found = getattr(incubate, name)(x, *tensors, 1e-5, begin_norm_axis=2, **options)
+        result = getattr(incubate, name)(x, *tensors, 1e-5, begin_norm_axis=2, **options)
     assert not run.native
-    return found
+    return result
 
 
 def test_layer_norm_of_x_alone():
-    found = ours("fused_layer_norm", paddle.to_tensor(X), WEIGHT, BIAS)
+    result = ours("fused_layer_norm", paddle.to_tensor(X), WEIGHT, BIAS)
     expected = torch.nn.functional.layer_norm(torch.from_numpy(X), [8], torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), 1e-5)
-    assert same(found[0], expected)
+    assert same(result[0], expected)
 
 
 def test_layer_norm_of_a_sum():
-    found = ours(
+    result = ours(
         "fused_layer_norm", paddle.to_tensor(X), WEIGHT, BIAS, bias=paddle.to_tensor(ADDED), residual=paddle.to_tensor(RESIDUAL)
     )
     summed = torch.from_numpy(X) + torch.from_numpy(ADDED) + torch.from_numpy(RESIDUAL)
-    assert same(found[1], summed)
-    assert same(found[0], torch.nn.functional.layer_norm(summed, [8], torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), 1e-5))
+    assert same(result[1], summed)
+    assert same(result[0], torch.nn.functional.layer_norm(summed, [8], torch.from_numpy(WEIGHT), torch.from_numpy(BIAS), 1e-5))
 
 
 def test_rms_norm_has_the_gradient_that_paddle_lacks_on_the_cpu():
     x, twin = paddle.to_tensor(X, stop_gradient=False), torch.tensor(X, requires_grad=True)
-    found = ours("fused_rms_norm", x, WEIGHT, None)[0]
+    result = ours("fused_rms_norm", x, WEIGHT, None)[0]
     expected = torch.nn.functional.rms_norm(twin, [8], torch.from_numpy(WEIGHT), 1e-5)
-    (found * found).sum().backward()
+    (result * result).sum().backward()
     (expected * expected).sum().backward()
-    assert same(found.detach(), expected.detach())
+    assert same(result.detach(), expected.detach())
     np.testing.assert_allclose(x.grad.numpy(), twin.grad.numpy(), rtol=1e-4, atol=1e-6)
 
 

@@ -17,8 +17,8 @@ from padiff_shim.table.signature import Binder, binder
 pytestmark = pytest.mark.compat
 
 
-def doors(found):
-    return {entry.target.removeprefix("paddle."): entry for entry in found.entries}
+def doors(op_):
+    return {entry.target.removeprefix("paddle."): entry for entry in op_.entries}
 
 
 def test_examples_of_contributing_are_a_family():
@@ -27,15 +27,15 @@ def test_examples_of_contributing_are_a_family():
     module = {"__name__": "padiff_shim.patches.example", "__package__": "padiff_shim.patches"}
     exec(example, module)
     declared = registry.gather(module, "example")
-    assert [found.name for found in declared] == [
+    assert [op_.name for op_ in declared] == [
         "expm1", "asin", "maximum", "remainder", "leaky_relu", "prod", "index_select",
     ]  # fmt: skip
-    for found in declared:
-        for entry in found.entries:
-            binder(entry, found.params)
-        for sample in found.samples:
+    for op_ in declared:
+        for entry in op_.entries:
+            binder(entry, op_.params)
+        for sample in op_.samples:
             operands = [torch.from_numpy(value) for value in sample.arrays(np.random.default_rng(0))]
-            assert isinstance(found(*found.arguments(sample, operands)), torch.Tensor)
+            assert isinstance(op_(*op_.arguments(sample, operands)), torch.Tensor)
 
 
 def test_the_commonest_op():
@@ -54,7 +54,7 @@ def test_the_commonest_op():
 
 
 def test_doors_beside_the_common_one():
-    found = op(
+    op_ = op(
         "x y|exponent",
         name="power",
         tensors=2,
@@ -62,21 +62,21 @@ def test_doors_beside_the_common_one():
         doors=(operator("pow"), operator("rpow", "y x")),
         legacy=("elementwise_pow: x y axis=-1", "pow: x y|factor=1.0", "three: x * y axis=0"),
     )(torch.pow)
-    assert doors(found)["_C_ops.power"].numbers == ("y",)
-    assert doors(found)["Tensor.__rpow__"].params == "y x"
-    pairs = {name: (entry.pairs, entry.numbers) for name, entry in doors(found).items() if entry.pairs is not None}
+    assert doors(op_)["_C_ops.power"].numbers == ("y",)
+    assert doors(op_)["Tensor.__rpow__"].params == "y x"
+    pairs = {name: (entry.pairs, entry.numbers) for name, entry in doors(op_).items() if entry.pairs is not None}
     assert pairs == {
         "_legacy_C_ops.elementwise_pow": (2, ()),
         "_legacy_C_ops.pow": (1, ("y",)),
         "_legacy_C_ops.three": (1, ("y",)),
     }
-    assert found.amp == ("elementwise_pow", "")
+    assert op_.amp == ("elementwise_pow", "")
 
 
 def test_a_function_without_a_c_op():
-    found = op("x", c=False, doors=(Entry("paddle.nn.functional.f", "x"),), amp=("a", "b"))(torch.expm1)
-    assert list(doors(found)) == ["nn.functional.f"]
-    assert (found.name, found.amp) == ("expm1", ("a", "b"))
+    op_ = op("x", c=False, doors=(Entry("paddle.nn.functional.f", "x"),), amp=("a", "b"))(torch.expm1)
+    assert list(doors(op_)) == ["nn.functional.f"]
+    assert (op_.name, op_.amp) == ("expm1", ("a", "b"))
 
 
 @pytest.mark.parametrize("form", ["a b: x", "name:", ": x"])
@@ -99,11 +99,11 @@ def test_the_words_of_an_op_are_its_fields():
 
 
 def test_an_op_stands_under_its_own_name():
-    found = op("x")(torch.expm1)
-    assert registry.gather({"expm1": found, "torch": torch}, "f") == [found]
-    assert registry.gather({"expm1_": found}, "f") == [found]
+    op_ = op("x")(torch.expm1)
+    assert registry.gather({"expm1": op_, "torch": torch}, "f") == [op_]
+    assert registry.gather({"expm1_": op_}, "f") == [op_]
     with pytest.raises(ValueError, match="op 'expm1' stands in family 'f' as 'other': give it name='other'"):
-        registry.gather({"other": found}, "f")
+        registry.gather({"other": op_}, "f")
 
 
 def test_samples_build_what_they_say():
@@ -178,7 +178,7 @@ TRIED_ELSEWHERE = {
 
 
 def test_every_op_has_samples_and_every_family_ops():
-    untried = {name for name, found in registry.ops().items() if not found.samples}
+    untried = {name for name, op_ in registry.ops().items() if not op_.samples}
     drawing = {name for name in untried if registry.ops()[name].random is not None}  # tests/table/test_random.py tries these
     assert untried - drawing | {"rnn"} == TRIED_ELSEWHERE
     assert all(registry.families().values())
@@ -208,13 +208,13 @@ UNBOUND = {
 
 def test_spellings_are_learnt_and_their_values_are_not():
     """Two rounds on one binder: what was learnt of a spelling holds for other values, and an ``out=`` is looked at each time."""
-    bind, turned, one = Binder(BOUND, BOUND), Binder(BOUND, "axis keep=True y x"), Binder("x", "x")
+    bind, turned, plain = Binder(BOUND, BOUND), Binder(BOUND, "axis keep=True y x"), Binder("x", "x")
     for _ in range(2):
-        for name, (args, kwargs, found) in SPELLED.items():
-            assert bind(args, kwargs) == found, name
-            assert turned(args, kwargs) == (found[2], True, found[1], found[0]), name
+        for name, (args, kwargs, expected) in SPELLED.items():
+            assert bind(args, kwargs) == expected, name
+            assert turned(args, kwargs) == (expected[2], True, expected[1], expected[0]), name
         for name, (args, kwargs, why) in UNBOUND.items():
             with pytest.raises(StayNative) as caught:
                 bind(args, kwargs)
             assert caught.value.why is why, name
-        assert one((7,), {}) == one((), {"x": 7}) == (7,)
+        assert plain((7,), {}) == plain((), {"x": 7}) == (7,)

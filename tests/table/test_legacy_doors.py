@@ -60,7 +60,7 @@ def test_compared_as_well(op, entry):
         results = flat(call.run())
         if not results[0].stop_gradient:
             results[0].sum().backward()
-    assert all(same(one, other.numpy()) for one, other in zip(results, flat(expected), strict=True))
+    assert all(same(result, other.numpy()) for result, other in zip(results, flat(expected), strict=True))
     records = run.calls.filter(op=op.name)
     assert {record.entry for record in records if record.phase == "forward"} >= {entry.target}
 

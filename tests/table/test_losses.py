@@ -53,9 +53,9 @@ def test_a_loss_that_saturates_natively():
 def test_ignored_labels_count_as_natively(labels, ignored, weight):
     def loss():
         x, weights = leaf(X), None if weight is None else paddle.to_tensor(np.array(weight, "float32"))
-        found = F.cross_entropy(x, paddle.to_tensor(labels), weight=weights, ignore_index=ignored)
-        found.backward()
-        return found.numpy(), x.grad.numpy()
+        result = F.cross_entropy(x, paddle.to_tensor(labels), weight=weights, ignore_index=ignored)
+        result.backward()
+        return result.numpy(), x.grad.numpy()
 
     try:
         native = loss()
@@ -95,11 +95,11 @@ def test_ignored_labels_of_likelihoods(weight, reduction):
     x, theirs, weights = leaf(X), twin(X), None if weight is None else np.array(weight, "float32")
     labels = np.array([0, 2, 2, 3, 1, 4])
     with padiff_shim.reference("torch") as run:
-        given = None if weights is None else paddle.to_tensor(weights)
-        loss = F.nll_loss(x, paddle.to_tensor(labels), given, ignore_index=2, reduction=reduction)
+        class_weights = None if weights is None else paddle.to_tensor(weights)
+        loss = F.nll_loss(x, paddle.to_tensor(labels), class_weights, ignore_index=2, reduction=reduction)
         loss.sum().backward()
-    given = None if weights is None else torch.from_numpy(weights)
-    expected = torch.nn.functional.nll_loss(theirs, torch.from_numpy(labels), given, ignore_index=2, reduction=reduction)
+    class_weights = None if weights is None else torch.from_numpy(weights)
+    expected = torch.nn.functional.nll_loss(theirs, torch.from_numpy(labels), class_weights, ignore_index=2, reduction=reduction)
     expected.sum().backward()
     assert run.substituted["nll_loss"] == 1
     assert same(loss.detach(), expected.detach())
@@ -160,20 +160,20 @@ def test_a_text_that_does_not_fit_costs_nothing(reduction, norm_by_times):
 
     def loss():
         x = leaf(logits)
-        found = F.ctc_loss(x, *map(paddle.to_tensor, (labels, lengths, sizes)), reduction=reduction, norm_by_times=norm_by_times)
-        found.sum().backward()
-        return found.detach(), x.grad
+        result = F.ctc_loss(x, *map(paddle.to_tensor, (labels, lengths, sizes)), reduction=reduction, norm_by_times=norm_by_times)
+        result.sum().backward()
+        return result.detach(), x.grad
 
     native = loss()
     with padiff_shim.reference("torch", strict=True) as run:
         ours = loss()
     x = twin(logits)
-    given = (torch.from_numpy(labels).long(), torch.from_numpy(lengths), torch.from_numpy(sizes))
-    found = torch.nn.functional.ctc_loss(x.log_softmax(-1), *given, reduction=reduction, zero_infinity=True)
-    found.sum().backward()
+    targets = (torch.from_numpy(labels).long(), torch.from_numpy(lengths), torch.from_numpy(sizes))
+    result = torch.nn.functional.ctc_loss(x.log_softmax(-1), *targets, reduction=reduction, zero_infinity=True)
+    result.sum().backward()
     assert run.substituted["ctc_loss"] == run.backward["ctc_loss"] == 1
     if not (norm_by_times and reduction == "mean"):
-        assert same(ours[0], found.detach())
+        assert same(ours[0], result.detach())
     if not norm_by_times:
         assert same(ours[1], x.grad)
     for mine, expected in zip(ours, native, strict=True):
@@ -197,23 +197,25 @@ def test_weights_of_classes_with_a_margin(reduction):
 
     def loss(weights):
         x = leaf(X)
-        found = F.multi_margin_loss(x, paddle.to_tensor(LABELS), weight=weights, reduction=reduction)
-        found.sum().backward()
-        return found.detach(), x.grad
+        result = F.multi_margin_loss(x, paddle.to_tensor(LABELS), weight=weights, reduction=reduction)
+        result.sum().backward()
+        return result.detach(), x.grad
 
     native, wanted = loss(paddle.to_tensor(weight)), leaf(weight)
     with padiff_shim.reference("torch", strict=True):
         ours, with_gradient = loss(paddle.to_tensor(weight)), loss(wanted)
     x = twin(X)
-    found = torch.nn.functional.multi_margin_loss(x, torch.from_numpy(LABELS), weight=torch.from_numpy(weight), reduction=reduction)
-    found.sum().backward()
-    assert same(ours[0], found.detach())
+    result = torch.nn.functional.multi_margin_loss(
+        x, torch.from_numpy(LABELS), weight=torch.from_numpy(weight), reduction=reduction
+    )
+    result.sum().backward()
+    assert same(ours[0], result.detach())
     assert same(ours[1], x.grad)
     assert wanted.grad.shape == [5]
-    for one, other, third in zip(ours, native, with_gradient, strict=True):
+    for value, other, third in zip(ours, native, with_gradient, strict=True):
         if not has_defect("multi_margin_loss multiplies the weights of all labels"):
-            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(one.numpy(), third.numpy(), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(value.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(value.numpy(), third.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_focal_loss_is_covered_whole():

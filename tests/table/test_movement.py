@@ -44,15 +44,15 @@ def test_values_and_strides(op, entry, sample):
         with padiff_shim.reference("torch") as run:
             ours = several(call.run())
         assert run.substituted == {op.name: 1}, run.native
-        for one, other, expected in zip(ours, theirs, native, strict=True):
-            assert same(one, other), layout
-            assert (one.shape, one.dtype, one.stop_gradient) == (expected.shape, expected.dtype, expected.stop_gradient)
-            assert one.is_contiguous()
-            assert overlapping(other) or meant(as_operand(one)) == meant(other), layout
+        for value, other, expected in zip(ours, theirs, native, strict=True):
+            assert same(value, other), layout
+            assert (value.shape, value.dtype, value.stop_gradient) == (expected.shape, expected.dtype, expected.stop_gradient)
+            assert value.is_contiguous()
+            assert overlapping(other) or meant(as_operand(value)) == meant(other), layout
             if op.exact:
-                assert np.array_equal(one.numpy(), expected.numpy())
+                assert np.array_equal(value.numpy(), expected.numpy())
         operands = {tensor.data_ptr() for tensor in call.tensors if isinstance(tensor, paddle.Tensor)}
-        assert not operands & {one.data_ptr() for one in ours}  # Paddle copies
+        assert not operands & {value.data_ptr() for value in ours}  # Paddle copies
 
 
 @pytest.mark.parametrize(("op", "entry", "sample"), CASES)
@@ -65,9 +65,9 @@ def test_gradients_and_strides(op, entry, sample):
         torch.autograd.backward(theirs, [torch.from_numpy(weight) for weight in weights])
         with padiff_shim.reference("torch") as run:
             ours = several(call.run())
-            for one, other in zip(ours, theirs, strict=True):
-                assert same(one.detach(), other), layout
-                assert meant(taped(one).twin) == meant(other), layout
+            for result, other in zip(ours, theirs, strict=True):
+                assert same(result.detach(), other), layout
+                assert meant(taped(result).twin) == meant(other), layout
             paddle.autograd.backward(ours, [paddle.to_tensor(weight) for weight in weights])
         assert run.substituted == {op.name: 1}, run.native
         assert set(run.backward) == {op.name}
@@ -82,17 +82,17 @@ def test_an_index_put_of_lists():
     x, index, value = np.ones((4, 3), "float32"), np.array([0, 2, 0]), np.random.rand(3, 3).astype("float32")
     for accumulate in (True, False):
         mine, theirs = leaf(x, "contiguous", True), torch.tensor(x, requires_grad=True)
-        given, put = leaf(value, "transposed", True), torch.tensor(value, requires_grad=True)
+        base, put = leaf(value, "transposed", True), torch.tensor(value, requires_grad=True)
         at = index if accumulate else index[:2]
         with padiff_shim.reference("torch") as run:
-            result = paddle.index_put(mine, (paddle.to_tensor(at),), given[: len(at)], accumulate)
+            result = paddle.index_put(mine, (paddle.to_tensor(at),), base[: len(at)], accumulate)
             (result * result).sum().backward()
         side = torch.index_put(theirs, (torch.tensor(at),), put[: len(at)], accumulate)
         (side * side).sum().backward()
         assert run.substituted["index_put"] == 1
         assert same(result.detach(), side)
         assert same(mine.grad, theirs.grad)
-        assert same(given.grad, put.grad)
+        assert same(base.grad, put.grad)
 
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -100,20 +100,20 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("wanted", FLOATS)
-@pytest.mark.parametrize("given", FLOATS)
-def test_a_cast_between_floats(given, wanted, layout):
+@pytest.mark.parametrize("source", FLOATS)
+def test_a_cast_between_floats(source, wanted, layout):
     """Its dtype is one that each framework names otherwise, which samples cannot say."""
     x = np.array([[1 / 3, -(2.0**-24), 65519.0], [1 + 2.0**-11, 7e-8, -0.0]], "float32")
-    if given in ("float16", "bfloat16"):  # what the leaf holds, however this Paddle rounds
-        x = torch.tensor(x).clamp(-60000, 60000).to(getattr(torch, given)).float().numpy()
-    mine, weight = leaf(x, layout, True, given), paddle.full([2, 3], 0.375).astype(wanted)
+    if source in ("float16", "bfloat16"):  # what the leaf holds, however this Paddle rounds
+        x = torch.tensor(x).clamp(-60000, 60000).to(getattr(torch, source)).float().numpy()
+    mine, weight = leaf(x, layout, True, source), paddle.full([2, 3], 0.375).astype(wanted)
     with padiff_shim.reference("torch") as run:
         result = mine.astype(wanted)
         paddle.autograd.backward([result], [weight])
-    theirs = twin(x, layout, leaf(x, layout, False)).detach().to(getattr(torch, given)).requires_grad_()
+    theirs = twin(x, layout, leaf(x, layout, False)).detach().to(getattr(torch, source)).requires_grad_()
     side = theirs.to(getattr(torch, wanted))
     side.backward(torch.full((2, 3), 0.375).to(side.dtype))
-    assert run.substituted == ({"cast": 1} if given != wanted or not IS_3 else {})
+    assert run.substituted == ({"cast": 1} if source != wanted or not IS_3 else {})
     assert same(result.detach(), side)
     assert same(mine.grad, theirs.grad.contiguous())
 

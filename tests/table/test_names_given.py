@@ -40,5 +40,5 @@ def test_a_name_may_come_by_position(case, mode):
     with getattr(padiff_shim, mode)("torch") as run:
         named = call(("a name",))
     assert not run.native
-    assert op in (run.substituted if mode == "reference" else {one.op for one in run.calls})
+    assert op in (run.substituted if mode == "reference" else {call.op for call in run.calls})
     assert mode == "compare" or same(named, torch.from_numpy(expected.numpy()))

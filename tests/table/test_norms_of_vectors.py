@@ -32,13 +32,13 @@ def leaves():
 def test_a_norm_twice_differentiated_has_torch_s_bits(p):
     with padiff_shim.reference("torch") as run:
         ours = penalty(
-            paddle, *[paddle.to_tensor(one, stop_gradient=False) for one in leaves()], lambda g: paddle.norm(g, p=p, axis=1)
+            paddle, *[paddle.to_tensor(value, stop_gradient=False) for value in leaves()], lambda g: paddle.norm(g, p=p, axis=1)
         )
-    theirs = penalty(torch, *[torch.from_numpy(one).requires_grad_() for one in leaves()], lambda g: torch.norm(g, p=p, dim=1))
+    theirs = penalty(torch, *[torch.from_numpy(value).requires_grad_() for value in leaves()], lambda g: torch.norm(g, p=p, dim=1))
     name = "vector_norm" if IS_3 else "p_norm"
     assert run.substituted[name] == 1
     assert name not in run.native
-    assert all(same(one.detach(), other.detach()) for one, other in zip(ours, theirs, strict=True))
+    assert all(same(tensor.detach(), other.detach()) for tensor, other in zip(ours, theirs, strict=True))
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (7,)])
@@ -61,13 +61,13 @@ def test_clipping_the_gradients_of_a_network(clip, op, limit):
         sgd = paddle.optimizer.SGD(1.0, parameters=layer.parameters(), grad_clip=getattr(paddle.nn, clip)(limit))
         layer(paddle.to_tensor(VALUES.T.copy())).square().sum().backward()
         sgd.step()
-        return [one.numpy() for one in layer.parameters()]
+        return [tensor.numpy() for tensor in layer.parameters()]
 
     native = stepped()
     with padiff_shim.reference("torch", exclude="optimizers") as run:
         ours = stepped()
     assert run.substituted[op] == 2
-    assert all(np.allclose(one, other, rtol=1e-4, atol=1e-5) for one, other in zip(ours, native, strict=True))
+    assert all(np.allclose(result, other, rtol=1e-4, atol=1e-5) for result, other in zip(ours, native, strict=True))
 
 
 def test_clipping_has_no_gradient():
@@ -83,12 +83,12 @@ def test_sums_without_nan(name, axis):
     x = np.array([[1.0, np.nan, 2.5], [np.nan, np.nan, 0.1]], "float32")
     ours, theirs = paddle.to_tensor(x, stop_gradient=False), torch.tensor(x, requires_grad=True)
     with padiff_shim.reference("torch", strict=True) as run:
-        found = getattr(paddle, name)(ours, axis=axis)
-        found.sum().backward()
+        result = getattr(paddle, name)(ours, axis=axis)
+        result.sum().backward()
     expected = getattr(torch, name)(theirs, dim=axis)
     expected.sum().backward()
     assert run.substituted[name] == 1
-    assert same(found.detach(), expected.detach())
+    assert same(result.detach(), expected.detach())
     assert same(ours.grad, theirs.grad)
 
 
@@ -109,18 +109,18 @@ def test_a_spread_is_unbiased_unless_told_otherwise(name):
 def test_distances_within_a_set(p):
     x, t = paddle.to_tensor(VALUES, stop_gradient=False), torch.tensor(VALUES, requires_grad=True)
     with padiff_shim.reference("torch", strict=True) as run:
-        found = paddle.pdist(x, p)
-        found.sum().backward()
+        result = paddle.pdist(x, p)
+        result.sum().backward()
     expected = torch.pdist(t, p)
     expected.sum().backward()
     assert run.substituted["pdist"] == 1
-    assert same(found.detach(), expected.detach())
+    assert same(result.detach(), expected.detach())
     assert same(x.grad, t.grad)
 
 
 def test_polar_coordinates():
     sizes, angles = np.abs(VALUES) + 0.5, VALUES.copy()
     with padiff_shim.reference("torch", strict=True) as run:
-        found = paddle.polar(paddle.to_tensor(sizes), paddle.to_tensor(angles))
+        result = paddle.polar(paddle.to_tensor(sizes), paddle.to_tensor(angles))
     assert run.substituted == {"polar": 1}
-    assert same(found, torch.polar(torch.tensor(sizes), torch.tensor(angles)))
+    assert same(result, torch.polar(torch.tensor(sizes), torch.tensor(angles)))

@@ -63,9 +63,11 @@ def test_values(op, entry):
             (o.shape, o.dtype, str(o.place), o.stop_gradient) for o in expected
         ], trial
         if run.substituted:
-            assert all(same(one, other) for one, other in zip(mine, flat(theirs), strict=True)), trial
+            assert all(same(result, other) for result, other in zip(mine, flat(theirs), strict=True)), trial
         if held(op, dtype):
-            assert all(near(one, other, dtype, roundings=loose(dtype)) for one, other in zip(mine, expected, strict=True)), trial
+            assert all(near(result, other, dtype, roundings=loose(dtype)) for result, other in zip(mine, expected, strict=True)), (
+                trial
+            )
 
 
 @pytest.mark.parametrize(("op", "entry"), INPLACE)
@@ -103,7 +105,7 @@ def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, en
             theirs, _ = formula(call, grad=grad)
         if sample.empty or theirs is None or outcome(Call(op, entry, sample, dtype, layout, grad).run)[1] is not None:
             continue  # nothing is substituted: see test_values
-        if grad and enabled and not any(one.requires_grad for one in flat(theirs)):
+        if grad and enabled and not any(tensor.requires_grad for tensor in flat(theirs)):
             continue  # what Paddle has no gradient of stays native there: see test_norms_of_vectors
         with padiff_shim.reference("torch") as run, paddle.set_grad_enabled(enabled):
             first, short = call.run(), call.run()  # what is learnt at the first call of a kind serves the next
@@ -114,8 +116,8 @@ def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, en
             continue
         assert run.substituted == {op.name: 3}, run.native
         for ours in (first, short, full):
-            mine = [one.detach() for one in flat(ours)]
-            assert all(same(one, other) for one, other in zip(mine, flat(theirs), strict=True)), (sample, layout)
+            mine = [tensor.detach() for tensor in flat(ours)]
+            assert all(same(result, other) for result, other in zip(mine, flat(theirs), strict=True)), (sample, layout)
 
 
 @pytest.mark.parametrize(("op", "entry"), [case for case in DOORS + INPLACE if case.values[0].refusals])

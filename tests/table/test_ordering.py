@@ -31,7 +31,7 @@ def gradients(function, *values):
     out = function(*leaves)
     out = out[0] if isinstance(out, (list, tuple)) else out
     (out * (paddle.arange(out.size, dtype="float32").reshape(out.shape) + 1)).sum().backward()
-    return [out.detach().numpy(), *(one.grad.numpy() for one in leaves)]
+    return [out.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves)]
 
 
 def expected(function, *values):
@@ -40,7 +40,7 @@ def expected(function, *values):
     out = function(*leaves)
     out = out[0] if isinstance(out, tuple) else out
     (out * (torch.arange(out.numel(), dtype=torch.float32).reshape(out.shape) + 1)).sum().backward()
-    return [out.detach().numpy(), *(one.grad.numpy() for one in leaves)]
+    return [out.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves)]
 
 
 # name -> Paddle's function, Torch's, whether Paddle's own kernels share a tie in the same way
@@ -64,12 +64,12 @@ CHOICES = {
 def test_equal_elements_have_torch_s_gradients(name):
     ours, theirs, natively = CHOICES[name]
     with padiff_shim.reference("torch", strict=True) as run:
-        found = gradients(ours, X)
+        grads = gradients(ours, X)
     assert "add" not in run.native
-    assert all(same(one, other) for one, other in zip(found, expected(theirs, X), strict=True))
+    assert all(same(result, other) for result, other in zip(grads, expected(theirs, X), strict=True))
     if natively:
-        for one, other in zip(found, gradients(ours, X), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6)
+        for result, other in zip(grads, gradients(ours, X), strict=True):
+            np.testing.assert_allclose(result, other, rtol=1e-6)
 
 
 PAIRS = {
@@ -89,8 +89,8 @@ def test_ties_between_two_tensors_are_as_in_paddle(name):
         pytest.skip("up to 3.0 Paddle has rules of its own")
     native = gradients(PAIRS[name], X, Y)
     with padiff_shim.reference("torch", strict=True):
-        found = gradients(PAIRS[name], X, Y)
-    assert all(same(one, other) for one, other in zip(found, native, strict=True))
+        grads = gradients(PAIRS[name], X, Y)
+    assert all(same(result, other) for result, other in zip(grads, native, strict=True))
 
 
 def middle(x):
@@ -110,9 +110,9 @@ MEDIANS = {
 def test_a_median_is_the_mean_of_the_middle(name):
     ours, theirs = MEDIANS[name]
     with padiff_shim.reference("torch", strict=True) as run:
-        found = gradients(ours, X)
+        grads = gradients(ours, X)
     assert run.substituted[name] == run.backward[name] == 1
-    assert all(same(one, other) for one, other in zip(found, expected(theirs, X), strict=True))
+    assert all(same(result, other) for result, other in zip(grads, expected(theirs, X), strict=True))
 
 
 @pytest.mark.parametrize("values", [[1.0, np.nan, 3.0, 2.0], [np.nan] * 4, [1.0, np.nan, np.nan, np.nan]], ids=str)
@@ -130,4 +130,4 @@ def test_the_largest_of_nan_is_nan():
     x = np.array([[1.0, np.nan, 3.0]], "float32")
     with padiff_shim.reference("torch", strict=True):
         ours = [paddle.max(paddle.to_tensor(x), axis=1), paddle.min(paddle.to_tensor(x)), paddle.amax(paddle.to_tensor(x))]
-    assert all(np.isnan(one.numpy()).all() for one in ours)
+    assert all(np.isnan(tensor.numpy()).all() for tensor in ours)

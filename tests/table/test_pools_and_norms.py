@@ -119,9 +119,9 @@ def test_batch_norm_trains_and_evaluates(name):
     make, theirs, shape = KINDS[name]
     ours, native = make(), make()
     for step in range(3):
-        given = array(*shape, seed=step)
-        native(paddle.to_tensor(given))
-        x, t = paddle.to_tensor(given, stop_gradient=False), torch.tensor(given, requires_grad=True)
+        batch = array(*shape, seed=step)
+        native(paddle.to_tensor(batch))
+        x, t = paddle.to_tensor(batch, stop_gradient=False), torch.tensor(batch, requires_grad=True)
         ours.clear_gradients()
         theirs.zero_grad()
         with padiff_shim.reference("torch", strict=True) as run:
@@ -141,8 +141,8 @@ def test_batch_norm_trains_and_evaluates(name):
     theirs.running_var.copy_(torch.tensor(ours._variance.numpy()))
     before = ours._variance.numpy()
     with padiff_shim.reference("torch", strict=True):
-        out = ours(paddle.to_tensor(given))
-    assert same(out, theirs(torch.tensor(given)))
+        out = ours(paddle.to_tensor(batch))
+    assert same(out, theirs(torch.tensor(batch)))
     assert same(ours._variance, before)
 
 
@@ -175,14 +175,14 @@ def test_batch_norm_is_the_native_one_but_for_rounding(name, dtype, affine):
         results[0].backward(paddle.to_tensor(array(*shape, seed=5).astype(dtype)))
         used = [x.grad, weight.grad, bias.grad] if affine else [x.grad]
         saved = [] if flags[0] or flags[4] else results[3:5]  # else Paddle leaves these as they come
-        return [one.numpy() for one in (results[0].detach(), *results[1:3], mean, variance, *saved, *used)]
+        return [tensor.numpy() for tensor in (results[0].detach(), *results[1:3], mean, variance, *saved, *used)]
 
     expected = program()
     with padiff_shim.reference("torch", strict=True) as run:
-        found = program()
+        actual = program()
     assert run.substituted == {"batch_norm": 1}
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-4 if dtype == "float32" else 1e-6, atol=2e-6)
+    for result, other in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(result, other, rtol=2e-4 if dtype == "float32" else 1e-6, atol=2e-6)
 
 
 def test_statistics_of_the_batch_outside_of_training_stay_native():
@@ -218,7 +218,7 @@ def test_gradients_that_paddle_gets_wrong_are_right_under_the_shim(name):
     base, step = array(*shape).astype("float64"), 1e-6
     arriving = array(*function(paddle.to_tensor(base)).shape, seed=1).astype("float64")
     moved = np.eye(base.size).reshape(-1, *shape) * step
-    values = [[(function(paddle.to_tensor(base + sign * one)).numpy() * arriving).sum() for sign in (1, -1)] for one in moved]
+    values = [[(function(paddle.to_tensor(base + sign * value)).numpy() * arriving).sum() for sign in (1, -1)] for value in moved]
     expected = np.array([(up - down) / (2 * step) for up, down in values]).reshape(shape)
     with padiff_shim.reference("torch", strict=True):
         ours = gradient(function, *shape)
@@ -228,7 +228,7 @@ def test_gradients_that_paddle_gets_wrong_are_right_under_the_shim(name):
 
 @pytest.mark.parametrize(("dim", "whole"), [(0, False), (1, False), (None, True)])
 def test_weight_norm_of_a_layer_is_torch_s(dim, whole):
-    weight, given = array(5, 4, seed=1), array(3, 5, seed=2)
+    weight, x = array(5, 4, seed=1), array(3, 5, seed=2)
     ours, theirs = paddle.nn.Linear(5, 4), torch.nn.Linear(5, 4)
     ours.weight.set_value(paddle.to_tensor(weight))
     with torch.no_grad():
@@ -237,14 +237,14 @@ def test_weight_norm_of_a_layer_is_torch_s(dim, whole):
     ours.bias.set_value(paddle.zeros([4]))
     with padiff_shim.reference("torch", strict=True) as run:
         paddle.nn.utils.weight_norm(ours, dim=dim)
-        out = ours(paddle.to_tensor(given))
+        out = ours(paddle.to_tensor(x))
         out.sum().backward()
     assert run.substituted["norm_except_dim"] == 1
     assert run.substituted["weight_norm"] == 2
     axis = -1 if whole else 1 - dim
     v, g = torch.tensor(weight.T.copy(), requires_grad=True), torch.norm_except_dim(torch.tensor(weight.T.copy()), 2, axis)
     g.requires_grad_()
-    expected = torch.nn.functional.linear(torch.tensor(given), torch._weight_norm(v, g, axis), torch.zeros(4))
+    expected = torch.nn.functional.linear(torch.tensor(x), torch._weight_norm(v, g, axis), torch.zeros(4))
     np.testing.assert_allclose(out.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
     expected.sum().backward()
     np.testing.assert_allclose(ours.weight_g.grad.numpy().ravel(), g.grad.numpy().ravel(), rtol=1e-4, atol=1e-6)

@@ -63,7 +63,7 @@ def test_created_numbers_are_torch_s(name):
         drawn = [ours(), torch.rand(3), ours()]
     torch.manual_seed(7)
     expected = [theirs(), torch.rand(3), theirs()]
-    assert all(same(one, other) for one, other in zip(drawn, expected))
+    assert all(same(result, other) for result, other in zip(drawn, expected))
     assert not run.native
     assert drawn[0].stop_gradient
 
@@ -84,10 +84,10 @@ def test_draws_into_a_tensor(name):
     target = paddle.zeros([12], "int64") if name == "randperm" else paddle.zeros([3, 4])
     with padiff_shim.reference("torch", random="torch", strict=True) as run:
         paddle.seed(7)
-        found = ours(target)
+        result = ours(target)
     torch.manual_seed(7)
     assert same(target, theirs())
-    assert found.data_ptr() == target.data_ptr()
+    assert result.data_ptr() == target.data_ptr()
     assert not run.native
 
 
@@ -175,7 +175,7 @@ def test_what_dropout_drops_is_torch_s(name, grad, dtype):
             (drawn[0] * drawn[2]).sum().backward()
     torch.manual_seed(11)
     expected = [theirs(leaf), torch.rand(3), theirs(leaf)]
-    assert all(same(one, other) for one, other in zip(drawn, expected))
+    assert all(same(result, other) for result, other in zip(drawn, expected))
     assert not run.native
     if grad:
         (expected[0] * expected[2]).sum().backward()
@@ -188,13 +188,13 @@ def test_without_the_option_every_draw_is_paddle_s():
         x = tensor(4, 5)
         layer = paddle.nn.Linear(5, 6)
         drawn = [paddle.randn([3]), paddle.randint(0, 9, [4]), F.dropout(x, 0.4), F.dropout(x, 0.4, axis=1), paddle.randperm(5)]
-        return [one.numpy() for one in (*drawn, layer.weight, paddle.rand([2]))]
+        return [tensor.numpy() for tensor in (*drawn, layer.weight, paddle.rand([2]))]
 
     native = program()
     before = torch.get_rng_state()
     with padiff_shim.reference("torch") as run:
         drawn = program()
-    assert all(np.array_equal(one, other) for one, other in zip(drawn, native))
+    assert all(np.array_equal(result, other) for result, other in zip(drawn, native))
     assert torch.equal(before, torch.get_rng_state())
     assert run.native["dropout"] == {RANDOM.text: 1}
     assert {name: run.native[name] for name in ("gaussian", "randint", "randperm", "uniform")} == {

@@ -75,7 +75,7 @@ def test_samples_are_torch_s(name, grad, dtype):
             (drawn[0] * drawn[2]).sum().backward()
     torch.manual_seed(11)
     expected = [theirs(leaf), torch.rand(3), theirs(leaf)]
-    assert all(same(one, other) for one, other in zip(drawn, expected))
+    assert all(same(result, other) for result, other in zip(drawn, expected))
     assert not {op for op in run.native if op != "shape"}
     assert drawn[0].stop_gradient is not expected[0].requires_grad
     if expected[0].requires_grad:
@@ -205,17 +205,17 @@ def test_initial_values_are_torch_s(name, shape, dtype):
         paddle.seed(5)
         made = [paddle.create_parameter(list(shape), dtype, default_initializer=ours()) for _ in range(2)]
     torch.manual_seed(5)
-    for one in made:
+    for generator in made:
         tensor = torch.empty(shape, dtype=getattr(torch, dtype))
         if len(shape) == 2 and "Kaiming" in name:  # the same draw with the fans of the other shape
             state = torch.get_rng_state()
             scaled = theirs(torch.empty(shape[::-1], dtype=tensor.dtype)).abs().max()
             torch.set_rng_state(state)
-            assert abs(float(one.abs().max()) / float(scaled) - 1) < 0.5
+            assert abs(float(generator.abs().max()) / float(scaled) - 1) < 0.5
             theirs(tensor)
             continue
-        assert same(one, theirs(tensor))
-        assert not one.stop_gradient
+        assert same(generator, theirs(tensor))
+        assert not generator.stop_gradient
     assert sum(run.substituted.values()) >= 2
 
 
@@ -242,20 +242,20 @@ def test_layers_draw_when_they_are_made():
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_drops_what_torch_drops(causal, grad):
     arrays = [np.random.default_rng(i).standard_normal((2, 5, 4, 8)).astype("float32") for i in range(3)]
-    ours = [paddle.to_tensor(one, stop_gradient=not grad) for one in arrays]
-    theirs = [torch.tensor(one, requires_grad=grad) for one in arrays]
+    ours = [paddle.to_tensor(value, stop_gradient=not grad) for value in arrays]
+    theirs = [torch.tensor(value, requires_grad=grad) for value in arrays]
     with padiff_shim.reference("torch", random="torch", strict=True) as run:
         paddle.seed(3)
         out = F.scaled_dot_product_attention(*ours, dropout_p=0.3, is_causal=causal)
         if grad:
             out.sum().backward()
     torch.manual_seed(3)
-    expected = TF.scaled_dot_product_attention(*(one.transpose(1, 2) for one in theirs), dropout_p=0.3, is_causal=causal)
+    expected = TF.scaled_dot_product_attention(*(tensor.transpose(1, 2) for tensor in theirs), dropout_p=0.3, is_causal=causal)
     assert same(out, expected.transpose(1, 2))
     assert not run.native
     if grad:
         expected.transpose(1, 2).contiguous().sum().backward()
-        assert all(same(one.grad, other.grad) for one, other in zip(ours, theirs))
+        assert all(same(leaf.grad, other.grad) for leaf, other in zip(ours, theirs))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(paddle.nn.LSTM, torch.nn.LSTM), (paddle.nn.GRU, torch.nn.GRU)])

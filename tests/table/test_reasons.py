@@ -41,7 +41,7 @@ def test_a_run_counts_by_the_text():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("name", "message"),
     [
         ("LayerNorm", "it is called 'layer_norm' here"),
         ("GELU", "it is called 'gelu' here"),
@@ -53,18 +53,20 @@ def test_a_run_counts_by_the_text():
         ("reshape", "'reshape' runs on Paddle's kernel: it rounds nothing"),
     ],
 )
-def test_a_layer_named_as_an_op_is_told_what_the_op_is_called(given, said):
+def test_a_layer_named_as_an_op_is_told_what_the_op_is_called(name, message):
     for argument in ("ops", "exclude"):
-        with pytest.raises(UnknownNameError) as found:
-            padiff_shim.reference("torch", **{argument: given})
-        assert said in str(found.value)
+        with pytest.raises(UnknownNameError) as raised:
+            padiff_shim.reference("torch", **{argument: name})
+        assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("layer", "op"), [("Conv2D", "conv2d"), ("Conv2DTranspose", "conv2d_transpose"), ("BatchNorm2D", "batch_norm")]
 )
 def test_layers_of_ops_with_and_without_a_formula(layer, op):
-    with pytest.raises(UnknownNameError) as found:
+    with pytest.raises(UnknownNameError) as raised:
         padiff_shim.compare("torch", ops=layer)
     why = stays_native(op)
-    assert f"here {op!r}, runs on Paddle's kernel: {why}" in str(found.value) if why else f"called {op!r} here" in str(found.value)
+    assert (
+        f"here {op!r}, runs on Paddle's kernel: {why}" in str(raised.value) if why else f"called {op!r} here" in str(raised.value)
+    )

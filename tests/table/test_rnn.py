@@ -72,7 +72,7 @@ def test_layer(kind, options, lengths):
     with padiff_shim.reference("torch") as run:
         out, states = ours(x, sequence_length=None if lengths is None else paddle.to_tensor(lengths))
         results = [out, *ended(states)]
-        sum((one * one).sum() for one in results).backward()
+        sum((result * result).sum() for result in results).backward()
     assert run.substituted["rnn"] == run.backward["rnn"] == 1
     t = torch.from_numpy(values).requires_grad_()
     if lengths is None:
@@ -81,7 +81,7 @@ def test_layer(kind, options, lengths):
         other, after = theirs(packing.pack_padded_sequence(t, torch.tensor(lengths), batch_first=not major, enforce_sorted=False))
         other, _ = packing.pad_packed_sequence(other, batch_first=not major, total_length=TIME)
     expected = [other, *ended(after)]
-    sum((one * one).sum() for one in expected).backward()
+    sum((result * result).sum() for result in expected).backward()
     same((x, ours, results), (t, theirs, expected))
 
 
@@ -156,17 +156,17 @@ def zeros(name, dtype, tensor):
     """States of zeros; those that Paddle's cells make themselves are float32."""
     if dtype == "float32":
         return None
-    one = tensor(np.zeros((BATCH, HIDDEN), dtype))
-    return (one, one) if name == "LSTMCell" else one
+    zeros = tensor(np.zeros((BATCH, HIDDEN), dtype))
+    return (zeros, zeros) if name == "LSTMCell" else zeros
 
 
 def unrolled(cell, x, states):
     """Its outputs step by step."""
     outputs = []
     for step in x:
-        given = cell(step, states)
-        states = given[1] if isinstance(cell, paddle.nn.Layer) else given
-        outputs.append(given[0] if isinstance(given, tuple) else given)
+        result = cell(step, states)
+        states = result[1] if isinstance(cell, paddle.nn.Layer) else result
+        outputs.append(result[0] if isinstance(result, tuple) else result)
     return outputs, states
 
 
@@ -179,15 +179,15 @@ def test_a_cell_step_by_step(name, dtype):
     others = [torch.tensor(step, requires_grad=True) for step in steps]
     with padiff_shim.reference("torch", strict=True) as run:
         outputs, states = unrolled(ours, mine, zeros(name, dtype, paddle.to_tensor))
-        sum((one * one).sum() for one in outputs).backward()
+        sum((result * result).sum() for result in outputs).backward()
     expected, ended_there = unrolled(theirs, others, zeros(name, dtype, torch.tensor))
-    sum((one * one).sum() for one in expected).backward()
+    sum((result * result).sum() for result in expected).backward()
     assert run.substituted[CELLS[name][3]] == run.backward[CELLS[name][3]] == TIME
     assert outputs[-1] is ended(states)[0], "as natively, the output is the state"
-    for one, other in zip([*outputs, *ended(states)], [*expected, *ended(ended_there)], strict=True):
-        assert one.numpy().tobytes() == other.detach().numpy().tobytes()
-    for one, other in zip(mine, others, strict=True):
-        assert one.grad.numpy().tobytes() == other.grad.numpy().tobytes()
+    for result, other in zip([*outputs, *ended(states)], [*expected, *ended(ended_there)], strict=True):
+        assert result.numpy().tobytes() == other.detach().numpy().tobytes()
+    for result, other in zip(mine, others, strict=True):
+        assert result.grad.numpy().tobytes() == other.grad.numpy().tobytes()
     for parameter_name, parameter in theirs.named_parameters():
         assert dict(ours.state_dict())[parameter_name].grad.numpy().tobytes() == parameter.grad.numpy().tobytes()
 
@@ -202,9 +202,9 @@ def test_what_is_unusual_in_a_cell_runs_by_its_ops():
         own(x)
         with padiff_shim.reference("torch", exclude=["gru_cell"]) as filtered:
             cell(x)
-    for found in (run, filtered):
-        assert found.substituted["matmul"] == 2
-        assert not {"lstm_cell", "gru_cell"} & {*found.substituted, *found.native}
+    for listing in (run, filtered):
+        assert listing.substituted["matmul"] == 2
+        assert not {"lstm_cell", "gru_cell"} & {*listing.substituted, *listing.native}
 
 
 def test_a_comparison_judges_the_ops_of_a_cell():

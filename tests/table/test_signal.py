@@ -23,15 +23,15 @@ def test_stft(options):
     signal, window = numbers(2, 40), np.abs(numbers(8))
     x = paddle.to_tensor(signal, stop_gradient=False)
     with padiff_shim.reference("torch") as run:
-        found = paddle.signal.stft(x, 8, window=paddle.to_tensor(window), **options)
-        paddle.abs(found).sum().backward()
+        result = paddle.signal.stft(x, 8, window=paddle.to_tensor(window), **options)
+        paddle.abs(result).sum().backward()
     t = torch.from_numpy(signal).requires_grad_()
     options = {"hop_length": 2, **options}
     expected = torch.stft(t, 8, window=torch.from_numpy(window), return_complex=True, **options)
     expected.abs().sum().backward()
     assert run.substituted["stft"] == 1
     assert "fft_r2c" not in run.substituted
-    assert found.numpy().tobytes() == expected.detach().resolve_conj().contiguous().numpy().tobytes()
+    assert result.numpy().tobytes() == expected.detach().resolve_conj().contiguous().numpy().tobytes()
     np.testing.assert_allclose(x.grad.numpy(), t.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
@@ -52,11 +52,11 @@ def test_segments(kind):
     rows, ids = numbers(5, 3), np.array([0, 0, 2, 2, 2])
     x = paddle.to_tensor(rows, stop_gradient=False)
     with padiff_shim.reference("torch") as run:
-        found = getattr(paddle.geometric, f"segment_{kind}")(x, paddle.to_tensor(ids))
-        (found * found).sum().backward()
+        result = getattr(paddle.geometric, f"segment_{kind}")(x, paddle.to_tensor(ids))
+        (result * result).sum().backward()
     assert run.substituted["segment_pool"] == 1
     expected = np.stack([getattr(rows[ids == i], kind)(0) if (ids == i).any() else np.zeros(3, "float32") for i in range(3)])
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
     again = paddle.to_tensor(rows, stop_gradient=False)
     native = getattr(paddle.geometric, f"segment_{kind}")(again, paddle.to_tensor(ids))
     (native * native).sum().backward()
@@ -70,9 +70,9 @@ def test_the_largest_message_of_each_node(kind):
 
     def step():
         x = paddle.to_tensor(rows, stop_gradient=False)
-        found = paddle.geometric.send_u_recv(x, paddle.to_tensor(source), paddle.to_tensor(to), kind)
-        (found * found).sum().backward()
-        return found.numpy(), x.grad.numpy()
+        result = paddle.geometric.send_u_recv(x, paddle.to_tensor(source), paddle.to_tensor(to), kind)
+        (result * result).sum().backward()
+        return result.numpy(), x.grad.numpy()
 
     native = step()
     with padiff_shim.reference("torch") as run:

@@ -150,11 +150,11 @@ def test_integer_division_and_rebinding_division():
     with padiff_shim.reference("torch") as run:
         x = p(np.array([1, 2, 3], "int64"))
         quotient = x / 2
-        y = kept = p(X)
+        y = first = p(X)
         y /= 2
     assert str(quotient.dtype) == "paddle.float32"
     assert quotient.numpy().tolist() == [0.5, 1.0, 1.5]
-    assert y is not kept
+    assert y is not first
     assert run.substituted == {"divide": 2}
 
 

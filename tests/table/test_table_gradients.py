@@ -45,12 +45,14 @@ def installed():
 
 def torch_gradients(call, theirs, leaves, seeds, native):
     """Torch's gradients of the results that are differentiable in Paddle; what a formula does not read has zeros."""
-    ends = [end for end, one in zip(flat(theirs), flat(native), strict=True) if end.is_floating_point() and not one.stop_gradient]
+    ends = [
+        end for end, tensor in zip(flat(theirs), flat(native), strict=True) if end.is_floating_point() and not tensor.stop_gradient
+    ]
     pairs = [(end, torch.from_numpy(array(seed)).to(end.dtype)) for end, seed in zip(ends, seeds, strict=True) if end.requires_grad]
     sources = wanted(leaves)
-    found = torch.autograd.grad([end for end, _ in pairs], sources, [seed for _, seed in pairs], allow_unused=True)
-    found = [torch.zeros_like(source) if one is None else one for one, source in zip(found, sources)]
-    return [one.t() if call.op.layouts and source is leaves[1] else one for one, source in zip(found, sources)]
+    gradients = torch.autograd.grad([end for end, _ in pairs], sources, [seed for _, seed in pairs], allow_unused=True)
+    gradients = [torch.zeros_like(source) if result is None else result for result, source in zip(gradients, sources)]
+    return [tensor.t() if call.op.layouts and source is leaves[1] else tensor for tensor, source in zip(gradients, sources)]
 
 
 @pytest.mark.parametrize(("op", "entry"), FIRST + OTHERS)
@@ -61,7 +63,7 @@ def test_gradients(op, entry):
         if not wanted(call.tensors):
             continue
         theirs, leaves = formula(call, grad=True)
-        if theirs is None or not any(one.requires_grad for one in flat(theirs)):
+        if theirs is None or not any(tensor.requires_grad for tensor in flat(theirs)):
             continue
         native, error = outcome(functools.partial(pulled, again, dtype, backward=False))
         if error is not None:
@@ -76,9 +78,9 @@ def test_gradients(op, entry):
         if not run.substituted:
             continue
         assert run.backward == {op.name: 1}
-        assert all(same(one.detach(), other) for one, other in zip(flat(results), flat(theirs), strict=True)), trial
+        assert all(same(tensor.detach(), other) for tensor, other in zip(flat(results), flat(theirs), strict=True)), trial
         expected = torch_gradients(call, theirs, leaves, seeds, native[0])
-        assert all(agree(one, other) for one, other in zip(ours, expected, strict=True)), trial
+        assert all(agree(result, other) for result, other in zip(ours, expected, strict=True)), trial
         if layout == "contiguous" and held(op, dtype, gradient=True):
             check_native_gradients(Call(op, entry, *trial, grad=True), dtype, ours)
 
@@ -94,11 +96,11 @@ def check_native_gradients(call, dtype, ours):
     if error is not None:
         return  # Paddle has no gradient for these operands
     pairs = [
-        (one, paddle.zeros_like(one) if other is None else other)
-        for one, other in zip(ours, native[2], strict=True)
-        if one is not None
+        (result, paddle.zeros_like(result) if other is None else other)
+        for result, other in zip(ours, native[2], strict=True)
+        if result is not None
     ]
-    assert all(near(one, other, dtype, roundings=4 * loose(dtype)) for one, other in pairs), call.sample
+    assert all(near(result, other, dtype, roundings=4 * loose(dtype)) for result, other in pairs), call.sample
 
 
 @contextlib.contextmanager
@@ -121,32 +123,32 @@ def test_gradients_do_not_depend_on_torch_s_own_switches(switched, op, entry):
     def step(around):
         call = Call(op, entry, sample, grad=True)
         with padiff_shim.reference("torch") as run, around:
-            found, error = outcome(functools.partial(pulled, call, "float32"))
-        return found, error, run.substituted, run.backward, dict(run.native)
+            results, error = outcome(functools.partial(pulled, call, "float32"))
+        return results, error, run.substituted, run.backward, dict(run.native)
 
     for sample in [sample for sample in op.samples if takes(op, entry, sample) and not sample.empty][:2]:
         (on, *rest), (off, *others) = step(contextlib.nullcontext()), step(switched(op))
         assert rest == others, sample
         if on is not None:
             pairs = list(zip(on[2], off[2], strict=True))
-            assert all(one is other or same(one, other) for one, other in pairs), sample
+            assert all(result is other or same(result, other) for result, other in pairs), sample
             pairs = list(zip(flat(on[0]), flat(off[0]), strict=True))
-            assert all(same(one.detach(), other.detach()) for one, other in pairs), sample
+            assert all(same(tensor.detach(), other.detach()) for tensor, other in pairs), sample
 
 
 def twice(call, framework):
     """The gradients of a curved function of the first gradients; None where there are none."""
     theirs = framework is torch
     results, leaves = call.torch(True) if theirs else (call.run(), call.tensors)
-    ends = [one for one in flat(results) if (one.requires_grad if theirs else not one.stop_gradient)]
+    ends = [tensor for tensor in flat(results) if (tensor.requires_grad if theirs else not tensor.stop_gradient)]
     sources = wanted(leaves)
     loss = sum((end * end).sum() for end in ends)
     grad = torch.autograd.grad if theirs else paddle.grad
     first = grad([loss], sources, create_graph=True, allow_unused=True)
-    bent = [one for one in first if one is not None and (one.requires_grad if theirs else not one.stop_gradient)]
+    bent = [tensor for tensor in first if tensor is not None and (tensor.requires_grad if theirs else not tensor.stop_gradient)]
     if not bent:
         return [None] * len(sources)
-    return list(grad([sum((one * one).sum() for one in bent)], sources, allow_unused=True))
+    return list(grad([sum((result * result).sum() for result in bent)], sources, allow_unused=True))
 
 
 @pytest.mark.parametrize(("op", "entry"), FIRST)
@@ -161,9 +163,9 @@ def test_second_gradients(op, entry):
             continue
         with padiff_shim.reference("torch"):
             ours = twice(call, paddle)
-        for one, other, leaf in zip(ours, theirs, wanted(call.tensors), strict=True):
-            one, other = (np.zeros(leaf.shape) if value is None else array(value) for value in (one, other))
-            assert near(one, other.T if other.shape != one.shape else other, "float64", roundings=200), sample
+        for result, other, leaf in zip(ours, theirs, wanted(call.tensors), strict=True):
+            result, other = (np.zeros(leaf.shape) if value is None else array(value) for value in (result, other))
+            assert near(result, other.T if other.shape != result.shape else other, "float64", roundings=200), sample
 
 
 @pytest.mark.parametrize(("op", "entry"), INPLACE)
@@ -183,7 +185,7 @@ def test_gradients_through_in_place_forms(op, entry):
             result = call.run()
             (seed,) = arriving([result], "float32")
             result.backward(seed)
-            return result, seed, [one.grad for one in wanted(call.tensors)]
+            return result, seed, [leaf.grad for leaf in wanted(call.tensors)]
 
         native, error = outcome(functools.partial(step, calls[1]))
         if error is not None:
@@ -194,7 +196,7 @@ def test_gradients_through_in_place_forms(op, entry):
         assert op.name not in run.native
         assert same(result.detach(), theirs), sample
         expected = torch_gradients(calls[0], theirs, leaves, [seed], native[0])
-        assert all(agree(one, other) for one, other in zip(ours, expected, strict=True)), sample
+        assert all(agree(result, other) for result, other in zip(ours, expected, strict=True)), sample
 
 
 @pytest.mark.parametrize(("op", "entry"), [case for case in DOORS if case.values[0].exact])

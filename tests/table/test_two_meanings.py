@@ -31,8 +31,8 @@ def leaf(values):
 def of_twin(label, **how):
     """Torch's loss and gradient."""
     x = torch.tensor(X, requires_grad=True)
-    given = {name: torch.from_numpy(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
-    loss = torch.nn.functional.cross_entropy(x, torch.from_numpy(label), **given)
+    keywords = {name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in how.items()}
+    loss = torch.nn.functional.cross_entropy(x, torch.from_numpy(label), **keywords)
     loss.sum().backward()
     return loss.detach(), x.grad
 
@@ -40,9 +40,9 @@ def of_twin(label, **how):
 def of_shim(label, definitions, **how):
     """The loss and gradient under the shim, and the run."""
     x = leaf(X)
-    given = {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
+    keywords = {name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in how.items()}
     with padiff_shim.reference("torch", strict=True, definitions=definitions) as run:
-        loss = F.cross_entropy(x, paddle.to_tensor(label), **given)
+        loss = F.cross_entropy(x, paddle.to_tensor(label), **keywords)
         loss.sum().backward()
     return loss.detach(), x.grad, run
 
@@ -94,8 +94,8 @@ def test_torchs_definition_of_cross_entropy(case):
 def test_paddles_definition_is_native_paddles(case):
     label, how, _ = TORCHS[case]
     x = leaf(X)
-    given = {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
-    native = F.cross_entropy(x, paddle.to_tensor(label), **given)
+    keywords = {name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in how.items()}
+    native = F.cross_entropy(x, paddle.to_tensor(label), **keywords)
     native.backward()
     loss, grad, _ = of_shim(label, "paddle", **how)
     np.testing.assert_allclose(loss.numpy(), native.numpy(), rtol=1e-6)
@@ -114,7 +114,7 @@ def test_running_variances(definitions):
     theirs.eval()
     expected.append(theirs(torch.from_numpy(x)))
     assert run.substituted == {"batch_norm": 3}
-    assert all(same(one.detach(), other.detach()) for one, other in zip(outputs[:2], expected[:2], strict=True))
+    assert all(same(tensor.detach(), other.detach()) for tensor, other in zip(outputs[:2], expected[:2], strict=True))
     assert same(ours._mean, theirs.running_mean)
     alike = definitions == "torch"
     assert same(ours._variance, theirs.running_var) == same(outputs[2].detach(), expected[2].detach()) == alike
@@ -148,18 +148,18 @@ def test_names_of_ops_take_torchs_definition_for_these_alone():
     label = paddle.to_tensor([1, -100, 2])
     norm = paddle.nn.BatchNorm1D(4)
     x = paddle.to_tensor(np.random.default_rng(0).standard_normal((3, 4)).astype("float32"))
-    found = {}
+    results = {}
     for definitions in ("paddle", ["batch_norm"], "cross_entropy", ["torch", "paddle"], []):
         norm._variance.set_value(paddle.ones([4]))
         with padiff_shim.reference("torch", definitions=definitions):
             norm(x)
             loss = paddle.nn.functional.cross_entropy(x, label)
-        found[str(definitions)] = norm._variance.numpy(), loss.item()
-    ours, theirs = found["paddle"], found["['torch', 'paddle']"]
+        results[str(definitions)] = norm._variance.numpy(), loss.item()
+    ours, theirs = results["paddle"], results["['torch', 'paddle']"]
     assert not np.array_equal(ours[0], theirs[0])
     assert (ours[1] != theirs[1]) is IS_3
     for name, variance, loss in (("['batch_norm']", theirs, ours), ("cross_entropy", ours, theirs), ("[]", ours, ours)):
-        np.testing.assert_array_equal(found[name][0], variance[0])
-        assert found[name][1] == loss[1]
+        np.testing.assert_array_equal(results[name][0], variance[0])
+        assert results[name][1] == loss[1]
     with pytest.raises(padiff_shim.UnknownNameError, match="batch_norm"):
         padiff_shim.reference("torch", definitions=["batch_norms"])

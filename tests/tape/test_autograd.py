@@ -265,14 +265,14 @@ def derivatives(grad, function, inputs, curved, constant):
     """The gradients of first, second and third order; of y itself, whose incoming gradient is a leaf, or of a curved loss."""
     y = function(*inputs)
     loss = (y**2 * constant(y)).sum() if curved else y
-    found = []
+    results = []
     for _ in range(3):
         grads = grad(loss, inputs)
-        found.append([0.0 if g is None else g.detach().numpy() for g in grads])
+        results.append([0.0 if g is None else g.detach().numpy() for g in grads])
         loss = sum((g**3 + g * constant(g)).sum() for g in grads if g is not None)
         if isinstance(loss, int) or not getattr(loss, "requires_grad", True) or getattr(loss, "stop_gradient", False):
             break
-    return found
+    return results
 
 
 @pytest.mark.bitexact
@@ -292,9 +292,9 @@ def test_three_orders_are_torchs(name, curved):
     expected = derivatives(torch_grad, torchs, twins, curved, lambda y: torch.tensor(ramp(tuple(y.shape))))
     with padiff_shim.reference("torch") as run:
         grad = functools.partial(paddle.grad, create_graph=True, allow_unused=True)
-        found = derivatives(grad, mine, inputs, curved, lambda y: paddle.to_tensor(ramp(tuple(y.shape))))
+        gradients = derivatives(grad, mine, inputs, curved, lambda y: paddle.to_tensor(ramp(tuple(y.shape))))
     assert sum(run.backward.values()) >= len(expected)
-    assert len(found) >= sum(any(np.any(g) for g in grads) for grads in expected)
-    for ours, theirs in zip(found, expected):
+    assert len(gradients) >= sum(any(np.any(g) for g in grads) for grads in expected)
+    for ours, theirs in zip(gradients, expected):
         for a, b in zip(ours, theirs):
             np.testing.assert_allclose(a + np.zeros_like(b), b + np.zeros_like(a), rtol=1e-8, atol=1e-10)

@@ -127,9 +127,9 @@ def test_a_bias_takes_over_the_memory_of_its_gradient(monkeypatch):
     made, run = [], backward.run_engine
 
     def noted(*args, **kwargs):
-        found = run(*args, **kwargs)
-        made.extend(grad.data_ptr() for grad in found)
-        return found
+        results = run(*args, **kwargs)
+        made.extend(grad.data_ptr() for grad in results)
+        return results
 
     monkeypatch.setattr(backward, "run_engine", noted)
     layer = paddle.nn.Linear(16, 8)
@@ -152,7 +152,7 @@ def test_what_hooks_have_kept_changes_as_natively_when_gradients_are_accumulated
     native = hooked()
     with padiff_shim.reference("torch"):
         ours = hooked()
-    assert all((one == other).all() for one, other in zip(native, ours, strict=True))
+    assert all((result == other).all() for result, other in zip(native, ours, strict=True))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -176,10 +176,10 @@ def test_gradients_without_elements():
 
     with padiff_shim.reference("torch"):
         loss(first, second).backward()
-        found = paddle.grad(loss(first, second), [x, first, second])
+        gradients = paddle.grad(loss(first, second), [x, first, second])
         loss(first * 1.0, second * 1.0).backward()
-    assert [one.shape for one in found] == [[3, 8], [8, 0], [0, 5]]
-    assert [one.grad.shape for one in (x, first, second)] == [[3, 8], [8, 0], [0, 5]]
+    assert [tensor.shape for tensor in gradients] == [[3, 8], [8, 0], [0, 5]]
+    assert [leaf.grad.shape for leaf in (x, first, second)] == [[3, 8], [8, 0], [0, 5]]
     assert (x.grad.numpy() == 2).all()
 
 
@@ -188,7 +188,7 @@ def test_an_adaptive_softmax_with_a_tail_of_no_features():
     paddle.seed(0)
     layer = paddle.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 15], div_value=4.0)
     x, label = leaf(6, 8), paddle.to_tensor([0, 3, 6, 9, 16, 19])
-    weights = [layer.head_weight, *(one for tail in layer.tail_weights for one in tail)]
+    weights = [layer.head_weight, *(weight for tail in layer.tail_weights for weight in tail)]
 
     def gradients():
         loss = layer(x, label)[1]
@@ -196,8 +196,8 @@ def test_an_adaptive_softmax_with_a_tail_of_no_features():
         return [loss.item(), x.grad.numpy(), *(weight.grad.numpy() for weight in weights)]
 
     native = gradients()
-    for one in (x, *weights):
-        one.clear_grad()
+    for source in (x, *weights):
+        source.clear_grad()
     with padiff_shim.reference("torch") as run:
         ours = gradients()
     for mine, theirs in zip(ours, native):

@@ -24,9 +24,9 @@ def program():
 def test_a_gradient_of_a_sum_does_not_free_what_was_summed(options):
     flags, grad = program()
     with padiff_shim.reference("torch", **options):
-        found = program()
-    assert found[0] == flags
-    np.testing.assert_allclose(found[1], grad, rtol=1e-4)
+        results = program()
+    assert results[0] == flags
+    np.testing.assert_allclose(results[1], grad, rtol=1e-4)
 
 
 def test_a_gradient_that_depends_on_its_operand_leads_to_it():

@@ -18,13 +18,13 @@ from padiff_shim.tape import calls
 
 @pytest.mark.parametrize(("op", "entry"), FIRST)
 def test_a_backward_reads_the_same_of_all_operands_of_a_kind(op, entry, monkeypatch):
-    found, others = {}, []
+    results, others = {}, []
 
     def reads(known, *call):
         fresh = {}
         result = calls.reads(fresh, *call)
         (kind,) = fresh
-        others.extend((kind, one, result) for one in [found.setdefault(kind, result)] if one != result)
+        others.extend((kind, known, result) for known in [results.setdefault(kind, result)] if known != result)
         return result
 
     monkeypatch.setattr(execute, "reads", reads)
@@ -71,14 +71,14 @@ def change(function, x, *operands, of="operand"):
 
 def first_then(first, then):
     """What ``then`` answers where it comes as the first, and behind ``first``."""
-    found = []
+    results = []
     for before in (lambda: None, first):
         forgotten(lambda: (first(), then()))
         with padiff_shim.reference("torch"):
             for _ in range(3):
                 before()
-            found.append(then())
-    return found
+            results.append(then())
+    return results
 
 
 READING = {
@@ -95,11 +95,11 @@ READING = {
 def test_an_operand_that_torch_copies_may_be_the_first(case):
     function, shape, other, laid = READING[case]
     x, w = drawn(*shape), drawn(*other)
-    one = laid(x)
-    w.stop_gradient = one.stop_gradient = False
+    view = laid(x)
+    w.stop_gradient = view.stop_gradient = False
 
     def first():
-        function(one, w).sum().backward()
+        function(view, w).sum().backward()
 
     cold, warm = first_then(first, lambda: change(function, x, w))
     assert cold is RuntimeError
@@ -116,9 +116,9 @@ def test_attention_that_no_fused_kernel_computes_may_be_the_first(of):
         return F.scaled_dot_product_attention(x, x, x)
 
     def first():
-        one = q.detach()
-        one.stop_gradient = False
-        F.scaled_dot_product_attention(one, one, narrow).sum().backward()
+        detached = q.detach()
+        detached.stop_gradient = False
+        F.scaled_dot_product_attention(detached, detached, narrow).sum().backward()
 
     cold, warm = first_then(first, lambda: change(attention, q, of=of))
     assert cold == warm
@@ -138,4 +138,4 @@ def test_tensors_among_the_attributes_are_not_held():
     del axis
     gc.collect()
     assert run.substituted
-    assert not any(one() is not None for one in seen)
+    assert not any(reference() is not None for reference in seen)

@@ -43,8 +43,8 @@ def test_elements_of_a_strided_tensor_are_those_asked_for(name, dtype):
     array = (values(5, 4, 3) * 10).astype(dtype)
     strided = array.transpose(2, 1, 0)
     with padiff_shim.reference("torch") as run:
-        found = paddle.to_tensor(array).transpose([2, 1, 0])[INDICES[name](paddle.to_tensor)]
-    assert same(found, strided[INDICES[name](np.array)])
+        result = paddle.to_tensor(array).transpose([2, 1, 0])[INDICES[name](paddle.to_tensor)]
+    assert same(result, strided[INDICES[name](np.array)])
     assert run.native == {}
 
 
@@ -61,13 +61,13 @@ def test_reading_at_indices(name, wanted, strided):
             base, twin = base.transpose([2, 1, 0]), twin.permute(2, 1, 0)
             if "mask" in name:
                 base, twin = base.transpose([2, 1, 0]), twin.permute(2, 1, 0)
-        found, side = base[ours], twin[theirs]
-        assert same(found.detach(), side)
-        assert found.is_contiguous()
+        result, side = base[ours], twin[theirs]
+        assert same(result.detach(), side)
+        assert result.is_contiguous()
         if wanted:
-            (F.softmax(found, -1) * found).sum().backward()
+            (F.softmax(result, -1) * result).sum().backward()
         else:
-            assert list(as_operand(found).stride()) == list(side.stride())
+            assert list(as_operand(result).stride()) == list(side.stride())
     assert run.native == {}
     if wanted:
         (torch.softmax(side, -1) * side).sum().backward()
@@ -78,10 +78,10 @@ def test_an_index_that_changes_before_the_backward_raises():
     x = paddle.to_tensor(values(3, 4), stop_gradient=False)
     with padiff_shim.reference("torch"):
         index = paddle.to_tensor(ROWS)
-        found = paddle.exp(x)[index]
+        result = paddle.exp(x)[index]
         index.scale_(0.0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-            found.sum().backward()
+            result.sum().backward()
 
 
 @pytest.mark.parametrize("index", [(0, 0, 0, 0), "a"])
@@ -100,8 +100,8 @@ def test_heads_are_merged_by_torch(wanted):
     def heads(x, split, merge, mean, softmax):
         q, k, v = split(x)
         q, k, v = (merge(part, [2, 6, 4, 4], [0, 2, 1, 3]) for part in (q, k, v))
-        found = softmax(q @ merge(k, None, [0, 1, 3, 2])) @ v
-        return merge(merge(found, None, [0, 2, 1, 3]), [2, 6, 16], None), mean(q)
+        result = softmax(q @ merge(k, None, [0, 1, 3, 2])) @ v
+        return merge(merge(result, None, [0, 2, 1, 3]), [2, 6, 16], None), mean(q)
 
     def ours(tensor, shape, axes):
         tensor = tensor if shape is None else tensor.reshape(shape)
@@ -176,11 +176,11 @@ def lsh_attention(f, hidden, weight, rotations, buckets):
     beside = f.cat([places, f.cat([places[:, :, -1:], places[:, :, :-1]], 2)], 3)
     scores = f.where(places.reshape([batch, heads, -1, chunk, 1]) != beside.reshape([batch, heads, -1, 1, 2 * chunk]), scores, -1e5)
     logits = f.logsumexp(scores.reshape([batch * heads, -1, chunk, 2 * chunk]), -1, True).reshape([batch, heads, -1, chunk, 1])
-    found = f.matmul(f.exp(scores - logits), near[1])
-    found, logits = found.reshape([batch, heads, length, size]), logits.reshape([batch, heads, length, 1])
+    result = f.matmul(f.exp(scores - logits), near[1])
+    result, logits = result.reshape([batch, heads, length, size]), logits.reshape([batch, heads, length, 1])
     home = f.expand(back.reshape([batch, heads, length, 1]), [batch, heads, length, size])
-    found, logits = f.take(found, home, 2), f.take(logits, home[:, :, :, :1], 2)
-    rounds = f.stack([found, found * 0.5], 2)
+    result, logits = f.take(result, home, 2), f.take(logits, home[:, :, :, :1], 2)
+    rounds = f.stack([result, result * 0.5], 2)
     weights = f.stack([logits, logits - 1.0], 2)
     total = f.logsumexp(weights.reshape([batch * heads, 2, length, 1]), 1, True)
     weights = f.exp(weights - total.reshape([batch, heads, 1, length, 1]))

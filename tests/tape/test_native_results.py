@@ -25,10 +25,10 @@ def test_an_output_that_was_not_asked_for():
 
     expected = program()
     with padiff_shim.reference("torch") as run:
-        found = program()
+        results = program()
     assert run.native["hsigmoid_loss"]
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    for result, other in zip(results, expected):
+        np.testing.assert_allclose(result, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.skipif(not IS_3, reason="the backward ends the process: docs/defects.md, gradient of R alone")
@@ -74,6 +74,8 @@ def test_a_result_of_a_layer_that_nothing_was_made_of():
     with padiff_shim.reference("torch"):
         ours = program()
     np.testing.assert_allclose(ours[0], native[0], rtol=1e-6)
-    for _, kept, seen in (native, ours):
-        assert kept is None
-        assert [one is None or not one._is_initialized() for one in seen] == [True]  # Paddle 2.6 shows a tensor without memory
+    for _, retained, seen in (native, ours):
+        assert retained is None
+        assert [value is None or not value._is_initialized() for value in seen] == [
+            True
+        ]  # Paddle 2.6 shows a tensor without memory

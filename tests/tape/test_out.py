@@ -54,6 +54,6 @@ def _program(call, mode=None, *, inside=True):
 @pytest.mark.parametrize("call", CALLS)
 def test_the_gradient_is_that_of_what_was_written(call, mode, inside):
     expected = _program(CALLS[call])
-    found = _program(CALLS[call], MODES[mode], inside=inside)
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+    results = _program(CALLS[call], MODES[mode], inside=inside)
+    for result, other in zip(results, expected):
+        np.testing.assert_allclose(result, other, rtol=1e-6)

@@ -95,8 +95,8 @@ def run(made, program, answers):
         return grad * 10.0 if answers else None
 
     y.register_hook(hook)
-    found = PROGRAMS[program](x, y) or []
-    return [None if one is None else one.tolist() for one in [*found, leaf.grad]], seen
+    results = PROGRAMS[program](x, y) or []
+    return [None if tensor is None else tensor.tolist() for tensor in [*results, leaf.grad]], seen
 
 
 @pytest.mark.parametrize("answers", [True, False])

@@ -18,24 +18,24 @@ def _program(mode, run, *, within):
     scaled.register_hook(lambda grad: shown.append(grad.shape))
     with contextlib.ExitStack() as stack:
         stack.enter_context(mode)
-        asked = paddle.tanh(paddle.exp(scaled))
+        target = paddle.tanh(paddle.exp(scaled))
         if not within:
             stack.close()
-        loss = (below * paddle.exp(asked)).sum()
-        found = run(asked, loss, below)
-    return [None if one is None else one.numpy() for one in found], len(shown)
+        loss = (below * paddle.exp(target)).sum()
+        results = run(target, loss, below)
+    return [None if tensor is None else tensor.numpy() for tensor in results], len(shown)
 
 
-def _of_what_was_freed(asked, loss, below):
-    asked.backward(paddle.ones_like(asked))
-    return paddle.grad([loss], [asked])
+def _of_what_was_freed(target, loss, below):
+    target.backward(paddle.ones_like(target))
+    return paddle.grad([loss], [target])
 
 
-def _of_what_leads_on(asked, loss, below):
-    return paddle.grad([loss], [asked, below])
+def _of_what_leads_on(target, loss, below):
+    return paddle.grad([loss], [target, below])
 
 
-def _of_the_leaf(asked, loss, below):
+def _of_the_leaf(target, loss, below):
     return paddle.grad([loss], [below])
 
 
@@ -44,10 +44,10 @@ def _of_the_leaf(asked, loss, below):
 def test_no_gradient_goes_where_paddle_prunes(run, within):
     """Nothing is shown to hooks there, and what an earlier backward has freed there is no error."""
     natively, shown = _program(contextlib.nullcontext(), run, within=within)
-    found, here = _program(padiff_shim.reference("torch"), run, within=within)
+    results, here = _program(padiff_shim.reference("torch"), run, within=within)
     assert here == shown
-    for one, other in zip(found, natively):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+    for result, other in zip(results, natively):
+        np.testing.assert_allclose(result, other, rtol=1e-5)
 
 
 def test_no_second_derivative_is_asked_for_below_the_only_input():
@@ -59,7 +59,7 @@ def test_no_second_derivative_is_asked_for_below_the_only_input():
             written = paddle.exp(leaf)
             rows = written[::2]
             written[0] = 0.5
-            asked = paddle.exp(rows)
-            return paddle.grad([asked.sum()], [asked], create_graph=True)[0].numpy()
+            target = paddle.exp(rows)
+            return paddle.grad([target.sum()], [target], create_graph=True)[0].numpy()
 
     np.testing.assert_array_equal(program(padiff_shim.reference("torch")), program(contextlib.nullcontext()))

@@ -109,7 +109,7 @@ def test_recompute_draws_the_same_numbers_again(form):
     net = Net()
     with padiff_shim.reference("torch", random="torch"):
         plain, again = run(), run(**form)
-    assert all(np.array_equal(one, other) for one, other in zip(plain, again))
+    assert all(np.array_equal(result, other) for result, other in zip(plain, again))
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["forward outside", "forward inside"])
@@ -135,11 +135,11 @@ def test_a_replay_that_draws_nothing_minds_no_mode(before):
         out = recompute(net, x)
     with modes[before]:
         out.sum().backward()
-    found = x.grad.numpy()
+    gradient = x.grad.numpy()
     x.clear_gradient()
     with modes[1]:
         net(x).sum().backward()
-    assert np.array_equal(x.grad.numpy(), found)
+    assert np.array_equal(x.grad.numpy(), gradient)
 
 
 def test_a_state_that_was_saved_is_restored():
@@ -152,7 +152,7 @@ def test_a_state_that_was_saved_is_restored():
         again = [paddle.rand([5]), F.dropout(paddle.ones([9]), 0.5)]
         paddle.set_rng_state(state)
         assert same(torch.rand(5), first[0])
-    assert all(same(one, other.numpy()) for one, other in zip(first, again))
+    assert all(same(result, other.numpy()) for result, other in zip(first, again))
     assert not run.warnings
 
 
@@ -169,7 +169,7 @@ def test_a_state_of_paddle_s_alone_begins_at_its_seed():
         assert "begins at its seed" in run.warnings[0]
     torch.manual_seed(8)
     expected = torch.rand(3)
-    assert all(same(one, expected) for one in drawn)
+    assert all(same(result, expected) for result in drawn)
 
 
 def test_without_the_option_states_are_paddle_s_alone():
@@ -220,11 +220,11 @@ def test_the_tracker_of_tensor_parallelism_has_streams_of_its_own(inside):
     torch.manual_seed(71)
     inner = [torch.rand(3) for _ in range(2)]
     expected = [outer[0], inner[0], outer[1], inner[1], outer[2]]
-    assert all(same(one, other) for one, other in zip(drawn, expected))
+    assert all(same(result, other) for result, other in zip(drawn, expected))
 
 
 def test_everything_of_the_generators_is_put_back():
-    found = in_child(
+    printed = in_child(
         """
         import gc
         names = ("manual_seed", "seed", "get_state", "set_state", "set_state_index", "register_state_index")
@@ -243,4 +243,4 @@ def test_everything_of_the_generators_is_put_back():
         print("as it was")
         """
     )
-    assert found.stdout.strip().endswith("as it was"), found.stderr
+    assert printed.stdout.strip().endswith("as it was"), printed.stderr

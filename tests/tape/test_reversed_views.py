@@ -23,12 +23,12 @@ def test_what_torch_laid_out_with_strides(name, wanted):
     ours, theirs = BACK[name]
     x = paddle.to_tensor(VALUES, stop_gradient=not wanted)
     with padiff_shim.reference("torch"):
-        found = paddle.sum(paddle.exp(ours(paddle.exp(x.transpose([1, 0])))), axis=1)
+        result = paddle.sum(paddle.exp(ours(paddle.exp(x.transpose([1, 0])))), axis=1)
         if wanted:
-            found.sum().backward()
+            result.sum().backward()
     twin = torch.tensor(VALUES, requires_grad=wanted)
     expected = torch.exp(theirs(torch.exp(twin.permute(1, 0)))).sum(dim=1)
-    assert found.numpy().tobytes() == expected.detach().numpy().tobytes()
+    assert result.numpy().tobytes() == expected.detach().numpy().tobytes()
     if wanted:
         expected.sum().backward()
         assert x.grad.numpy().tobytes() == twin.grad.numpy().tobytes()
@@ -51,8 +51,8 @@ def test_gradients_behind_a_write_that_paddle_does_not_count(view, watch):
         else:
             y.register_hook(seen.append)
         (y * y).sum().backward()
-    found = y.grad if watch == "retain_grads" else seen[0]
-    np.testing.assert_array_equal(found.numpy(), np.full(y.shape, 4.0, "float32"))
+    gradient = y.grad if watch == "retain_grads" else seen[0]
+    np.testing.assert_array_equal(gradient.numpy(), np.full(y.shape, 4.0, "float32"))
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -76,20 +76,20 @@ def test_a_gradient_outside_of_the_mode_has_its_tensor_s_shape(shape, create):
     x.stop_gradient = False
     with padiff_shim.reference("torch"):
         inside = paddle.exp(x)
-    (found,) = paddle.grad([(inside * paddle.full(shape, -0.0)).sum()], [inside], create_graph=create)
-    assert found.shape == shape
-    assert np.signbit(found.numpy()).all()  # nothing was added to it
+    (gradient,) = paddle.grad([(inside * paddle.full(shape, -0.0)).sum()], [inside], create_graph=create)
+    assert gradient.shape == shape
+    assert np.signbit(gradient.numpy()).all()  # nothing was added to it
 
 
 @pytest.mark.parametrize("others", [False, True], ids=["alone", "beside another graph"])
 def test_a_partial_gradient_outside_of_the_mode_goes_no_further_than_natively(others):
     """Behind its input stands what was written since: no backward comes there."""
     if others:
-        given = paddle.rand([2])
-        given.stop_gradient = False
-        native = paddle.tanh(given)
+        drawn = paddle.rand([2])
+        drawn.stop_gradient = False
+        native = paddle.tanh(drawn)
         with padiff_shim.reference("torch"):
-            kept = paddle.exp(native)
+            retained = paddle.exp(native)
     x = paddle.rand([3])
     x.stop_gradient = False
     with padiff_shim.reference("torch"):
@@ -101,4 +101,4 @@ def test_a_partial_gradient_outside_of_the_mode_goes_no_further_than_natively(ot
     with pytest.raises(RuntimeError, match="inplace"):
         z.sum().backward()
     if others:
-        assert paddle.grad([kept.sum()], [given])[0].shape == [2]
+        assert paddle.grad([retained.sum()], [drawn])[0].shape == [2]

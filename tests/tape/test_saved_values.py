@@ -58,7 +58,7 @@ def outcome(op, entry, sample, which, mode):
     exchange = {id(leaf): operand for leaf, operand in zip(call.tensors, operands) if leaf is not None}
 
     def exchanged(value):
-        return [exchanged(one) for one in value] if isinstance(value, list) else exchange.get(id(value), value)
+        return [exchanged(value) for value in value] if isinstance(value, list) else exchange.get(id(value), value)
 
     with mode():
         result = located(entry)(*map(exchanged, call.args))
@@ -207,9 +207,9 @@ def test_integers_that_want_a_gradient_stay_native():
 def test_0_d_is_torch_s_also_where_paddle_answers_by_shape(ours, theirs, value):
     """Paddle's softmax of a 0-D tensor is 1 whatever it holds, NaN included; Torch's kernel computes."""
     with padiff_shim.reference("torch") as run:
-        found = ours(paddle.to_tensor(value))
+        result = ours(paddle.to_tensor(value))
     assert run.substituted
-    np.testing.assert_array_equal(found.numpy(), theirs(torch.tensor(value)).numpy())
+    np.testing.assert_array_equal(result.numpy(), theirs(torch.tensor(value)).numpy())
 
 
 @pytest.mark.parametrize("function", [

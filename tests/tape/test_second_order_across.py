@@ -59,9 +59,9 @@ def test_a_retained_gradient_that_two_turns_bring():
             y = paddle.tanh(x)
             y.retain_grads()
         first = paddle.grad((y * y * y).sum(), x, create_graph=True)[0]
-        kept = y.grad
+        retained = y.grad
         (first * first).sum().backward()
-        return kept, y.grad.numpy(), x.grad.numpy()
+        return retained, y.grad.numpy(), x.grad.numpy()
 
     native, ours = step(contextlib.nullcontext()), step(padiff_shim.reference("torch"))
     assert (native[0] is None) == (ours[0] is None)

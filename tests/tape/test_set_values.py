@@ -27,19 +27,22 @@ SETS = {
 
 
 def _torchs(index):
-    return tuple(torch.tensor(one) if isinstance(one, np.ndarray) else one for one in (index if type(index) is tuple else (index,)))
+    return tuple(
+        torch.tensor(value) if isinstance(value, np.ndarray) else value for value in (index if type(index) is tuple else (index,))
+    )
 
 
 def _paddles(index):
-    found = tuple(
-        paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for one in (index if type(index) is tuple else (index,))
+    results = tuple(
+        paddle.to_tensor(value) if isinstance(value, np.ndarray) else value
+        for value in (index if type(index) is tuple else (index,))
     )
-    return found if type(index) is tuple else found[0]
+    return results if type(index) is tuple else results[0]
 
 
 def _values(shape, dtype):
     rng = np.random.default_rng(7)
-    return [rng.standard_normal(one).astype(dtype) for one in ((4, 5, 6), shape, (4, 5, 6))]
+    return [rng.standard_normal(value).astype(dtype) for value in ((4, 5, 6), shape, (4, 5, 6))]
 
 
 def _twin(index, x, value, weights, wanted):
@@ -58,13 +61,13 @@ def test_set_by_index(name, dtype, wanted):
     x, value, weights = _values(shape, dtype)
     expected = _twin(index, x, value, weights, wanted)
     with padiff_shim.reference("torch"):
-        mine, given = paddle.to_tensor(x, stop_gradient=not wanted), paddle.to_tensor(value, stop_gradient=False)
+        mine, source = paddle.to_tensor(x, stop_gradient=not wanted), paddle.to_tensor(value, stop_gradient=False)
         written = mine * 1.0
-        written[_paddles(index)] = given * 3.0
+        written[_paddles(index)] = source * 3.0
         (written * written * paddle.to_tensor(weights)).sum().backward()
-    found = [written.numpy(), given.grad.numpy(), *([mine.grad.numpy()] if wanted else [])]
-    for one, other in zip(found, expected):
-        assert one.tobytes() == other.tobytes(), (one, other)
+    results = [written.numpy(), source.grad.numpy(), *([mine.grad.numpy()] if wanted else [])]
+    for result, other in zip(results, expected):
+        assert result.tobytes() == other.tobytes(), (result, other)
 
 
 BACK = {
@@ -83,9 +86,9 @@ BACK = {
 def test_set_backwards(name, wanted):
     index, put, shape = BACK[name]
     x, value, weights = _values(shape, "float32")
-    theirs, given = torch.tensor(x, requires_grad=wanted), torch.tensor(value, requires_grad=True)
+    theirs, source = torch.tensor(x, requires_grad=wanted), torch.tensor(value, requires_grad=True)
     written = theirs * 1.0
-    put(written, given * 3.0)
+    put(written, source * 3.0)
     (written * written * torch.tensor(weights)).sum().backward()
     with padiff_shim.reference("torch"):
         mine, ours = paddle.to_tensor(x, stop_gradient=not wanted), paddle.to_tensor(value, stop_gradient=False)
@@ -93,7 +96,7 @@ def test_set_backwards(name, wanted):
         set_[index] = ours * 3.0
         (set_ * set_ * paddle.to_tensor(weights)).sum().backward()
     assert set_.numpy().tobytes() == written.detach().numpy().tobytes()
-    assert ours.grad.numpy().tobytes() == given.grad.numpy().tobytes()
+    assert ours.grad.numpy().tobytes() == source.grad.numpy().tobytes()
     if wanted:
         assert mine.grad.numpy().tobytes() == theirs.grad.numpy().tobytes()
 
@@ -104,13 +107,13 @@ def test_filled_in_place(wanted):
     x, value, weights = _values((), "float32")
     expected = _twin(MASK, x, value, weights, wanted)
     with padiff_shim.reference("torch"):
-        mine, given = paddle.to_tensor(x, stop_gradient=not wanted), paddle.to_tensor(value, stop_gradient=False)
+        mine, source = paddle.to_tensor(x, stop_gradient=not wanted), paddle.to_tensor(value, stop_gradient=False)
         written = mine * 1.0
-        assert written.masked_fill_(paddle.to_tensor(MASK), given * 3.0) is written
+        assert written.masked_fill_(paddle.to_tensor(MASK), source * 3.0) is written
         (written * written * paddle.to_tensor(weights)).sum().backward()
-    found = [written.numpy(), given.grad.numpy(), *([mine.grad.numpy()] if wanted else [])]
-    for one, other in zip(found, expected):
-        assert one.tobytes() == other.tobytes(), (one, other)
+    results = [written.numpy(), source.grad.numpy(), *([mine.grad.numpy()] if wanted else [])]
+    for result, other in zip(results, expected):
+        assert result.tobytes() == other.tobytes(), (result, other)
 
 
 def test_an_index_that_is_written_afterwards_is_refused():
@@ -126,10 +129,10 @@ def test_an_index_that_is_written_afterwards_is_refused():
 
 @pytest.mark.parametrize("shape", [(4,), (2, 3)], ids=str)
 @pytest.mark.parametrize("index", [np.s_[:], np.s_[...], np.s_[0:2], np.s_[1], np.s_[::-1]], ids=str)
-@pytest.mark.parametrize("given", [(1, 1), (1, 1, 1)], ids=str)
-def test_values_of_more_axes_are_taken_where_paddle_takes_them(shape, index, given):
+@pytest.mark.parametrize("source", [(1, 1), (1, 1, 1)], ids=str)
+def test_values_of_more_axes_are_taken_where_paddle_takes_them(shape, index, source):
     def set_():
-        x, value = paddle.zeros(shape), paddle.ones(given)
+        x, value = paddle.zeros(shape), paddle.ones(source)
         value.stop_gradient = False
         try:
             x[index] = value

@@ -85,9 +85,11 @@ LAYERS = {
     "SpectralNorm": lambda: nn.Sequential(nn.Linear(4, 4), nn.SpectralNorm([6, 4])),
     "weight_norm": lambda: nn.utils.weight_norm(nn.Linear(4, 4)),
     **{
-        f"{name}{' of a buffer that is kept' if kept else ''}": lambda write=write, kept=kept: _Stateful(write, persistable=kept)
+        f"{name}{' of a buffer that is kept' if persistable else ''}": lambda write=write, persistable=persistable: _Stateful(
+            write, persistable=persistable
+        )
         for name, write in WRITES.items()
-        for kept in (False, True)
+        for persistable in (False, True)
     },
 }
 
@@ -95,7 +97,7 @@ LAYERS = {
 def _graphs():
     """How many objects of graphs live."""
     gc.collect()
-    return sum(type(one) in (torch.Tensor, TapeCall, Taped, GradientPlace, IslandCall, Operands) for one in gc.get_objects())
+    return sum(type(thing) in (torch.Tensor, TapeCall, Taped, GradientPlace, IslandCall, Operands) for thing in gc.get_objects())
 
 
 @pytest.mark.parametrize("name", thinned(LAYERS, "QAT", "BatchNorm", "spectral_norm", "assign"))
@@ -130,5 +132,5 @@ def test_what_the_new_values_come_from_still_gets_its_gradient():
     native = program()
     with padiff_shim.reference("torch"):
         ours = program()
-    for one, other in zip(native, ours):
-        assert abs(one - other).max() < 1e-6
+    for result, other in zip(native, ours):
+        assert abs(result - other).max() < 1e-6

@@ -103,9 +103,9 @@ def test_a_gradient_may_be_asked_for_within_another(leaf):
     with padiff_shim.reference("torch"):
         x = paddle.to_tensor([1.0, -3.0], stop_gradient=False)
         middle = x if leaf else paddle.tanh(x)
-        (found,) = paddle.grad([(_Asking.apply(middle) * 3.0).sum()], [x])
+        (gradient,) = paddle.grad([(_Asking.apply(middle) * 3.0).sum()], [x])
         slope = 1.0 if leaf else 1.0 - middle * middle
-        assert (found - 6.0 * middle * slope).abs().max().item() < 1e-6
+        assert (gradient - 6.0 * middle * slope).abs().max().item() < 1e-6
 
 
 SHARED = """

@@ -51,19 +51,19 @@ def _program(split, answers, backward, *, leaf, retain):
         if retain:
             part.retain_grads()
     BACKWARDS[backward](parts[0].sum(), x)
-    kept = [part.grad for part in parts] if retain else []
-    return seen, [None if grad is None else grad.numpy() for grad in [x.grad, *kept]]
+    retained = [part.grad for part in parts] if retain else []
+    return seen, [None if grad is None else grad.numpy() for grad in [x.grad, *retained]]
 
 
 def _agree(native, ours):
-    for one, other in zip(native, ours, strict=True):
-        assert type(one) is type(other)
-        if isinstance(one, tuple):
-            _agree(one, other)
-        elif isinstance(one, np.ndarray):
-            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+    for result, other in zip(native, ours, strict=True):
+        assert type(result) is type(other)
+        if isinstance(result, tuple):
+            _agree(result, other)
+        elif isinstance(result, np.ndarray):
+            np.testing.assert_allclose(other, result, rtol=1e-5, atol=1e-6)
         else:
-            assert one == other
+            assert result == other
 
 
 @pytest.mark.parametrize(("leaf", "retain"), [(True, False), (False, True)], ids=["of a leaf", "retained"])
@@ -75,8 +75,8 @@ def test_hooks_are_called_as_natively(split, answers, backward, leaf, retain):
     with padiff_shim.reference("torch") as run:
         ours = _program(split, answers, backward, leaf=leaf, retain=retain)
     assert split not in run.native
-    for one, other in zip(native, ours):
-        _agree(one, other)
+    for result, other in zip(native, ours):
+        _agree(result, other)
 
 
 def test_where_paddle_has_no_zeros_hooks_are_shown_nothing():
@@ -159,5 +159,5 @@ def test_no_gradient_passes_through_a_result_that_nothing_was_made_of(split):
 
     expected = program()
     with padiff_shim.reference("torch"):
-        found = program()
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        results = program()
+    np.testing.assert_allclose(results, expected, rtol=1e-5, atol=1e-6)

@@ -80,10 +80,10 @@ def test_hooks_and_retained_gradients_of_views(make):
 
     expected = program()
     with padiff_shim.reference("torch"):
-        found = program()
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+        results = program()
+    assert len(results) == len(expected)
+    for result, other in zip(results, expected):
+        np.testing.assert_allclose(result, other, rtol=1e-5)
 
 
 WHOLE = {  # indices that take all there is of a row: some are the tensor itself, some a view with a node of its own
@@ -114,9 +114,9 @@ def test_all_of_a_row_is_the_tensor_itself_only_where_it_is_so_natively(index, o
 
     expected = program()
     with padiff_shim.reference("torch"):
-        found = program()
-    assert len(found) == len(expected)
-    assert all(map(same, found, expected))
+        results = program()
+    assert len(results) == len(expected)
+    assert all(map(same, results, expected))
 
 
 @pytest.mark.compat
@@ -135,10 +135,10 @@ def test_a_hook_of_a_view_sees_what_paddle_brings():
 
     expected = program()
     with padiff_shim.reference("torch"):
-        found = program()
-    assert len(found) == len(expected) > 1
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+        results = program()
+    assert len(results) == len(expected) > 1
+    for result, other in zip(results, expected):
+        np.testing.assert_allclose(result, other, rtol=1e-5)
 
 
 @pytest.mark.compat
@@ -190,13 +190,13 @@ def test_an_island_is_walked_as_often_as_the_graph_allows():
         q, r = paddle.linalg.eigh(paddle.matmul(x, x, transpose_y=True))
         q.sum().backward(retain_graph=True)
         r.sum().backward()
-        found = x.grad.numpy()
+        gradient = x.grad.numpy()
         (grad,) = paddle.grad(paddle.nn.functional.elu(x).sum(), x, create_graph=True)
         (second,) = paddle.grad(grad.sum(), x)
     x.clear_gradient()
     q, r = paddle.linalg.eigh(paddle.matmul(x, x, transpose_y=True))
     paddle.autograd.backward([q.sum(), r.sum()])
-    np.testing.assert_allclose(found, x.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradient, x.grad.numpy(), rtol=1e-4, atol=1e-5)
     (grad,) = paddle.grad(paddle.nn.functional.elu(x).sum(), x, create_graph=True)
     np.testing.assert_allclose(second.numpy(), paddle.grad(grad.sum(), x)[0].numpy(), rtol=1e-5)
 

@@ -95,8 +95,8 @@ def run(program, view, leaf, mode):
     with mode:
         taken = view(x if leaf else x * 1.0)
     after = paddle.exp(taken)
-    found = program(taken, after, seen)
-    return [None if one is None else one.tolist() for one in (found, x.grad)], seen
+    results = program(taken, after, seen)
+    return [None if tensor is None else tensor.tolist() for tensor in (results, x.grad)], seen
 
 
 @pytest.mark.parametrize("leaf", [True, False])

@@ -60,10 +60,10 @@ def _gradients(program, *, taped, times=1):
 def test_gradients_pass_through_whole_numbers_as_natively(program, times, taped):
     expected = _gradients(program, taped=taped, times=times)
     with padiff_shim.reference("torch"):
-        found = _gradients(program, taped=taped, times=times)
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected):
-        np.testing.assert_array_equal(one, other)
+        gradients = _gradients(program, taped=taped, times=times)
+    assert len(gradients) == len(expected)
+    for result, other in zip(gradients, expected):
+        np.testing.assert_array_equal(result, other)
     assert expected[0].any()
 
 
@@ -85,9 +85,9 @@ def test_paddle_grad_of_a_way_through_whole_numbers():
 
     expected = slope()
     with padiff_shim.reference("torch"):
-        found = slope()
-    for one, other in zip(found, expected):
-        np.testing.assert_array_equal(one, other)
+        gradients = slope()
+    for result, other in zip(gradients, expected):
+        np.testing.assert_array_equal(result, other)
 
 
 class Rounded(paddle.autograd.PyLayer):
@@ -140,10 +140,10 @@ def whole_operand(x):
 def test_a_layer_of_ones_own_with_whole_numbers(program, taped):
     expected = _gradients(program, taped=taped)
     with padiff_shim.reference("torch"):
-        found = _gradients(program, taped=taped)
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+        gradients = _gradients(program, taped=taped)
+    assert len(gradients) == len(expected)
+    for result, other in zip(gradients, expected):
+        np.testing.assert_allclose(result, other, rtol=1e-6)
 
 
 @pytest.mark.parametrize("substituted", [True, False], ids=["substituted", "native"])
@@ -154,8 +154,8 @@ def test_an_op_with_indices(name, substituted):
 
     def program(x):
         square = (x * x).reshape([2, 2])
-        given = [] if name == "mode" else [1]
-        values, places = getattr(paddle, name)(square, *given)
+        arguments = [] if name == "mode" else [1]
+        values, places = getattr(paddle, name)(square, *arguments)
         return values * places.astype("float32") + square[:, :1]
 
     expected = _gradients(program, taped=True)
@@ -185,6 +185,6 @@ def test_second_derivatives_through_an_op_in_place_that_stays_native():
 
     expected = slopes()
     with padiff_shim.reference("torch", exclude=["tanh"]):
-        found = slopes()
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+        gradients = slopes()
+    for result, other in zip(gradients, expected):
+        np.testing.assert_allclose(result, other, rtol=1e-5)

@@ -112,11 +112,11 @@ def _seen(write, stopped):
 def test_each_hook_sees_the_whole_gradient_once(write, stopped):
     expected = _seen(write, stopped)
     with padiff_shim.reference("torch"):
-        found = _seen(write, stopped)
+        results = _seen(write, stopped)
     for name, grads in expected.items():
-        assert len(found[name]) == len(grads), name
-        for one, other in zip(found[name], grads):
-            np.testing.assert_array_equal(one, other, err_msg=name)
+        assert len(results[name]) == len(grads), name
+        for grad, other in zip(results[name], grads):
+            np.testing.assert_array_equal(grad, other, err_msg=name)
 
 
 def test_what_is_written_into_a_tensor_that_wanted_no_gradient():
@@ -133,10 +133,10 @@ def test_what_is_written_into_a_tensor_that_wanted_no_gradient():
 
     expected = program()
     with padiff_shim.reference("torch"):
-        found = program()
-    assert len(found) == len(expected) == 3
-    for one, other in zip(found, expected):
-        np.testing.assert_array_equal(one, other)
+        results = program()
+    assert len(results) == len(expected) == 3
+    for result, other in zip(results, expected):
+        np.testing.assert_array_equal(result, other)
 
 
 @pytest.mark.parametrize("write", ["add_", "multiply_", "subtract_"])
@@ -152,9 +152,9 @@ def test_an_op_in_place_on_a_stopped_tensor_goes_on_behind_what_it_was_made_of(w
 
     expected = program()
     with padiff_shim.reference("torch"):
-        found = program()
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+        results = program()
+    for result, other in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, other)
 
 
 def test_a_hook_of_before_a_write_through_a_view_sees_what_comes_from_after_it():
@@ -171,10 +171,10 @@ def test_a_hook_of_before_a_write_through_a_view_sees_what_comes_from_after_it()
 
     expected = program()
     with padiff_shim.reference("torch"):
-        found = program()
-    assert len(found) == len(expected) == 4
-    for one, other in zip(found, expected):
-        np.testing.assert_array_equal(one, other)
+        results = program()
+    assert len(results) == len(expected) == 4
+    for result, other in zip(results, expected):
+        np.testing.assert_array_equal(result, other)
 
 
 def test_a_value_that_a_backward_reads_is_not_written_unseen():
@@ -205,8 +205,8 @@ def test_a_partial_gradient_of_what_was_written_through_a_view(write):
 
     expected = program()
     with padiff_shim.reference("torch"):
-        found = program()
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+        results = program()
+    np.testing.assert_allclose(results, expected, rtol=1e-6)
 
 
 class Doubled(paddle.autograd.PyLayer):
@@ -237,8 +237,8 @@ def _retained_before_another_dtype(hooked=False):
 def test_a_retained_gradient_of_a_value_that_was_written_in_another_dtype(mode, hooked):
     dtype, *natively = _retained_before_another_dtype(hooked)
     with mode("torch"):
-        found, *here = _retained_before_another_dtype(hooked)
-    assert found == dtype == paddle.float64
-    for one, other in zip(here, natively):
-        assert one.dtype == other.dtype == paddle.float32
-        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6)
+        result, *here = _retained_before_another_dtype(hooked)
+    assert result == dtype == paddle.float64
+    for actual, other in zip(here, natively):
+        assert actual.dtype == other.dtype == paddle.float32
+        np.testing.assert_allclose(actual.numpy(), other.numpy(), rtol=1e-6)

@@ -103,19 +103,19 @@ def _seen(write, backward):
     x = paddle.to_tensor(rng.random((3, 3), dtype=np.float32), stop_gradient=False)
     t = paddle.to_tensor(rng.random((3, 3), dtype=np.float32))
     write(t, x * 1.0)
-    kept = (t.stop_gradient, t.is_leaf)
-    found = backward(t, x) or []
-    return kept, [None if one is None else one.numpy() for one in (t, t.grad, x.grad, *found)]
+    flags = (t.stop_gradient, t.is_leaf)
+    gradients = backward(t, x) or []
+    return flags, [None if tensor is None else tensor.numpy() for tensor in (t, t.grad, x.grad, *gradients)]
 
 
-@pytest.mark.parametrize("backward", [once, again, of_the_operand_alone, of_the_written], ids=lambda one: one.__name__)
-@pytest.mark.parametrize("write", WRITES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("backward", [once, again, of_the_operand_alone, of_the_written], ids=lambda parameter: parameter.__name__)
+@pytest.mark.parametrize("write", WRITES, ids=lambda parameter: parameter.__name__)
 def test_its_gradient_is_that_of_its_value_before(write, backward):
-    kept, expected = _seen(write, backward)
+    flags, expected = _seen(write, backward)
     with padiff_shim.reference("torch"):
-        kept_here, found = _seen(write, backward)
-    assert kept_here == kept
-    for one, other in zip(found, expected):
-        assert (one is None) == (other is None), (found, expected)
-        if one is not None:
-            np.testing.assert_allclose(one, other, rtol=1e-6)
+        kept_here, results = _seen(write, backward)
+    assert kept_here == flags
+    for result, other in zip(results, expected):
+        assert (result is None) == (other is None), (results, expected)
+        if result is not None:
+            np.testing.assert_allclose(result, other, rtol=1e-6)
