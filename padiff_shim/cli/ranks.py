@@ -21,8 +21,7 @@ from ..files import Scratch, replace
 from ..modes.options import MODES, RUN, CompareOptions, ModeOptions, Setting, as_data, from_data, textual
 from ..runlog import reference_log
 from ..runlog.reader import LogError
-from ..runs.compare_run import command
-from ..runs.run import Run
+from ..runs.run import Run, command
 from .bootstrap import sitecustomize
 from .main import UNUSABLE
 from .recorded import RecordOptions

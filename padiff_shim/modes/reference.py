@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ..arguments import flag
 from ..errors import PadiffShimError
-from ..runs.compare_run import command
-from ..runs.run import Run
+from ..runs.run import Run, command
 from .environment import prepare, rank
 from .mode import Mode
 from .options import ModeOptions, ReferenceOptions, filled

@@ -49,9 +49,8 @@ def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
     return doc.Document(
         proof.headline,
         [
-            doc.Only((doc.TEXT, doc.MARKDOWN), [stages]),
             doc.Findings([listed_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
-            doc.Only((doc.PAGE,), [stages]),
+            stages,
             _training(proof.training),
             *(carriers.section() for carriers in measured),
             _layers(proof.layers),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import heapq
 import json
 import os
-import shlex
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +27,7 @@ from ..runlog.recorder import INPUTS, Recorder
 from ..runlog.replicas import Replicas, replicas
 from ..text import SENTENCE, shown
 from ..verdicts import Verdict
-from .run import Run
+from .run import Run, command
 
 _IN_NOTEBOOK = 2000  # records of a page that a notebook stores
 
@@ -436,11 +434,3 @@ def together(
     for warning in filter(None, [remark, *reading.lost]):
         warnings.warn(shown(warning, SENTENCE), RuntimeWarning, stacklevel=2)
     return run
-
-
-def command() -> str:
-    """The command line of this process, quoted for a shell; "" in an interactive session."""
-    if not getattr(sys, "argv", None) or not sys.argv[0]:
-        return ""
-    started = getattr(sys, "orig_argv", None) or [sys.executable or "python", *sys.argv]
-    return shlex.join([os.path.basename(started[0]), *started[1:]])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 import threading
 import time
 import warnings
@@ -284,3 +286,11 @@ class Run(Presented):
     def __repr__(self) -> str:
         calls, native = sum(self.substituted.values()), sum(self._tallies.total("native").values())
         return f"<padiff_shim.Run backend={self.backend!r} substituted={calls} native={native}>"
+
+
+def command() -> str:
+    """The command line of this process, quoted for a shell; "" in an interactive session."""
+    if not getattr(sys, "argv", None) or not sys.argv[0]:
+        return ""
+    started = getattr(sys, "orig_argv", None) or [sys.executable or "python", *sys.argv]
+    return shlex.join([os.path.basename(started[0]), *started[1:]])

@@ -217,7 +217,7 @@ def test_workers_of_a_data_loader(tmp_path):
     plain = ended(sys.executable, "train.py", cwd=tmp_path)
     done = shim("train.py", cwd=tmp_path)
     assert done[:2] == plain[:2] == (0, "0 14.0\n0 126.0\n2 14.0\n2 126.0\n")
-    assert done[2].count("padiff_shim: Paddle ops on torch kernels") == 1, "the workers report nothing"
+    assert done[2].count("Paddle's calls on torch's kernels") == 1, "the workers report nothing"
 
 
 FORKING = """
@@ -238,7 +238,7 @@ def test_a_forked_child_that_exits_reports_nothing(tmp_path):
     (tmp_path / "train.py").write_text(FORKING)
     status, _, err = shim("train.py", cwd=tmp_path)
     assert status == 0
-    assert err.count("padiff_shim: Paddle ops on torch kernels") == 1
+    assert err.count("Paddle's calls on torch's kernels") == 1
 
 
 ATEXIT = """

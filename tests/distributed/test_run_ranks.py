@@ -14,7 +14,7 @@ from padiff_shim.runs.reference_run import load_reference
 
 pytestmark = pytest.mark.compat
 RANK = str(ROOT / "tests" / "rank_plain.py")
-TITLE = "padiff_shim: Paddle ops on torch kernels"
+TITLE = "Paddle's calls on torch's kernels"
 
 # A launcher that is none of Paddle's: through a shell, and it never imports Paddle itself.
 LAUNCHER = """
@@ -110,7 +110,7 @@ def test_a_rank_that_is_killed(options, tmp_path):
     losses(outputs)
     text = " ".join(err.split())
     if options:
-        assert "rank 1 was ended in the middle, its disk was full, or it still runs" in text
+        assert "rank 1 was ended in the middle, or it still runs" in text
         run = padiff_shim.load(tmp_path / "log")
         assert {call.log[: len("calls-rank0")] for call in run.calls} == {"calls-rank0", "calls-rank1"}
     else:

@@ -207,7 +207,7 @@ def test_threads_that_open_and_close_modes_at_once(undone):
 OWN_TEXT = {  # what they execute
     "substitution/execute.py",  # a template of ours
     "auditing/cases.py",  # programs that the package declares
-    "bitwise/spelling.py",  # formulations that the package declares
+    "bits/spelling.py",  # formulations that the package declares
     "cli/program.py",  # the script that the user names
     "cli/ranks.py",  # a raise
 }

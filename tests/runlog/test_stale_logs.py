@@ -91,7 +91,7 @@ def test_an_incomplete_log_is_no_baseline(tmp_path):
     baseline = tmp_path / "baseline.jsonl"
     result = gate(tmp_path / "log", baseline, update=True)
     assert (result.passed, result.updated, result.refused, baseline.exists()) == (False, False, True, False)
-    assert "was not updated: records of this run are lost" in str(result)
+    assert "NOT UPDATED: records of this run are lost" in str(result)
     path.write_bytes(content)
     assert gate(tmp_path / "log", baseline, update=True).updated
 

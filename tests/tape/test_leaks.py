@@ -75,11 +75,11 @@ from padiff_shim.tape.calls import TapeCall
 from padiff_shim.tape.twins import Taped
 from padiff_shim.comparison.compared_call import ComparedCall
 
-from padiff_shim.comparison import hooks
+from padiff_shim.comparison import gradients
 def alive():
     # What the modes keep for a backward is an object for each call.
     gc.collect()
-    hooks.let_go()  # while a mode is open it is the next hook, or the end of a backward, that looks
+    gradients.let_go()  # while a mode is open it is the next hook, or the end of a backward, that looks
     gc.collect()
     return sum(type(one) in (ComparedCall, TapeCall, Taped) for one in gc.get_objects())
 
