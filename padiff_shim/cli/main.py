@@ -1,7 +1,4 @@
-"""The entry point of ``padiff-shim`` and ``python -m padiff_shim``.
-
-Only the command line needs click: it is an extra, so that ``import padiff_shim`` in a pinned training environment needs less.
-"""
+"""The entry point of ``padiff-shim`` and ``python -m padiff_shim``."""
 
 from __future__ import annotations
 

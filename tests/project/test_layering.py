@@ -259,7 +259,7 @@ def test_other_packages_are_declared():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     declared = _names(config["options"]["install_requires"])
-    extras = {"cli": "cli", "pytest_plugin": "pytest"}  # room -> what it alone needs
+    extras = {"pytest_plugin": "pytest"}  # room -> what it alone needs
     extra = {room: _names(config["options.extras_require"][name]) for room, name in extras.items()}
     known = declared | FRAMEWORKS | set(sys.stdlib_module_names) | set(SOURCES)
     unknown = [(name, imported.target) for name in SOURCES for imported in imports_of(name) if imported.target not in known]

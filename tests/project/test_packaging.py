@@ -100,8 +100,8 @@ def test_wheel_metadata(wheel):
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.9"
     needed = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
-    assert sorted(needed) == ["numpy", "rich>=13", "wrapt>=1.15"]
-    extras = {"cli", "demo", "examples", "lint", "paddle", "pandas", "plot", "pytest", "safetensors", "test", "toml", "torch"}
+    assert sorted(needed) == ["click>=8.1", "numpy", "rich>=13", "wrapt>=1.15"]
+    extras = {"demo", "examples", "lint", "paddle", "pandas", "plot", "pytest", "safetensors", "test", "toml", "torch"}
     assert set(metadata.get_all("Provides-Extra")) == extras
     assert "## " in metadata.get_payload(), "the README is the long description"
 
