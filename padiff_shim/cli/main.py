@@ -59,6 +59,13 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
     except PadiffShimError as error:
         print(f"padiff-shim: {error}", file=sys.stderr)
         return UNUSABLE
+    except ModuleNotFoundError as error:
+        from ..modes.environment import INSTALL
+
+        if error.name not in INSTALL:
+            raise
+        print(f"padiff-shim: this needs {error.name} ({error}). Install it: {INSTALL[error.name]}", file=sys.stderr)
+        return UNUSABLE
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import BackendError, MissingFrameworkError, PadiffShimError, described
 
-_INSTALL = {
+INSTALL = {
     "paddle": "pip install paddlepaddle==3.3.1   (or the GPU build for your CUDA)",
     "torch": "pip install torch   (CPU only: add the CPU index of pytorch.org)",
 }
@@ -32,7 +32,7 @@ def _framework(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {_INSTALL[name]}") from error
+        raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {INSTALL[name]}") from error
 
 
 def frameworks() -> tuple[Any, Any]:

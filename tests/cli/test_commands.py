@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import forked
+import numpy as np
 import paddle
 import pytest
 from click.testing import CliRunner
@@ -72,6 +73,34 @@ def test_without_click_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "click", None)
     assert main(["--help"]) == 2
     assert "pip install click" in capsys.readouterr().err
+
+
+WITHOUT = """
+import importlib.abc, sys
+
+class NotThere(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in ("paddle", "torch"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NotThere())
+from padiff_shim.cli.main import main
+for command in COMMANDS:
+    print(command, main(command.split()))
+"""
+
+
+def test_without_frameworks_each_command_says_what_to_install(tmp_path):
+    """Of those that need one."""
+    (tmp_path / "p.py").write_text("def build(): pass\n")
+    np.save(tmp_path / "x.npy", np.ones(2))
+    built = "p.py:build p.py:build --inputs x.npy"
+    commands = ["ops", "ops exp", "doctor", "audit", f"prove {built}", f"prove --bitwise {built}"]
+    code = WITHOUT.replace("COMMANDS", repr(commands))
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines() == [f"{command} 2" for command in commands], done.stderr
+    assert done.stderr.count("Install it: pip install") == len(commands)
 
 
 def test_ops_lists_families_and_ops(capsys):
