@@ -12,14 +12,16 @@ from typing import Any
 from ..arguments import path, whole
 from ..errors import ArgumentError, described
 from ..progress import Waiting
-from ..text import many
+from ..runlog.events import IN_STEP
+from ..text import many, tr
 from .alignment import Pair, align, apart
 from .difference import HELD, Difference, EqualWithin, HeatMap, StepDifference, TensorRow
 from .fingerprint_diff import compare_fingerprints
 from .reading import Recorded, RecordedStep, read
 from .tensors import WEIGHT, Tensor, parameter_name
 
-_SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order; the others go by name
+_SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order
+_NAMED = ("parameter", "gradient", IN_STEP)  # those that go by name
 
 
 @Waiting("comparing both recordings")
@@ -131,9 +133,11 @@ def _surroundings(a: Recorded, b: Recorded) -> list[tuple[str, Any, Any]]:
 def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: EqualWithin) -> None:
     """All pairs of two processes, measured, in the order of the runs."""
     kinds = a.kinds(), b.kinds()
-    for kind in (*_SEQUENCES, "parameter", "gradient"):
+    for kind in (*_SEQUENCES, *_NAMED):
         if (kind in kinds[0]) != (kind in kinds[1]):
-            difference.notes.append(f"only {'a' if kind in kinds[0] else 'b'} has records of kind {kind!r}: they were not compared")
+            alone = "a" if kind in kinds[0] else "b"
+            difference.notes.append(f"only {alone} has records of kind {kind!r}: they were not compared")
+            difference.one_sided[kind] = alone
     common = kinds[0] & kinds[1]
     unknown, met = list[TensorRow](), [True, True]
     for first, second in _paired_steps(a.steps(), b.steps()):
@@ -154,6 +158,13 @@ def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: Equal
         for place, side in enumerate((first, second)):
             end = next((tensor for tensor in reversed(side.tensors) if tensor.kind in _SEQUENCES), None)
             met[place] = met[place] if end is None else id(end) in paired
+    if {"gradient", IN_STEP} <= common and difference.first is not None and difference.first.any.kind == IN_STEP:
+        difference.notes.append(
+            tr(
+                "gradients are equal behind the backward, and differ as step() uses them: a sum over ranks, accumulation, "
+                "unscaling, or clipping that the program computes itself"
+            )
+        )
     if unknown:
         number = many(len(unknown), "tensor")
         difference.notes.append(f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}")
@@ -193,7 +204,7 @@ def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[
     for kind in _SEQUENCES:
         if kind in common:
             pairs += align(_of(first, kind), _of(second, kind))
-    for kind in ("parameter", "gradient"):
+    for kind in _NAMED:
         if kind in common:
             pairs += _by_name(_of(first, kind), _of(second, kind))
     return _ordered(pairs)

@@ -158,6 +158,7 @@ class Difference(Presented):
         steps: one entry a step and rank.
         counts: numbers of all rows, those that ``rows`` does not hold included.
         holes: what a recording should hold and does not.
+        one_sided: kinds of tensors that one recording alone holds -> ``"a"`` or ``"b"``; they were not compared.
         heat: the largest differences by layer and step.
         fingerprints: the recordings hold fingerprints: distances are estimates.
 
@@ -184,6 +185,7 @@ class Difference(Presented):
     holes: list[str] = field(default_factory=list)
     heat: HeatMap = field(default_factory=HeatMap, repr=False)
     fingerprints: bool = False
+    one_sided: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         rows, self.rows = self.rows, []
@@ -250,6 +252,7 @@ class Difference(Presented):
             "surroundings": [list(change) for change in self.surroundings],
             "notes": list(self.notes),
             "holes": list(self.holes),
+            "one_sided": dict(self.one_sided),
             "steps": [step.as_dict() for step in self.steps],
             "rows": [row.as_dict() for row in self.rows],
         }

@@ -21,6 +21,7 @@ from ..trees import leaves
 from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
 from .fingerprints import TINY, StepFingerprints
+from .record import gradient_in_step
 from .tensors import INPUT, WEIGHT, Array
 
 _LATEST = 0.05  # seconds after which steps are written
@@ -62,9 +63,6 @@ class FrameworkView(Protocol):
 
     def sublayers(self, model: Framework) -> Iterable[tuple[str, Framework]]:
         """Layers of a model, by their paths."""
-
-    def gradient(self, parameter: Framework) -> Framework | None:
-        """The gradient that an optimizer's step will use."""
 
 
 class FingerprintRun:
@@ -153,9 +151,9 @@ class FingerprintRun:
         """An optimizer is about to update these parameters."""
         self._begin()
         if self.active:
-            names, gradient_of = self._names, self._side.gradient
+            names = self._names
             for parameter in parameters:
-                gradient = gradient_of(parameter)
+                gradient = gradient_in_step(parameter)
                 if gradient is not None:
                     self._add((names.get(id(parameter)) or self._new_name(parameter))[0], gradient)
 

@@ -66,11 +66,6 @@ class PaddleView:
         """With the model itself, under ""."""
         return model.named_sublayers(include_self=True)
 
-    def gradient(self, parameter: Any) -> Any:
-        """``main_grad`` of mixed precision comes first."""
-        main = getattr(parameter, "main_grad", None)
-        return main if main is not None else parameter.grad
-
 
 _HAS_GPU = paddle.is_compiled_with_cuda()
 
@@ -92,10 +87,7 @@ class PaddleFingerprints:
         methods.put(paddle.nn.Layer, "__call__", self._layer)
         methods.put(paddle.Tensor, "backward", self._backward)
         methods.put(paddle.autograd, "backward", self._backward)
-        for kind in _classes(paddle.optimizer.Optimizer):
-            for name in ("step", "minimize"):
-                if name in vars(kind):
-                    methods.put(kind, name, self._step)
+        replace_steps(methods, self._step)
 
     def end(self) -> None:
         """Everything is as it was."""
@@ -140,7 +132,7 @@ class PaddleFingerprints:
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if self._inside or self.run.elsewhere() or not paddle.in_dynamic_mode():
                 return original(optimizer, *args, **kwargs)
-            parameters = list(_parameters(optimizer))
+            parameters = list(parameters_of(optimizer))
             self.run.updating(parameters)
             self._inside = True
             try:
@@ -153,13 +145,21 @@ class PaddleFingerprints:
         return step
 
 
+def replace_steps(methods: Replacements, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace the step of every class of optimizers that there is by what ``make`` makes of it."""
+    for kind in _classes(paddle.optimizer.Optimizer):
+        for name in ("step", "minimize"):
+            if name in vars(kind):
+                methods.put(kind, name, make)
+
+
 def _classes(kind: type) -> Iterator[type]:
     yield kind
     for derived in list[type](kind.__subclasses__()):
         yield from _classes(derived)
 
 
-def _parameters(optimizer: Any) -> Iterator[Any]:
+def parameters_of(optimizer: Any) -> Iterator[Any]:
     """Those that an optimizer updates, with gradients or without."""
     for entry in optimizer._parameter_list or ():
         if isinstance(entry, dict):
@@ -168,4 +168,5 @@ def _parameters(optimizer: Any) -> Iterator[Any]:
             yield entry
 
 
+clip_grad_value_ = paddle.nn.utils.clip_grad_value_
 observer = PaddleFingerprints

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..catalogue.registry import ops
@@ -16,9 +17,13 @@ from ..intercept import entry_points
 from ..interrupts import finish
 from ..runs.run import Run
 from ..table.reasons import StayNative
-from .record import Writer
+from ..trees import is_tensor
+from .fingerprint_run import Replacements
+from .paddle_fingerprints import clip_grad_value_, parameters_of, replace_steps
+from .record import Writer, clip_watch
 
 _NOTHING: dict[str, Any] = {}
+_CLIP = "utils.clip_grad_norm_"
 
 
 def surroundings() -> dict[str, Any]:
@@ -48,6 +53,9 @@ class PaddleObserver:
         self._run.remark = warn
         self._plan = Observing(writer, calls=calls, layers=layers)
         self._frame: Frame | None = None
+        self._methods = Replacements()
+        self._clip = clip_watch(clip_grad_value_, self._clipping)
+        self._thread, self._inside = 0, False  # of an optimizer's step
 
     def begin(self) -> None:
         """Look on from here."""
@@ -56,6 +64,9 @@ class PaddleObserver:
             entry_points.OPS.acquire(self._frame.ticket)
             entry_points.LAYERS.acquire(self._frame.ticket)
             push(self._frame, all_threads=False)
+            self._thread = threading.get_ident()
+            replace_steps(self._methods, self._step)
+            self._clip.install()
         except BaseException:
             self.end()
             raise
@@ -64,7 +75,36 @@ class PaddleObserver:
         """Everything is as it was."""
         assert self._frame is not None
         leave, ticket = functools.partial(remove, self._frame), self._frame.ticket
-        finish([leave, functools.partial(entry_points.LAYERS.release, ticket), functools.partial(entry_points.OPS.release, ticket)])
+        finish(
+            [
+                self._methods.undo,
+                self._clip.uninstall,
+                leave,
+                functools.partial(entry_points.LAYERS.release, ticket),
+                functools.partial(entry_points.OPS.release, ticket),
+            ]
+        )
+
+    def _clipping(self, parameters: list[Any]) -> None:
+        if threading.get_ident() == self._thread:
+            self._plan.clipping(parameters)
+
+    def _step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """An optimizer's step. What computes its gradients itself, in a closure, has none yet."""
+
+        @functools.wraps(original)
+        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or threading.get_ident() != self._thread:
+                return original(optimizer, *args, **kwargs)
+            if not any(map(callable, (*args, *kwargs.values()))):
+                self._plan.updating(parameters_of(optimizer))
+            self._inside = True
+            try:
+                return original(optimizer, *args, **kwargs)
+            finally:
+                self._inside = False
+
+        return step
 
 
 class _RecordingRun(Run):
@@ -151,6 +191,10 @@ class Observing:
         self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """A step, its decay, or clipping; their operands are no inputs."""
+        if part == _CLIP:  # by the program itself: within a step other functions clip
+            parameters = [args[0]] if is_tensor(args[0]) else list(args[0])
+            args = (parameters, *args[1:])
+            self.clipping(parameters)
         inner = below()
         before, self._optimizing = self._optimizing, True
         try:
@@ -159,6 +203,18 @@ class Observing:
             return inner.plan.optimizing(part, original, inner, args, kwargs)
         finally:
             self._optimizing = before
+
+    def updating(self, parameters: Iterable[Any]) -> None:
+        """An optimizer's step begins."""
+        if self._looks_on:
+            with paused():
+                self._writer.updating(parameters)
+
+    def clipping(self, parameters: list[Any]) -> None:
+        """The program is about to clip these parameters' gradients."""
+        if self._looks_on:
+            with paused():
+                self._writer.clipping(parameters)
 
     def passed(self, other: Unlisted) -> None:
         """Never: a recording does not stand idle."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from ..present import document as doc
+from ..runlog.events import IN_STEP
 from ..text import SENTENCE, many, shown, tr
 from .alignment import TensorDistance
 from .tensors import WEIGHT, Tensor
@@ -69,6 +70,7 @@ class DifferenceView(Protocol):
     frameworks: tuple[str, str]
     met: bool
     holes: list[str]
+    one_sided: dict[str, str]
 
     @property
     def counts(self) -> CountsView: ...
@@ -106,7 +108,14 @@ def headline(difference: DifferenceView) -> str:
             "INCOMPLETE: {tensors} compared, none differs, but a recording is not whole ({hole})", tensors=compared, hole=hole
         )
     if not counts.differing or difference.first is None:
-        return tr("SAME: {tensors} compared, none differs", tensors=compared)
+        if not difference.one_sided:
+            return tr("SAME: {tensors} compared, none differs", tensors=compared)
+        kinds = ", ".join(f"{kind} ({side})" for kind, side in difference.one_sided.items())
+        return tr(
+            "SAME: {tensors} compared, none differs; in one recording alone, and not compared: {kinds}",
+            tensors=compared,
+            kinds=kinds,
+        )
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     first = described(difference.first)
     if not difference.origin:
@@ -256,7 +265,13 @@ def difference_document(difference: DifferenceView) -> doc.Document:
 
 
 # Kinds of tensors -> the head of their column.
-_KINDS = {"op": "calls equal", "layer": "layers equal", "gradient": "gradients equal", "parameter": "parameters equal"}
+_KINDS = {
+    "op": "calls equal",
+    "layer": "layers equal",
+    "gradient": "gradients equal",
+    IN_STEP: "step gradients equal",
+    "parameter": "parameters equal",
+}
 
 
 def _steps(difference: DifferenceView) -> Iterator[doc.Part]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import sys
 import threading
 import time
@@ -19,7 +20,8 @@ from ..arguments import flag, one_of, path, whole
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, FileError, ModeError, described
 from ..modes.environment import prepare, rank
-from ..runlog.events import FINGERPRINT_SCHEMA, SCHEMA
+from ..patching.functions import PyFunctionPatch
+from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA
 from ..trees import as_array, is_tensor, leaves, parts
 from . import tensors as contents
 from .files import RecordFile, present
@@ -76,6 +78,7 @@ class Writer:
     ) -> None:
         self._file, self._full, self._steps = file, full, steps
         self._weights, self._parameters, self._gradients = weights, parameters, gradients
+        self._clipped: set[int] = set()  # parameters whose gradients were written before they were clipped, by identity
         self._last: dict[tuple[str, str, str], str] = {}  # digests of the parameters and gradients that were written last
         self._inputs: set[str] = set()  # digests of the inputs of this step
         self.own = OwnTensors()
@@ -144,6 +147,27 @@ class Writer:
         """The gradients that have changed; after an update they belong to no step."""
         if not self._updated:
             self._named("gradient", self._gradients)
+
+    def clipping(self, parameters: Iterable[Any]) -> None:
+        """The program is about to clip these parameters' gradients, as a step may do itself: they are written before that."""
+        self._in_step(parameters := list(parameters))
+        self._clipped.update(map(id, parameters))
+
+    def updating(self, parameters: Iterable[Any]) -> None:
+        """An optimizer's step begins: the gradients of the model's parameters as it uses them, changed or not, before clipping."""
+        parameters = list(parameters)
+        self._in_step(parameter for parameter in parameters if id(parameter) not in self._clipped)
+        self._clipped.difference_update(map(id, parameters))
+
+    def _in_step(self, parameters: Iterable[Any]) -> None:
+        if self._gradients is None or self._weights is None or not self.active:
+            return
+        names = {id(tensor): name for name, tensor in self._weights()}
+        self._call += 1
+        for parameter in parameters:
+            name, gradient = names.get(id(parameter)), gradient_in_step(parameter)
+            if name is not None and gradient is not None:
+                self._write({"kind": IN_STEP, "name": name}, "", gradient)
 
     def end(self) -> None:
         """The recording ends."""
@@ -222,6 +246,25 @@ class Writer:
         self._file.tensor(record, bits if full else None, lambda: contents.sample(array))
 
 
+def gradient_in_step(parameter: Any) -> Any:
+    """The gradient that an optimizer's step will use, or None; ``main_grad`` of mixed precision comes first."""
+    main = getattr(parameter, "main_grad", None)
+    return main if main is not None else parameter.grad
+
+
+def clip_watch(function: Callable[..., Any], clipping: Callable[[list[Any]], None]) -> PyFunctionPatch:
+    """A redirection of a function with which programs clip gradients: ``clipping`` has the parameters first."""
+    patch = PyFunctionPatch(inspect.unwrap(function))
+
+    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        parameters = [parameters] if is_tensor(parameters) else list(parameters)
+        clipping(parameters)
+        return patch.original(parameters, *args, **kwargs)
+
+    patch.set_hook(clip)
+    return patch
+
+
 def _line(site: CallSite) -> dict[str, Any]:
     return {"site": str(site), "file": site.name, "line": site.line}
 
@@ -269,7 +312,8 @@ def record(
         calls: write the results of op calls; default True.
         layers: write what layers return; default True.
         parameters: write the model's parameters and buffers, at the start and after each step; default False.
-        gradients: write the gradients of the model's parameters, when a backward has ended; default False.
+        gradients: write the gradients of the model's parameters, when a backward has ended, and once more as an optimizer's
+            step is about to use them; default False.
         overwrite: take the place of a recording of this rank that lies in the folder.
 
     Returns:

@@ -86,7 +86,7 @@ class Tensor:
 
     Attributes:
         index: number of the record.
-        kind: ``op``, ``layer``, ``parameter``, ``gradient``, ``note``, ``input``, or ``loss``.
+        kind: ``op``, ``layer``, ``parameter``, ``gradient``, ``step gradient``, ``note``, ``input``, or ``loss``.
         names: of an op those under which the table knows it, else the one name.
         tensor: ``out``, or which one of several results it is.
         layer: dotted path of the innermost running layer.

@@ -54,11 +54,6 @@ class TorchView:
         """With the model itself, under ""."""
         return model.named_modules()
 
-    def gradient(self, parameter: Any) -> Any:
-        """``main_grad`` of mixed precision comes first."""
-        main = getattr(parameter, "main_grad", None)
-        return main if main is not None else parameter.grad
-
 
 class TorchFingerprints:
     """Between :meth:`begin` and :meth:`end` this thread's modules, losses, gradients and parameters are recorded."""
@@ -99,11 +94,11 @@ class TorchFingerprints:
 
     def _step_begins(self, optimizer: Any, *_: Any) -> None:
         if self._looks_on():
-            self.run.updating(_parameters(optimizer))
+            self.run.updating(parameters_of(optimizer))
 
     def _step_ends(self, optimizer: Any, *_: Any) -> None:
         if self._looks_on():
-            self.run.updated(_parameters(optimizer))
+            self.run.updated(parameters_of(optimizer))
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -121,7 +116,8 @@ class TorchFingerprints:
         return backward
 
 
-def _parameters(optimizer: Any) -> list[Any]:
+def parameters_of(optimizer: Any) -> list[Any]:
+    """Those that an optimizer updates, with gradients or without."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 

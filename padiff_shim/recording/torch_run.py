@@ -19,7 +19,8 @@ from ..dispatch.call_site import call_site
 from ..frameworks import torch_state
 from ..table.op import Op
 from ..trees import leaves
-from .record import OwnTensors, Writer
+from .record import OwnTensors, Writer, clip_watch
+from .torch_fingerprints import parameters_of
 
 # ---- The names that the op table has for functions of Torch, learnt by running the table's formulas on their own samples
 
@@ -151,6 +152,9 @@ class TorchObserver:
         self._hooks: list[Any] = []
         self._weights = OwnTensors()  # parameters and buffers of the modules that ran
         self._mode = _Functions(self._called, self._function)
+        self._clips = [
+            clip_watch(function, self._clipping) for function in (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
+        ]
 
     def begin(self) -> None:
         """Look on from here."""
@@ -161,11 +165,15 @@ class TorchObserver:
             register_optimizer_step_pre_hook(self._step_begins),
             register_optimizer_step_post_hook(self._step_ends),
         ]
+        for patch in self._clips:
+            patch.install()
         self._mode.__enter__()
 
     def end(self) -> None:
         """Everything is as it was."""
         self._mode.__exit__(None, None, None)
+        for patch in self._clips:
+            patch.uninstall()
         for hook in self._hooks:
             hook.remove()
 
@@ -201,10 +209,17 @@ class TorchObserver:
         if self._layers and result is not None and not torch.jit.is_tracing():
             self._writer.layer(path, type(module).__name__, result, call_site())
 
-    def _step_begins(self, *_: Any) -> None:
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not self._elsewhere():
             self._optimizing = True
             self._writer.gradients()
+            if not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure has yet to compute them
+                self._writer.updating(parameters_of(optimizer))
+
+    def _clipping(self, parameters: list[Any]) -> None:
+        """The program clips gradients itself; where Paddle clips, a step does."""
+        if not self._elsewhere():
+            self._writer.clipping(parameters)
 
     def _step_ends(self, *_: Any) -> None:
         if not self._elsewhere():

@@ -1,0 +1,103 @@
+"""Gradients as an optimizer's step uses them, beside those that a backward leaves."""
+
+import re
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim.recording.reading import read
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+X = np.arange(8, dtype="float32").reshape(2, 4)
+
+
+def weights(folder, kind):
+    return [tensor.values() for tensor in read(folder)[0].tensors if (tensor.kind, tensor.name) == (kind, "weight")]
+
+
+def paddle_step(folder, factor=2.0, clips="", inside=True, **options):
+    """A step whose gradients the program multiplies, as a sum over ranks does."""
+    layer = paddle.nn.Linear(4, 3)
+    layer.weight.set_value(paddle.ones([4, 3]))
+    made = {"norm": paddle.nn.ClipGradByGlobalNorm, "value": lambda most: paddle.nn.ClipGradByValue(max=most)}
+    clip = made[clips](1.0) if clips and inside else None
+    optimizer = paddle.optimizer.AdamW(0.1, parameters=layer.parameters(), grad_clip=clip)
+    with padiff_shim.record(folder, layer, gradients=True, **options):
+        layer(paddle.to_tensor(X)).sum().backward()
+        layer.weight.grad.set_value(layer.weight.grad * factor)
+        if clips and not inside:
+            getattr(paddle.nn.utils, f"clip_grad_{clips}_")(layer.parameters(), 1.0)
+        optimizer.step()
+
+
+def torch_step(folder, clips=""):
+    layer = torch.nn.Linear(4, 3)
+    torch.nn.init.ones_(layer.weight)
+    torch.nn.init.zeros_(layer.bias)
+    optimizer = torch.optim.AdamW(layer.parameters(), 0.1)
+    with padiff_shim.record(folder, layer, gradients=True, calls=False):
+        layer(torch.from_numpy(X)).sum().backward()
+        layer.weight.grad *= 2
+        if clips == "norm":
+            torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+        elif clips:
+            torch.nn.utils.clip_grad_value_(layer.parameters(), 1.0)
+        optimizer.step()
+    assert torch.nn.utils.clip_grad_norm_.__wrapped__.__code__.co_names, "nothing of Torch stays redirected"
+
+
+def test_a_sum_over_ranks_that_is_forgotten_is_the_first_difference(tmp_path):
+    steps = {"summed": 2.0, "again": 2.0, "forgotten": 1.0}
+    native = [vars(kind).get("step") for kind in (paddle.optimizer.Optimizer, paddle.optimizer.AdamW)]
+    for name, factor in steps.items():
+        paddle_step(tmp_path / name, factor, calls=False)
+    assert [vars(kind).get("step") for kind in (paddle.optimizer.Optimizer, paddle.optimizer.AdamW)] == native
+    (left,), (used,) = weights(tmp_path / "summed", "gradient"), weights(tmp_path / "summed", "step gradient")
+    assert np.array_equal(2 * left, used)
+    assert padiff_shim.diff(tmp_path / "summed", tmp_path / "again")
+    difference = padiff_shim.diff(tmp_path / "summed", tmp_path / "forgotten")
+    assert not difference
+    assert (difference.first.any.kind, difference.first.any.name) == ("step gradient", "weight")
+    assert not [row for row in difference.differing if row.any.kind == "gradient"]
+    assert "sum over ranks" in " ".join(difference.notes)
+
+
+@pytest.mark.parametrize("clips", ["norm", "value"])
+@pytest.mark.parametrize("inside", [True, False], ids=["in step", "before step"])
+def test_both_frameworks_pair_before_their_clipping(clips, inside, tmp_path):
+    paddle_step(tmp_path / "paddle", clips=clips, inside=inside, calls=False)
+    torch_step(tmp_path / "torch", clips=clips)
+    difference = padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle")
+    assert difference, str(difference)
+    assert {row.any.name for row in difference.compared if row.any.kind == "step gradient"} == {"weight", "bias"}
+
+
+def test_a_recording_without_them_is_not_silently_the_same(tmp_path):
+    paddle_step(tmp_path / "new")
+    paddle_step(tmp_path / "old")
+    (path,) = (tmp_path / "old").glob("records-*.jsonl")
+    lines = [line for line in path.read_text().splitlines(keepends=True) if '"step gradient"' not in line]
+    records = sum('"type":"tensor"' in line for line in lines)
+    path.write_text("".join([*lines[:-1], re.sub(r'"records":\d+', f'"records":{records}', lines[-1])]))
+    difference = padiff_shim.diff(tmp_path / "old", tmp_path / "new")
+    assert difference.one_sided == {"step gradient": "b"}
+    assert "step gradient (b)" in difference.headline
+    assert not difference.differing
+
+
+def test_main_grad_comes_first_and_a_closure_is_awaited(tmp_path):
+    layer = paddle.nn.Linear(4, 3)
+    optimizer = paddle.optimizer.SGD(0.1, parameters=layer.parameters())
+    with padiff_shim.record(tmp_path / "main", layer, gradients=True):
+        layer(paddle.to_tensor(X)).sum().backward()
+        layer.weight.main_grad = layer.weight.grad * 3
+        optimizer.step()
+    assert np.array_equal(weights(tmp_path / "main", "step gradient")[0], layer.weight.grad.numpy() * 3)
+    original = torch.nn.Linear(4, 3)
+    lbfgs = torch.optim.SGD(original.parameters(), 0.1)
+    with padiff_shim.record(tmp_path / "closure", original, gradients=True):
+        lbfgs.step(lambda: original(torch.from_numpy(X)).sum().backward())
+    assert not weights(tmp_path / "closure", "step gradient")
