@@ -1,7 +1,8 @@
 """Text for people: sentences in the reader's language, and what came from elsewhere made safe to print.
 
 Every sentence that a user reads is written as ``tr("{count} of {total} differ", count=3, total=7)``, or is a noun that :func:`many`
-counts, so that one catalogue can hold them all: ``pybabel extract -k tr -k many:2``. There is none yet besides the English source.
+counts, so that one catalogue can hold them all: ``pybabel extract -k tr -k many:2 -k many:2,3``. There is none yet besides the
+English source.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ def tr(message: str, /, **fields: object) -> str:
     return text.format(**fields) if fields else text
 
 
-def many(number: int, noun: str) -> str:
-    """``number`` with a noun: ``"1 call"``, ``"2,000 calls"``."""
-    return f"{number:,} {_CATALOGUE.ngettext(noun, f'{noun}s', number)}"
+def many(number: int, noun: str, plural: str = "") -> str:
+    """``number`` with a noun: ``"1 call"``, ``"2,000 calls"``; ``plural``: of nouns that do not take an s at their end alone."""
+    return f"{number:,} {_CATALOGUE.ngettext(noun, plural or f'{noun}s', number)}"
 
 
 def listed(texts: Sequence[object], most: int = 4, separator: str = ", ") -> str:

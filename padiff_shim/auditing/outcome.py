@@ -183,10 +183,10 @@ def _headline(by_kind: dict[str, list[Finding]]) -> str:
 def _extent(audit: Audit) -> str:
     reports = audit.reports.values()
     text = tr(
-        "{ops}, {calls}, {judged:,} results and gradients judged, in {seconds:.0f} s",
+        "{ops}, {calls}, {judged} judged, in {seconds:.0f} s",
         ops=many(len(reports), "op"),
         calls=many(sum(report.calls for report in reports), "call"),
-        judged=sum(report.judged for report in reports),
+        judged=many(sum(report.judged for report in reports), "result or gradient", "results and gradients"),
         seconds=audit.seconds,
     )
     return text if audit.complete else tr("{text}; stopped before the end", text=text)
@@ -244,7 +244,7 @@ def _section(title: str, meaning: str, heads: Sequence[str], rows: Sequence[tupl
     if len(rows) <= UNFOLDED:
         return doc.Section(title, [table] if rows else [], meaning)
     short = short or ", ".join(row[0] for row in rows)
-    return doc.Section(title, [doc.Paragraph(short), doc.Folded(tr("All {count:,} rows", count=len(rows)), [table])], meaning)
+    return doc.Section(title, [doc.Paragraph(short), doc.Folded(tr("All {rows}", rows=many(len(rows), "row")), [table])], meaning)
 
 
 def _states(rows: Sequence[tuple[str, ...]]) -> str:

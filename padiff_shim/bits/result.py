@@ -146,16 +146,13 @@ class Bitwise(Presented):
         if not changes:
             return f"{origins}; no change that was tried makes them equal"
         these = "this change" if changes == 1 else f"these {changes} changes"
+        results, gradients = many(self.results_changed[1], "result"), many(self.gradients_changed[1], "gradient")
         if self.mended:
-            return (
-                f"{origins}; with {these} all {self.results_changed[1]} results"
-                + (f" and {self.gradients_changed[1]} gradients" if self.gradients_changed[1] else "")
-                + " are identical"
-            )
-        return (
-            f"{origins}; with {these} {self.results_changed[0]} of {self.results_changed[1]} results and "
-            f"{self.gradients_changed[0]} of {self.gradients_changed[1]} gradients are identical"
-        )
+            what = f"all {results}" if self.results_changed[1] != 1 else "the result"
+            what += f" and {gradients}" if self.gradients_changed[1] else ""
+            return f"{origins}; with {these} {what} {'is' if what == 'the result' else 'are'} identical"
+        changed = f"{self.results_changed[0]} of {results} and {self.gradients_changed[0]} of {gradients}"
+        return f"{origins}; with {these} {changed} are identical"
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
@@ -239,7 +236,7 @@ def _layers(answer: Bitwise) -> Part:
     )
     tones: list[Tone] = ["bad" if row.share else "good" for row in answer.travel]
     rank = sorted(range(len(answer.travel)), key=lambda place: (not answer.travel[place].origins, place))
-    title = tr("{same} of {all} results identical", same=answer.results[0], all=answer.results[1])
+    title = tr("{same} of {all} identical", same=answer.results[0], all=many(answer.results[1], "result"))
     note = (
         "" if answer.explained is None else tr("The origins explain {share:.1%} of the final difference.", share=answer.explained)
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..present import document as doc
-from ..text import shown, tr
+from ..text import many, shown, tr
 from .aligned import AlignedDtype
 from .distances import SIDES, Distance, DriftRow
 from .findings import ProofVerdict, StepRow
@@ -101,7 +101,7 @@ def _evidence(alignment: AlignedModels) -> list[doc.ListItem]:
         for row in aligned.generated:
             if row.kernels == "substituted":
                 tone = "good" if row.first is None else "open"
-                text = tr("{same} of {all} tokens equal", same=row.same, all=row.sequences * row.tokens)
+                text = tr("{same} of {all} equal", same=row.same, all=many(row.sequences * row.tokens, "token"))
                 items.append(doc.ListItem(text, tr("{dtype} {stage}", dtype=aligned.dtype, stage=tr("generation")), tone))
     for what, why in alignment.unchecked.items():
         items.append(doc.ListItem(why, tr("not compared: {what}", what=what), "open"))
@@ -125,7 +125,7 @@ def _weights(aligned: AlignedDtype) -> doc.Part:
     }  # fmt: skip
     counts = Counter(ways.get(pair.transform, tr("as parts of a larger weight")) for pair in mapping)
     how = ", ".join(f"{count} {way}" for way, count in counts.most_common())
-    text = tr("{count} pairs of weights: {how}.", count=len(mapping), how=how)
+    text = tr("{pairs}: {how}.", pairs=many(len(mapping), "pair of weights", "pairs of weights"), how=how)
     parts = [
         replace(part, most=PAIRS, hint=tr("the page shows all")) if isinstance(part, doc.Table) else part
         for part in mapping.document().parts
@@ -192,7 +192,7 @@ def _forward(aligned: AlignedDtype) -> Iterator[doc.Part]:
         "kernels."
     )
     same = sum(row.substituted.identical for row in rows)
-    title = tr("Forward in {dtype}: {same} of {all} tensors bits equal", dtype=aligned.dtype, same=same, all=len(rows))
+    title = tr("Forward in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=many(len(rows), "tensor"))
     yield doc.Section(title, [doc.Paragraph(_parts_at(aligned)), _table(tr("tensor"), rows, ROWS), *_curves(rows)], note)
     parts, block = aligned.parts, aligned.first_block
     if parts:
@@ -314,7 +314,7 @@ def _first(rows: Sequence[StepRow]) -> str:
         size = abs(apart.native_loss - apart.loss)  # type: ignore[operator]
         native = tr("Natively the loss first differs at step {step}, by {apart:.3g}.", step=apart.step, apart=size)
     elif natively:
-        native = tr("Natively the losses of all {count} steps are equal.", count=len(natively))
+        native = tr("Natively the losses are equal ({steps}).", steps=many(len(natively), "step"))
     else:
         native = tr("Natively no losses were compared.")
     return f"{text} {native}"

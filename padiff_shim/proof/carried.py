@@ -12,7 +12,7 @@ from ..arguments import path as checked
 from ..files import write
 from ..present import document as doc
 from ..present.result import Presented
-from ..text import listed, shown, tr
+from ..text import listed, many, shown, tr
 
 CARRIERS = doc.Most(12, 12, 40)  # rows
 
@@ -207,7 +207,7 @@ def _carrier(row: CarrierRow) -> doc.Row:
 
 def _other_carriers(rows: Sequence[CarrierRow]) -> doc.Row:
     own, share = sum(row.own for row in rows), sum(row.share for row in rows)
-    others = tr("{count} others", count=len(rows))
+    others = many(len(rows), "other")
     return others, "", str(sum(row.calls for row in rows)), *[""] * 4, f"{own:.1%}", f"{share:.1%}"
 
 
@@ -224,6 +224,6 @@ def _gradients(rows: Sequence[GradientRow]) -> doc.Table:
         columns,
         [cells(shown(row.name), [row]) for row in rows],
         most=CARRIERS,
-        others=lambda most: cells(tr("{count} others", count=len(rows[most:])), rows[most:]),
+        others=lambda most: cells(many(len(rows[most:]), "other"), rows[most:]),
         kind="carriers",
     )

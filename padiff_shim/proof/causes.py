@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..dispatch.call_site import CallSite
+from ..text import many
 from .findings import Cause
 from .match import (
     BIASED,
@@ -381,7 +382,7 @@ def _of_operands(matching: Matching, original: TraceCall, port: TraceCall) -> tu
             wrong, how = (left, "left out") if left else (more, "too much")
             return Cause.OPERAND, f"{' and '.join(f'{name}=' for name in sorted(wrong))} is {how}"
         missing = left | more
-        return Cause.OPERAND, f"{len(actual)} operands against {len(expected)}" + (
+        return Cause.OPERAND, f"{many(len(actual), 'operand')} against {len(expected)}" + (
             f" ({', '.join(sorted(missing))})" if missing else ""
         )
     for operand, other in zip(expected, actual):
@@ -550,7 +551,7 @@ def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, st
     place = f"[{', '.join(map(str, first))}]"
     shuffled = comparable(operand, other) and torch.equal(operand.value.sorted, other.value.sorted)
     order = "; they are the same in another order" if shuffled else ""
-    differing = f"{len(apart)} of {here.numel()} elements differ{order}"
+    differing = f"{len(apart)} of {many(here.numel(), 'element differs', 'elements differ')}{order}"
     return cause, f"{role(other)}{where} holds {actual} at {place} against {expected} ({differing})"
 
 

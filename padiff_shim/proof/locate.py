@@ -15,6 +15,7 @@ import torch
 
 from ..dispatch.call_site import at_line
 from ..errors import TransferError
+from ..text import many
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
 from ..weights.tree import OTHER, Slot
@@ -527,7 +528,7 @@ def stages_of(
         broken = broken or (LOSS if wrong else "")
     if differing.gradients or differing.missing:
         wrong = not broken and (BACKWARD in parts or bool(differing.missing) or bool(plain and differing.backward))
-        same = f"{differing.gradients} gradients {IDENTICAL}"
+        same = f"{many(differing.gradients, 'gradient')} {IDENTICAL}"
         text = differing.missing or (plain if wrong and plain else differing.backward)
         stages.append(_stage("backward", wrong, text, behind=broken, same=same))
     if original.statistics and port.unlike:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ..dispatch.call_site import at_line
 from ..present import document as doc
-from ..text import SENTENCE, listed, shown, tr
+from ..text import SENTENCE, listed, many, shown, tr
 from .carried import CarriedBy
 from .findings import LayerRow, Mistake, ProgramPlace, Stage, StepRow
 
@@ -152,7 +152,7 @@ def _layers(rows: Sequence[LayerRow]) -> doc.Part:
         key=lambda place: (rows[place].identical, -(rows[place].native or 0.0) if rows[place].identical else place),
     )
     same = sum(row.identical for row in rows)
-    title = tr("{same} of {all} layers identical on the same kernels", same=same, all=len(rows))
+    title = tr("{same} of {layers} identical on the same kernels", same=same, layers=many(len(rows), "layer"))
     note = tr(
         "Largest absolute difference of a layer's result from the original's: of the port on Torch's kernels, and on Paddle's own."
     )

@@ -18,6 +18,7 @@ import torch
 
 from ..dispatch.call_site import CallSite, call_site
 from ..frameworks.memory import HALVES, dtype_of
+from ..text import many
 from .findings import Cause, Mistake, ProgramPlace
 from .match import kind_of
 from .programs import ModelSide
@@ -96,7 +97,7 @@ def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[s
     expected, actual = min(apart, key=lambda pair: port.index(pair[1]))
     text = (
         f"{actual.name} is computed in {dtype_of(actual.dtype)}, in the original in {dtype_of(expected.dtype)} "
-        f"({len(apart)} of {len(pairs)} calls); {_advice(expected.dtype, port_dtype)}"
+        f"({len(apart)} of {many(len(pairs), 'call')}); {_advice(expected.dtype, port_dtype)}"
     )
     return Mistake(Cause.DTYPE, text, expected.place(), actual.place(), (actual.layer,))
 

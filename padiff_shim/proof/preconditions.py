@@ -17,7 +17,7 @@ import paddle
 import torch
 
 from ..dispatch.call_site import CallSite, at_line, call_site
-from ..text import listed
+from ..text import listed, many
 from ..trees import as_array, leaves
 from ..weights import explain, pairing
 from ..weights.explicit import Used
@@ -659,7 +659,7 @@ def _inputs_differ(original: TorchSide, port: PaddleSide, inputs: Inputs) -> str
         return ""
     tensors = [leaves(inputs.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (original, port)]
     if len(tensors[0]) != len(tensors[1]):
-        return f"{len(tensors[0])} tensors for Torch, {len(tensors[1])} for Paddle"
+        return f"{many(len(tensors[0]), 'tensor')} for Torch, {len(tensors[1])} for Paddle"
     for (path, original_input), (_, port_input) in zip(*tensors):
         expected, actual = as_array(original_input), as_array(port_input)
         if expected.shape != actual.shape or not np.array_equal(expected, actual, equal_nan=expected.dtype.kind in "fc"):
@@ -691,7 +691,8 @@ def _weights(
     if weights != "as-is":
         carry(mapping, *sides)
         _carry_wide(original, port, mapping)
-    stages.append(Stage("weights", True, f"{len(mapping)} pairs hold equal values ({weights})"))
+    equal = many(len(mapping), "pair holds equal values", "pairs hold equal values")
+    stages.append(Stage("weights", True, f"{equal} ({weights})"))
     return None, notes
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..text import listed
+from ..text import listed, many
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.tree import LayerNode, WeightSide
 from ..weights.values import prepared
@@ -189,7 +189,7 @@ def _masters(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
 def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
     text = apart.text
     if apart.names and len(apart.names) < all_of_them:
-        text += f" for {len(apart.names)} of {all_of_them} weights ({listed(apart.names, _SHOWN)})"
+        text += f" for {len(apart.names)} of {many(all_of_them, 'weight')} ({listed(apart.names, _SHOWN)})"
     text += f" from step {apart.step + 1} on" if apart.step else ""
     original, port = map(_place, recipe.places)
     return Mistake(apart.cause, text, original, port, ("",))
@@ -387,9 +387,9 @@ def _undecided(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
 
 def _identical(proof: Proof, trained: TrainingRuns) -> None:
     steps, count = len(trained.original), len(trained.original[0].weights)
-    proof.stages.append(Stage("optimizer step", True, f"{count} weights {IDENTICAL}"))
-    proof.stages.append(Stage("training", True, f"{steps} step{'s' if steps > 1 else ''} {IDENTICAL}"))
-    proof.reason = f"{steps} training step{'s' if steps > 1 else ''} {proof.reason}"
+    proof.stages.append(Stage("optimizer step", True, f"{many(count, 'weight')} {IDENTICAL}"))
+    proof.stages.append(Stage("training", True, f"{many(steps, 'step')} {IDENTICAL}"))
+    proof.reason = f"{many(steps, 'training step')} {proof.reason}"
 
 
 def _alone(apart: Sequence[tuple[int, str]], mistakes: Sequence[Mistake], steps: int) -> Stage:
@@ -406,7 +406,7 @@ def _alone(apart: Sequence[tuple[int, str]], mistakes: Sequence[Mistake], steps:
 def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], rest: str, wider: str) -> None:
     """Stages and verdict where bits differ, or settings do; ``rest``: what rounding does not explain in the wider dtype."""
     first = trained.port.first
-    where = f"{first[1]} at step {first[0] + 1}: {first[2]}" if first else f"no effect in {len(trained.original)} steps"
+    where = f"{first[1]} at step {first[0] + 1}: {first[2]}" if first else f"no effect in {many(len(trained.original), 'step')}"
     in_step = first is not None and (first[1] == WEIGHTS or _of_weights(rest, trained))
     step_wrong = bool(mistakes and mistakes[0].cause is not Cause.CLEARED) or bool(rest and in_step)
     rounded = first is not None and (first[1] == WEIGHTS or first[0] == 0)

@@ -121,7 +121,9 @@ def _differs(results: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, A
 
 
 def _shapes_text(shapes: list[Any]) -> str:
-    return f"{len(shapes)} arrays of shapes {', '.join(str(list(shape)) for shape in shapes[:6])}" if shapes else "nothing numeric"
+    if not shapes:
+        return "nothing numeric"
+    return f"{many(len(shapes), 'array of shape', 'arrays of shapes')} {', '.join(str(list(shape)) for shape in shapes[:6])}"
 
 
 # ---- The plan of a bisection: Torch's kernels, but Paddle's for some ops, layers or calls.

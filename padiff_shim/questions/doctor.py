@@ -18,7 +18,7 @@ from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
 from ..present.document import Column, Document, Items, ListItem, Table, Tone
 from ..present.result import Presented
-from ..text import tr
+from ..text import many, tr
 
 GOOD, REMARK, BAD = "good", "remark", "bad"
 _TONES: dict[str, Tone] = {GOOD: "good", REMARK: "warning", BAD: "bad"}
@@ -61,9 +61,9 @@ class Health(Presented):
         """Versions and switches, then a line for each check."""
         bad, remarks = (sum(check.state == state for check in self.checks) for state in (BAD, REMARK))
         if bad:
-            headline = tr("BAD: {bad} of {all} checks failed", bad=bad, all=len(self.checks))
+            headline = tr("BAD: {bad} of {checks} failed", bad=bad, checks=many(len(self.checks), "check"))
         else:
-            headline = tr("GOOD: Paddle and Torch work together here") + (tr("; {count} remarks", count=remarks) if remarks else "")
+            headline = tr("GOOD: Paddle and Torch work together here") + (f"; {many(remarks, 'remark')}" if remarks else "")
         rows = [(name, str(value)) for name, value in (self.environment | self.switches).items()]
         checks = [ListItem(check.text, check.name, _TONES[check.state]) for check in self.checks]
         columns = (Column(tr("setting")), Column(tr("here"), fold=True))

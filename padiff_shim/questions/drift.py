@@ -27,7 +27,7 @@ from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide,
 from ..proof.prove import both_losses
 from ..recording.diff import diff
 from ..recording.record import record
-from ..text import shown, tr
+from ..text import listed, many, shown, tr
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
 
@@ -332,7 +332,7 @@ def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights
         if original not in outcomes["torch"].layers or port not in outcomes["substituted"].layers
     ]
     if left:
-        drifts.notes.append(f"{len(left)} layers were not called on both sides: {', '.join(left[:6])}")
+        drifts.notes.append(f"{many(len(left), 'layer was', 'layers were')} not called on both sides: {listed(left, 6)}")
 
 
 def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path | None, name: str) -> RunOutcome:

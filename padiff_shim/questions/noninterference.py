@@ -15,6 +15,7 @@ from ..arguments import function
 from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.compare import opened
 from ..modes.options import CompareOptions
+from ..text import many
 
 
 @dataclass
@@ -37,7 +38,8 @@ class HarmReport:
 
     def __str__(self) -> str:
         if self:
-            return f"do no harm: {self.compared} tensors and states bit-identical with and without comparing"
+            compared = many(self.compared, "tensor or state", "tensors and states")
+            return f"do no harm: {compared} bit-identical with and without comparing"
         shown = ", ".join(self.differences[:5])
         return f"do no harm: {len(self.differences)} of {self.compared} differ: {shown}"
 

@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import FileError, MissingFileError
 from ..runlog.events import FINGERPRINT_SCHEMA, JsonTable
 from ..runlog.reader import EventFile, LogError, open_log, text_of
+from ..text import many
 from .files import RECORDS, present
 from .fingerprints import FIGURES
 from .tensors import INPUT, Array, Tensor, tensor_of
@@ -110,7 +111,7 @@ class Recorded:
             self.remarks.append(f"{name} ended with {self.ended}")
         records = end.get("records")
         if isinstance(records, int) and records != self._read:
-            self.holes.append(f"{name} says that it has {records:,} records, and {self._read:,} can be read")
+            self.holes.append(f"{name} says that it has {many(records, 'record')}, and {self._read:,} can be read")
 
     def steps(self) -> Iterator[RecordedStep]:
         """The steps in their order, of a recording of single tensors.
@@ -182,7 +183,7 @@ class Recorded:
                 self._read += len(row.numbers)
                 yield row
         if damaged:
-            self.holes.append(f"{self.path.name}: {damaged:,} steps are damaged and left out")
+            self.holes.append(f"{self.path.name}: {many(damaged, 'step is damaged', 'steps are damaged')} and left out")
 
     def _row(self, event: JsonTable, known: dict[tuple[int, ...], tuple[int, ...]]) -> FingerprintRow | None:
         spans = tuple(event["of"])
@@ -247,7 +248,7 @@ def read(folder: Path) -> dict[int, Recorded]:
         if first is not recorded:
             whose = "a forked child" if "parent" in recorded.header else "another process of the same rank"
             beside.setdefault(recorded.rank, []).append(
-                f"{recorded.path.name}, of {whose}, was not compared ({_records(recorded.path):,} records)"
+                f"{recorded.path.name}, of {whose}, was not compared ({many(_records(recorded.path), 'record')})"
             )
     for rank, remarks in beside.items():
         by_rank[rank].beside = remarks

@@ -402,7 +402,8 @@ class Recording:
         self._tried = self._joins = False
 
     def __repr__(self) -> str:
-        state = f"open, {self.records:,} records" if self._observer is not None else f"{self.records:,} records"
+        state = f"{self.records:,} {'record' if self.records == 1 else 'records'}"
+        state = state if self._observer is None else f"open, {state}"
         return f"<padiff_shim.Recording of {self.framework} in {self.folder}: {state}>"
 
     def joins(self, joins: bool) -> None:

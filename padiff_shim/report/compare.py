@@ -353,8 +353,8 @@ def _facts(run: Compared) -> Iterator[str]:
     if run.replicas is not None and run.replicas.parting is None:  # else it is the first warning
         yield shown(run.replicas, SENTENCE)
     counted = count_words(counts.verdicts(everything=False), counts.apart())
-    calls = many(counts.calls, "call")
-    yield tr("{calls}, {records:,} results and gradients: {counted}", calls=calls, records=counts.records, counted=counted)
+    records = many(counts.records, "result or gradient", "results and gradients")
+    yield tr("{calls}, {records}: {counted}", calls=many(counts.calls, "call"), records=records, counted=counted)
     yield tr("Coverage: {coverage}.", coverage=coverage_sentence(run.coverage()))
     yield from advice(counts)
 

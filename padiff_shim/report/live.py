@@ -19,7 +19,7 @@ from .. import notebook
 from ..present.text import STYLES
 from ..progress import NotebookLine
 from ..runlog.counts import Counts
-from ..text import shown
+from ..text import many, shown
 from ..verdicts import Verdict
 from .compare import tone
 
@@ -152,7 +152,7 @@ class LiveInNotebook:
 
 def words(counts: Counts, record: Mapping[str, Any]) -> Text:
     """Records, verdicts and the running layer."""
-    text = Text(f"padiff_shim: {counts.records:,} records")
+    text = Text(f"padiff_shim: {many(counts.records, 'record')}")
     for name, number in counts.verdicts(everything=False).items():
         text.append("  ").append(f"{name} {number:,}", style=STYLES[tone(Verdict(name))])
     for why, number in counts.apart().items():

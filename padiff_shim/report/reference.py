@@ -276,14 +276,14 @@ class ReferenceFigures:
         if any(cost.values()) and self.linear_layout == "view":
             yield tr("Linear weights: transposed views, no copies ({calls}).", calls=many(cost["views"], "call"))
         elif any(cost.values()):
-            spared = tr("; none needed for the same bits: {spared} times", spared=cost["spared"]) if cost["spared"] else ""
+            spared = tr("; none needed for the same bits: {times}", times=many(cost["spared"], "time")) if cost["spared"] else ""
             yield tr(
-                "Linear weights: contiguous [out, in] copies: {copies} made ({mebibytes:.1f} MiB, {milliseconds:.1f} ms), {reused} "
-                "times reused{spared}.",
+                "Linear weights: contiguous [out, in] copies: {copies} made ({mebibytes:.1f} MiB, {milliseconds:.1f} ms), "
+                "{reused} reused{spared}.",
                 copies=cost["copies"],
                 mebibytes=cost["bytes"] / 2**20,
                 milliseconds=1e3 * cost["seconds"],
-                reused=cost["reused"],
+                reused=many(cost["reused"], "time"),
                 spared=spared,
             )
         updates = [

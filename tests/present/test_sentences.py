@@ -67,6 +67,8 @@ def test_fields_are_filled_in_once():
     assert tr("{count:,} of {name}", count=2000, name="{count}") == "2,000 of {count}"
     assert tr("no {field}") == "no {field}"
     assert [many(1, "call"), many(2000, "call")] == ["1 call", "2,000 calls"]
+    both = "result or gradient", "results and gradients"
+    assert [many(1, *both), many(78, *both)] == ["1 result or gradient", "78 results and gradients"]
 
 
 class Shouting:

@@ -167,7 +167,7 @@ def test_markdown_stays_short_for_a_deep_model():
     text = Proof(ProofVerdict.CODE_DIFFERS, "far", layers=layers).to_markdown()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 102
-    assert "999 of 1000 layers identical on the same kernels" in text
+    assert "999 of 1,000 layers identical on the same kernels" in text
     assert "900 more are not shown" in text
     assert any("layers.700" in row for row in rows)
     assert all(row.count("|") <= 7 for row in rows)

@@ -60,7 +60,7 @@ def test_short_runs_show_nothing_and_long_ones_four_lines_a_second(shown):
         clock.now = PATIENCE + tick / 1000
         line.show(run.counts, record())
     assert len(terminal.getvalue().split("padiff_shim:")) - 1 == 1 / PERIOD
-    assert "1 records  ROUNDING 1  encoder.layers.0.linear1" in screen(terminal.getvalue())[-1]
+    assert "1 record  ROUNDING 1  encoder.layers.0.linear1" in screen(terminal.getvalue())[-1]
 
 
 def test_what_the_program_prints_stays_whole(shown):
