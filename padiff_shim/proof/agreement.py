@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..frameworks.torch_state import LooksOn
-from ..text import listed
+from ..text import listed, many
 from ..weights.mapping import Mapping as WeightMapping
 from .findings import LayerRow
 from .trace import Capture, Onlooker, Trace, Value, is_passive, numbers, tensors_in
@@ -223,7 +223,7 @@ def renamed_outputs(original: RunOutcome, port: RunOutcome) -> str:
 def shapes_differ(original: RunOutcome, port: RunOutcome) -> str:
     """What differs between the shapes and dtypes of outputs; "" if nothing does."""
     if original.outputs and not output_pairs(original, port):
-        return f"none of {len(port.outputs)} outputs has the shape of one of the original's {len(original.outputs)}"
+        return f"none of {many(len(port.outputs), 'output')} has the shape of one of the original's {len(original.outputs)}"
     for path, expected, other in outputs(original, port):
         if expected.shape != other.shape:
             return f"output {path or '0'} has shape {list(other.shape)} against {list(expected.shape)}"

@@ -17,7 +17,7 @@ from ..files import write
 from ..frameworks import settings
 from ..present.document import Document
 from ..present.result import Presented
-from ..text import tr
+from ..text import many, tr
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
 from .findings import ProofVerdict
@@ -164,7 +164,7 @@ def _right(aligned: AlignedDtype) -> str:
         else tr("equal up to rounding in {dtype}", dtype=aligned.dtype)
     )
     steps = len(aligned.proof.training)
-    return tr("{text} ({count} training steps)", text=text, count=steps) if steps else text
+    return tr("{text} ({steps})", text=text, steps=many(steps, "training step")) if steps else text
 
 
 def _mistake(aligned: AlignedDtype) -> str:

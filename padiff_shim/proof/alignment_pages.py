@@ -294,7 +294,7 @@ def _training(aligned: AlignedDtype) -> doc.Part:
     last = len(rows) - 1
     rank = sorted(range(len(rows)), key=lambda place: (place != last, place))
     table = doc.Table(columns, cells, tones, STEPS, rank=rank, cards=False)
-    title = tr("{count} training steps in {dtype}", count=len(rows), dtype=aligned.dtype)
+    title = tr("{steps} in {dtype}", steps=many(len(rows), "training step"), dtype=aligned.dtype)
     note = tr("The last columns: the largest difference of losses, gradients, weights and statistics.")
     return doc.Section(title, [doc.Paragraph(_first(rows)), table, *_courses(rows)], note)
 

@@ -537,7 +537,7 @@ def stages_of(
         )
     elif original.statistics and port.statistics:
         wrong = STATISTICS in parts or (bool(plain and differing.first == differing.statistics != ""))
-        same = f"{len(port.statistics)} running statistics {IDENTICAL}"
+        same = f"{many(len(port.statistics), 'running statistic')} {IDENTICAL}"
         stages.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))
     return stages
 

@@ -15,6 +15,7 @@ from ..arguments import one_of, whole
 from ..errors import ArgumentError, described
 from ..frameworks.copies import duplicate
 from ..progress import Waiting
+from ..text import tr
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.reading import read_both
@@ -423,8 +424,14 @@ def _how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, sha
 
 def _bit_for_bit(apart: float | None) -> str:
     """The reason of a port with the original's numbers; ``apart``: natively, None if it does not run so."""
-    how = "the port does not run" if apart is None else f"{apart:.3g} apart, which is the kernels' doing"
-    return f"bit for bit on Torch's kernels; natively {how}"
+    if apart is None:
+        return tr("bit for bit on Torch's kernels; natively the port does not run")
+    if not apart:
+        return tr("bit for bit on Torch's kernels and on Paddle's own")
+    return tr(
+        "bit for bit on Torch's kernels; on Paddle's own kernels {apart:.3g} apart: a difference of the kernels, not of the code",
+        apart=apart,
+    )
 
 
 def _how_wide(original: TorchSide) -> list[str]:

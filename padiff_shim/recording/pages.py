@@ -339,7 +339,7 @@ def _heat(heat: HeatView) -> Iterator[doc.Part]:
         "Relative differences of layers' outputs from {low:.1g} (light) to {high:.1g} (dark).", low=min(values), high=max(values)
     )
     if len(heat.layers) > len(layers):
-        note += " " + tr("{count:,} more layers are not drawn.", count=len(heat.layers) - len(layers))
+        note += " " + tr("Not drawn: {layers}.", layers=many(len(heat.layers) - len(layers), "more layer"))
     ends = ("0", f"{heat.columns * heat.width - 1:,}")
     yield doc.Section(tr("By layer and step"), [doc.HeatChart(names, heat.columns, cells, ends)], note)
 

@@ -106,7 +106,7 @@ def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:
         among = ", ".join(f"{shown(op)} {number:,}" for number, op in ops[:4]) + (", ..." if len(ops) > 4 else "")
         lines.append(f"{shown(reason, SENTENCE)}: {many(calls, 'call')}" + (f" ({among})" if among else ""))
     more = len(coverage.get("unchecked") or {}) - most
-    return [*lines, tr("{more} further reasons", more=more)] if more > 0 else lines
+    return [*lines, many(more, "further reason")] if more > 0 else lines
 
 
 def without_kernel(kinds: Counter[tuple[str, str]], most: int = 3) -> str:

@@ -167,7 +167,7 @@ class ReferenceFigures:
         if not self.native and calls == 1:
             return tr("The one float call ran on {backend}'s kernels.", backend=backend)
         if not self.native:
-            return tr("All {calls:,} float calls ran on {backend}'s kernels.", calls=calls, backend=backend)
+            return tr("All {calls} ran on {backend}'s kernels.", calls=many(calls, "float call"), backend=backend)
         worst = next(stayed for stayed in self.stayed if not stayed.wanted)
         place = worst.where(1)
         stayed = {
@@ -372,7 +372,7 @@ def _native(run: ReferenceFigures) -> doc.Part:
     rows = []
     for stayed in run.stayed:
         places = [] if stayed.wanted else stayed.places()
-        more = [tr("and {count:,} further lines", count=len(places) - _PLACES)] if len(places) > _PLACES else []
+        more = [tr("and {lines}", lines=many(len(places) - _PLACES, "further line"))] if len(places) > _PLACES else []
         op, reason = doc.Cell([shown(stayed.op)], "strong"), shown(stayed.reason, SENTENCE)
         rows.append((op, reason, doc.Cell([*places[:_PLACES], *more]), f"{stayed.calls:,}"))
     seconds = sum(parts.get(NATIVE, 0.0) for parts in run.seconds_of_ops().values())

@@ -84,6 +84,13 @@ def test_a_right_port_is_proven_bit_for_bit(weights, phase):
     assert proof
     assert proof.verdict is ProofVerdict.CODE_CORRECT
     assert proof.differences["shim"] == 0
+    apart = proof.differences["native"]
+    words = (
+        f"; on Paddle's own kernels {apart:.3g} apart: a difference of the kernels, not of the code"
+        if apart
+        else " and on Paddle's own"
+    )
+    assert proof.reason == f"bit for bit on Torch's kernels{words}"
     assert not proof.mistakes
     assert all(row.identical for row in proof.layers)
     assert {row.paddle for row in proof.layers} >= {"norm", "q", "out"}
