@@ -46,6 +46,16 @@ def main():
     with compared("other_weights"):
         layer = net(seed=rank)
         steps(layer, layer)
+    with compared("shards"):
+        layer = net()
+        paddle.seed(rank)
+        column, uneven = paddle.nn.Linear(8, 4), paddle.nn.Linear(8, 4 + rank)
+        optimizer = paddle.optimizer.SGD(0.1, parameters=[*layer.parameters(), *column.parameters(), *uneven.parameters()])
+        x = paddle.linspace(-1, 1, 32).reshape([4, 8])
+        for _ in range(3):
+            sum((part(x) ** 2).mean() for part in (layer, column, uneven)).backward()
+            optimizer.step()
+            optimizer.clear_grad()
     with compared("other_rate"):
         layer = net()
         steps(paddle.DataParallel(layer), layer, rate=lambda step: 0.2 if rank and step == 1 else 0.1)

@@ -27,6 +27,7 @@ class ReplicaDigests:
         self._recorder = recorder
         self._parameters: dict[str, str] = {}
         self._gradients: dict[str, str] = {}
+        self._shapes: dict[str, str] = {}
 
     def note(self, other: Unlisted, args: Sequence[Any], step: int) -> None:
         """An optimizer's update is about to run: what it updates, and with which gradients."""
@@ -37,17 +38,28 @@ class ReplicaDigests:
         place = update.merged.split().index("grad") if merged else update.place_of_grad
         params, grads = args[0], args[place]
         for param, grad in zip(params, grads) if merged else [(params, grads)]:
-            if getattr(param, "is_distributed", False):
-                continue  # each rank has a part of it
+            if _is_split(param):
+                continue
             if param.name in self._parameters:  # the next update, though no step was seen to begin
                 self.end(step)
             self._parameters[param.name], self._gradients[param.name] = _digest(param), _digest(grad)
+            self._shapes[param.name] = "x".join(map(str, param.shape))
 
     def end(self, step: int) -> None:
         """The step has ended: its digests go into the log."""
         if self._parameters:
-            self._recorder.add_event(EVENT, f"step {step}", step=step, parameters=self._parameters, gradients=self._gradients)
-            self._parameters, self._gradients = {}, {}
+            tables = {"parameters": self._parameters, "gradients": self._gradients, "shapes": self._shapes}
+            self._recorder.add_event(EVENT, f"step {step}", step=step, **tables)
+            self._parameters, self._gradients, self._shapes = {}, {}, {}
+
+
+# Attributes with which fleet, PaddleFormers and Megatron mark what a rank does not share with the others.
+_MARKS = ("is_distributed", "split_axis", "tensor_model_parallel", "expert", "no_sync")
+
+
+def _is_split(param: Any) -> bool:
+    """Whether the program marks it as a part, or as a rank's own."""
+    return any((value := getattr(param, mark, None)) is not None and value is not False for mark in _MARKS)  # an axis may be 0
 
 
 def _digest(tensor: Any) -> str:

@@ -377,6 +377,7 @@ class RunEvent(TypedDict, total=False):
     step: Whole
     parameters: TextsByName
     gradients: TextsByName
+    shapes: TextsByName
     coverage: CoverageEntry
 
 

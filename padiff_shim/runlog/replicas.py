@@ -7,21 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..text import shown
+from ..text import listed, shown, tr
 from .events import JsonTable
 from .reader import event_at
 
 EVENT = "replicas"  # kind of the events that hold the digests
 _NAMED = 3  # values that a sentence names
-_MEANING = {
-    ("parameters", True): "they began with other weights, or a rank changed its own",
-    ("parameters", False): (
-        "the gradients before were equal, so the optimizers differ: learning rate, state, or what they update; "
-        "or a rank changed its own"
-    ),
-    ("gradients", True): "gradients are not summed over the ranks, or not at this step",
-    ("gradients", False): "gradients are not summed over the ranks at this step, though they were before",
-}
+_PARAMETERS = (
+    "the gradients before were equal, so the optimizers differ: learning rate, state, or what they update; "
+    "or a rank changed its own"
+)
+_GRADIENTS = "gradients are not summed over the ranks at this step, though they were before"
+_FIRST_GRADIENTS = "gradients are not summed over the ranks, or not at this step; or these are shards that began with equal values"
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Parting:
         kind: ``"parameters"``, as the step's update met them, or ``"gradients"``.
         names: of the parameters whose values differ there.
         groups: ranks that agree on the first of them, one tuple for each value.
-        first: it is the first step that all ranks logged.
+        first: it is the first step at which the first of them was compared.
     """
 
     step: int
@@ -46,7 +43,13 @@ class Parting:
         more = len(self.names) - _NAMED
         named = ", ".join(map(shown, self.names[:_NAMED])) + (f" and {more:,} more" if more > 0 else "")
         groups = "; ".join(f"rank{'s' if len(group) > 1 else ''} {', '.join(map(str, group))}" for group in self.groups)
-        return f"the ranks part at step {self.step}: {self.kind} of {named} differ ({groups}): {_MEANING[self.kind, self.first]}"
+        return f"the ranks part at step {self.step}: {self.kind} of {named} differ ({groups}): {self._meaning}"
+
+    @property
+    def _meaning(self) -> str:
+        if self.kind == "parameters":
+            return _PARAMETERS
+        return _FIRST_GRADIENTS if self.first else _GRADIENTS
 
 
 @dataclass(frozen=True)
@@ -57,19 +60,45 @@ class Replicas:
         ranks: whose logs were read.
         steps: updates that all of them have logged.
         parting: where they part, or None.
+        unknown: parameters that differ between ranks where they are met first: shards, or replicas whose broadcast is missing.
+        split: parameters whose shapes differ between ranks.
+        compared: how many parameters several ranks have, and were taken for replicas.
     """
 
     ranks: tuple[int, ...]
     steps: int
     parting: Parting | None
+    unknown: tuple[str, ...] = ()
+    split: tuple[str, ...] = ()
+    compared: int = 0
 
     def __str__(self) -> str:
+        among = ", ".join(map(str, self.ranks))
+        sentences = []
         if self.parting is not None:
-            return str(self.parting)
-        among = f"ranks {', '.join(map(str, self.ranks))}"
-        if not self.steps:
-            return f"{among}: no update of a parameter that all of them logged"
-        return f"{among}: parameters and gradients are equal bit for bit at all {self.steps:,} steps that all of them logged"
+            sentences.append(str(self.parting))
+        elif not self.steps:
+            sentences.append(tr("ranks {ranks}: no update of a parameter that all of them logged", ranks=among))
+        elif self.compared or not (self.unknown or self.split):
+            equal = tr(
+                "ranks {ranks}: parameters and gradients are equal bit for bit at all {steps:,} steps that all of them logged",
+                ranks=among,
+                steps=self.steps,
+            )
+            sentences.append(equal)
+        else:
+            sentences.append(tr("ranks {ranks}: no parameter is known to be the same on all of them", ranks=among))
+        if self.unknown:
+            sentences.append(
+                tr(
+                    "not known: values of {names} differ between ranks from the beginning: shards, or a broadcast that is missing",
+                    names=listed([shown(name) for name in self.unknown], _NAMED),
+                )
+            )
+        if self.split:
+            names = listed([shown(name) for name in self.split], _NAMED)
+            sentences.append(tr("split over the ranks, by shape: {names}", names=names))
+        return "; ".join(sentences)
 
 
 def replicas(paths: Sequence[Path], headers: Sequence[Mapping[str, object]], digests: Sequence[array[int]]) -> Replicas | None:
@@ -88,25 +117,68 @@ def replicas(paths: Sequence[Path], headers: Sequence[Mapping[str, object]], dig
         return None
     ranks = tuple(sorted(best))
     steps = min(len(digests[best[rank]]) for rank in ranks)
-    parting = None
+    layout, parting = _Layout(), None
     for place in range(steps):
         values = {rank: event_at(paths[best[rank]], digests[best[rank]][place]) for rank in ranks}
-        parting = _parting(values, first=place == 0)
+        layout.meet(values)
+        parting = _parting(values, layout)
         if parting is not None:
             break
-    return Replicas(ranks, steps, parting)
+    return Replicas(ranks, steps, parting, tuple(layout.unknown), tuple(layout.split), len(layout.replicas))
 
 
-def _parting(events: Mapping[int, JsonTable], *, first: bool) -> Parting | None:
-    """The values of one step that differ: parameters before gradients, since other parameters make other gradients."""
+class _Layout:
+    """Which parameters are replicas.
+
+    Equal values where several ranks meet a parameter first are the evidence for one. Not in a layer with a parameter that is none:
+    a bias that is a shard begins with zeros everywhere.
+    """
+
+    def __init__(self) -> None:
+        self._met: dict[str, str] = {}  # parameter -> its layer
+        self.new: set[str] = set()  # met at this step
+        self.unknown: dict[str, None] = {}
+        self.split: dict[str, None] = {}
+
+    def meet(self, events: Mapping[int, JsonTable]) -> None:
+        """The parameters of a step, those that several ranks hold."""
+        self.new = set()
+        for name, values in _by_name(events, "parameters").items():
+            if len(values) < 2 or name in self._met:
+                continue
+            self.new.add(name)
+            self._met[name] = name.rpartition(".")[0] or name
+            if len({(events[rank].get("shapes") or {}).get(name) for rank in values}) > 1:
+                self.split[name] = None
+            elif len(set(values.values())) > 1:
+                self.unknown[name] = None
+
+    @property
+    def replicas(self) -> set[str]:
+        """Those that should stay equal on all ranks."""
+        without = {self._met[name] for name in (*self.unknown, *self.split)}
+        return {name for name, layer in self._met.items() if layer not in without}
+
+
+def _by_name(events: Mapping[int, JsonTable], kind: str) -> dict[str, dict[int, str]]:
+    """Parameter -> rank -> digest; of those that are no dense tensors there is none."""
+    table: dict[str, dict[int, str]] = {}
+    for rank, event in events.items():
+        for name, digest in (event.get(kind) or {}).items():
+            if digest:
+                table.setdefault(name, {})[rank] = digest
+    return table
+
+
+def _parting(events: Mapping[int, JsonTable], layout: _Layout) -> Parting | None:
+    """The replicas of one step that differ: parameters before gradients, since other parameters make other gradients."""
+    known = layout.replicas
     for kind in ("parameters", "gradients"):
-        tables = {rank: event.get(kind) or {} for rank, event in events.items()}
-        names = dict.fromkeys(name for table in tables.values() for name in table)
-        groups = {name: _groups({rank: table[name] for rank, table in tables.items() if table.get(name)}) for name in names}
+        groups = {name: _groups(values) for name, values in _by_name(events, kind).items() if name in known}
         differing = tuple(name for name, split in groups.items() if len(split) > 1)
         if differing:
             step = min(int(event.get("step") or 0) for event in events.values())
-            return Parting(step, kind, differing, groups[differing[0]], first)
+            return Parting(step, kind, differing, groups[differing[0]], differing[0] in layout.new)
     return None
 
 

@@ -46,7 +46,6 @@ def test_ranks_that_agree(folder):
     ("name", "step", "kind", "meaning"),
     [
         ("not_summed", 0, "gradients", "gradients are not summed over the ranks"),
-        ("other_weights", 0, "parameters", "they began with other weights"),
         ("other_rate", 2, "parameters", "the optimizers differ: learning rate"),
         ("written", 2, "parameters", "or a rank changed its own"),
     ],
@@ -55,13 +54,33 @@ def test_where_they_part(folder, name, step, kind, meaning, tmp_path):
     run = read(folder, name)
     parting = run.replicas.parting
     assert (parting.step, parting.kind, parting.groups) == (step, kind, ((0,), (1,)))
-    assert len(parting.names) == (1 if name in ("other_weights", "written") else 2), "a bias begins with zeros everywhere"
+    assert len(parting.names) == (1 if name == "written" else 2)
     sentence = f"the ranks part at step {step}: {kind} of {parting.names[0]}"
     assert run.warnings[0].startswith(sentence)
     assert meaning in run.warnings[0]
     for text in (str(run), run.to_html(tmp_path / "report.html").read_text()):
         assert sentence in text
     assert f"part at step {step}" in run.to_markdown()
+
+
+def test_shards_by_hand_are_no_fault(folder):
+    run = read(folder, "shards")
+    known = run.replicas
+    assert known.parting is None
+    assert not run.warnings
+    assert len(known.unknown) == 1
+    assert len(known.split) == 2, "weight and bias of other shapes"
+    assert known.compared == 2, "no bias of a layer that may be a shard"
+    assert f"values of {known.unknown[0]} differ between ranks from the beginning: shards, or a broadcast" in str(run)
+    assert f"split over the ranks, by shape: {known.split[0]}" in str(known)
+
+
+def test_other_weights_at_the_beginning_are_no_accusation(folder):
+    run = read(folder, "other_weights")
+    assert run.replicas.parting is None
+    assert run.replicas.compared == 0
+    assert "equal bit for bit" not in str(run.replicas)
+    assert "a broadcast that is missing" in str(run)
 
 
 def test_a_rank_that_was_killed_leaves_its_records(folder):
