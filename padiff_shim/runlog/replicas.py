@@ -117,17 +117,17 @@ def replicas(paths: Sequence[Path], headers: Sequence[Mapping[str, object]], dig
         return None
     ranks = tuple(sorted(best))
     steps = min(len(digests[best[rank]]) for rank in ranks)
-    layout, parting = _Layout(), None
+    evidence, parting = _ReplicaEvidence(), None
     for place in range(steps):
         values = {rank: event_at(paths[best[rank]], digests[best[rank]][place]) for rank in ranks}
-        layout.meet(values)
-        parting = _parting(values, layout)
+        evidence.meet(values)
+        parting = _parting(values, evidence)
         if parting is not None:
             break
-    return Replicas(ranks, steps, parting, tuple(layout.unknown), tuple(layout.split), len(layout.replicas))
+    return Replicas(ranks, steps, parting, tuple(evidence.unknown), tuple(evidence.split), len(evidence.replicas))
 
 
-class _Layout:
+class _ReplicaEvidence:
     """Which parameters are replicas.
 
     Equal values where several ranks meet a parameter first are the evidence for one. Not in a layer with a parameter that is none:
@@ -170,15 +170,15 @@ def _by_name(events: Mapping[int, JsonTable], kind: str) -> dict[str, dict[int, 
     return table
 
 
-def _parting(events: Mapping[int, JsonTable], layout: _Layout) -> Parting | None:
+def _parting(events: Mapping[int, JsonTable], evidence: _ReplicaEvidence) -> Parting | None:
     """The replicas of one step that differ: parameters before gradients, since other parameters make other gradients."""
-    known = layout.replicas
+    known = evidence.replicas
     for kind in ("parameters", "gradients"):
         groups = {name: _groups(values) for name, values in _by_name(events, kind).items() if name in known}
         differing = tuple(name for name, split in groups.items() if len(split) > 1)
         if differing:
             step = min(int(event.get("step") or 0) for event in events.values())
-            return Parting(step, kind, differing, groups[differing[0]], differing[0] in layout.new)
+            return Parting(step, kind, differing, groups[differing[0]], differing[0] in evidence.new)
     return None
 
 
