@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..text import listed, shown, tr
+from ..text import listed, many, shown, tr
 from .events import JsonTable
 from .reader import event_at
 
@@ -79,7 +79,16 @@ class Replicas:
             sentences.append(str(self.parting))
         elif not self.steps:
             sentences.append(tr("ranks {ranks}: no update of a parameter that all of them logged", ranks=among))
-        elif self.compared or not (self.unknown or self.split):
+        elif self.compared and (self.unknown or self.split):
+            part = tr(
+                "ranks {ranks}: {parameters} and their gradients are equal bit for bit at all {steps:,} steps "
+                "that all of them logged",
+                ranks=among,
+                parameters=many(self.compared, "parameter"),
+                steps=self.steps,
+            )
+            sentences.append(part)
+        elif not (self.unknown or self.split):
             equal = tr(
                 "ranks {ranks}: parameters and gradients are equal bit for bit at all {steps:,} steps that all of them logged",
                 ranks=among,

@@ -71,6 +71,7 @@ def test_shards_by_hand_are_no_fault(folder):
     assert len(known.unknown) == 1
     assert len(known.split) == 2, "weight and bias of other shapes"
     assert known.compared == 2, "no bias of a layer that may be a shard"
+    assert "2 parameters and their gradients are equal bit for bit at all 3 steps" in str(known)
     assert f"values of {known.unknown[0]} differ between ranks from the beginning: shards, or a broadcast" in str(run)
     assert f"split over the ranks, by shape: {known.split[0]}" in str(known)
 
