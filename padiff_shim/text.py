@@ -8,6 +8,7 @@ English source.
 from __future__ import annotations
 
 import gettext
+import math
 import os
 import shutil
 import sys
@@ -18,6 +19,7 @@ from . import notebook
 PIPED = 200  # columns of a table that goes into a file or another program, which folds lines itself or not at all
 LONGEST = 300  # characters of one name or place that a report shows
 SENTENCE = 2000  # of one sentence
+HUGE = 1e6  # ratios beyond are not written out
 _CATALOGUE = gettext.NullTranslations()
 
 
@@ -34,6 +36,11 @@ def tr(message: str, /, **fields: object) -> str:
 def many(number: int, noun: str, plural: str = "") -> str:
     """``number`` with a noun: ``"1 call"``, ``"2,000 calls"``; ``plural``: of nouns that do not take an s at their end alone."""
     return f"{number:,} {_CATALOGUE.ngettext(noun, plural or f'{noun}s', number)}"
+
+
+def capped(ratio: float, written: str) -> str:
+    """``written``, or ``"> 10^6"`` where a finite ratio is larger: that far out its digits say no more. Logs and JSON have them."""
+    return "> 10^6" if HUGE < ratio < math.inf else written
 
 
 def listed(texts: Sequence[object], most: int = 4, separator: str = ", ") -> str:

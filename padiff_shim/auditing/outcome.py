@@ -15,7 +15,7 @@ from ..catalogue.known_differences import in_range, shipped
 from ..files import write
 from ..present import document as doc
 from ..present.result import Presented
-from ..text import many, tr
+from ..text import capped, many, tr
 from .report import (
     ACCURACY,
     CRASH,
@@ -291,8 +291,8 @@ def _worst(finding: Finding) -> str:
     if finding.verdict in ("NONFINITE", "UNVERIFIED") or not bounds or max(bounds) <= 1:
         return str(finding.worst["reason"])
     return tr(
-        "off by {error:.2g}, {times:.2g} times the bound, in {case}",
+        "off by {error:.2g}, {times} times the bound, in {case}",
         error=max(float(side.get("error_max") or 0.0) for side in sides),
-        times=max(bounds),
+        times=capped(max(bounds), f"{max(bounds):.2g}"),
         case=finding.worst["case"].partition(": ")[2],
     )

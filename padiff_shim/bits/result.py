@@ -15,7 +15,7 @@ from ..proof.findings import ProgramPlace
 from ..proof.pages import marked
 from ..proof.proof import Proof
 from ..table.formulation import LAYOUT
-from ..text import SENTENCE, many, shown, tr
+from ..text import SENTENCE, capped, many, shown, tr
 from .origins import OperandLayout
 from .source import Patch
 
@@ -58,7 +58,7 @@ class BitOrigin:
 
     def __str__(self) -> str:
         often = f" (in {many(len(self.layers), 'layer')})" if len(self.layers) > 1 else ""
-        size = f"{self.ulp:.2g} ulp" if self.ulp else "signs of zeros"
+        size = f"{capped(self.ulp, f'{self.ulp:.2g}')} ulp" if self.ulp else "signs of zeros"
         what = {"forward": "results", "gradient": "gradients", "both": "results and gradients"}[self.differs]
         return f"{self.cause}: {self.name}{often}: {what} differ by {size} in {self.share:.1%} of elements"
 
@@ -246,5 +246,6 @@ def _layers(answer: Bitwise) -> Part:
 
 def _cells(row: TravelRow) -> tuple[Cell | str, ...]:
     name = Cell([shown(row.layer) or tr("(the model)")], depth=row.layer.count("."))
-    far = (f"{row.largest:.3g}", f"{row.mean:.2g}", f"{row.share:.1%}") if row.share else (tr("identical"), "", "")
+    largest, mean = capped(row.largest, f"{row.largest:.3g}"), capped(row.mean, f"{row.mean:.2g}")
+    far = (largest, mean, f"{row.share:.1%}") if row.share else (tr("identical"), "", "")
     return name, ", ".join(map(str, row.origins)), str(row.calls), *far

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..present import document as doc
 from ..runlog.events import IN_STEP
-from ..text import SENTENCE, many, shown, tr
+from ..text import SENTENCE, capped, many, shown, tr
 from .alignment import TensorDistance
 from .tensors import WEIGHT, Tensor
 
@@ -218,7 +218,7 @@ def size(apart: TensorDistance, row: RowView) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if math.isfinite(value) and value < 1e6 else f"{value:.2g}"
+    return capped(value, f"{value:,.0f}")
 
 
 def difference_document(difference: DifferenceView) -> doc.Document:

@@ -9,7 +9,7 @@ from typing import Any
 from ..present import document as doc
 from ..runlog import words
 from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding, excess_of
-from ..text import SENTENCE, many, shown, tr
+from ..text import SENTENCE, capped, many, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
 from .source import Compared
 
@@ -412,7 +412,7 @@ def _groups(head: str, groups: Mapping[str, GroupCounts], most: int) -> list[doc
         (
             doc.Cell([shown(group.name) or tr("(no layer)")], tone(group.worst)),
             ", ".join(f"{name} {group.verdicts[name]:,}" for name in names if group.verdicts[name]),
-            words.figure(group.prob) if group.prob else "-",
+            capped(group.prob, words.figure(group.prob)) if group.prob else "-",
         )
         for group in first
     ]

@@ -9,7 +9,7 @@ import pytest
 from helpers import ROOT
 
 from padiff_shim import text
-from padiff_shim.text import many, tr
+from padiff_shim.text import capped, many, tr
 
 ROOMS = ("present", "report", "auditing", "proof/pages.py", "recording/pages.py", "questions")
 # What documents are built of, and where a sentence stands among the arguments.
@@ -69,6 +69,11 @@ def test_fields_are_filled_in_once():
     assert [many(1, "call"), many(2000, "call")] == ["1 call", "2,000 calls"]
     both = "result or gradient", "results and gradients"
     assert [many(1, *both), many(78, *both)] == ["1 result or gradient", "78 results and gradients"]
+
+
+def test_digits_of_huge_ratios_are_left_out():
+    ratios = 12, 1e6, 3.2e8, float("inf"), float("nan")
+    assert [capped(ratio, f"{ratio:.2g}") for ratio in ratios] == ["12", "1e+06", "> 10^6", "inf", "nan"]
 
 
 class Shouting:

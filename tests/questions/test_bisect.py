@@ -176,7 +176,7 @@ def test_what_is_refused():
         ((natives, bool, "op"), {}, "over"),
         ((natives, bool), {"atol": 1.0}, "belong to a target that is a value"),
         ((natives, 1.0), {"rtol": -1}, "rtol= is a number"),
-        ((gradient, np.zeros(3)), {}, "target= has 1 arrays of shapes"),
+        ((gradient, np.zeros(3)), {}, "target= has 1 array of shape"),
         ((natives, lambda _: np.zeros(3)), {}, "has to answer with True or False"),
         ((natives, bool), {"random": "jax"}, "random"),
     ):

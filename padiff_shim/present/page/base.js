@@ -80,6 +80,11 @@ function figure(value, digits = 3) {
   return x.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e");
 }
 
+/** A ratio; that far out its digits say no more. */
+function capped(ratio) {
+  return ratio > 1e6 && ratio < Infinity ? "> 10^6" : figure(ratio);
+}
+
 /** A whole number with thin spaces between thousands. */
 function grouped(x) {
   return String(x).replace("-", "−").replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");

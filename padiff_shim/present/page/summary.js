@@ -104,7 +104,7 @@ function finding(item) {
       h("span", { class: "what" }, badge(item.verdict), " ", h("b", {}, item.op), " ", item.tensor === "out" ? null : h("span", {}, item.tensor)),
       h("span", { class: "who" }, h("span", {}, item.side === "none" ? "" : `side: ${item.side}`), item.hypothesis ? [" ", h("em", {}, item.hypothesis)] : null, item.apart ? ` (${item.apart})` : null),
       h("span", { class: "where" }, `${item.site || "site unknown"} · ${where}`),
-      h("span", { class: "much" }, count(item.records, "record"), ratio > 0 && ratio < Infinity ? ` · up to ${figure(ratio)} × the bound` : "")
+      h("span", { class: "much" }, count(item.records, "record"), ratio > 0 && ratio < Infinity ? ` · ${ratio > 1e6 ? "" : "up to "}${capped(ratio)} × the bound` : "")
     )
   );
 }

@@ -6,7 +6,7 @@ const COLUMNS = [
   { id: "side", title: "Side", text: (row) => (outcome(row).side === "none" ? "" : outcome(row).side) },
   { id: "op", title: "Op", text: (row) => kind(row).op || "", cell: (row) => [kind(row).op || "", under(kind(row).layer)] },
   { id: "tensor", title: "Tensor", text: (row) => kind(row).tensor || "" },
-  { id: "ratio", title: "Error ÷ bound", kind: "n", text: (row) => (Number.isNaN(excess[row]) ? "–" : figure(excess[row])), value: (row) => excess[row] },
+  { id: "ratio", title: "Error ÷ bound", kind: "n", text: (row) => (Number.isNaN(excess[row]) ? "–" : capped(excess[row])), value: (row) => excess[row] },
   { id: "diff", title: "Max |p − t|", kind: "n", text: (row) => figure(figureOf("max_abs", row)), value: (row) => series("max_abs")[row] },
   { id: "layer", title: "Layer", text: (row) => kind(row).layer || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).layer || "") },
   { id: "site", title: "Site", text: (row) => kind(row).site || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).site || "") },
