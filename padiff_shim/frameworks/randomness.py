@@ -21,6 +21,16 @@ def generators() -> list[torch.Generator]:
     return [torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ())]
 
 
+def words(state: Any) -> list[str]:
+    """A state of Paddle's as it shows itself, without addresses: 2.6 pickles a part of it only."""
+    return [word for word in str(state).split() if not word.startswith("0x")]
+
+
+def paddle_states() -> list[list[str]]:
+    """Where the global generators of Paddle's current device stand."""
+    return [words(state) for state in paddle.get_rng_state()]
+
+
 @contextlib.contextmanager
 def undrawn() -> Iterator[None]:
     """What is drawn from Torch's global generators inside is drawn once more afterwards."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import platform
-from pathlib import Path
 from typing import Any
 
 import paddle
@@ -20,7 +18,12 @@ _FLAGS = (
     "FLAGS_gemm_use_half_precision_compute_type",
     "FLAGS_cublas_allow_tf32",
     "FLAGS_use_mkldnn",
+    "FLAGS_use_onednn",
+    "FLAGS_tracer_onednn_ops_on",
+    "FLAGS_tracer_onednn_ops_off",
+    "FLAGS_use_autotune",
     "FLAGS_paddle_num_threads",
+    "FLAGS_inner_op_parallelism",
     "FLAGS_check_nan_inf",
 )
 
@@ -38,11 +41,16 @@ def environment() -> dict[str, str]:
 
 def processor() -> str:
     """The CPU and the instruction set of Torch's kernels: what differs natively depends on both."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        model = next((line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), model)
-    return f"{model} ({torch.backends.cpu.get_cpu_capability()})"
+    return f"{torch_state.cpu_model()} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def machine() -> dict[str, str]:
+    """What else bits depend on, for the header of a recording: the processor, its cores, and the libraries of Paddle's kernels."""
+    libraries = {
+        "paddle.blas": "MKL" if str(paddle.version.mkl()) == "ON" else "OpenBLAS",
+        "paddle.cudnn": str(paddle.version.cudnn()),
+    }
+    return {**torch_state.machine(), **libraries}
 
 
 def flags() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import functools
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,8 @@ _VARIABLES = (
     "MKL_DEBUG_CPU_TYPE",
     "MKL_CBWR",
     "ONEDNN_MAX_CPU_ISA",
+    "DNNL_MAX_CPU_ISA",
+    "OMP_DYNAMIC",
     "CUBLAS_WORKSPACE_CONFIG",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
@@ -40,6 +43,35 @@ def environment() -> dict[str, str]:
         "device": f"cuda, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else "cpu",
         "cuda": f"torch {torch.version.cuda}",
     }
+
+
+def machine() -> dict[str, str]:
+    """What else bits depend on, for the header of a recording: the processor, its vector instructions, and the cores in use."""
+    info = Path("/proc/cpuinfo")
+    present = (
+        set(next((line for line in info.read_text().splitlines() if line.startswith("flags")), "").split())
+        if info.exists()
+        else set()
+    )
+    vectors = next((name for name in _VECTORS if name in present), "")
+    return {
+        "processor": cpu_model(),
+        **({"instruction set": vectors} if vectors else {}),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "torch.cudnn": str(torch.backends.cudnn.version()),
+    }
+
+
+_VECTORS = ("amx_tile", "avx512f", "avx2", "avx", "sse4_2", "asimd")  # the widest first
+
+
+def cpu_model() -> str:
+    """The name of the processor."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        model = next((line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line), model)
+    return model
 
 
 def flags() -> dict[str, Any]:

@@ -100,13 +100,8 @@ def _refuse_other_numbers(generator: Any, source: Any, state: Any) -> None:
         return
     if source is None and randomness.drawn_since(state, stands):
         raise ModeError(_REPLAYED.format("Torch's", "Paddle's"))
-    if source is not None and _words(state) != _words(generator.get_state()):
+    if source is not None and randomness.words(state) != randomness.words(generator.get_state()):
         raise ModeError(_REPLAYED.format("Paddle's", "Torch's"))
-
-
-def _words(state: Any) -> list[str]:
-    """A state of Paddle's as it shows itself, without addresses: 2.6 pickles a part of it only."""
-    return [word for word in str(state).split() if not word.startswith("0x")]
 
 
 def _follow(source: Any, state: Any) -> None:

@@ -15,6 +15,7 @@ from ..progress import Waiting
 from ..runlog.events import IN_STEP
 from ..text import many, tr
 from .alignment import Pair, align, apart
+from .call_origins import OriginFinder
 from .difference import HELD, Difference, EqualWithin, HeatMap, StepDifference, TensorRow
 from .fingerprint_diff import compare_fingerprints
 from .reading import Recorded, RecordedStep, read
@@ -140,18 +141,20 @@ def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: Equal
             difference.one_sided[kind] = alone
     common = kinds[0] & kinds[1]
     unknown, met = list[TensorRow](), [True, True]
+    finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
     for first, second in _paired_steps(a.steps(), b.steps()):
         step = StepDifference(a.rank, first.step)
         pairs = _pairs(first, second, common)
-        for pair in _inputs(first, second, crossing=tolerances.crossing):
-            if len(difference.inputs) < HELD:
-                difference.inputs.append(_row(a.rank, *pair, tolerances))
-        for row in (_row(a.rank, *pair, tolerances) for pair in pairs):
-            if row.apart is not None and row.apart.how == "nothing":
-                unknown.append(row)
-            else:
-                difference.add(row)
-                _count(step, row, difference.heat)
+        inputs = [_row(a.rank, *pair, tolerances) for pair in _inputs(first, second, crossing=tolerances.crossing)]
+        difference.inputs += inputs[: max(0, HELD - len(difference.inputs))]
+        rows = [_row(a.rank, *pair, tolerances) for pair in pairs]
+        comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
+        unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
+        for row in comparable:
+            difference.add(row)
+            _count(step, row, difference.heat)
+        if not tolerances.crossing:
+            finder.step(comparable, inputs)
         step.losses = _loss(first), _loss(second)
         difference.steps.append(step)
         paired = {id(tensor) for pair in pairs if pair[0] is not None and pair[1] is not None for tensor in pair}

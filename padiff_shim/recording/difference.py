@@ -13,6 +13,7 @@ from ..present.document import Document
 from ..present.result import Presented
 from . import pages
 from .alignment import TensorDistance
+from .call_origins import CallOrigins, origins_as_dict
 from .tensors import Tensor
 
 HELD = 5_000  # rows that a difference holds, and as many more that differ
@@ -160,6 +161,7 @@ class Difference(Presented):
         holes: what a recording should hold and does not.
         one_sided: kinds of tensors that one recording alone holds -> ``"a"`` or ``"b"``; they were not compared.
         heat: the largest differences by layer and step.
+        call_origins: where bits part: calls that read equal bits in both runs and make other ones, and what can be the reason.
         fingerprints: the recordings hold fingerprints: distances are estimates.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
@@ -184,6 +186,7 @@ class Difference(Presented):
     counts: RowCounts = field(default_factory=RowCounts)
     holes: list[str] = field(default_factory=list)
     heat: HeatMap = field(default_factory=HeatMap, repr=False)
+    call_origins: CallOrigins = field(default_factory=CallOrigins, repr=False)
     fingerprints: bool = False
     one_sided: dict[str, str] = field(default_factory=dict)
 
@@ -248,6 +251,7 @@ class Difference(Presented):
             "differing": self.counts.differing,
             "first": None if self.first is None else self.first.as_dict(),
             "origin": None if self.origin is None else self.origin.as_dict(),
+            "call_origins": origins_as_dict(self.call_origins),
             "inputs": [row.as_dict() for row in self.inputs],
             "surroundings": [list(change) for change in self.surroundings],
             "notes": list(self.notes),

@@ -11,10 +11,11 @@ from ..catalogue.registry import ops
 from ..dispatch.call_site import call_site, layer_path
 from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import Frame, below, paused, push, remove
-from ..frameworks import settings
+from ..frameworks import randomness, settings
 from ..frameworks.autocast import grad_tracer
 from ..intercept import entry_points
 from ..interrupts import finish
+from ..runlog.events import JsonTable
 from ..runs.run import Run
 from ..table.reasons import StayNative
 from ..trees import is_tensor
@@ -28,7 +29,7 @@ _CLIP = "utils.clip_grad_norm_"
 
 def surroundings() -> dict[str, Any]:
     """What the first line says of versions and switches."""
-    return {"environment": settings.environment(), "flags": settings.flags()}
+    return {"environment": {**settings.environment(), **settings.machine()}, "flags": settings.flags()}
 
 
 def parameters(model: Any) -> Iterator[tuple[str, Any]]:
@@ -146,36 +147,45 @@ class Observing:
         """As below, with operands and results recorded."""
         self._takes(door.op.name, dict(zip(door.names, values)))
         inner = below()
+        draws = door.op.random is not None and bool(door.op.random(*values))
+        reads = None if door.op.exact else self._reads(zip(door.names, values), draws=draws)
         if inner is None:
-            return self._noted(door, door.native(*args, **kwargs))
+            return self._noted(door, door.native(*args, **kwargs), reads)
         if inner.idle:
             call = inner.plan.exact(door.op.name, door.original, args, kwargs) if door.op.exact else door.original(*args, **kwargs)
-            return self._noted(door, call)
+            return self._noted(door, call, reads)
         quick = inner.quick.get(door)
         if quick is None or inner.layers is not None:
             gate(inner, door.op.name)
         result = None if quick is None else quick(inner, values)
-        return self._noted(door, inner.plan.call(door, inner, values, args, kwargs) if result is None else result)
+        return self._noted(door, inner.plan.call(door, inner, values, args, kwargs) if result is None else result, reads)
 
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel."""
         self._takes(door.op.name, (*args, *kwargs.values()))
+        reads = None if door.op.exact else self._reads(_placed(args, kwargs))
         inner = below()
-        if inner is None:
-            return self._noted(door, door.native(*args, **kwargs))
-        return self._noted(door, inner.plan.native(door, inner, why, args, kwargs))
+        stood = None if reads is None or door.op.random is None else _generators()
+        result = door.native(*args, **kwargs) if inner is None else inner.plan.native(door, inner, why, args, kwargs)
+        if reads is not None and stood is not None and stood != _generators():
+            reads["draws"] = True
+        return self._noted(door, result, reads)
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that the table lacks."""
         if not other.updates:
             self._takes(other.name.rstrip("_"), (*args, *kwargs.values()))
+        reads = None if other.updates or other.reason.exact else self._reads(_placed(args, kwargs))
         inner = below()
         native = inner is None or inner.idle
+        stood = None if reads is None else _generators()
         result = other.original(*args, **kwargs) if native else inner.plan.unlisted(other, inner, args, kwargs)  # type: ignore[union-attr]
+        if reads is not None and stood != _generators():
+            reads["draws"] = True
         if other.updates:
             self._writer.updated()
         elif not other.reason.exact:
-            self._note(other.name.rstrip("_"), other.path, _written(result, other.unwritten))
+            self._note(other.name.rstrip("_"), other.path, _written(result, other.unwritten), reads)
         self._writer.own.add(result)
         return result
 
@@ -288,9 +298,23 @@ class Observing:
                 with paused():
                     self._writer.inputs(name, data, call_site(), layer_path())
 
-    def _noted(self, door: EntryPoint, result: Any) -> Any:
+    def _reads(self, arguments: Iterable[tuple[str, Any]], *, draws: bool = False) -> JsonTable | None:
+        """What a call is about to read, before it can write into it; None where the call is not recorded."""
+        if not self._calls or not self._looks_on:
+            return None
+        self._writer.computes()
+        if not self._writer.active:
+            return None
+        inner = below()
+        more: JsonTable = {"draws": True} if draws else {}
+        if inner is not None and inner.plan.on_tape and not inner.idle:
+            more["kernels"] = "torch"
+        with paused():
+            return {**self._writer.reads(arguments), **more}
+
+    def _noted(self, door: EntryPoint, result: Any, reads: JsonTable | None) -> Any:
         if not door.op.exact:
-            self._note(door.op.name, door.entry.target, _written(result, door.op.unwritten_places))
+            self._note(door.op.name, door.entry.target, _written(result, door.op.unwritten_places), reads)
         self._writer.own.add(result)
         return result
 
@@ -298,10 +322,22 @@ class Observing:
     def _looks_on(self) -> bool:
         return not self._writer.busy and grad_tracer() is not None
 
-    def _note(self, name: str, function: str, result: Any) -> None:
+    def _note(self, name: str, function: str, result: Any, reads: JsonTable | None) -> None:
         if self._calls and self._looks_on:
             with paused():
-                self._writer.op((name,), function, result, call_site(), layer_path())
+                self._writer.op((name,), function, result, call_site(), layer_path(), reads or {})
+
+
+def _generators() -> list[list[str]]:
+    """Where Paddle's generators stand: whether a call of unknown arguments draws is seen by them alone."""
+    with paused():
+        return randomness.paddle_states()
+
+
+def _placed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The arguments of a call whose parameters are not known: by their places, and by name."""
+    yield from ((f"argument {place}", value) for place, value in enumerate(args, 1))
+    yield from kwargs.items()
 
 
 def _written(result: Any, unwritten: frozenset[int]) -> Any:

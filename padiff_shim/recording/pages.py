@@ -11,24 +11,14 @@ from ..present import document as doc
 from ..runlog.events import IN_STEP
 from ..text import SENTENCE, capped, many, shown, tr
 from .alignment import TensorDistance
-from .tensors import WEIGHT, Tensor
+from .call_origins import CallOrigin, CallOrigins, ComparedRow
+from .tensors import WEIGHT
 
 ROWS = doc.Most(12, 12, 1000)
+ORIGINS = 5  # that are shown
 DOTS = 4000
 STEPS = doc.Most(12, 12, 500)
 LAYERS_DRAWN = 60
-
-
-class RowView(Protocol):
-    """A row of a difference."""
-
-    rank: int
-    a: Tensor | None
-    b: Tensor | None
-    apart: TensorDistance | None
-
-    @property
-    def any(self) -> Tensor: ...
 
 
 class StepView(Protocol):
@@ -71,6 +61,7 @@ class DifferenceView(Protocol):
     met: bool
     holes: list[str]
     one_sided: dict[str, str]
+    call_origins: CallOrigins
 
     @property
     def counts(self) -> CountsView: ...
@@ -148,7 +139,7 @@ def _origin(difference: DifferenceView) -> str:
     return tr("the inputs differ, from step {step}, batch {batch} on ({tensor}{reordered})", **words)
 
 
-def _place(row: RowView) -> Any:
+def _place(row: ComparedRow) -> Any:
     tensor = row.any
     return row.rank, tensor.name, tensor.tensor, tensor.layer, tensor.site
 
@@ -177,7 +168,7 @@ def remarks(difference: DifferenceView) -> list[str]:
     return notes
 
 
-def described(row: RowView) -> str:
+def described(row: ComparedRow) -> str:
     """A row in words: what, where, how far."""
     place = [tr("rank {rank}", rank=row.rank)] if row.rank else []
     place += [tr("step {step}", step=row.any.step)] if row.any.step else []
@@ -185,11 +176,11 @@ def described(row: RowView) -> str:
     return f"{what}: {_only(row) if row.apart is None else size(row.apart, row)}"
 
 
-def _only(row: RowView) -> str:
+def _only(row: ComparedRow) -> str:
     return tr("only in {side}", side="a" if row.b is None else "b")
 
 
-def size(apart: TensorDistance, row: RowView) -> str:
+def size(apart: TensorDistance, row: ComparedRow) -> str:
     """How far two tensors are apart, in words."""
     if apart.how == "shape":
         return tr("shapes {a} and {b}", a=list(row.a.shape) if row.a else "", b=list(row.b.shape) if row.b else "")
@@ -245,6 +236,7 @@ def difference_document(difference: DifferenceView) -> doc.Document:
         difference.headline,
         [
             doc.Facts([*facts, *(tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in ends)]),
+            *_begins(difference),
             *_steps(difference),
             doc.Only((doc.PAGE,), [*_heat(difference.heat), _along(difference)]),
             doc.Section(
@@ -262,6 +254,57 @@ def difference_document(difference: DifferenceView) -> doc.Document:
         "good" if difference.headline.startswith("SAME") else "bad",
         title=tr("padiff_shim: difference of two runs"),
     )
+
+
+def _begins(difference: DifferenceView) -> Iterator[doc.Part]:
+    """The calls that read equal bits and make other ones."""
+    origins = difference.call_origins
+    if not origins.held:
+        return
+    others = []
+    if origins.count > min(ORIGINS, len(origins.held)):
+        others.append(
+            tr("{count:,} more places where bits part are not shown", count=origins.count - min(ORIGINS, len(origins.held)))
+        )
+    if origins.carried:
+        others.append(
+            tr(
+                "{results} only carry the difference on: what their calls read differs",
+                results=many(origins.carried, "result"),
+            )
+        )
+    if origins.unknown:
+        others.append(tr("of {results} that differ it is not known what they read", results=many(origins.unknown, "result")))
+    findings = doc.Findings([_begin(origin) for origin in origins.held[:ORIGINS]])
+    yield doc.Section(tr("Where the bits part"), [findings, doc.Notes(others)])
+
+
+# Kinds of origins -> what happens there.
+_BEGINS = {
+    "call": "{row}: it reads equal bits in both runs, and gives other ones",
+    "layout": "{row}: it reads equal values that lie otherwise in memory, and gives other bits",
+    "arguments": "{row}: it reads equal bits in both runs, with other arguments",
+    "random numbers": "{row}: its random numbers differ",
+    "backward": "{row}: the forward is equal, this gradient is not",
+    "update": "{row}: gradient and old value are equal, the new value is not",
+    "unseen": "{row}: the first recorded result that differs, of operands that differ already",
+}
+
+
+def _begin(origin: CallOrigin) -> doc.ListedFinding:
+    row = origin.row
+    places = [
+        doc.Place(side, side, shown(tensor.site, SENTENCE) if tensor.site else shown(tensor.name))
+        for side, tensor in (("a", row.a), ("b", row.b))
+        if tensor is not None
+    ]
+    details = [(tr("kernel"), origin.kernel)] if origin.kernel else []
+    details += [(tr("known"), detail) for detail in origin.details]
+    details += [
+        (tr("cause?"), tr("{name}: {a} in a, {b} in b ({why})", name=shown(name), a=shown(a), b=shown(b), why=why))
+        for name, a, b, why in origin.switches
+    ]
+    return doc.ListedFinding(tr(_BEGINS[origin.kind], row=described(row)), places, details)
 
 
 # Kinds of tensors -> the head of their column.
@@ -344,7 +387,7 @@ def _heat(heat: HeatView) -> Iterator[doc.Part]:
     yield doc.Section(tr("By layer and step"), [doc.HeatChart(names, heat.columns, cells, ends)], note)
 
 
-def _cells(row: RowView) -> doc.Row:
+def _cells(row: ComparedRow) -> doc.Row:
     tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
     kind = "" if tensor.kind in ("op", "loss") else f"{tensor.kind} "
@@ -354,7 +397,7 @@ def _cells(row: RowView) -> doc.Row:
     return doc.Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(shown, places), *_figures(row)
 
 
-def _figures(row: RowView) -> list[str]:
+def _figures(row: ComparedRow) -> list[str]:
     apart = row.apart
     if apart is None:
         return [_only(row), "", "", ""]
@@ -376,6 +419,6 @@ def _along(difference: DifferenceView) -> doc.Part:
     return doc.Section(tr("Along the run"), [chart], note)
 
 
-def _relative(row: RowView) -> float:
+def _relative(row: ComparedRow) -> float:
     relative = 0.0 if row.apart is None else row.apart.relative
     return relative if math.isfinite(relative) else 0.0

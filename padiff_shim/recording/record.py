@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..arguments import flag, one_of, path, whole
+from ..catalogue.registry import families
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, FileError, ModeError, described
 from ..modes.environment import prepare, rank
 from ..patching.functions import PyFunctionPatch
-from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA
+from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, JsonTable
 from ..trees import as_array, is_tensor, leaves, parts
 from . import tensors as contents
 from .files import RecordFile, present
@@ -110,11 +111,32 @@ class Writer:
                 self._write({"kind": "input", "name": name}, WEIGHT, tensor)
             self._named("parameter", self._parameters)
 
-    def op(self, names: tuple[str, ...], function: str, result: Any, site: CallSite, layer: str) -> None:
-        """The results of one call; ``names`` of the table's ops that it may be, the likeliest first."""
+    def reads(self, arguments: Iterable[tuple[str, Any]]) -> JsonTable:
+        """What a call is about to read, for its record: a digest of each operand's bits, and the arguments that are no tensors."""
+        operands: list[JsonTable] = []
+        numbers: dict[str, str] = {}
+        self._busy.yes = True
+        try:
+            for name, value in arguments:
+                tensors = [(path, tensor) for path, tensor in leaves(value, name) if is_tensor(tensor)]
+                operands += [
+                    _operand(".".join(filter(None, (path, part))), dense)
+                    for path, tensor in tensors
+                    for part, dense in parts(tensor)
+                ]
+                if not tensors and (text := _plain_argument(value)):
+                    numbers[name] = text
+        finally:
+            self._busy.yes = False
+        return {"operands": operands, **({"arguments": numbers} if numbers else {})}
+
+    def op(self, names: tuple[str, ...], function: str, result: Any, site: CallSite, layer: str, reads: JsonTable) -> None:
+        """The results of one call; ``names`` of the table's ops that it may be, the likeliest first; what it :meth:`reads`."""
         if not self._begin():
             return
-        record = {"kind": "op", "name": names[0], "layer": layer, **_line(site)}
+        record = {"kind": "op", "name": names[0], "layer": layer, **_line(site), **reads}
+        if family := op_families().get(names[0]):
+            record["family"] = family
         if len(names) > 1:
             record["names"] = list(names)
         if function:
@@ -263,6 +285,38 @@ def clip_watch(function: Callable[..., Any], clipping: Callable[[list[Any]], Non
 
     patch.set_hook(clip)
     return patch
+
+
+def _operand(name: str, tensor: Any) -> JsonTable:
+    dtype = str(tensor.dtype).rpartition(".")[2]
+    entry: JsonTable = {"name": name, "shape": list(tensor.shape), "dtype": dtype}
+    try:
+        array = np.asarray(as_array(tensor))
+        entry["digest"] = contents.digest(contents.as_bfloat16(array) if dtype == "bfloat16" else array)[:_SHORT]
+        if not tensor.is_contiguous():
+            entry["strides"] = str(list(tensor.stride() if callable(getattr(tensor, "stride", None)) else tensor.strides))
+    except Exception:  # distributed, or of a layout of its own: which bits it has is not known
+        return entry
+    return entry
+
+
+_SHORT = 16  # hexadecimal digits of a digest that is only compared with others
+
+
+def _plain_argument(value: Any) -> str:
+    """An argument that is no tensor, as a text; "" where it is none that can be compared."""
+    if isinstance(value, (list, tuple)):
+        texts = [_plain_argument(item) for item in value]
+        return f"[{', '.join(texts)}]" if all(texts) else ""
+    if type(value).__name__ in ("dtype", "VarType", "DataType"):
+        return str(value).rpartition(".")[2].lower()
+    return repr(value)[:200] if isinstance(value, (bool, int, float, complex, str, slice)) else ""
+
+
+@functools.cache
+def op_families() -> dict[str, str]:
+    """Op -> its family in the table."""
+    return {name: family for family, names in families().items() for name in names}
 
 
 def _line(site: CallSite) -> dict[str, Any]:

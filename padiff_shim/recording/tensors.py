@@ -80,6 +80,43 @@ def from_bfloat16(words: Array) -> Array:
     return (words.astype(np.uint32) << 16).view(np.float32)
 
 
+@dataclass(frozen=True)
+class RecordedOperand:
+    """A tensor that a call has read.
+
+    Attributes:
+        name: of the parameter.
+        dtype: its name. ``shape``: in elements.
+        digest: of the bits in C order; "" where they are not known.
+        strides: in elements, as a text; "" where it lies in C order.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    digest: str
+    strides: str
+
+
+@dataclass(frozen=True)
+class CallReads:
+    """What a call has read.
+
+    Attributes:
+        operands: the tensors.
+        arguments: the other arguments, as texts.
+        family: that of the op in docs/ops.md; "" where the table lacks it.
+        draws: it has drawn random numbers.
+        kernels: "torch" where a mode has it answered by Torch's kernels, else "".
+    """
+
+    operands: tuple[RecordedOperand, ...]
+    arguments: Mapping[str, str]
+    family: str
+    draws: bool
+    kernels: str
+
+
 @dataclass(eq=False)
 class Tensor:
     """One tensor of a recording.
@@ -100,6 +137,7 @@ class Tensor:
         sample: some elements; "nan", "inf" and "-inf" as texts.
         rows: of an input, digests of its samples.
         call: number of the call, layer or backward, shared by its tensors.
+        reads: of an op, what the call has read; None where that was not recorded.
     """
 
     index: int
@@ -122,6 +160,7 @@ class Tensor:
     _at: tuple[str, int] | None
     rows: tuple[str, ...] = ()
     call: int = field(default=0)
+    reads: CallReads | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -167,8 +206,22 @@ def tensor_of(record: JsonTable, folder: Path) -> Tensor:
         _whole(record, "step"), tuple(record["shape"]), _text(record, "dtype"), _text(record, "digest"),
         {name: float(stated[name]) for name in _FIGURES if stated.get(name) is not None}, _text(record, "left_out"),
         tuple(record.get("sample") or ()), folder, None if at is None else (at[0], at[1]),
-        tuple(record.get("rows") or ()), _whole(record, "call"),
+        tuple(record.get("rows") or ()), _whole(record, "call"), _reads(record),
     )  # fmt: skip
+
+
+def _reads(record: JsonTable) -> CallReads | None:
+    entries = record.get("operands")
+    if entries is None:
+        return None
+    operands = (
+        RecordedOperand(
+            entry["name"], _text(entry, "dtype"), tuple(entry.get("shape") or ()), _text(entry, "digest"), _text(entry, "strides")
+        )
+        for entry in entries
+    )
+    arguments = dict(record.get("arguments") or {})
+    return CallReads(tuple(operands), arguments, _text(record, "family"), bool(record.get("draws")), _text(record, "kernels"))
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:

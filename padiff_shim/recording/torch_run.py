@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from ..catalogue.registry import ops
 from ..dispatch.call_site import call_site
 from ..frameworks import torch_state
+from ..runlog.events import JsonTable
 from ..table.op import Op
 from ..trees import leaves
 from .record import OwnTensors, Writer, clip_watch
@@ -125,7 +126,10 @@ _QUESTIONS = frozenset({
 
 def surroundings() -> dict[str, Any]:
     """What the first line says of versions and switches."""
-    return {"environment": torch_state.environment(), "flags": {**torch_state.flags(), **torch_state.variables()}}
+    return {
+        "environment": {**torch_state.environment(), **torch_state.machine()},
+        "flags": {**torch_state.flags(), **torch_state.variables()},
+    }
 
 
 def parameters(model: Any) -> Iterator[tuple[str, Any]]:
@@ -226,18 +230,22 @@ class TorchObserver:
             self._optimizing = False
             self._writer.updated()
 
-    def _called(self, function: Any, operands: Any) -> None:
-        """Record the data that a call takes; weights are no data."""
+    def _called(self, function: Any, operands: Any) -> JsonTable | None:
+        """Record the data that a call takes; weights are no data. Returns what the call reads, where it may be recorded."""
         if self._writer.busy or self._optimizing or torch.jit.is_tracing():
-            return
+            return None
         if plain(function) == "backward":
             self._writer.computes()
         others = self._writer.own.others(operands)
         data = [pair for pair in others if not isinstance(pair[1], torch.nn.Parameter) and pair[1] not in self._weights]
         if data and plain(function) not in _QUESTIONS:
             self._writer.inputs(names(plain(function))[0], data, call_site(), self.path)
+        name = plain(function)
+        if not self._calls or not self._writer.active or name in _COPIES or name in _QUESTIONS or moves(name):
+            return None
+        return self._writer.reads((f"argument {place}", value) for place, value in enumerate(operands, 1))
 
-    def _function(self, function: Any, operands: Any, result: Any) -> None:
+    def _function(self, function: Any, operands: Any, result: Any, reads: JsonTable | None) -> None:
         if self._writer.busy:
             return
         name = plain(function)
@@ -249,7 +257,7 @@ class TorchObserver:
             self._writer.gradients()
         elif self._calls and self._computes(function, operands, result) and not torch.jit.is_tracing():
             reached = f"{getattr(function, '__module__', None) or 'torch.Tensor'}.{getattr(function, '__name__', name)}"
-            self._writer.op(names(name), reached, result, call_site(), self.path)
+            self._writer.op(names(name), reached, result, call_site(), self.path, reads or {})
 
     def _computes(self, function: Any, operands: Any, result: Any) -> bool:
         """Whether a call computes floats: views, copies, creations without an operand and questions do not."""
@@ -273,15 +281,17 @@ def _storage(tensor: torch.Tensor) -> int:
 class _Functions(TorchFunctionMode):
     """Reports every function of Torch that is called within it."""
 
-    def __init__(self, called: Callable[[Any, Any], None], returned: Callable[[Any, Any, Any], None]) -> None:
+    def __init__(
+        self, called: Callable[[Any, Any], JsonTable | None], returned: Callable[[Any, Any, Any, JsonTable | None], None]
+    ) -> None:
         super().__init__()
         self._called, self._returned = called, returned
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         operands = [*args, *(kwargs or {}).values()]
-        self._called(function, operands)
+        reads = self._called(function, operands)
         result = function(*args, **(kwargs or {}))
-        self._returned(function, operands, result)
+        self._returned(function, operands, result, reads)
         return result
 
 

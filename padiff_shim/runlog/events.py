@@ -260,6 +260,7 @@ class OperandEntry(TypedDict, total=False):
     shape: Lengths
     dtype: Text
     strides: Text
+    digest: Text
 
 
 class SideStats(TypedDict, total=False):
@@ -443,6 +444,11 @@ class TensorRecord(TypedDict, total=False):
     left_out: Text
     sample: Sample
     rows: Texts
+    operands: list[OperandEntry]
+    arguments: TextsByName
+    family: Text
+    draws: Truth
+    kernels: Text
 
 
 class FingerprintTensors(TypedDict, total=False):

@@ -1,0 +1,298 @@
+"""Where the bits of two recorded runs of one framework part: calls that read equal bits and make other ones of them.
+
+What differs behind such a call mostly carries its difference on: it reads other bits. Each recorded call has a digest of every
+operand, so both are told apart without any value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from ..text import tr
+from .alignment import TensorDistance
+from .switches import SwitchDifference, candidates, device_of, unfixed
+from .tensors import CallReads, Tensor, parameter_name
+
+MOST = 100  # origins that are held
+
+CALL, ARGUMENTS, RANDOM, LAYOUT, BACKWARD, UPDATE, UNSEEN = (
+    "call", "arguments", "random numbers", "layout", "backward", "update", "unseen"
+)  # fmt: skip
+
+
+class ComparedRow(Protocol):
+    """A row of a difference."""
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def a(self) -> Tensor | None: ...
+    @property
+    def b(self) -> Tensor | None: ...
+    @property
+    def apart(self) -> TensorDistance | None: ...
+    @property
+    def differs(self) -> bool: ...
+    @property
+    def any(self) -> Tensor: ...
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class CallOrigin:
+    """A place where the bits of two runs part.
+
+    Attributes:
+        kind: ``"call"``: a call that reads equal bits and makes other ones. ``"layout"``: such a call whose operands lie in memory
+            in another way. ``"arguments"``: such a call with other numbers. ``"random numbers"``: a call that draws.
+            ``"backward"``: gradients, behind an equal forward. ``"update"``: parameters after a step, with equal gradients.
+            ``"unseen"``: the first call that differs reads other bits, which no recorded call has made.
+        row: the result that differs, of both runs.
+        kernel: what computed it, in words.
+        details: what is known beside, in sentences.
+        switches: the settings in which both runs differ and that can be the reason.
+    """
+
+    kind: str
+    row: ComparedRow
+    kernel: str
+    details: tuple[str, ...]
+    switches: tuple[SwitchDifference, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """In plain types (JSON)."""
+        return {
+            "kind": self.kind,
+            "row": self.row.as_dict(),
+            "kernel": self.kernel,
+            "details": list(self.details),
+            "switches": [switch._asdict() for switch in self.switches],
+        }
+
+
+@dataclass
+class CallOrigins:
+    """The places where two runs part, in their order.
+
+    Attributes:
+        held: the first of them.
+        count: how many there are.
+        carried: results of calls that differ because the call reads bits that differ.
+        unknown: results that differ of calls whose operands were not recorded, as in recordings of earlier versions.
+    """
+
+    held: list[CallOrigin] = field(default_factory=list)
+    count: int = 0
+    carried: int = 0
+    unknown: int = 0
+
+    def add(self, origin: CallOrigin) -> None:
+        """Count an origin, and hold it while there is room."""
+        self.count += 1
+        if len(self.held) < MOST:
+            self.held.append(origin)
+
+
+class OriginFinder:
+    """Finds the origins among the rows of one process, which come in the order of the run.
+
+    Args:
+        origins: where they are added.
+        headers: the first lines of both recordings.
+        framework: that of both.
+    """
+
+    def __init__(self, origins: CallOrigins, headers: tuple[Mapping[str, Any], Mapping[str, Any]], framework: str) -> None:
+        self._origins, self._headers, self._framework = origins, headers, framework
+        self._differ = False  # anything that was computed differs
+        self._inputs_differ = False
+        self._calls: set[int] = set()  # numbers of a's calls that are origins, whose other results are not counted
+        self._gradients: dict[str, bool] = {}  # of this step: parameter -> whether its gradient differs
+        self._tainted: set[str] = set()  # parameters whose gradient or value differed
+        self._last_call: dict[str, int] = {}  # layer -> number of its last call
+
+    def step(self, rows: Sequence[ComparedRow], inputs: Sequence[ComparedRow]) -> None:
+        """The rows of one step, with the inputs that both runs were given in it."""
+        self._inputs_differ = self._inputs_differ or any(row.differs for row in inputs)
+        self._gradients = {}
+        gradients: list[ComparedRow] = []
+        for row in rows:
+            if row.a is None or row.b is None:
+                self._differ = True
+                continue
+            if row.a.kind == "gradient":
+                self._gradients[parameter_name(row.a.name)] = _bits_differ(row)
+                gradients += [row] if _bits_differ(row) else []
+                continue
+            if gradients:
+                self._backward(gradients)
+                gradients = []
+            if row.a.kind in ("op", "layer"):
+                self._last_call[row.a.layer] = row.a.call
+            if _bits_differ(row):
+                self._judge(row, row.a, row.b)
+        if gradients:
+            self._backward(gradients)
+
+    def _judge(self, row: ComparedRow, a: Tensor, b: Tensor) -> None:
+        if a.kind == "op":
+            self._call(row, a, b)
+        elif a.kind == "parameter":
+            name = parameter_name(a.name)
+            if self._gradients.get(name) is False and name not in self._tainted:
+                details = (tr("the gradient and the value before the step are equal bit for bit"),)
+                self._add(UPDATE, row, tr("the optimizer's update of {name}", name=a.name), details, "", self._framework)
+            self._tainted.add(name)
+        self._differ = True
+
+    def _call(self, row: ComparedRow, a: Tensor, b: Tensor) -> None:
+        if a.reads is None or b.reads is None:
+            self._origins.unknown += 1
+            return
+        if a.call in self._calls:
+            return
+        equal = _equal_operands(a.reads, b.reads)
+        if equal is None:
+            self._origins.unknown += 1
+        elif equal:
+            self._calls.add(a.call)
+            kind, details = self._kind(a.reads, b.reads)
+            kernels = {a.reads.kernels or self._framework, b.reads.kernels or self._framework}
+            if len(kernels) > 1:
+                details = (*details, tr("one run used Paddle's kernel, the other Torch's, in a mode of padiff_shim"))
+            self._add(kind, row, _kernel(a, self._headers, kernels), details, a.reads.family, min(kernels))
+        elif not self._differ and not self._inputs_differ:
+            differ = [first.name for first, second in zip(a.reads.operands, b.reads.operands) if first.digest != second.digest]
+            details = (
+                tr(
+                    "its operand {names} differs already, and no recorded result before does: it is a weight or a constant that "
+                    "the runs do not share, or comes from a call that only moves elements, from another thread, or from NumPy",
+                    names=", ".join(differ),
+                ),
+            )
+            self._add(UNSEEN, row, "", details, "", self._framework)
+        else:
+            self._origins.carried += 1
+
+    def _kind(self, a: CallReads, b: CallReads) -> tuple[str, tuple[str, ...]]:
+        """What sets a call apart from its partner, and that in sentences."""
+        numbers = _other_arguments(a, b)
+        if numbers:
+            return ARGUMENTS, tuple(
+                tr("{name} is {a} in a and {b} in b", name=name, a=first, b=second) for name, first, second in numbers
+            )
+        strides = [(first, second) for first, second in zip(a.operands, b.operands) if first.strides != second.strides]
+        if strides:
+            ordered = tr("in C order")
+            return LAYOUT, tuple(
+                tr(
+                    "{name} lies {a} in a, {b} in b",
+                    name=first.name,
+                    a=_lies(first.strides, ordered),
+                    b=_lies(second.strides, ordered),
+                )
+                for first, second in strides
+            )
+        if a.draws or b.draws or not a.operands:
+            return RANDOM, (tr("it reads no bits that differ: it draws random numbers, and the generators stand elsewhere"),)
+        return CALL, ()
+
+    def _backward(self, rows: list[ComparedRow]) -> None:
+        """Gradients that differ: an origin, if all of the forward and all weights are equal."""
+        for row in rows:
+            assert row.a is not None
+            self._tainted.add(parameter_name(row.a.name))
+        if not self._differ and not self._inputs_differ and self._last_call:
+            first = max(rows, key=lambda row: self._called_at(row.a.name if row.a is not None else ""))
+            details = (
+                tr("all results of the forward are equal bit for bit"),
+                tr(
+                    "{count} of {all} gradients differ; the backward reaches this one first",
+                    count=len(rows),
+                    all=len(self._gradients),
+                ),
+            )
+            self._add(
+                BACKWARD,
+                first,
+                tr("a kernel of the backward, at this parameter's layer or between it and the loss"),
+                details,
+                "",
+                self._framework,
+            )
+        self._differ = True
+
+    def _called_at(self, name: str) -> int:
+        """The number of the last call of a parameter's layer; -1 where it is not known."""
+        return self._last_call.get(name.rpartition(".")[0], -1)
+
+    def _add(self, kind: str, row: ComparedRow, kernel: str, details: tuple[str, ...], family: str, kernels: str) -> None:
+        switches = tuple(candidates(*self._headers, family, kernels)) if kind not in (ARGUMENTS, RANDOM, UNSEEN) else ()
+        if kind in (CALL, BACKWARD, UPDATE) and not switches:
+            details = (*details, *_nothing_known(self._headers))
+        self._origins.add(CallOrigin(kind, row, kernel, details, switches))
+
+
+def _bits_differ(row: ComparedRow) -> bool:
+    """Whether two results differ in any bit, whatever counts as a difference elsewhere."""
+    assert row.a is not None
+    assert row.b is not None
+    return row.differs or (bool(row.a.digest and row.b.digest) and row.a.digest != row.b.digest)
+
+
+def _equal_operands(a: CallReads, b: CallReads) -> bool | None:
+    """Whether two calls have read equal bits; None where that is not known."""
+    if len(a.operands) != len(b.operands):
+        return None
+    pairs = list(zip(a.operands, b.operands))
+    if any(first.digest and second.digest and first.digest != second.digest for first, second in pairs):
+        return False
+    if not all(first.digest and second.digest for first, second in pairs):
+        return None
+    return all((first.shape, first.dtype) == (second.shape, second.dtype) for first, second in pairs)
+
+
+def _other_arguments(a: CallReads, b: CallReads) -> list[tuple[str, str, str]]:
+    """The arguments that both calls name and give otherwise. Places say something only where both have the same ones."""
+    by_place = any(name.startswith("argument ") for name in (*a.arguments, *b.arguments))
+    if by_place and set(a.arguments) != set(b.arguments):
+        return []
+    common = [name for name in a.arguments if name in b.arguments]
+    return [(name, a.arguments[name], b.arguments[name]) for name in common if a.arguments[name] != b.arguments[name]]
+
+
+def _lies(strides: str, ordered: str) -> str:
+    return tr("with strides {strides}", strides=strides) if strides else ordered
+
+
+def _kernel(a: Tensor, headers: tuple[Mapping[str, Any], Mapping[str, Any]], kernels: set[str]) -> str:
+    """What computed a call, in words."""
+    devices = list(dict.fromkeys(map(device_of, headers)))
+    whose = tr("Torch's kernel of {op}", op=a.name) if kernels == {"torch"} else tr("Paddle's kernel of {op}", op=a.name)
+    dtype = a.reads.operands[0].dtype if a.reads is not None and a.reads.operands else a.dtype
+    return tr(
+        "{kernel} ({function}), {dtype}, {device}", kernel=whose, function=a.function, dtype=dtype, device=" / ".join(devices)
+    )
+
+
+def _nothing_known(headers: tuple[Mapping[str, Any], Mapping[str, Any]]) -> tuple[str, ...]:
+    """What to look for where no setting differs."""
+    off = unfixed(*headers)
+    sentences = [
+        tr("no setting that was recorded differs between both runs: record one of them twice to see whether it repeats itself")
+    ]
+    if off:
+        sentences.append(tr("off in both, so that kernels may give other bits each time: {names}", names=", ".join(off)))
+    return tuple(sentences)
+
+
+def origins_as_dict(origins: CallOrigins) -> dict[str, Any]:
+    """In plain types (JSON)."""
+    counts = {
+        name: value
+        for name, value in asdict(CallOrigins(count=origins.count, carried=origins.carried, unknown=origins.unknown)).items()
+        if name != "held"
+    }
+    return {**counts, "origins": [origin.as_dict() for origin in origins.held]}
