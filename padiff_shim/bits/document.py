@@ -90,7 +90,8 @@ the printed changes into the sources, and compares all bits. Of 82 exchanges tha
 with the right cause, and for 76 the written change makes the port identical. The others are one exchange, key heads that are
 repeated before the rotation: the kernels that differ are those of the rotation, and no spelling that is tried moves a repetition.
 
-Where two runs of one Paddle program differ in their bits, record both: [`diff`](record.md#where-the-bits-part) names the calls and settings.
+Where two runs of one Paddle program differ in their bits, record both: [`diff`](record.md#where-the-bits-part) names the calls and
+settings.
 
 """
 _HEAD = """\
