@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +28,7 @@ _NEAR = 1e-6  # of the largest element: two values that belong together are this
 
 @dataclass(frozen=True)
 class OperandLayout:
-    """What a call is given: its elements are equal bit for bit in both programs, its layout need not be.
+    """An operand of a call: its elements are equal bit for bit in both programs, its layout need not be.
 
     Attributes:
         name: of the parameter of Torch's kernel, with the kernel's name.
@@ -45,7 +45,8 @@ class OperandLayout:
         for length in reversed(self.shape):
             expected.append(size)
             size *= length
-        contiguous = all(length == 1 or mine == own for length, mine, own in zip(self.shape, self.strides, reversed(expected)))
+        steps = zip(self.shape, self.strides, reversed(expected))
+        contiguous = all(length == 1 or stride == step for length, stride, step in steps)
         return f"{self.name}: {self.dtype}{list(self.shape)}" + ("" if contiguous else f", strides {list(self.strides)}")
 
 
@@ -185,10 +186,8 @@ def _arranged(
     return None
 
 
-def _between(value: Value, is_known: object) -> list[TraceCall]:
+def _between(value: Value, is_known: Callable[[Value], bool]) -> list[TraceCall]:
     """The calls that lead from known values to one."""
-    known = is_known
-    assert callable(known)
     region: dict[int, TraceCall] = {}
     waiting = [value.node] if value.node is not None else []
     while waiting:
@@ -196,12 +195,14 @@ def _between(value: Value, is_known: object) -> list[TraceCall]:
         if node.index in region:
             continue
         region[node.index] = node
-        waiting += [operand.value.node for operand in node.operands if operand.value.node is not None and not known(operand.value)]
+        waiting += [
+            operand.value.node for operand in node.operands if operand.value.node is not None and not is_known(operand.value)
+        ]
     return [region[index] for index in sorted(region)]
 
 
 def layouts(calls: Sequence[TraceCall]) -> tuple[OperandLayout, ...]:
-    """What the first calls of a group are given."""
+    """The operands of the first calls of a group."""
     inside = {value for call in calls for value in call.values}
     return tuple(
         OperandLayout(

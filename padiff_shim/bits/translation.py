@@ -198,7 +198,7 @@ class Translator:
         return write(operands, attributes)
 
     def _operand(self, call: TraceCall, operand: TraceOperand) -> str:
-        """What a call is given: a value of the port's, or an expression of such."""
+        """An operand of a call: a value of the port's, or an expression of values."""
         partner = self._partners.of_original.get(operand.value)
         if partner is None:
             if operand.value.node is None or operand.value is not operand.value.node.result:

@@ -60,11 +60,11 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
         print(f"padiff-shim: {error}", file=sys.stderr)
         return UNUSABLE
     except ModuleNotFoundError as error:
-        from ..modes.environment import INSTALL
+        from ..modes.environment import INSTALL, missing_framework
 
         if error.name not in INSTALL:
             raise
-        print(f"padiff-shim: this needs {error.name} ({error}). Install it: {INSTALL[error.name]}", file=sys.stderr)
+        print(f"padiff-shim: {missing_framework(error.name, error)}", file=sys.stderr)
         return UNUSABLE
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:

@@ -39,7 +39,6 @@ def command(names: Sequence[str], data: str | None) -> None:
     from ..catalogue.registry import families, ops
 
     with Waiting("reading the table of ops"):
-        errors.optional("torch", "pip install torch")  # the formulas are Torch's
         families()
     if data is not None:
         chosen = list(dict.fromkeys(op for name in names for op in _members(name))) if names else list(ops())

@@ -28,11 +28,16 @@ def _refuse_torch_proxy() -> None:
         )
 
 
+def missing_framework(name: str, error: ImportError) -> MissingFrameworkError:
+    """The error that says how to install a framework that cannot be imported."""
+    return MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {INSTALL[name]}")
+
+
 def _framework(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {INSTALL[name]}") from error
+        raise missing_framework(name, error) from error
 
 
 def frameworks() -> tuple[Any, Any]:

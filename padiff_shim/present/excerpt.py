@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator, Sequence
 
 from ..text import SENTENCE, shown, tr
-from .document import PAGE, TEXT, Document, Findings, Items, ListedFinding, Part, Section, Table, flattened, lines_of
+from .document import MARKS, PAGE, TEXT, Document, Findings, Items, ListedFinding, Part, Section, Table, flattened, lines_of
 
 ROWS, FINDINGS = 6, 3  # how many are shown
 LARGEST = 1_000_000  # characters of a page that a notebook stores with a cell
@@ -54,10 +54,9 @@ def _finding(finding: ListedFinding) -> str:
 
 
 def _items(parts: Sequence[Part]) -> Iterator[str]:
-    marks = {"good": "✓ ", "bad": "✗ "}
     items = next((part.items for part in parts if isinstance(part, Items) and part.marks), [])
     if items:
-        yield "<p>" + "<br>".join(_text(f"{marks.get(item.tone, '– ')}{item.name}: {item.text}") for item in items) + "</p>"
+        yield "<p>" + "<br>".join(_text(f"{MARKS[item.tone]} {item.name}: {item.text}") for item in items) + "</p>"
 
 
 def _table(parts: Sequence[Part]) -> Iterator[str]:

@@ -10,31 +10,21 @@ import torch
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
 from .agreement import RunOutcome
-from .carried import CarriedBy
 from .distances import DriftRow, gradient_rows, layer_rows, output_rows
-from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .findings import ProofVerdict
 from .generation import Generate, GenerationRow, GenerationUnchecked, generation
 from .locate import LOSS
+from .pages import Proven
 from .programs import NotWider, PaddleSide, TorchSide, in_wider, natively
 
 
-class AlignedProof(Protocol):
+class AlignedProof(Proven, Protocol):
     """The proof of one dtype."""
 
     verdict: ProofVerdict
     reason: str
-    stages: list[Stage]
-    mistakes: list[Mistake]
-    layers: list[LayerRow]
-    training: list[StepRow]
-    carried: CarriedBy | None
-    carried_gradients: dict[str, CarriedBy]
-    notes: list[str]
     differences: dict[str, float | None]
     complete: bool
-
-    @property
-    def headline(self) -> str: ...
 
     def as_dict(self) -> dict[str, Any]: ...
 

@@ -7,7 +7,7 @@ operand, so both are told apart without any value.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..text import tr
@@ -114,7 +114,7 @@ class OriginFinder:
         self._last_call: dict[str, int] = {}  # layer -> number of its last call
 
     def step(self, rows: Sequence[ComparedRow], inputs: Sequence[ComparedRow]) -> None:
-        """The rows of one step, with the inputs that both runs were given in it."""
+        """The rows of one step, with the inputs of both runs in it."""
         self._inputs_differ = self._inputs_differ or any(row.differs for row in inputs)
         self._gradients = {}
         gradients: list[ComparedRow] = []
@@ -290,9 +290,5 @@ def _nothing_known(headers: tuple[Mapping[str, Any], Mapping[str, Any]]) -> tupl
 
 def origins_as_dict(origins: CallOrigins) -> dict[str, Any]:
     """In plain types (JSON)."""
-    counts = {
-        name: value
-        for name, value in asdict(CallOrigins(count=origins.count, carried=origins.carried, unknown=origins.unknown)).items()
-        if name != "held"
-    }
+    counts = {"count": origins.count, "carried": origins.carried, "unknown": origins.unknown}
     return {**counts, "origins": [origin.as_dict() for origin in origins.held]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from .alignment import Pair, align, apart
 from .call_origins import OriginFinder
 from .difference import HELD, Difference, EqualWithin, HeatMap, StepDifference, TensorRow
 from .fingerprint_diff import compare_fingerprints
-from .reading import Recorded, RecordedStep, read
+from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .tensors import WEIGHT, Tensor, parameter_name
 
 _SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order
@@ -180,25 +180,11 @@ def _paired_steps(a: Iterator[RecordedStep], b: Iterator[RecordedStep]) -> Itera
     begun = list(itertools.islice(a, 2)), list(itertools.islice(b, 2))
     runs = itertools.chain(begun[0], a), itertools.chain(begun[1], b)
     if min(map(len, begun)) < 2:
-        yield _merged(runs[0]), _merged(runs[1])
+        yield merged(runs[0]), merged(runs[1])
         return
-    first, second = next(runs[0], None), next(runs[1], None)
-    while first is not None or second is not None:
-        step = min(side.step for side in (first, second) if side is not None)
-        yield (
-            first if first is not None and first.step == step else RecordedStep(step),
-            second if second is not None and second.step == step else RecordedStep(step),
-        )
-        first = next(runs[0], None) if first is not None and first.step == step else first
-        second = next(runs[1], None) if second is not None and second.step == step else second
-
-
-def _merged(steps: Iterable[RecordedStep]) -> RecordedStep:
-    whole_run = RecordedStep(0)
-    for step in steps:
-        whole_run.tensors += step.tensors
-        whole_run.inputs += step.inputs
-    return whole_run
+    for first, second in side_by_side(*runs):
+        step = (first or second).step  # type: ignore[union-attr]
+        yield first or RecordedStep(step), second or RecordedStep(step)
 
 
 def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[Pair]:

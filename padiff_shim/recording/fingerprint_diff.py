@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from ..text import many
 from .alignment import TensorDistance, align
 from .difference import Difference, EqualWithin, StepDifference, TensorRow
 from .fingerprints import FIGURES
-from .reading import FingerprintRow, Recorded
+from .reading import FingerprintRow, Recorded, side_by_side
 from .tensors import INPUT, WEIGHT, Array, Tensor, parameter_name
 
 _NORM, _MEAN, _LARGEST, _PROJECTION = range(len(FIGURES))
@@ -36,7 +36,7 @@ def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, toler
     difference.fingerprints = True
     known: dict[tuple[Any, Any], _Pairs] = {}
     ends, common, only = [-1, -1], 0, [0, 0]
-    for first, second in _both(a.rows(), b.rows()):
+    for first, second in side_by_side(a.rows(), b.rows()):
         for side, row in enumerate((first, second)):
             if row is not None:
                 ends[side] = row.step
@@ -76,21 +76,6 @@ def _note_lengths(a: Recorded, b: Recorded, ends: Sequence[int], only: Sequence[
             )
         elif here <= there:
             difference.holes.append(f"{other} lacks {many(alone, 'step')} that {name} has")
-
-
-def _both(
-    a: Iterator[FingerprintRow], b: Iterator[FingerprintRow]
-) -> Iterator[tuple[FingerprintRow | None, FingerprintRow | None]]:
-    """The steps of both by their numbers."""
-    first, second = next(a, None), next(b, None)
-    while first is not None or second is not None:
-        step = min(row.step for row in (first, second) if row is not None)
-        yield (
-            first if first is not None and first.step == step else None,
-            second if second is not None and second.step == step else None,
-        )
-        first = next(a, None) if first is not None and first.step == step else first
-        second = next(b, None) if second is not None and second.step == step else second
 
 
 def _key(tensor: Tensor, *, crossing: bool) -> tuple[Any, ...]:

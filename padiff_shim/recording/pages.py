@@ -11,7 +11,18 @@ from ..present import document as doc
 from ..runlog.events import IN_STEP
 from ..text import SENTENCE, capped, many, shown, tr
 from .alignment import TensorDistance
-from .call_origins import CallOrigin, CallOrigins, ComparedRow
+from .call_origins import (
+    ARGUMENTS,
+    BACKWARD,
+    CALL,
+    LAYOUT,
+    RANDOM,
+    UNSEEN,
+    UPDATE,
+    CallOrigin,
+    CallOrigins,
+    ComparedRow,
+)  # fmt: skip
 from .tensors import WEIGHT
 
 ROWS = doc.Most(12, 12, 1000)
@@ -262,10 +273,9 @@ def _begins(difference: DifferenceView) -> Iterator[doc.Part]:
     if not origins.held:
         return
     others = []
-    if origins.count > min(ORIGINS, len(origins.held)):
-        others.append(
-            tr("{count:,} more places where bits part are not shown", count=origins.count - min(ORIGINS, len(origins.held)))
-        )
+    further = origins.count - min(ORIGINS, len(origins.held))
+    if further:
+        others.append(tr("{count:,} more places where bits part are not shown", count=further))
     if origins.carried:
         others.append(
             tr(
@@ -281,13 +291,13 @@ def _begins(difference: DifferenceView) -> Iterator[doc.Part]:
 
 # Kinds of origins -> what happens there.
 _BEGINS = {
-    "call": "{row}: it reads equal bits in both runs, and gives other ones",
-    "layout": "{row}: it reads equal values that lie otherwise in memory, and gives other bits",
-    "arguments": "{row}: it reads equal bits in both runs, with other arguments",
-    "random numbers": "{row}: its random numbers differ",
-    "backward": "{row}: the forward is equal, this gradient is not",
-    "update": "{row}: gradient and old value are equal, the new value is not",
-    "unseen": "{row}: the first recorded result that differs, of operands that differ already",
+    CALL: "{row}: it reads equal bits in both runs, and gives other ones",
+    LAYOUT: "{row}: it reads equal values that lie otherwise in memory, and gives other bits",
+    ARGUMENTS: "{row}: it reads equal bits in both runs, with other arguments",
+    RANDOM: "{row}: its random numbers differ",
+    BACKWARD: "{row}: the forward is equal, this gradient is not",
+    UPDATE: "{row}: gradient and old value are equal, the new value is not",
+    UNSEEN: "{row}: the first recorded result that differs, of operands that differ already",
 }
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -204,11 +204,7 @@ class Recorded:
 
     @functools.cached_property
     def _all(self) -> RecordedStep:
-        whole = RecordedStep(0)
-        for step in self.steps():
-            whole.tensors += step.tensors
-            whole.inputs += step.inputs
-        return whole
+        return merged(self.steps())
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -219,6 +215,35 @@ class Recorded:
     def inputs(self) -> list[Tensor]:
         """All that the run was given, weights and data, of a short recording."""
         return self._all.inputs
+
+
+def merged(steps: Iterable[RecordedStep]) -> RecordedStep:
+    """Several steps as one."""
+    whole = RecordedStep(0)
+    for step in steps:
+        whole.tensors += step.tensors
+        whole.inputs += step.inputs
+    return whole
+
+
+class _HasStep(Protocol):
+    """A step of a recording."""
+
+    @property
+    def step(self) -> int: ...
+
+
+AnyStep = TypeVar("AnyStep", bound=_HasStep)
+
+
+def side_by_side(a: Iterator[AnyStep], b: Iterator[AnyStep]) -> Iterator[tuple[AnyStep | None, AnyStep | None]]:
+    """The steps of two runs by their numbers; None for a run that lacks a step."""
+    first, second = next(a, None), next(b, None)
+    while first is not None or second is not None:
+        step = min(side.step for side in (first, second) if side is not None)
+        here = first is not None and first.step == step, second is not None and second.step == step
+        yield first if here[0] else None, second if here[1] else None
+        first, second = next(a, None) if here[0] else first, next(b, None) if here[1] else second
 
 
 def _records(path: Path) -> int:

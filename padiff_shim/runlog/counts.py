@@ -472,7 +472,7 @@ class Counts:
     """The counters of a compare run. :meth:`add` is called for each judged tensor and costs a few microseconds."""
 
     def __init__(self, most: int = KEPT) -> None:
-        self.kept = most
+        self.most = most
         self.own = object()  # identity of these counters, for objects that must not hold them
         self.records = self.calls = 0
         self.by_op = _Cells()  # op, verdict, side, why it is set apart
@@ -518,7 +518,7 @@ class Counts:
             self.innocent.note(kind.tensor, stats, record, log)
         if "paddle" in stats or "torch" in stats:
             self._rank(record, verdict, excess_of(stats), log, order, kind.names, "")
-        elif len(self._worst) < self.kept or self._worst[0][:3] < kind.rank:
+        elif len(self._worst) < self.most or self._worst[0][:3] < kind.rank:
             self._rank(record, verdict, 0.0, log, order, kind.names, "")
         elif kind.first not in self._first:
             self._first[kind.first] = (order, record, log)
@@ -580,7 +580,7 @@ class Counts:
                     self._probs[key] = far
         rank = 0 if severity <= _HARMLESS else 1 if why else 2
         entry = (rank, severity, far, -order, record, log)
-        if len(self._worst) < self.kept:
+        if len(self._worst) < self.most:
             heapq.heappush(self._worst, entry)
         elif entry[:4] > self._worst[0][:4]:
             heapq.heapreplace(self._worst, entry)

@@ -231,8 +231,8 @@ class CoverageEntry(TypedDict, total=False):
     unchecked_ops: CountsByNames
 
 
-class RunHeader(TypedDict, total=False):
-    """``"type": "run"``, the first line of a log."""
+class FileHeader(TypedDict, total=False):
+    """The first line of any file of events."""
 
     type: str
     schema: Whole
@@ -241,15 +241,20 @@ class RunHeader(TypedDict, total=False):
     created: Text
     stopped: Text
     rank: Whole
-    ranks: Whole
     pid: Whole
     parent: Whole
-    command: Text
-    backend: Text
-    carry: Text
     environment: Table
     flags: Table
     options: Table
+
+
+class RunHeader(FileHeader, total=False):
+    """``"type": "run"``, the first line of a log."""
+
+    ranks: Whole
+    command: Text
+    backend: Text
+    carry: Text
     warnings: Texts
 
 
@@ -396,22 +401,10 @@ class RunEnd(TypedDict, total=False):
 # ---- A recording
 
 
-class RecordingHeader(TypedDict, total=False):
+class RecordingHeader(FileHeader, total=False):
     """``"type": "recording"``, the first line of a recording."""
 
-    type: str
-    schema: Whole
-    id: Text
-    session: Text
-    created: Text
-    stopped: Text
-    rank: Whole
-    pid: Whole
-    parent: Whole
     framework: Annotated[str, Field("paddle or torch", check=_word_of(("paddle", "torch")))]
-    environment: Table
-    flags: Table
-    options: Table
 
 
 class TensorRecord(TypedDict, total=False):
