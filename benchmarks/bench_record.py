@@ -88,10 +88,8 @@ def gpt(width: int) -> tuple[Any, Callable[[], Any]]:
     return model, step
 
 
-def tiny(_: int = 0) -> tuple[Any, Callable[[], Any]]:
-    """Two Linears with SGD, and one step of them."""
-    paddle.seed(0)
-    model = paddle.nn.Sequential(paddle.nn.Linear(8, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 4))
+def descent(model: Any) -> Callable[[], None]:
+    """A step of SGD on the squares of what a model makes of 16 samples."""
     optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
     x = paddle.randn([16, 8])
 
@@ -100,7 +98,14 @@ def tiny(_: int = 0) -> tuple[Any, Callable[[], Any]]:
         optimizer.step()
         optimizer.clear_grad()
 
-    return model, step
+    return step
+
+
+def tiny(_: int = 0) -> tuple[Any, Callable[[], Any]]:
+    """Two Linears with SGD, and one step of them."""
+    paddle.seed(0)
+    model = paddle.nn.Sequential(paddle.nn.Linear(8, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 4))
+    return model, descent(model)
 
 
 def deep() -> tuple[Any, Callable[[], Any]]:
@@ -108,15 +113,7 @@ def deep() -> tuple[Any, Callable[[], Any]]:
     paddle.seed(0)
     nn = paddle.nn
     model = nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
-    optimizer = paddle.optimizer.SGD(0.01, parameters=model.parameters())
-    x = paddle.randn([16, 8])
-
-    def step() -> None:
-        (model(x) ** 2).mean().backward()
-        optimizer.step()
-        optimizer.clear_grad()
-
-    return model, step
+    return model, descent(model)
 
 
 def timed(step: Callable[[], Any], steps: int) -> float:

@@ -72,6 +72,10 @@ class CallRecorder:
         """The tensor that held a value first; what has been written into it since is its own."""
         return next(tensor for tensor, number in self._numbers.values() if number == value.number)
 
+    def operands(self, operands: Mapping[str, ValueId | float]) -> dict[str, Any]:
+        """Operands of a spelling by name: tensors in the place of their values."""
+        return {name: self.tensor(value) if isinstance(value, ValueId) else value for name, value in operands.items()}
+
     def _made(self, tensor: Any) -> ValueId:
         self._count += 1
         written = id(tensor) in self._numbers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Swap, as_side, same_tensor_bits
 from .patterns import Candidate, match
 from .source import Patch, patch
-from .spelling import replay
+from .spelling import listed, replay
 
 MOST = 24  # changes that are tried for one origin
 
@@ -50,10 +50,9 @@ class Change:
     def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace]) -> Patch | None:
         """The lines to write; None where the port's names do not say it, or several results are to be written."""
         candidate = self.candidates[0]
-        makers = {value.number: number for number, call in enumerate(calls) for value in call.outputs}
         if len(candidate.results) != 1:
             return None
-        span = places[makers[candidate.results[0].number]].span
+        span = places[_makers(calls)[candidate.results[0].number]].span
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
         return None if span is None else patch(span, self.spelling, candidate.operands, spans)
 
@@ -70,10 +69,11 @@ def _swap(candidate: Candidate, spelling: str, calls: Sequence[OpCall]) -> Swap:
 def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]]) -> list[list[Candidate]]:
     """For each set of calls the spellings of formulations that some of them are, those that hold most of them first."""
     among = [each for each in formulations().values() if not each.equal and each.cause != TRAINING]
+    makers = _makers(calls)
     candidates = [
         replace(candidate, operands={name: _plain_number(value) for name, value in candidate.operands.items()})
         for candidate in (*match(calls, among), *match(_as_if_made_once(calls), among))
-        if not candidate.missing and _can_be_swapped(candidate, calls)
+        if not candidate.missing and _can_be_swapped(candidate, makers)
     ]
     chosen = []
     for numbers in places:
@@ -116,9 +116,13 @@ def _unlike(candidate: Candidate, numbers: set[int]) -> tuple[int, int]:
     return len(numbers.difference(candidate.calls)), len(set(candidate.calls) - numbers)
 
 
-def _can_be_swapped(candidate: Candidate, calls: Sequence[OpCall]) -> bool:
+def _makers(calls: Sequence[OpCall]) -> dict[int, int]:
+    """Value -> the number of the call that makes it."""
+    return {value.number: number for number, call in enumerate(calls) for value in call.outputs}
+
+
+def _can_be_swapped(candidate: Candidate, makers: Mapping[int, int]) -> bool:
     """Whether all operands are there when the first of the results is made."""
-    makers = {value.number: number for number, call in enumerate(calls) for value in call.outputs}
     first = min((makers.get(value.number, -1) for value in candidate.results), default=-1)
     operands = [value.number for value in candidate.operands.values() if isinstance(value, ValueId)]
     return first >= 0 and all(makers.get(number, -1) < first for number in operands)
@@ -130,7 +134,6 @@ class Probing:
     Args:
         candidates: what to replay.
         calls: the port's, of an earlier run.
-        more: further spellings to try for a candidate, beside those of its formulation.
     """
 
     def __init__(self, candidates: Iterable[Candidate], calls: Sequence[OpCall]) -> None:
@@ -152,16 +155,12 @@ class Probing:
         for candidate, swap in self._at.get(number, ()):
             assert self._recorder is not None
             values = {call: self._calls[call].outputs for call in swap.results}
-            made = result if isinstance(result, (list, tuple)) else [result]
-            outputs = [item for item in made if isinstance(item, paddle.Tensor)]
+            outputs = [item for item in listed(result) if isinstance(item, paddle.Tensor)]
             wanted = [
                 outputs[values[number].index(value)] if value in values[number] else self._recorder.tensor(value)
                 for value in candidate.results
             ]
-            operands = {
-                name: self._recorder.tensor(value) if isinstance(value, ValueId) else value
-                for name, value in candidate.operands.items()
-            }
+            operands = self._recorder.operands(candidate.operands)
             for place in candidate.others:
                 with paddle.no_grad(), _disable_current_modes():
                     if _gives(candidate.formulation.spellings[place].paddle, operands, wanted):
@@ -171,10 +170,9 @@ class Probing:
 def _gives(spelling: str, operands: dict[str, Any], wanted: Sequence[Any]) -> bool:
     """Whether a spelling gives these bits."""
     try:
-        made = replay(spelling, operands)
+        results = listed(replay(spelling, operands))
     except (ValueError, TypeError, IndexError, RuntimeError):
         return False
-    results = list(made) if isinstance(made, (list, tuple)) else [made]
     return len(results) == len(wanted) and all(
         isinstance(result, paddle.Tensor) and same_tensor_bits(as_side(result), as_side(tensor))
         for result, tensor in zip(results, wanted)

@@ -23,7 +23,7 @@ from ..proof.programs import ModelSide
 from ..proof.trace import Capture, Forced, Key, TraceCall, TraceOperand
 from .calls import CallRecorder, NotesCalls, ValueId
 from .source import Span, span_of_call
-from .spelling import replay
+from .spelling import listed, replay
 
 _PASS = ModelSide._pass.__code__
 _MARK = "\0"  # between a layer's path and the number of a Paddle call
@@ -114,12 +114,7 @@ class Followed:
     def _swapped(self, place: int, swap: Swap, number: int, make: Callable[[], Any]) -> Any:
         if place not in self._made and place not in self.failures:
             try:
-                operands = {
-                    name: self.recorder.tensor(value) if isinstance(value, ValueId) else value
-                    for name, value in swap.operands.items()
-                }
-                made = replay(swap.spelling, operands)
-                self._made[place] = list(made) if isinstance(made, (list, tuple)) else [made]
+                self._made[place] = listed(replay(swap.spelling, self.recorder.operands(swap.operands)))
             except (ValueError, TypeError, IndexError, RuntimeError, StopIteration) as error:
                 self.failures[place] = f"{type(error).__name__}: {error}"
         if place in self.failures:

@@ -23,7 +23,7 @@ from ..modes.reference import reference
 from ..table.formulation import Formulation
 from ..trees import as_array
 from .calls import CallRecorder, OpCall, ValueId, recording
-from .spelling import drawn, paddle_operands, replay, same_bits
+from .spelling import drawn, listed, paddle_operands, replay, same_bits
 
 RECORDED = ("float32", "bfloat16")  # dtypes of the operands of the runs that patterns come from
 COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum"})
@@ -141,10 +141,9 @@ class Candidate:
         }
         try:
             with paddle.no_grad():
-                results = replay(self.formulation.spellings[self.spelling].paddle, operands)
+                made = listed(replay(self.formulation.spellings[self.spelling].paddle, operands))
         except (ValueError, TypeError, IndexError, RuntimeError):
             return None
-        made = results if isinstance(results, (list, tuple)) else [results]
         wanted = [recorder.tensor(value) for value in self.results]
         return len(made) == len(wanted) and all(
             same_bits(as_array(result.detach()), as_array(tensor.detach())) for result, tensor in zip(made, wanted)
@@ -216,9 +215,7 @@ def _ran(formulation: Formulation, spelling: int, place: int, dtype: str) -> _Ra
         sources: dict[int, Source] = {
             recorder.value(value).number: FromOperand(name) for name, value in operands.items() if name not in numbers
         }
-        results = replay(formulation.spellings[spelling].paddle, operands)
-        listed = results if isinstance(results, (list, tuple)) else [results]
-        ends = [recorder.value(result).number for result in listed]
+        ends = [recorder.value(result).number for result in listed(replay(formulation.spellings[spelling].paddle, operands))]
     calls = _leading_to(ends, recorder.calls)
     inputs: list[tuple[tuple[str, Source], ...]] = []
     for at, call in enumerate(calls):

@@ -7,15 +7,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..dispatch.call_site import at_line
 from ..files import write
-from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Place, Section, Table, Tone
+from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone
 from ..present.result import Presented
 from ..proof.findings import ProgramPlace
-from ..proof.pages import marked
+from ..proof.pages import both_places, marked
 from ..proof.proof import Proof
 from ..table.formulation import LAYOUT
-from ..text import SENTENCE, capped, many, shown, tr
+from ..text import capped, many, shown, tr
 from .origins import OperandLayout
 from .source import Patch
 
@@ -190,22 +189,7 @@ class Bitwise(Presented):
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:
-    places = (origin.torch, origin.paddle)
-    sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))
-    calls = marked(*(shown(place.call, SENTENCE) if place else "" for place in places))
-    titles = (("torch", tr("original, Torch")), ("paddle", tr("port, Paddle")))
-    sides = [
-        Place(side, title, _where(place), source, call)
-        for (side, title), place, source, call in zip(titles, places, sources, calls)
-    ]
-    return ListedFinding(str(origin), sides, list(_details(origin)))
-
-
-def _where(place: ProgramPlace | None) -> str:
-    if place is None:
-        return tr("has no counterpart")
-    line = at_line(place.file, place.line)
-    return tr("{line}, layer {layer}", line=line, layer=shown(place.layer)) if place.layer else line
+    return ListedFinding(str(origin), both_places(origin.torch, origin.paddle, marked), list(_details(origin)))
 
 
 def _details(origin: BitOrigin) -> Iterator[tuple[str, str]]:

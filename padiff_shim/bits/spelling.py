@@ -130,7 +130,7 @@ def on_paddle(text: str, arrays: Mapping[str, Any], dtype: str, *, on_torch: boo
 
 def _on_paddle(text: str, arrays: Mapping[str, Any], dtype: str) -> Bits:
     operands = paddle_operands(arrays, dtype)
-    results = _listed(replay(text, operands))
+    results = listed(replay(text, operands))
     starts = [paddle.to_tensor(start).astype(result.dtype) for result, start in zip(results, _starts(results))]
     wanting = [(result, start) for result, start in zip(results, starts) if not result.stop_gradient]
     if wanting:
@@ -143,7 +143,7 @@ def _on_paddle(text: str, arrays: Mapping[str, Any], dtype: str) -> Bits:
 def in_torch(text: str, arrays: Mapping[str, Any], dtype: str) -> Bits:
     """Results and gradients of a spelling in Torch; arguments as for :func:`on_paddle`."""
     operands = torch_operands(arrays, dtype)
-    results = _listed(replay(text, operands, "torch"))
+    results = listed(replay(text, operands, "torch"))
     starts = [torch.from_numpy(start).to(result.dtype) for result, start in zip(results, _starts(results))]
     wanting = [(result, start) for result, start in zip(results, starts) if result.requires_grad]
     if wanting:
@@ -153,7 +153,8 @@ def in_torch(text: str, arrays: Mapping[str, Any], dtype: str) -> Bits:
     return Bits([as_array(result.detach()) for result in results], [_dtype(result) for result in results], gradients)
 
 
-def _listed(result: Any) -> list[Any]:
+def listed(result: Any) -> list[Any]:
+    """The results of a call as a list."""
     return list(result) if isinstance(result, (list, tuple)) else [result]
 
 

@@ -10,8 +10,7 @@ import click
 from ..progress import Waiting
 from . import output
 from .main import FINE, NO
-from .models import layers_pair, made, model_inputs
-from .program import load
+from .models import layers_pair, made, model_inputs, named_object, optimizer_of
 
 _EPILOG = """\
 \b
@@ -87,9 +86,9 @@ def command(
     module = made(original, "--torch")  # first: PaddleFormers hides Torch from a transformers that is imported later
     layer = made(port, "--paddle")
     named = {"loss": loss, "generate": generate, "rules": rules}
-    options |= {name: None if word is None else load(word, f"--{name}") for name, word in named.items()}
+    options |= {name: named_object(word, f"--{name}") for name, word in named.items()}
     options["layer_map"] = dict(map(layers_pair, layer_map)) or None
-    options["optimizer"] = load(optimizer, "--optimizer") if ":" in optimizer else optimizer
+    options["optimizer"] = optimizer_of(optimizer)
     answer = align(layer, module, model_inputs(inputs), **options)
     if report is not None and report != "-":
         for path in answer.write(report):

@@ -17,6 +17,16 @@ def made(word: str, argument: str) -> Any:
     return target if is_model or not callable(target) else target()
 
 
+def named_object(word: str | None, option: str) -> Any:
+    """What an option names; None where it is not there."""
+    return None if word is None else load(word, option)
+
+
+def optimizer_of(word: str | None) -> Any:
+    """``--optimizer``: the named object, or the name of an optimizer."""
+    return load(word, "--optimizer") if word and ":" in word else word
+
+
 def layers_pair(word: str) -> tuple[str, str]:
     """``--layer-map`` as names."""
     torch_name, sign, paddle_name = word.partition("=")

@@ -9,8 +9,7 @@ import click
 from ..progress import Waiting
 from . import output
 from .main import FINE, NO
-from .models import layers_pair, made, model_inputs
-from .program import load
+from .models import layers_pair, made, model_inputs, named_object, optimizer_of
 
 _EPILOG = """\
 \b
@@ -78,10 +77,10 @@ def command(
         from ..proof.prove import prove as ask  # type: ignore[assignment]
 
     models = made(port, "PADDLE"), made(original, "TORCH")
-    options |= {"loss": None if loss is None else load(loss, "--loss"), "layer_map": dict(map(layers_pair, layer_map)) or None}
+    options |= {"loss": named_object(loss, "--loss"), "layer_map": dict(map(layers_pair, layer_map)) or None}
     if not bitwise:
-        options["optimizer"] = load(optimizer, "--optimizer") if optimizer and ":" in optimizer else optimizer
-    options["rules"] = None if rules is None else load(rules, "--rules")
+        options["optimizer"] = optimizer_of(optimizer)
+    options["rules"] = named_object(rules, "--rules")
     arguments = model_inputs(inputs)
     answer: Any = ask(*models, arguments, **options)
     if html is not None:

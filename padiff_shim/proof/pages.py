@@ -6,8 +6,8 @@ import difflib
 import linecache
 import math
 import re
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from ..dispatch.call_site import at_line
 from ..present import document as doc
@@ -62,20 +62,27 @@ def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
 
 def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     """A mistake with both places (none where neither is known, as of an optimizer that was named), and what else is known."""
-    places = (mistake.torch, mistake.paddle)
-    sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))
-    calls = marked_calls(*(shown(place.call, SENTENCE) if place else "" for place in places))
-    titles = (("torch", tr("original, Torch")), ("paddle", tr("port, Paddle")))
-    sides = [
-        doc.Place(side, title, _where(place), source, call, _around(place) if place else ((), ()))
-        for (side, title), place, source, call in zip(titles, places, sources, calls)
-    ]
     lines = [at_line(file, number) for file, number in mistake.also]
     details = [(tr("also"), listed(lines, LINES))] if lines else []
     if mistake.effect and mistakes > 1:
         effect = tr("mended, the port's results move by {size:.3g} in float64", size=mistake.effect)
         details.append((tr("effect"), effect))
-    return doc.ListedFinding(str(mistake), sides if any(places) else [], details)
+    sides = both_places(mistake.torch, mistake.paddle, marked_calls, around=True) if mistake.torch or mistake.paddle else []
+    return doc.ListedFinding(str(mistake), sides, details)
+
+
+def both_places(
+    torch: ProgramPlace | None, paddle: ProgramPlace | None, mark: Callable[[str, str], Sequence[Any]], *, around: bool = False
+) -> list[doc.Place]:
+    """The lines of both programs side by side; calls are marked by ``mark``; ``around``: with the lines before and behind."""
+    places = (torch, paddle)
+    sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))
+    calls = mark(*(shown(place.call, SENTENCE) if place else "" for place in places))
+    titles = (("torch", tr("original, Torch")), ("paddle", tr("port, Paddle")))
+    return [
+        doc.Place(side, title, _where(place), source, call, _around(place) if around and place else ((), ()))
+        for (side, title), place, source, call in zip(titles, places, sources, calls)
+    ]
 
 
 def _where(place: ProgramPlace | None) -> str:

@@ -183,7 +183,7 @@ def _paired_steps(a: Iterator[RecordedStep], b: Iterator[RecordedStep]) -> Itera
         yield merged(runs[0]), merged(runs[1])
         return
     for first, second in side_by_side(*runs):
-        step = (first or second).step  # type: ignore[union-attr]
+        step = next(side.step for side in (first, second) if side is not None)
         yield first or RecordedStep(step), second or RecordedStep(step)
 
 

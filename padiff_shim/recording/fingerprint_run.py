@@ -6,6 +6,7 @@ Each tensor is described once (``"type": "tensors"``); a step is one line of has
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import time
@@ -328,6 +329,39 @@ def _of_layer(path: str, layer: Framework) -> Of:
 
 def _of_parameter(name: str) -> tuple[Of, Of]:
     return ("gradient", name, "", ""), ("parameter", name, "", "")
+
+
+class FrameworkFingerprints:
+    """What the observers of both frameworks share: the run, methods that are replaced, and what backwards start from.
+
+    Args:
+        file: where fingerprints go.
+        side: the framework.
+        model, every: as of :class:`FingerprintRun`.
+    """
+
+    def __init__(self, file: RecordFile, side: FrameworkView, model: Framework | None, every: int) -> None:
+        self.run = FingerprintRun(file, side, model, every)
+        self._methods, self._tensor_type = Replacements(), side.tensor_type
+        self._inside = False  # of a backward, or of a step whose parts are none of the program's
+
+    def _looks_on(self) -> bool:
+        return not self.run.elsewhere()
+
+    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._inside or not self._looks_on():
+                return original(tensors, *args, **kwargs)
+            for tensor in (tensors,) if type(tensors) is self._tensor_type else [tensor for _, tensor in leaves(tensors)]:
+                self.run.loss(tensor)
+            self._inside = True
+            try:
+                return original(tensors, *args, **kwargs)
+            finally:
+                self._inside = False
+
+        return backward
 
 
 class Replacements:

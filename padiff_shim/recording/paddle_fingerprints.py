@@ -14,9 +14,9 @@ import paddle
 from ..frameworks.memory import to_torch
 from ..intercept import entry_points
 from ..table.reasons import StayNative
-from ..trees import leaves, parts
+from ..trees import parts
 from .files import RecordFile
-from .fingerprint_run import FingerprintRun, Replacements
+from .fingerprint_run import FrameworkFingerprints, Replacements
 from .tensors import Array
 
 _COPIED = 2**16  # bytes up to which a copy is cheaper than a view
@@ -70,13 +70,11 @@ class PaddleView:
 _HAS_GPU = paddle.is_compiled_with_cuda()
 
 
-class PaddleFingerprints:
+class PaddleFingerprints(FrameworkFingerprints):
     """Between :meth:`begin` and :meth:`end` this thread's layers, losses, gradients and parameters are recorded."""
 
     def __init__(self, file: RecordFile, model: Any, every: int) -> None:
-        self.run = FingerprintRun(file, PaddleView(), model, every)
-        self._methods = Replacements()
-        self._inside = False  # of an optimizer's step or a backward
+        super().__init__(file, PaddleView(), model, every)
 
     def begin(self) -> None:
         """Look on from here."""
@@ -112,25 +110,10 @@ class PaddleFingerprints:
 
         return call
 
-    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or self.run.elsewhere():
-                return original(tensors, *args, **kwargs)
-            for tensor in (tensors,) if type(tensors) is paddle.Tensor else [tensor for _, tensor in leaves(tensors)]:
-                self.run.loss(tensor)
-            self._inside = True
-            try:
-                return original(tensors, *args, **kwargs)
-            finally:
-                self._inside = False
-
-        return backward
-
     def _step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or self.run.elsewhere() or not paddle.in_dynamic_mode():
+            if self._inside or not self._looks_on() or not paddle.in_dynamic_mode():
                 return original(optimizer, *args, **kwargs)
             parameters = list(parameters_of(optimizer))
             self.run.updating(parameters)

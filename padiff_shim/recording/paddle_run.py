@@ -20,7 +20,7 @@ from ..runs.run import Run
 from ..table.reasons import StayNative
 from ..trees import is_tensor
 from .fingerprint_run import Replacements
-from .paddle_fingerprints import clip_grad_value_, parameters_of, replace_steps
+from .paddle_fingerprints import PaddleView, clip_grad_value_, parameters_of, replace_steps
 from .record import Writer, clip_watch
 
 _NOTHING: dict[str, Any] = {}
@@ -30,20 +30,6 @@ _CLIP = "utils.clip_grad_norm_"
 def surroundings() -> dict[str, Any]:
     """What the first line says of versions and switches."""
     return {"environment": {**settings.environment(), **settings.machine()}, "flags": settings.flags()}
-
-
-def parameters(model: Any) -> Iterator[tuple[str, Any]]:
-    """Parameters and buffers that hold values."""
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if tensor._is_initialized():
-            yield name, tensor
-
-
-def gradients(model: Any) -> Iterator[tuple[str, Any]]:
-    """The gradients that there are."""
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            yield name, parameter.grad
 
 
 class PaddleObserver:
@@ -167,9 +153,7 @@ class Observing:
         inner = below()
         stood = None if reads is None or door.op.random is None else _generators()
         result = door.native(*args, **kwargs) if inner is None else inner.plan.native(door, inner, why, args, kwargs)
-        if reads is not None and stood is not None and stood != _generators():
-            reads["draws"] = True
-        return self._noted(door, result, reads)
+        return self._noted(door, result, _with_draws(reads, stood))
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that the table lacks."""
@@ -180,12 +164,10 @@ class Observing:
         native = inner is None or inner.idle
         stood = None if reads is None else _generators()
         result = other.original(*args, **kwargs) if native else inner.plan.unlisted(other, inner, args, kwargs)  # type: ignore[union-attr]
-        if reads is not None and stood != _generators():
-            reads["draws"] = True
         if other.updates:
             self._writer.updated()
         elif not other.reason.exact:
-            self._note(other.name.rstrip("_"), other.path, _written(result, other.unwritten), reads)
+            self._note(other.name.rstrip("_"), other.path, _written(result, other.unwritten), _with_draws(reads, stood))
         self._writer.own.add(result)
         return result
 
@@ -334,6 +316,11 @@ def _generators() -> list[list[str]]:
         return randomness.paddle_states()
 
 
+def _with_draws(reads: JsonTable | None, stood: list[list[str]] | None) -> JsonTable | None:
+    """What a call has read, and that it has drawn if the generators ``stood`` elsewhere before it; None: it was not watched."""
+    return reads if reads is None or stood is None or stood == _generators() else {**reads, "draws": True}
+
+
 def _placed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The arguments of a call whose parameters are not known: by their places, and by name."""
     yield from ((f"argument {place}", value) for place, value in enumerate(args, 1))
@@ -345,4 +332,4 @@ def _written(result: Any, unwritten: frozenset[int]) -> Any:
     return [None if place in unwritten else tensor for place, tensor in enumerate(result)] if unwritten else result
 
 
-observer = PaddleObserver
+observer, view = PaddleObserver, PaddleView()

@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -248,14 +248,12 @@ class Writer:
             self._busy.yes = False
 
     def _part(self, record: dict[str, Any], tensor: Any, wanted: Wanted | None) -> None:
-        dtype = str(tensor.dtype).rpartition(".")[2]
-        record |= {"call": self._call, "step": self.step, "shape": list(tensor.shape), "dtype": dtype}
+        record |= {"call": self._call, "step": self.step, **_form(tensor)}
         try:
-            array = np.asarray(as_array(tensor))
+            array, bits = _dense(tensor)
         except Exception as error:  # distributed, or of a layout of its own
             self._file.tensor({**record, "left_out": f"no values: {type(error).__name__}: {str(error)[:200]}"})
             return
-        bits = contents.as_bfloat16(array) if dtype == "bfloat16" else array
         digest = contents.digest(bits)
         if wanted is not None and not wanted(record, digest):
             return
@@ -266,6 +264,11 @@ class Writer:
         elif not full:
             record["left_out"] = "values='digest'"
         self._file.tensor(record, bits if full else None, lambda: contents.sample(array))
+
+
+def _gradients(model: Any) -> Iterator[tuple[str, Any]]:
+    """The gradients that a model's parameters have, by their names."""
+    return ((name, parameter.grad) for name, parameter in model.named_parameters() if parameter.grad is not None)
 
 
 def gradient_in_step(parameter: Any) -> Any:
@@ -287,12 +290,20 @@ def clip_watch(function: Callable[..., Any], clipping: Callable[[list[Any]], Non
     return patch
 
 
+def _form(tensor: Any) -> JsonTable:
+    return {"shape": list(tensor.shape), "dtype": str(tensor.dtype).rpartition(".")[2]}
+
+
+def _dense(tensor: Any) -> tuple[contents.Array, contents.Array]:
+    """The values, bfloat16 as float32, and the array that holds their bits."""
+    array = np.asarray(as_array(tensor))
+    return array, contents.as_bfloat16(array) if str(tensor.dtype).endswith("bfloat16") else array
+
+
 def _operand(name: str, tensor: Any) -> JsonTable:
-    dtype = str(tensor.dtype).rpartition(".")[2]
-    entry: JsonTable = {"name": name, "shape": list(tensor.shape), "dtype": dtype}
+    entry: JsonTable = {"name": name, **_form(tensor)}
     try:
-        array = np.asarray(as_array(tensor))
-        entry["digest"] = contents.digest(contents.as_bfloat16(array) if dtype == "bfloat16" else array)[:_SHORT]
+        entry["digest"] = contents.digest(_dense(tensor)[1])[:_SHORT]
         if not tensor.is_contiguous():
             entry["strides"] = str(list(tensor.stride() if callable(getattr(tensor, "stride", None)) else tensor.strides))
     except Exception:  # distributed, or of a layout of its own: which bits it has is not known
@@ -512,11 +523,11 @@ class Recording:
         """The writer of single tensors."""
         options = self._options
         assert self._file is not None
-        named = {name: functools.partial(getattr(side, name), self._model) for name in ("parameters", "gradients") if options[name]}
-        if self._model is not None:
-            named["weights"] = functools.partial(side.parameters, self._model)
+        weights = None if self._model is None else functools.partial(side.view.named, self._model)
+        named = {"parameters": weights if options["parameters"] else None}
+        named["gradients"] = functools.partial(_gradients, self._model) if options["gradients"] else None
         steps = range(*options["steps"]) if "steps" in options else None
-        return Writer(self._file, full=options["values"] == "full", steps=steps, **named)
+        return Writer(self._file, full=options["values"] == "full", steps=steps, weights=weights, **named)
 
     def stop(self, how: str = "closed") -> None:
         """Write the last line; ``how`` the recorded program ended.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ..trees import leaves
 from .files import RecordFile
-from .fingerprint_run import FingerprintRun, Replacements
+from .fingerprint_run import FrameworkFingerprints
 from .tensors import Array
 
 
@@ -55,13 +53,12 @@ class TorchView:
         return model.named_modules()
 
 
-class TorchFingerprints:
+class TorchFingerprints(FrameworkFingerprints):
     """Between :meth:`begin` and :meth:`end` this thread's modules, losses, gradients and parameters are recorded."""
 
     def __init__(self, file: RecordFile, model: Any, every: int) -> None:
-        self.run = FingerprintRun(file, TorchView(), model, every)
-        self._methods, self._hooks = Replacements(), list[Any]()
-        self._inside = False  # of a backward
+        super().__init__(file, TorchView(), model, every)
+        self._hooks = list[Any]()
 
     def begin(self) -> None:
         """Look on from here."""
@@ -82,7 +79,7 @@ class TorchFingerprints:
         self.run.end()
 
     def _looks_on(self) -> bool:
-        return not self.run.elsewhere() and not torch.jit.is_tracing()
+        return super()._looks_on() and not torch.jit.is_tracing()
 
     def _enter(self, module: Any, operands: Any) -> None:
         if self._looks_on():
@@ -99,21 +96,6 @@ class TorchFingerprints:
     def _step_ends(self, optimizer: Any, *_: Any) -> None:
         if self._looks_on():
             self.run.updated(parameters_of(optimizer))
-
-    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or not self._looks_on():
-                return original(tensors, *args, **kwargs)
-            for _, tensor in leaves(tensors):
-                self.run.loss(tensor)
-            self._inside = True
-            try:
-                return original(tensors, *args, **kwargs)
-            finally:
-                self._inside = False
-
-        return backward
 
 
 def parameters_of(optimizer: Any) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..runlog.events import JsonTable
 from ..table.op import Op
 from ..trees import leaves
 from .record import OwnTensors, Writer, clip_watch
-from .torch_fingerprints import parameters_of
+from .torch_fingerprints import TorchView, parameters_of
 
 # ---- The names that the op table has for functions of Torch, learnt by running the table's formulas on their own samples
 
@@ -132,19 +132,6 @@ def surroundings() -> dict[str, Any]:
     }
 
 
-def parameters(model: Any) -> Iterator[tuple[str, Any]]:
-    """Parameters and buffers."""
-    yield from model.named_parameters()
-    yield from model.named_buffers()
-
-
-def gradients(model: Any) -> Iterator[tuple[str, Any]]:
-    """The gradients that there are."""
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            yield name, parameter.grad
-
-
 class TorchObserver:
     """Between :meth:`begin` and :meth:`end` everything that this thread computes is written down."""
 
@@ -234,13 +221,13 @@ class TorchObserver:
         """Record the data that a call takes; weights are no data. Returns what the call reads, where it may be recorded."""
         if self._writer.busy or self._optimizing or torch.jit.is_tracing():
             return None
-        if plain(function) == "backward":
+        name = plain(function)
+        if name == "backward":
             self._writer.computes()
         others = self._writer.own.others(operands)
         data = [pair for pair in others if not isinstance(pair[1], torch.nn.Parameter) and pair[1] not in self._weights]
-        if data and plain(function) not in _QUESTIONS:
-            self._writer.inputs(names(plain(function))[0], data, call_site(), self.path)
-        name = plain(function)
+        if data and name not in _QUESTIONS:
+            self._writer.inputs(names(name)[0], data, call_site(), self.path)
         if not self._calls or not self._writer.active or name in _COPIES or name in _QUESTIONS or moves(name):
             return None
         return self._writer.reads((f"argument {place}", value) for place, value in enumerate(operands, 1))
@@ -295,4 +282,4 @@ class _Functions(TorchFunctionMode):
         return result
 
 
-observer = TorchObserver
+observer, view = TorchObserver, TorchView()
