@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from tables import new_progress, new_table
-from zoo.pairs import arrays_of, drop_nothing
+from zoo.pairs import arrays_of, drop_nothing, module_of
 
 import padiff_shim
 from padiff_shim.table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, ROUNDING
@@ -260,12 +259,7 @@ def written(name: str, exchanges: Sequence[Exchange], folder: Path) -> Path:
 def models(name: str, path: Path) -> tuple[Any, Any]:
     """The port of a file, and its original, without dropout."""
     package = "" if name == "transformer" else "zoo."
-    spec = importlib.util.spec_from_file_location(f"{package}{path.stem}_{time.monotonic_ns()}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    module = module_of(f"{package}{path.stem}_{time.monotonic_ns()}", path)
     torch.manual_seed(0)
     if name == "transformer":
         config = digits_data.Config(layers=2)

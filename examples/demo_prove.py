@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import sys
 import tempfile
 from pathlib import Path
@@ -21,7 +20,7 @@ from mistakes import Planted
 from rich.console import Console
 from tables import new_progress, new_table
 from zoo import rewritten
-from zoo.pairs import arrays_of, build, drop_nothing
+from zoo.pairs import arrays_of, build, drop_nothing, module_of
 
 import padiff_shim
 
@@ -59,13 +58,7 @@ def planted_port(name: str, planted: list[Planted], folder: Path) -> Any:
     port = f"{name}_{len(list(folder.iterdir()))}"  # each its own file: Python keeps the lines of one that it has read
     path = folder / f"{port}.py"
     path.write_text(source + original + rest)
-    spec = importlib.util.spec_from_file_location(f"zoo.{port}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return module_of(f"zoo.{port}", path)
 
 
 def wrong_port(name: str, planted: list[Planted], folder: Path, dtype: str | None = None) -> Row:

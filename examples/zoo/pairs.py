@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +15,17 @@ import torch
 from .tensors import array_of, paddle_batch, torch_batch
 
 RENAMED = {"running_mean": "_mean", "running_var": "_variance"}  # BatchNorm's, Torch's names -> Paddle's
+
+
+def module_of(name: str, path: Path) -> Any:
+    """The module of a file, imported under this name."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Pair(NamedTuple):
