@@ -10,7 +10,8 @@ import paddle
 import torch
 
 from ..arguments import one_of
-from ..errors import ArgumentError, described
+from ..errors import ArgumentError, UnknownNameError, described, unknown
+from ..weights.rules import captured, filled
 
 PLACES = ("self", "sublayers", "all")
 
@@ -268,6 +269,7 @@ class LayerMap:
 
         Raises:
             ArgumentError: ``layer_map`` is neither a LayerMap nor a dict of layers, or of names (Torch's -> Paddle's).
+            UnknownNameError: a model has no layer and no weight of such a name.
         """
         made = cls()
         if isinstance(layer_map, cls):
@@ -286,7 +288,20 @@ class LayerMap:
         if any(model.wants_auto_map for model in models):
             made._map_automatically(*models)
         made.paths(*models)
+        made._check_names(*models)
         return made
+
+    def _check_names(self, base: Model, raw: Model) -> None:
+        """Refuse names that no layer has. The search for pairs does not: it never sees a name whose partner is left out."""
+        models = (raw, base) if base.framework == "paddle" else (base, raw)
+        names, partners = map(_names_in, models)
+        for pattern, partner in self._names.items():
+            matches = [values for name in names if (values := captured(pattern, name)) is not None]
+            if not matches:
+                raise _unknown_layer(pattern, models[0], names)
+            for name in (filled(partner, values, "layer_map") for values in matches):
+                if name not in partners:
+                    raise _unknown_layer(name, models[1], partners)
 
     def _map_automatically(self, first: Model, second: Model) -> None:
         kinds = [_special_classes(model) for model in (first, second)]
@@ -303,6 +318,16 @@ class LayerMap:
             log(f"LayerMap.auto: {first.name}.{layer_entry[0]} <==> {second.name}.{partner[0]}")
             pairs[layer_entry[1]] = partner[1]
         self.map = pairs
+
+
+def _names_in(model: Model) -> set[str]:
+    """All names of a model's layers and weights, also the further names of shared ones."""
+    weights = [name.split(".") for name in model.model.state_dict()]
+    return {path for path, _ in model.layers} | {".".join(parts[:end]) for parts in weights for end in range(1, len(parts) + 1)}
+
+
+def _unknown_layer(name: str, model: Model, names: set[str]) -> UnknownNameError:
+    return unknown(f"layer of {model.framework.title()}'s {model.name} in layer_map", name, names - {""})
 
 
 def _belong_together(first: Any, second: Any) -> bool:

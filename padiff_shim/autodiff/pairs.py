@@ -141,8 +141,8 @@ def _laid_out(pair: Pair, framework: str, array: Array) -> Array:
 
 
 def _is_left_out(rules: list[tuple[str, None]], *paths: str) -> bool:
-    """Whether a rule leaves out a weight of one of these layers."""
-    return any(name.startswith(f"{path}.") for name, _ in rules for path in paths)
+    """Whether a rule leaves out one of these weights, or a weight of one of these layers."""
+    return any(f"{name}.".startswith(f"{path}.") for name, _ in rules for path in paths)
 
 
 def _alike(base: Model, raw: Model, out: list[set[str]]) -> Pairing:

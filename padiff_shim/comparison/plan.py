@@ -33,6 +33,7 @@ from ..table.reasons import BELOW, DRAWN, EMPTY, FORKED, INTEGER, NO_REFERENCE, 
 from ..tape import paddle_graph
 from ..tape.islands import WRITES
 from ..tape.twins import alive
+from ..text import many
 from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
 from . import compared_call, gradients
 from .compared_call import (
@@ -581,7 +582,7 @@ class Comparison(Pulses):
         natives = of_paddle(subject.door, result)
         references = subject.run_reference(natives)
         if len(natives) != len(references):
-            raise StayNative(RESULTS, paddle=len(natives), torch=len(references))
+            raise StayNative(RESULTS, paddle=many(len(natives), "result"), torch=len(references))
         gathers = len(natives) > 1 and self.run.recorder.gather()
         try:
             records = self.results(subject, natives, references, (args, kwargs))

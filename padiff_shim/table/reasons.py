@@ -82,7 +82,7 @@ LEAF = Reason("leaf", "in-place on a leaf that wants a gradient: Paddle refuses"
 NATIVE_REFUSES = Reason("native-refuses", "native kernel refuses this call ({error})")
 NO_KERNEL = Reason("no-kernel", 'Paddle has no kernel in {dtype} on this device, and kernels="paddle" takes no other')
 TORCH_RAISED = Reason("torch-raised", "torch raised {type}: {error}")
-RESULTS = Reason("results", "Paddle gives {paddle} results, Torch's formula {torch}")
+RESULTS = Reason("results", "Paddle gives {paddle}, Torch's formula {torch}")
 INDEPENDENT = Reason("independent", "Torch's result does not depend on what wants a gradient")
 
 # Ops that no formula stands for.

@@ -102,6 +102,8 @@ def test_what_is_changed_is_said():
         ({"optimizer": [1, 2]}, "optimizers= is a pair of optimizers"),
         ({"layer_map": [1]}, "layer_map= is a LayerMap or a dict of layers"),
         ({"layer_map": {"inner": "outer"}}, "outer"),
+        ({"layer_map": {"inner": "iner"}}, r"layer of Paddle's Residual in layer_map 'iner'. Did you mean 'inner'"),
+        ({"layer_map": {"haed": "head"}}, r"layer of Torch's Residual in layer_map 'haed'. Did you mean 'head'"),
         ({"base_model": 1}, "given by position and by name"),
     ],
 )
@@ -109,6 +111,16 @@ def test_refusals(keywords, message):
     port, original = pair(residual)
     with pytest.raises(ArgumentError, match=message):
         auto_diff(port, original, inputs("x"), **keywords)
+
+
+def test_refused_names_of_layers_whose_partner_is_left_out():
+    """The search for pairs sees no entry of a layer that is left out, so that it cannot refuse the other name."""
+    port, original = pair(residual)
+    marked = create_model(original)
+    marked.update_black_list([original.inner])
+    with pytest.raises(UnknownNameError, match=r"layer of Paddle's Residual in layer_map 'iner'. Did you mean 'inner'"):
+        auto_diff(port, marked, inputs("x"), layer_map={"inner": "iner"})
+    assert auto_diff(port, marked, inputs("x"), layer_map={"inner": "inner"}) is True
 
 
 def test_refused_models_and_inputs():

@@ -196,7 +196,7 @@ def test_other_numbers_of_results_are_no_comparison():
     with padiff_shim.compare("torch") as run:
         op(randn(3))
     assert not len(run.calls)
-    assert "Paddle gives 1 results, Torch's formula 2" in run.coverage()["unchecked"]
+    assert "Paddle gives 1 result, Torch's formula 2" in run.coverage()["unchecked"]
 
 
 def test_results_that_nobody_reads_are_not_judged():

@@ -73,7 +73,7 @@ def programs(page, text):
     if page == "docs/audit.md":
         return programs[0].replace('audit(folder="audit")', 'audit(folder="audit", ops="tanh", defects=False)')  # not all of them
     if page == "docs/drift.md":
-        return "\n".join([*programs, "print(found)"])
+        return "\n".join([*programs, "print(drift)"])
     if page == "docs/record.md":
         recorded, diff = programs[:2]
         return "\n".join([recorded, recorded.replace('"here"', '"there"'), diff])
