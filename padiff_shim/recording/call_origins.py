@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..runlog.events import STATE
 from ..text import tr
 from .alignment import TensorDistance
 from .switches import SwitchDifference, candidates, device_of, unfixed
@@ -139,7 +140,7 @@ class OriginFinder:
     def _judge(self, row: ComparedRow, a: Tensor, b: Tensor) -> None:
         if a.kind == "op":
             self._call(row, a, b)
-        elif a.kind == "parameter":
+        elif a.kind in ("parameter", STATE):
             name = parameter_name(a.name)
             if self._gradients.get(name) is False and name not in self._tainted:
                 details = (tr("the gradient and the value before the step are equal bit for bit"),)

@@ -12,7 +12,7 @@ from typing import Any
 from ..arguments import path, whole
 from ..errors import ArgumentError, described
 from ..progress import Waiting
-from ..runlog.events import IN_STEP
+from ..runlog.events import IN_STEP, STATE
 from ..text import many, tr
 from .alignment import Pair, align, apart
 from .call_origins import OriginFinder
@@ -22,7 +22,7 @@ from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .tensors import WEIGHT, Tensor, parameter_name
 
 _SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order
-_NAMED = ("parameter", "gradient", IN_STEP)  # those that go by name
+_NAMED = ("parameter", "gradient", IN_STEP, STATE)  # those that go by name
 
 
 @Waiting("comparing both recordings")

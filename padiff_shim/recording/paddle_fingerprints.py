@@ -151,5 +151,15 @@ def parameters_of(optimizer: Any) -> Iterator[Any]:
             yield entry
 
 
+def states_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:
+    """(parameter, name, tensor) of what an optimizer keeps for each parameter; powers of beta follow from the step's number."""
+    tables = [(name, table) for name, table in optimizer._accumulators.items() if not name.endswith("_pow_acc")]
+    tables.append(("master_weight", getattr(optimizer, "_master_weights", {})))
+    for parameter in parameters_of(optimizer):
+        for name, table in tables:
+            if parameter.name in table:
+                yield parameter, name.lstrip("_"), table[parameter.name]
+
+
 clip_grad_value_ = paddle.nn.utils.clip_grad_value_
 observer = PaddleFingerprints

@@ -20,8 +20,8 @@ from ..runs.run import Run
 from ..table.reasons import StayNative
 from ..trees import is_tensor
 from .fingerprint_run import Replacements
-from .paddle_fingerprints import PaddleView, clip_grad_value_, parameters_of, replace_steps
-from .record import Writer, clip_watch
+from .paddle_fingerprints import PaddleView, clip_grad_value_, parameters_of, replace_steps, states_of
+from .record import OptimizerState, Writer, clip_watch
 
 _NOTHING: dict[str, Any] = {}
 _CLIP = "utils.clip_grad_norm_"
@@ -87,9 +87,11 @@ class PaddleObserver:
                 self._plan.updating(parameters_of(optimizer))
             self._inside = True
             try:
-                return original(optimizer, *args, **kwargs)
+                result = original(optimizer, *args, **kwargs)
             finally:
                 self._inside = False
+            self._plan.stepped(states_of(optimizer))
+            return result
 
         return step
 
@@ -201,6 +203,12 @@ class Observing:
         if self._looks_on:
             with paused():
                 self._writer.updating(parameters)
+
+    def stepped(self, states: Iterable[OptimizerState]) -> None:
+        """An optimizer's step has ended."""
+        if self._looks_on:
+            with paused():
+                self._writer.states(states)
 
     def clipping(self, parameters: list[Any]) -> None:
         """The program is about to clip these parameters' gradients."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from ..present import document as doc
-from ..runlog.events import IN_STEP
+from ..runlog.events import IN_STEP, STATE
 from ..text import SENTENCE, capped, many, shown, tr
 from .alignment import TensorDistance
 from .call_origins import (
@@ -323,6 +323,7 @@ _KINDS = {
     "layer": "layers equal",
     "gradient": "gradients equal",
     IN_STEP: "step gradients equal",
+    STATE: "optimizer states equal",
     "parameter": "parameters equal",
 }
 

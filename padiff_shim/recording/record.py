@@ -22,13 +22,14 @@ from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, FileError, ModeError, described
 from ..modes.environment import prepare, rank
 from ..patching.functions import PyFunctionPatch
-from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, JsonTable
+from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, STATE, JsonTable
 from ..trees import as_array, is_tensor, leaves, parts
 from . import tensors as contents
 from .files import RecordFile, present
 from .tensors import WEIGHT
 
 Named = Callable[[], Iterable[tuple[str, Any]]]  # names and tensors of a model
+OptimizerState = tuple[Any, str, Any]  # a parameter, what an optimizer keeps for it by name, and that tensor
 Wanted = Callable[[Mapping[str, Any], str], bool]  # whether a record with this digest is to be written
 
 
@@ -65,6 +66,7 @@ class Writer:
         steps: the steps that are recorded; None: all.
         weights: parameters and buffers of the model by name, or None without a model.
         parameters, gradients: those of the model by name, or None where they are not recorded.
+        states: whether optimizers' states are written.
     """
 
     def __init__(
@@ -76,8 +78,9 @@ class Writer:
         weights: Named | None = None,
         parameters: Named | None = None,
         gradients: Named | None = None,
+        states: bool = False,
     ) -> None:
-        self._file, self._full, self._steps = file, full, steps
+        self._file, self._full, self._steps, self._states = file, full, steps, states
         self._weights, self._parameters, self._gradients = weights, parameters, gradients
         self._clipped: set[int] = set()  # parameters whose gradients were written before they were clipped, by identity
         self._last: dict[tuple[str, str, str], str] = {}  # digests of the parameters and gradients that were written last
@@ -182,14 +185,24 @@ class Writer:
         self._clipped.difference_update(map(id, parameters))
 
     def _in_step(self, parameters: Iterable[Any]) -> None:
-        if self._gradients is None or self._weights is None or not self.active:
+        if self._gradients is not None:
+            self._of_parameters(IN_STEP, ((parameter, "", gradient_in_step(parameter)) for parameter in parameters))
+
+    def states(self, states: Iterable[OptimizerState]) -> None:
+        """An optimizer's step has ended: what the optimizer keeps for the model's parameters, if it is recorded."""
+        if self._states:
+            self._of_parameters(STATE, states)
+
+    def _of_parameters(self, kind: str, tensors: Iterable[OptimizerState]) -> None:
+        """Tensors that belong to the model's parameters, under the parameters' names."""
+        if self._weights is None or not self.active:
             return
         names = {id(tensor): name for name, tensor in self._weights()}
         self._call += 1
-        for parameter in parameters:
-            name, gradient = names.get(id(parameter)), gradient_in_step(parameter)
-            if name is not None and gradient is not None:
-                self._write({"kind": IN_STEP, "name": name}, "", gradient)
+        for parameter, part, tensor in tensors:
+            name = names.get(id(parameter))
+            if name is not None and tensor is not None:
+                self._write({"kind": kind, "name": name}, part, tensor)
 
     def end(self) -> None:
         """The recording ends."""
@@ -337,9 +350,9 @@ def _line(site: CallSite) -> dict[str, Any]:
 FRAMEWORKS = ("paddle", "torch")
 VALUES = ("full", "digest", "fingerprint")
 GIGABYTE = 10**9
-_ASKED = ("calls", "layers", "parameters", "gradients")
+_ASKED = ("calls", "layers", "parameters", "gradients", "states")
 # What is recorded where the user does not say, by ``values``; fingerprints always are of layers, parameters and gradients.
-_DEFAULTS = {"calls": True, "layers": True, "parameters": False, "gradients": False}
+_DEFAULTS = {"calls": True, "layers": True, "parameters": False, "gradients": False, "states": False}
 
 
 def record(
@@ -355,6 +368,7 @@ def record(
     layers: bool | None = None,
     parameters: bool | None = None,
     gradients: bool | None = None,
+    states: bool | None = None,
     overwrite: bool = False,
 ) -> Recording:
     """Write down what a Paddle or a Torch program computes, call by call and layer by layer, or step by step as fingerprints.
@@ -379,6 +393,8 @@ def record(
         parameters: write the model's parameters and buffers, at the start and after each step; default False.
         gradients: write the gradients of the model's parameters, when a backward has ended, and once more as an optimizer's
             step is about to use them; default False.
+        states: write what optimizers keep for the model's parameters, behind each step: moments, and master weights of mixed
+            precision, under Paddle's names (``moment1``, ``velocity``, ``master_weight``); default False.
         overwrite: take the place of a recording of this rank that lies in the folder.
 
     Returns:
@@ -403,7 +419,7 @@ def record(
     one_of("values", values, VALUES)
     whole("budget", budget)
     flag("overwrite", overwrite)
-    wishes = dict(zip(_ASKED, (calls, layers, parameters, gradients)))
+    wishes = dict(zip(_ASKED, (calls, layers, parameters, gradients, states)))
     for name, wish in wishes.items():
         if wish is not None:
             flag(name, wish)
@@ -422,10 +438,11 @@ def record(
         if every != 1:
             raise ArgumentError("every= goes with values='fingerprint'; steps=range(...) chooses steps of other recordings")
         options |= {"budget": budget, **{name: _DEFAULTS[name] if wish is None else wish for name, wish in wishes.items()}}
-        if (parameters or gradients) and model is None:
-            raise ArgumentError(f"{'parameters' if parameters else 'gradients'}=True needs model=, whose they are")
+        for name in ("parameters", "gradients", "states"):
+            if wishes[name] and model is None:
+                raise ArgumentError(f"{name}=True needs model=, whose they are")
         if not any(options[name] for name in _ASKED):
-            raise ArgumentError("nothing would be recorded: calls=, layers=, parameters= and gradients= are all False")
+            raise ArgumentError("nothing would be recorded: calls=, layers=, parameters=, gradients= and states= are all False")
         if steps is not None:
             options["steps"] = [steps.start, steps.stop]
     return Recording(target.absolute(), model, side, options, overwrite=overwrite)
@@ -527,7 +544,8 @@ class Recording:
         named = {"parameters": weights if options["parameters"] else None}
         named["gradients"] = functools.partial(_gradients, self._model) if options["gradients"] else None
         steps = range(*options["steps"]) if "steps" in options else None
-        return Writer(self._file, full=options["values"] == "full", steps=steps, weights=weights, **named)
+        full = options["values"] == "full"
+        return Writer(self._file, full=full, steps=steps, weights=weights, states=options["states"], **named)
 
     def stop(self, how: str = "closed") -> None:
         """Write the last line; ``how`` the recorded program ended.

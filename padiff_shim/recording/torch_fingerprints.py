@@ -103,4 +103,30 @@ def parameters_of(optimizer: Any) -> list[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
+# Torch's name of an optimizer's state -> Paddle's. Adamax's moment and the sums of Adagrad have names of their own there.
+_STATES = {
+    "exp_avg": "moment1",
+    "exp_avg_sq": "moment2",
+    "max_exp_avg_sq": "moment2_max",
+    "momentum_buffer": "velocity",
+    "exp_inf": "inf_norm",
+    "acc_delta": "avg_squared_update",
+}
+_STATES_OF = {
+    "Adamax": {"exp_avg": "moment"},
+    "Adagrad": {"sum": "moment"},
+    "RMSprop": {"square_avg": "mean_square", "grad_avg": "mean_grad", "momentum_buffer": "momentum"},
+    "Adadelta": {"square_avg": "avg_squared_grad"},
+}
+
+
+def states_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:
+    """(parameter, Paddle's name, tensor) of what an optimizer keeps for each parameter; the number of the step is left out."""
+    names = _STATES | _STATES_OF.get(type(optimizer).__name__, {})
+    for parameter in parameters_of(optimizer):
+        for name, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, torch.Tensor) and name != "step":
+                yield parameter, names.get(name, name), value
+
+
 observer = TorchFingerprints

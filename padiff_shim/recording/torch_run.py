@@ -21,7 +21,7 @@ from ..runlog.events import JsonTable
 from ..table.op import Op
 from ..trees import leaves
 from .record import OwnTensors, Writer, clip_watch
-from .torch_fingerprints import TorchView, parameters_of
+from .torch_fingerprints import TorchView, parameters_of, states_of
 
 # ---- The names that the op table has for functions of Torch, learnt by running the table's formulas on their own samples
 
@@ -212,8 +212,9 @@ class TorchObserver:
         if not self._elsewhere():
             self._writer.clipping(parameters)
 
-    def _step_ends(self, *_: Any) -> None:
+    def _step_ends(self, optimizer: Any, *_: Any) -> None:
         if not self._elsewhere():
+            self._writer.states(states_of(optimizer))
             self._optimizing = False
             self._writer.updated()
 
