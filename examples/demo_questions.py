@@ -46,6 +46,8 @@ ORDER = (
 )
 HEAD = """# Public questions, answered
 
+[中文](zh/questions.md)
+
 Users asked in public issue trackers why Paddle and Torch differ. A script of at most 30 lines in
 [examples/questions](../examples/questions) rebuilds each thread from its description and asks `compare` or `prove`;
 `make demo-questions` runs them all and prints the answers. Where a thread needs another machine, mostly a GPU, the script emulates

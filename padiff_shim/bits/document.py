@@ -20,6 +20,8 @@ DTYPES = ("float32", "bfloat16")
 _EXAMPLE = """\
 # Why the bits of a right port differ, and what to write
 
+[中文](zh/bitwise.md)
+
 "Right within rounding" says that a port is right. Whoever aligns it bit by bit asks further: at which line do the bits part, why,
 and what makes them equal? `padiff_shim.bitwise(port, original, inputs)` answers, and so does the command line. Of
 [a small port](../examples/bitwise_port.py) with three lines that its original writes differently:
