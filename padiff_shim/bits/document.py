@@ -31,19 +31,19 @@ $ padiff-shim prove examples/bitwise_port.py:Port examples/bitwise_port.py:Origi
     --inputs examples/bitwise_port.py:batch --weights random --bitwise
 3 origins of different bits; with these 3 changes all 9 results and 15 gradients are identical
 1. rounding: RMSNorm: multiplied by rsqrt or divided by sqrt: results differ by 1 ulp in 46.5% of elements
-     torch  examples/bitwise_port.py:39: rsqrt, mul
-            y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
      paddle examples/bitwise_port.py:20: sqrt, div
             y = x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+     torch  examples/bitwise_port.py:39: rsqrt, mul
+            y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
      why    the reciprocal root is rounded before it multiplies; a division rounds once
      share  66.5% of the final difference
      was    y = x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
      write  y = (x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-06)) * self.weight
 2. rounding: scale of attention: results and gradients differ by 2 ulp in 77.8% of elements
-     torch  examples/bitwise_port.py:40: bmm, mul
-            scores = torch.matmul(self.q(y), self.k(y).mT) * 24**-0.5
      paddle examples/bitwise_port.py:21: mul, bmm
             scores = paddle.matmul(self.q(y) * 24**-0.5, self.k(y), transpose_y=True)
+     torch  examples/bitwise_port.py:40: bmm, mul
+            scores = torch.matmul(self.q(y), self.k(y).mT) * 24**-0.5
      why    scores are rounded after the scale or before it, and the scale divides or multiplies; both roots
        round twice
      share  26.3% of the final difference
@@ -51,10 +51,10 @@ $ padiff-shim prove examples/bitwise_port.py:Port examples/bitwise_port.py:Origi
      write  q1 = self.q(y)
      write  scores = paddle.matmul(q1, self.k(y), transpose_y=True) * q1.shape[-1] ** (-0.5)
 3. fused: SiLU by its formula: results and gradients differ by 1 ulp in 33.8% of elements
-     torch  examples/bitwise_port.py:43: silu
-            return x + self.down(torch.nn.functional.silu(self.gate(y)) * self.up(y))
      paddle examples/bitwise_port.py:25: sigmoid, mul
             return x + self.down(gate * F.sigmoid(gate) * self.up(y))
+     torch  examples/bitwise_port.py:43: silu
+            return x + self.down(torch.nn.functional.silu(self.gate(y)) * self.up(y))
      why    the kernel rounds once, the formulas at each step; their backward is another formula
      share  7.2% of the final difference
      was    return x + self.down(gate * F.sigmoid(gate) * self.up(y))

@@ -189,12 +189,12 @@ class Bitwise(Presented):
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:
-    return ListedFinding(str(origin), both_places(origin.torch, origin.paddle, marked), list(_details(origin)))
+    return ListedFinding(str(origin), both_places(origin.paddle, origin.torch, marked), list(_details(origin)))
 
 
 def _details(origin: BitOrigin) -> Iterator[tuple[str, str]]:
     if origin.cause == LAYOUT:
-        for side, operands in (("torch", origin.torch_operands), ("paddle", origin.paddle_operands)):
+        for side, operands in (("paddle", origin.paddle_operands), ("torch", origin.torch_operands)):
             yield from ((side, str(operand)) for operand in operands)
     yield tr("why"), origin.why
     if origin.contribution is not None:

@@ -235,14 +235,14 @@ def _losses(dtypes: Sequence[AlignedDtype]) -> doc.Part:
     """The loss of each run, with all digits."""
     columns = [
         doc.Column(tr("dtype")),
-        *doc.figures(tr("original"), tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference")),
+        *doc.figures(tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference"), tr("original")),
     ]
     rows = [
         (
             aligned.dtype,
-            f"{aligned.losses['torch']:.9g}",
             *_loss(aligned.losses.get("native"), aligned.losses["torch"]),
             *_loss(aligned.losses["substituted"], aligned.losses["torch"]),
+            f"{aligned.losses['torch']:.9g}",
         )
         for aligned in dtypes
         if aligned.losses
@@ -276,15 +276,15 @@ def _training(aligned: AlignedDtype) -> doc.Part:
     rows = aligned.proof.training
     if not rows:
         return doc.Section("", [])
-    heads = (tr("step"), tr("loss: original"), tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference"))
+    heads = (tr("step"), tr("loss: native"), tr("difference"), tr("Torch's kernels"), tr("difference"), tr("original"))
     further = (tr("all that was compared: native"), tr("all that was compared: Torch's kernels"))
     columns = [*doc.figures(*heads), *doc.figures(*further, leave=(9, 8))]
     cells = [
         (
             str(row.step),
-            "" if row.loss is None else f"{row.loss:.9g}",
             *_loss(row.native_loss, row.loss),
             *_loss(row.shim_loss, row.loss),
+            "" if row.loss is None else f"{row.loss:.9g}",
             "" if row.native is None else f"{row.native:.3g}",
             tr("bits equal") if row.identical else f"{row.shim:.3g}",
         )

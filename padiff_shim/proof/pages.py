@@ -67,18 +67,18 @@ def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     if mistake.effect and mistakes > 1:
         effect = tr("mended, the port's results move by {size:.3g} in float64", size=mistake.effect)
         details.append((tr("effect"), effect))
-    sides = both_places(mistake.torch, mistake.paddle, marked_calls, around=True) if mistake.torch or mistake.paddle else []
+    sides = both_places(mistake.paddle, mistake.torch, marked_calls, around=True) if mistake.paddle or mistake.torch else []
     return doc.ListedFinding(str(mistake), sides, details)
 
 
 def both_places(
-    torch: ProgramPlace | None, paddle: ProgramPlace | None, mark: Callable[[str, str], Sequence[Any]], *, around: bool = False
+    paddle: ProgramPlace | None, torch: ProgramPlace | None, mark: Callable[[str, str], Sequence[Any]], *, around: bool = False
 ) -> list[doc.Place]:
     """The lines of both programs side by side; calls are marked by ``mark``; ``around``: with the lines before and behind."""
-    places = (torch, paddle)
+    places = (paddle, torch)
     sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))
     calls = mark(*(shown(place.call, SENTENCE) if place else "" for place in places))
-    titles = (("torch", tr("original, Torch")), ("paddle", tr("port, Paddle")))
+    titles = (("paddle", tr("port, Paddle")), ("torch", tr("original, Torch")))
     return [
         doc.Place(side, title, _where(place), source, call, _around(place) if around and place else ((), ()))
         for (side, title), place, source, call in zip(titles, places, sources, calls)
@@ -150,9 +150,9 @@ def _words(words: Sequence[str], chosen: set[int]) -> list[doc.Word]:
 
 def _layers(rows: Sequence[LayerRow]) -> doc.Part:
     """Those that differ first, where not all are shown; else those whose native difference is largest."""
-    heads = (tr("calls"), tr("on Torch's kernels"), tr("native"))
-    columns = [doc.Column(tr("original, Torch"), 1), doc.Column(tr("port, Paddle")), *doc.figures(*heads, leave=(3, 0, 2))]
-    cells = [(_name(row.torch), _name(row.paddle), str(row.calls), *_figures(row)) for row in rows]
+    heads = (tr("calls"), tr("native"), tr("on Torch's kernels"))
+    columns = [doc.Column(tr("port, Paddle")), doc.Column(tr("original, Torch"), 1), *doc.figures(*heads, leave=(3, 2, 0))]
+    cells = [(_name(row.paddle), _name(row.torch), str(row.calls), *_figures(row)) for row in rows]
     tones: list[doc.Tone] = ["good" if row.identical else "bad" for row in rows]
     rank = sorted(
         range(len(rows)),
@@ -161,7 +161,7 @@ def _layers(rows: Sequence[LayerRow]) -> doc.Part:
     same = sum(row.identical for row in rows)
     title = tr("{same} of {layers} identical on the same kernels", same=same, layers=many(len(rows), "layer"))
     note = tr(
-        "Largest absolute difference of a layer's result from the original's: of the port on Torch's kernels, and on Paddle's own."
+        "Largest absolute difference of a layer's result from the original's: of the port on Paddle's own kernels, and on Torch's."
     )
     table = doc.Table(columns, cells, tones, LAYERS, rank=rank, cards=False, kind="even layers")
     return doc.Section(title, [table], note, folded=True)
@@ -172,9 +172,9 @@ def _name(layer: str) -> doc.Cell:
 
 
 def _figures(row: LayerRow | StepRow) -> tuple[doc.Cell, doc.Cell]:
-    """Its differences, on Torch's kernels and natively."""
+    """Its differences, natively and on Torch's kernels."""
     shim = doc.Cell([tr("identical")], "good", 0.0) if row.identical else doc.Cell([f"{row.shim:.3g}"], "bad", far(row.shim))
-    return shim, doc.Cell([tr("fails") if row.native is None else f"{row.native:.3g}"], "warning", far(row.native))
+    return doc.Cell([tr("fails") if row.native is None else f"{row.native:.3g}"], "warning", far(row.native)), shim
 
 
 def far(difference: float | None) -> float:
@@ -187,7 +187,7 @@ def far(difference: float | None) -> float:
 
 
 def _training(rows: Sequence[StepRow]) -> doc.Part:
-    columns = doc.figures(tr("step"), tr("loss"), tr("on Torch's kernels"), tr("native"), leave=(0, 1, 0, 0))
+    columns = doc.figures(tr("step"), tr("loss"), tr("native"), tr("on Torch's kernels"), leave=(0, 1, 0, 0))
     cells = [(str(row.step), "" if row.loss is None else f"{row.loss:.6g}", *_figures(row)) for row in rows]
     note = tr("Largest difference of losses, gradients, weights and statistics at each step.")
     last = len(rows) - 1

@@ -481,22 +481,23 @@ class Mapping(Presented):
 
     def document(self) -> Document:
         """The pairs as a table, weights without a partner, and notes."""
-        columns = (Column(tr(self.src)), Column(tr(self.dst)), Column(tr("shapes"), 1), Column(tr("on the way"), fold=True))
+        arrow = "->" if self.src == "paddle" else "<-"
+        columns = (Column("paddle"), Column("torch"), Column(tr("shapes"), 1), Column(tr("on the way"), fold=True))
         rows = [
             (
-                *(shown(pair.name(side) or "-") for side in (self.src, self.dst)),
-                _shapes(pair, self.src, self.dst),
+                *(shown(pair.name(side) or "-") for side in ("paddle", "torch")),
+                _shapes(pair, arrow),
                 "; ".join(filter(None, (pair.transform, pair.note))),
             )
             for pair in self.pairs
         ]
         lonely = [
             ListItem(f"{side} {shown(weight.name)} {list(weight.shape)}", tr("no partner"), "bad")
-            for side, weights in zip((self.src, self.dst), self.left)
+            for side, weights in sorted(zip((self.src, self.dst), self.left))
             for weight in weights
         ]
         weights = many(len({pair.name(self.src) for pair in self.pairs} - {""}), "weight")
-        headline = tr("{src} -> {dst}: {weights}", src=self.src.title(), dst=self.dst.title(), weights=weights)
+        headline = tr("Paddle {arrow} Torch: {weights}", arrow=arrow, weights=weights)
         if lonely:
             headline = tr("{headline}, {count} without partner", headline=headline, count=len(lonely))
         return Document(headline, [Table(columns, rows), Items(lonely), Notes(self.notes)])
@@ -506,7 +507,7 @@ def _key(slot: Slot) -> Any:
     return slot.weight and slot.weight.key
 
 
-def _shapes(pair: Pair, src: str, dst: str) -> str:
-    """One shape, or both where they differ."""
-    shapes = ["-" if shape is None else "x".join(map(str, shape)) or "scalar" for shape in (pair.shape(src), pair.shape(dst))]
-    return " -> ".join(dict.fromkeys(shapes))
+def _shapes(pair: Pair, arrow: str) -> str:
+    """One shape, or Paddle's and Torch's where they differ."""
+    shapes = ["-" if shape is None else "x".join(map(str, shape)) or "scalar" for shape in map(pair.shape, ("paddle", "torch"))]
+    return f" {arrow} ".join(dict.fromkeys(shapes))

@@ -1,5 +1,6 @@
 """Notebooks: results are text where text is asked for, small tables where they are shown, and cells have their names."""
 
+import html
 import re
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def test_results_are_shown_as_small_tables_with_their_page(ran):
         assert page[1]
         assert "&lt;!doctype html&gt;" in page[2]
         assert len(page[0]) < 8000
-        assert data["text/plain"].splitlines()[0][:9] in re.sub("<[^>]*>", "", page[0]).replace("&gt;", ">")
+        assert data["text/plain"].splitlines()[0][:9] in html.unescape(re.sub("<[^>]*>", "", page[0]))
     assert sum("<table>" in data["text/html"] for data in shown) == 7  # bits that are identical need none
 
 
