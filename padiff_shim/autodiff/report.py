@@ -41,7 +41,7 @@ class Explanation:
         lines = []
         for number, mistake in enumerate(self.proof.mistakes if self.proof is not None else (), 1):
             lines.append(f"{number}. {mistake}")
-            for side, place in (("torch ", mistake.torch), ("paddle", mistake.paddle)):
+            for side, place in (("paddle", mistake.paddle), ("torch ", mistake.torch)):
                 where = f"{at_line(place.file, place.line)}: {place.source}" if place else "no counterpart"
                 lines.append(f"     {side} {where}")
         return lines
