@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runlog.events import IN_STEP, STATE
+from ..runlog.events import NAMED
 from . import tensors as contents
 from .tensors import Array, Tensor
 
@@ -75,7 +75,7 @@ def apart(a: Tensor, b: Tensor) -> TensorDistance:
         return TensorDistance(False, np.nan, np.nan, np.nan, None, how="nothing")
     values = a.values(), b.values()
     if values[0] is not None and values[1] is not None:
-        return _best(values[0], values[1], _unit(a, b), weights=a.kind in ("parameter", "gradient", IN_STEP, STATE))
+        return _best(values[0], values[1], _unit(a, b), weights=a.kind in NAMED)
     if a.shape == b.shape:
         drawn = _elements(a), _elements(b)
         if drawn[0] is not None and drawn[1] is not None and drawn[0].shape == drawn[1].shape:

@@ -12,17 +12,16 @@ from typing import Any
 from ..arguments import path, whole
 from ..errors import ArgumentError, described
 from ..progress import Waiting
-from ..runlog.events import IN_STEP, STATE
+from ..runlog.events import IN_STEP, NAMED
 from ..text import many, tr
 from .alignment import Pair, align, apart
 from .call_origins import OriginFinder
-from .difference import HELD, Difference, EqualWithin, HeatMap, StepDifference, TensorRow
+from .difference import HELD, Difference, EqualWithin, HeatMap, ExpectedPartners, StepDifference, TensorRow
 from .fingerprint_diff import compare_fingerprints
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .tensors import WEIGHT, Tensor, parameter_name
 
 _SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order
-_NAMED = ("parameter", "gradient", IN_STEP, STATE)  # those that go by name
 
 
 @Waiting("comparing both recordings")
@@ -134,20 +133,22 @@ def _surroundings(a: Recorded, b: Recorded) -> list[tuple[str, Any, Any]]:
 def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: EqualWithin) -> None:
     """All pairs of two processes, measured, in the order of the runs."""
     kinds = a.kinds(), b.kinds()
-    for kind in (*_SEQUENCES, *_NAMED):
+    for kind in (*_SEQUENCES, *NAMED):
         if (kind in kinds[0]) != (kind in kinds[1]):
             alone = "a" if kind in kinds[0] else "b"
             difference.notes.append(f"only {alone} has records of kind {kind!r}: they were not compared")
             difference.one_sided[kind] = alone
     common = kinds[0] & kinds[1]
     unknown, met = list[TensorRow](), [True, True]
+    partners = ExpectedPartners(crossing=tolerances.crossing)
     finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
     for first, second in _paired_steps(a.steps(), b.steps()):
         step = StepDifference(a.rank, first.step)
         pairs = _pairs(first, second, common)
-        inputs = [_row(a.rank, *pair, tolerances) for pair in _inputs(first, second, crossing=tolerances.crossing)]
+        partners.note([*first.inputs, *first.tensors], [*second.inputs, *second.tensors])
+        inputs = [_row(a.rank, *pair, tolerances, partners) for pair in _inputs(first, second, crossing=tolerances.crossing)]
         difference.inputs += inputs[: max(0, HELD - len(difference.inputs))]
-        rows = [_row(a.rank, *pair, tolerances) for pair in pairs]
+        rows = [_row(a.rank, *pair, tolerances, partners) for pair in pairs]
         comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
         unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
         for row in comparable:
@@ -193,7 +194,7 @@ def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[
     for kind in _SEQUENCES:
         if kind in common:
             pairs += align(_of(first, kind), _of(second, kind))
-    for kind in _NAMED:
+    for kind in NAMED:
         if kind in common:
             pairs += _by_name(_of(first, kind), _of(second, kind))
     return _ordered(pairs)
@@ -236,9 +237,9 @@ def _placed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
     return _numbered(tensors, lambda tensor: (tensor.name, tensor.tensor, tensor.layer, tensor.step))
 
 
-def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin) -> TensorRow:
+def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin, partners: ExpectedPartners) -> TensorRow:
     if a is None or b is None:
-        return TensorRow(rank, a, b, None, not tolerances.crossing)
+        return TensorRow(rank, a, b, None, partners.lacking(a, b))
     distance = apart(a, b)
     scale = max(abs(b.figures.get(name, 0.0)) for name in ("min", "max"))
     # In one framework a result of the same shape in another arrangement is another result, even with the same values.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,13 +12,15 @@ from typing import Any, NamedTuple
 from ..files import write
 from ..present.document import Document
 from ..present.result import Presented
+from ..runlog.events import IN_STEP, NAMED
 from . import pages
 from .alignment import TensorDistance
 from .call_origins import CallOrigins, origins_as_dict
-from .tensors import Tensor
+from .tensors import WEIGHT, Tensor, parameter_name
 
 HELD = 5_000  # rows that a difference holds, and as many more that differ
 _COLUMNS = 512  # of a heat map
+_GRADIENTS = frozenset(("gradient", IN_STEP))
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,8 @@ class Difference(Presented):
 
     That is: something was compared, every pair is equal (or within ``atol`` and ``rtol``), no tensor is without a partner, and
     neither recording lacks what it should hold. Between recordings of two frameworks calls without a partner are no difference,
-    for each divides its work into calls of its own; there the last results must be among the pairs.
+    for each divides its work into calls of its own; there the last results must be among the pairs, and a parameter that both
+    have by name must have a gradient in both or in neither.
 
     Attributes:
         a, b: the folders.
@@ -158,6 +162,7 @@ class Difference(Presented):
         inputs: what both runs were given, weights at the start and data: the pairs.
         steps: one entry a step and rank.
         counts: numbers of all rows, those that ``rows`` does not hold included.
+        unpaired: (kind, ``"a"`` or ``"b"``) -> names of parameters whose tensors of this kind have no partner: not compared.
         holes: what a recording should hold and does not.
         one_sided: kinds of tensors that one recording alone holds -> ``"a"`` or ``"b"``; they were not compared.
         heat: the largest differences by layer and step.
@@ -184,6 +189,7 @@ class Difference(Presented):
     inputs: list[TensorRow] = field(default_factory=list)
     steps: list[StepDifference] = field(default_factory=list)
     counts: RowCounts = field(default_factory=RowCounts)
+    unpaired: dict[tuple[str, str], set[str]] = field(default_factory=dict, repr=False)
     holes: list[str] = field(default_factory=list)
     heat: HeatMap = field(default_factory=HeatMap, repr=False)
     call_origins: CallOrigins = field(default_factory=CallOrigins, repr=False)
@@ -201,6 +207,8 @@ class Difference(Presented):
         counts.rows += 1
         counts.compared += row.apart is not None
         counts.differing += row.differs
+        if row.apart is None and not row.differs and row.any.kind in NAMED:
+            self.unpaired.setdefault((row.any.kind, "a" if row.b is None else "b"), set()).add(row.any.name)
         if counts.rows <= HELD or (row.differs and counts.differing <= HELD):
             self.rows.append(row)
 
@@ -257,6 +265,7 @@ class Difference(Presented):
             "notes": list(self.notes),
             "holes": list(self.holes),
             "one_sided": dict(self.one_sided),
+            "unpaired": {kind: {side: sorted(names)} for (kind, side), names in self.unpaired.items()},
             "steps": [step.as_dict() for step in self.steps],
             "rows": [row.as_dict() for row in self.rows],
         }
@@ -272,6 +281,42 @@ class Difference(Presented):
             FileError: it cannot be written.
         """
         return write(path, self.page(), "the page ")
+
+
+class ExpectedPartners:
+    """Whether a tensor without a partner is a difference.
+
+    In one framework it is. Two frameworks divide their work otherwise, and their models their weights; there a gradient must have a
+    partner if the other model has the parameter, by name and shape, and the gradient is not zero everywhere.
+
+    Args:
+        crossing: whether the recordings are of two frameworks.
+    """
+
+    def __init__(self, *, crossing: bool) -> None:
+        self._crossing = crossing
+        self._weights: tuple[dict[str, list[int]], ...] = {}, {}  # of a and b: name -> lengths in order of size
+        self._gradients: tuple[set[str], ...] = set(), set()  # of a and b in this step: names of parameters
+
+    def note(self, first: Iterable[Tensor], second: Iterable[Tensor]) -> None:
+        """A step begins, with these tensors on both sides; the first step's inputs are the weights at the start."""
+        for weights, gradients, tensors in zip(self._weights, self._gradients, (first, second)):
+            gradients.clear()
+            for tensor in tensors:
+                if tensor.tensor == WEIGHT:
+                    weights[parameter_name(tensor.name)] = sorted(tensor.shape)
+                elif tensor.kind in _GRADIENTS:
+                    gradients.add(parameter_name(tensor.name))
+
+    def lacking(self, a: Tensor | None, b: Tensor | None) -> bool:
+        """Whether it is a difference that one of two tensors is None."""
+        tensor, other = a or b, 0 if a is None else 1
+        if not self._crossing or tensor is None:
+            return True
+        name = parameter_name(tensor.name)
+        if tensor.kind not in _GRADIENTS or name in self._gradients[other]:
+            return False
+        return self._weights[other].get(name) == sorted(tensor.shape) and any(map(tensor.figures.get, ("norm", "nan", "inf")))
 
 
 class EqualWithin(NamedTuple):

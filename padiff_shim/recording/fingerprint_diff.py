@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runlog.events import LOSS
+from ..runlog.events import LOSS, NAMED
 from ..text import many
 from .alignment import TensorDistance, align
-from .difference import Difference, EqualWithin, StepDifference, TensorRow
+from .difference import Difference, EqualWithin, ExpectedPartners, StepDifference, TensorRow
 from .fingerprints import FIGURES
 from .reading import FingerprintRow, Recorded, side_by_side
 from .tensors import INPUT, WEIGHT, Array, Tensor, parameter_name
@@ -25,6 +25,7 @@ class _Pairs(NamedTuple):
 
     first: Array  # places in a's step
     second: Array  # places in b's step
+    sides: tuple[list[Tensor], list[Tensor]]  # all of both, as in the first such step
     tensors: list[tuple[Tensor, Tensor]]
     alone: list[tuple[Tensor | None, Tensor | None]]
     comparable: Array  # whether equal hashes can be expected: the same dtype, shape and layout
@@ -35,6 +36,7 @@ def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, toler
     """All steps that two processes both have, in order."""
     difference.fingerprints = True
     known: dict[tuple[Any, Any], _Pairs] = {}
+    partners = ExpectedPartners(crossing=tolerances.crossing)
     ends, common, only = [-1, -1], 0, [0, 0]
     for first, second in side_by_side(a.rows(), b.rows()):
         for side, row in enumerate((first, second)):
@@ -48,7 +50,8 @@ def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, toler
         pairs = known.get(key)
         if pairs is None:
             pairs = known[key] = _paired(a, b, first, second, crossing=tolerances.crossing)
-        _compare_step(a.rank, first, second, pairs, difference, tolerances)
+        partners.note(*pairs.sides)
+        _compare_step(a.rank, first, second, pairs, difference, tolerances, partners)
     if common and (only[0] or only[1]):
         _note_lengths(a, b, ends, only, difference)
     if tolerances.crossing:
@@ -116,7 +119,8 @@ def _paired(a: Recorded, b: Recorded, first: FingerprintRow, second: Fingerprint
         for a_tensor, b_tensor in tensors
     ]
     return _Pairs(
-        np.array([place for place, _ in places], np.int64), np.array([place for _, place in places], np.int64), tensors, alone,
+        np.array([place for place, _ in places], np.int64), np.array([place for _, place in places], np.int64), sides, tensors,
+        alone,
         np.array(comparable, bool), np.array([a_tensor.kind for a_tensor, _ in tensors]),
     )  # fmt: skip
 
@@ -134,7 +138,13 @@ def _may_lie_otherwise(tensor: Tensor) -> bool:
 
 
 def _compare_step(
-    rank: int, first: FingerprintRow, second: FingerprintRow, pairs: _Pairs, difference: Difference, tolerances: EqualWithin
+    rank: int,
+    first: FingerprintRow,
+    second: FingerprintRow,
+    pairs: _Pairs,
+    difference: Difference,
+    tolerances: EqualWithin,
+    partners: ExpectedPartners,
 ) -> None:
     bits = first.bits[pairs.first] == second.bits[pairs.second]
     figures = first.figures[pairs.first], second.figures[pairs.second]
@@ -164,17 +174,16 @@ def _compare_step(
             step.first = step.first or str(row.any)
         else:
             difference.inputs.append(row)
-    _count_alone(rank, pairs, step, difference, tolerances)
+    for a, b in pairs.alone:
+        sides = [
+            None if tensor is None else _at(tensor, fingerprints, fingerprints.numbers.index(tensor.index))
+            for tensor, fingerprints in ((a, first), (b, second))
+        ]
+        lone = TensorRow(rank, sides[0], sides[1], None, partners.lacking(*sides))
+        if lone.any.kind != INPUT and (lone.differs or lone.any.kind in NAMED):
+            difference.add(lone)
+            step.first = step.first or (str(lone.any) if lone.differs else "")
     difference.steps.append(step)
-
-
-def _count_alone(rank: int, pairs: _Pairs, step: StepDifference, difference: Difference, tolerances: EqualWithin) -> None:
-    """Tensors without a partner: between frameworks they are no difference, for each divides its work otherwise."""
-    for a, b in pairs.alone if not tolerances.crossing else ():
-        row = TensorRow(rank, a, b, None, True)
-        if row.any.kind != INPUT:
-            difference.add(row)
-            step.first = step.first or str(row.any)
 
 
 def _relative(first: Array, second: Array, *, comparable: Array) -> Array:
@@ -188,13 +197,17 @@ def _relative(first: Array, second: Array, *, comparable: Array) -> Array:
     return np.where(np.isnan(relative), np.inf, relative)
 
 
+def _at(tensor: Tensor, row: FingerprintRow, at: int) -> Tensor:
+    """A tensor as it was in a step, where its fingerprint has the place ``at``."""
+    figures = dict(zip(FIGURES, row.figures[at].tolist()))
+    index = row.step * 10**6 + at  # in the order of the run
+    return replace(tensor, step=row.step, digest=f"{int(row.bits[at]):016x}", figures=figures, index=index)
+
+
 def _row(
     rank: int, rows: tuple[FingerprintRow, FingerprintRow], pairs: _Pairs, place: int, relative: float, *, differs: bool
 ) -> TensorRow:
-    sides = []
-    for tensor, row, at in zip(pairs.tensors[place], rows, (int(pairs.first[place]), int(pairs.second[place]))):
-        figures = dict(zip(FIGURES, row.figures[at].tolist()))
-        index = row.step * 10**6 + at  # in the order of the run
-        sides.append(replace(tensor, step=row.step, digest=f"{int(row.bits[at]):016x}", figures=figures, index=index))
+    at = int(pairs.first[place]), int(pairs.second[place])
+    sides = [_at(tensor, row, number) for tensor, row, number in zip(pairs.tensors[place], rows, at)]
     distance = TensorDistance(not differs, np.nan, np.nan, relative, None, sides[0].size, 0, "fingerprint")
     return TensorRow(rank, sides[0], sides[1], distance, differs)

@@ -72,6 +72,7 @@ class DifferenceView(Protocol):
     met: bool
     holes: list[str]
     one_sided: dict[str, str]
+    unpaired: dict[tuple[str, str], set[str]]
     call_origins: CallOrigins
 
     @property
@@ -110,20 +111,20 @@ def headline(difference: DifferenceView) -> str:
             "INCOMPLETE: {tensors} compared, none differs, but a recording is not whole ({hole})", tensors=compared, hole=hole
         )
     if not counts.differing or difference.first is None:
-        if not difference.one_sided:
-            return tr("SAME: {tensors} compared, none differs", tensors=compared)
-        kinds = ", ".join(f"{kind} ({side})" for kind, side in difference.one_sided.items())
-        return tr(
-            "SAME: {tensors} compared, none differs; in one recording alone, and not compared: {kinds}",
-            tensors=compared,
-            kinds=kinds,
-        )
+        same, alone = tr("SAME: {tensors} compared, none differs", tensors=compared), _alone(difference)
+        return tr("{same}; in one recording alone, and not compared: {kinds}", same=same, kinds=alone) if alone else same
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     first = described(difference.first)
     if not difference.origin:
         return tr("DIFFERENT: {number}, the first at {first}", number=number, first=first)
     origin = _origin(difference)
     return tr("DIFFERENT: {origin}; of what was computed {number}, the first at {first}", origin=origin, number=number, first=first)
+
+
+def _alone(difference: DifferenceView) -> str:
+    """What one recording alone has of the kinds that go by the name of a parameter, and what kinds it alone has."""
+    kinds = [f"{kind} ({side})" for kind, side in difference.one_sided.items()]
+    return ", ".join(kinds + [f"{many(len(names), kind)} ({side})" for (kind, side), names in difference.unpaired.items()])
 
 
 def _origin(difference: DifferenceView) -> str:

@@ -101,3 +101,35 @@ def test_main_grad_comes_first_and_a_closure_is_awaited(tmp_path):
     with padiff_shim.record(tmp_path / "closure", original, gradients=True):
         lbfgs.step(lambda: original(torch.from_numpy(X)).sum().backward())
     assert not weights(tmp_path / "closure", "step gradient")
+
+
+def trained(folder, framework, frozen=(), **options):
+    """A step of two layers in either framework; parameters in ``frozen`` get no gradient."""
+    paddle_side = framework == "paddle"
+    nn = paddle.nn if paddle_side else torch.nn
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3))
+    for name, parameter in model.named_parameters():
+        values = np.full(parameter.shape, 0.5, "float32")
+        if paddle_side:
+            parameter.set_value(paddle.to_tensor(values))
+            parameter.stop_gradient = name in frozen
+        else:
+            parameter.data = torch.from_numpy(values)
+            parameter.requires_grad = name not in frozen
+    optimizer = (paddle.optimizer.SGD if paddle_side else torch.optim.SGD)(parameters=model.parameters()) if paddle_side else None
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), 0.001)
+    with padiff_shim.record(folder, model, **options):
+        model(paddle.to_tensor(X) if paddle_side else torch.from_numpy(X)).sum().backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("options", [{"gradients": True, "calls": False}, {"values": "fingerprint"}], ids=["values", "fingerprint"])
+def test_a_gradient_that_one_framework_lacks_is_a_difference(options, tmp_path):
+    trained(tmp_path / "torch", "torch", **options)
+    trained(tmp_path / "paddle", "paddle", **options)
+    assert padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle", rtol=1e-5)
+    trained(tmp_path / "frozen", "paddle", frozen=["1.bias"], **options)
+    difference = padiff_shim.diff(tmp_path / "torch", tmp_path / "frozen", rtol=1e-5)
+    assert not difference
+    lacking = {row.any.name for row in difference.differing if row.b is None}
+    assert lacking == {"1.bias"}, str(difference)
