@@ -16,7 +16,7 @@ from ..runlog.events import IN_STEP, NAMED
 from ..text import many, tr
 from .alignment import Pair, align, apart
 from .call_origins import OriginFinder
-from .difference import HELD, Difference, EqualWithin, HeatMap, ExpectedPartners, StepDifference, TensorRow
+from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow
 from .fingerprint_diff import compare_fingerprints
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .tensors import WEIGHT, Tensor, parameter_name
