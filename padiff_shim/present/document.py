@@ -303,8 +303,9 @@ class Folded(Part):
 class Document:
     """All that a result says.
 
-    ``tone``: ``"good"`` or ``"bad"`` where the headline begins with a verdict (``"SAME: ..."``). ``title``: of the page's window;
-    default the headline. ``contents``: the page begins with links to its sections.
+    ``tone``: that of the badge in which pages show the verdict; ``verdict``: its word, where the headline does not begin with it
+    (``"SAME: ..."``). ``title``: of the page's window; default the headline. ``contents``: the page begins with links to its
+    sections.
     """
 
     headline: str
@@ -312,6 +313,14 @@ class Document:
     tone: Tone = ""
     title: str = ""
     contents: bool = False
+    verdict: str = ""
+
+    def badge(self) -> tuple[str, str]:
+        """The word of the badge, "" for none, and the headline beside it."""
+        if not self.tone or self.verdict:
+            return self.verdict if self.tone else "", self.headline
+        word, colon, rest = self.headline.partition(": ")
+        return (word, rest) if colon else ("", self.headline)
 
 
 def lines_of(cell: str | Cell) -> list[str]:

@@ -11,7 +11,7 @@ from .document import MARKS, PAGE, TEXT, Document, Findings, Items, ListedFindin
 ROWS, FINDINGS = 6, 3  # how many are shown
 LARGEST = 1_000_000  # characters of a page that a notebook stores with a cell
 _BADGE = "color: #fff; border-radius: 4px; padding: 1px 7px; background: {}"
-_COLOURS = {"good": "#1a7f4b", "bad": "#c0392b"}
+_COLOURS = {"good": "#1a7f4b", "bad": "#c0392b", "warning": "#8a5a00", "open": "#56616f"}
 _FRAME = 'sandbox="allow-scripts" loading="lazy" width="100%" height="640" style="border: 1px solid #8888"'
 
 
@@ -34,8 +34,8 @@ def _all(parts: Sequence[Part], renderer: str) -> Iterator[Part]:
 
 
 def _headline(made: Document) -> str:
-    verdict, _, rest = made.headline.partition(": ")
-    if made.tone not in _COLOURS or not rest:
+    verdict, rest = made.badge()
+    if not verdict:
         return f"<p><b>{_text(made.headline)}</b></p>"
     return f'<p><b><span style="{_BADGE.format(_COLOURS[made.tone])}">{_text(verdict)}</span> {_text(rest)}</b></p>'
 

@@ -119,8 +119,8 @@ def _link(number: int, section: document.Section) -> str:
 
 
 def _headline(made: Document) -> str:
-    verdict, _, rest = made.headline.partition(": ")
-    return f'<span class="status {made.tone}">{_text(verdict)}</span> {_text(rest)}' if made.tone else _text(made.headline)
+    verdict, rest = made.badge()
+    return f'<span class="status {made.tone}">{_text(verdict)}</span> {_text(rest)}' if verdict else _text(rest)
 
 
 def _written(block: document.Part) -> str:

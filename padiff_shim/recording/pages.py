@@ -75,6 +75,7 @@ class DifferenceView(Protocol):
     unpaired: dict[tuple[str, str], set[str]]
     call_origins: CallOrigins
 
+    def __bool__(self) -> bool: ...
     @property
     def counts(self) -> CountsView: ...
     @property
@@ -263,7 +264,7 @@ def difference_document(difference: DifferenceView) -> doc.Document:
             ),
             doc.Notes([*remarks(difference), *difference.holes, *difference.notes]),
         ],
-        "good" if difference.headline.startswith("SAME") else "bad",
+        "bad" if counts.differing else "good" if difference else "open",
         title=tr("padiff_shim: difference of two runs"),
     )
 

@@ -295,9 +295,25 @@ def tone(verdict: Verdict) -> doc.Tone:
     return "" if verdict in _QUIET else "warning" if verdict is not Verdict.UNVERIFIED else "open"
 
 
+def status(counts: Counts) -> tuple[str, doc.Tone]:
+    """The badge of a run: the verdict that the headline is about, and how serious it is."""
+    findings = [finding for finding in counts.sorted_findings() if not finding.apart]
+    if findings:
+        verdict = Verdict(findings[0].worst["verdict"])
+        return str(verdict), tone(verdict)
+    if not counts.records:
+        return tr("NOT COMPARED"), "open"
+    verdicts = counts.verdicts(everything=False)
+    quiet = [str(verdict) for verdict in (Verdict.ROUNDING, Verdict.EQUAL, Verdict.TIE) if str(verdict) in verdicts]
+    if quiet:
+        return quiet[0], "good"
+    return (tr("KNOWN"), "good") if counts.apart() else (str(Verdict.UNVERIFIED), "open")
+
+
 def document(run: Compared) -> doc.Document:
     """The run: the answer, then warnings, versions, counts, findings, verdicts per op and layer, and what was not checked."""
     counts, coverage, first = run.counts, run.coverage(), run.first_divergence()
+    verdict, badge_tone = status(counts)
     rounding = [record for record, _ in counts.innocent.largest()[:ROUNDING]]
     quirks = []
     for (name, muted), number in counts.quirks.most_common():
@@ -341,6 +357,8 @@ def document(run: Compared) -> doc.Document:
             doc.Folded(tr("Not checked, and why"), [doc.Items(list(map(doc.ListItem, lines)))]),
             doc.Folded(tr("What the verdicts mean"), [doc.Items(meanings)]),
         ],
+        badge_tone,
+        verdict=verdict,
     )
 
 

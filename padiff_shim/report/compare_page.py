@@ -27,7 +27,7 @@ from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
 from ..text import SENTENCE, shown
 from ..verdicts import MEANING, Verdict
-from .compare import headline, ties
+from .compare import headline, status, ties
 from .source import Compared
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
@@ -301,6 +301,7 @@ def pack(
     rows = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
     return {
         "headline": headline(known, coverage),
+        "status": status(known),
         **surveyed(known),
         "severity": {verdict.value: verdict.severity for verdict in Verdict},
         "meaning": {verdict.value: meaning for verdict, meaning in MEANING.items()},

@@ -6,11 +6,11 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from log_data import filled, wrong
+from log_data import filled, record, wrong
 
 import padiff_shim
 from padiff_shim import testing
-from padiff_shim.report.compare import headline
+from padiff_shim.report.compare import headline, status
 from padiff_shim.runlog.counts import Counts
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -152,3 +152,22 @@ def test_with_a_budget_an_accusation_says_of_how_much():
     assert headline(run.counts, partial).endswith(
         "Judged: 1 of about 10 float calls (10 %); for budget= the hooks stood idle in 3 of 4 stretches of the program."
     )
+
+
+@pytest.mark.parametrize(
+    ("records", "badge"),
+    [
+        ([], ("NOT COMPARED", "open")),
+        ([{"verdict": "EQUAL"}, {"verdict": "TIE"}], ("EQUAL", "good")),
+        ([{"verdict": "UNVERIFIED"}, {"verdict": "ROUNDING"}], ("ROUNDING", "good")),
+        ([{"verdict": "UNVERIFIED"}], ("UNVERIFIED", "open")),
+        ([{"verdict": "ROUNDING"}, {"verdict": "LOW_ACCURACY", "side": "paddle"}], ("LOW_ACCURACY", "warning")),
+        ([{"verdict": "LOW_ACCURACY", "side": "paddle"}, {"verdict": "WRONG", "side": "torch"}], ("WRONG", "bad")),
+        ([{"verdict": "SEMANTICS", "side": "paddle", "quirk": "epsilon"}], ("KNOWN", "good")),
+    ],
+)
+def test_the_badge_is_the_verdict_of_the_headline(records, badge):
+    counts = Counts()
+    for fields in records:
+        counts.add(record(**fields))
+    assert status(counts) == badge

@@ -34,6 +34,7 @@ def test_counts_of_verdicts(show):
         name, count = chip.inner_text().split()
         assert int(count) == sum(r["verdict"] == name for r in records) > 0
     assert page.locator("#verdicts .chip").count() == len({r["verdict"] for r in records})
+    assert page.locator("h1 .status.bad").inner_text() == "WRONG"
 
 
 def test_chart_scales_draw_something(show):

@@ -15,7 +15,8 @@ function buildHeader() {
   const header = D.header;
   const environment = header.environment || {};
   const carried = header.carry === "torch" ? "the program went on with torch's results" : "the program went on with Paddle's results";
-  fill($("headline"), D.headline);
+  const [word, tone] = D.status;
+  fill($("headline"), h("span", { class: `status ${tone}` }, word), " ", D.headline);
   const parts = ["Compare report", header.command ? `command: ${header.command}` : null, header.created, `Paddle against ${header.backend || "torch"}`, header.carry ? carried : null];
   if (header.rank !== undefined && header.rank !== null) parts.push(`rank ${header.rank}`);
   fill($("subtitle"), parts.filter(Boolean).join(" · "));
