@@ -10,7 +10,7 @@ import click
 from ..progress import Waiting
 from . import output
 from .main import FINE, NO
-from .models import layers_pair, made, model_inputs, named_object, optimizer_of
+from .models import Builders, builder_options, layers_pair, model_inputs, named_object, optimizer_of
 
 _EPILOG = """\
 \b
@@ -44,6 +44,7 @@ class _ReportFiles(output.Target):
 @click.command(epilog=_EPILOG, short_help="The alignment report of a port, for its pull request.")
 @click.option("--torch", "original", required=True, metavar="WHAT", help="The original: file.py:name or package.module:name.")
 @click.option("--paddle", "port", required=True, metavar="WHAT", help="The port.")
+@builder_options
 @click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays, or a function.")
 @click.option(
     "--report", type=_ReportFiles(piped=True), help="Write Markdown, and a page with curves beside it (.html); - is stdout."
@@ -64,6 +65,8 @@ def command(
     original: str,
     port: str,
     inputs: str,
+    arguments: tuple[str, ...],
+    config: tuple[str, ...],
     report: str | None,
     data: str | None,
     loss: str | None,
@@ -83,8 +86,9 @@ def command(
         frameworks()
     from ..questions.align import align
 
-    module = made(original, "--torch")  # first: PaddleFormers hides Torch from a transformers that is imported later
-    layer = made(port, "--paddle")
+    builders = Builders(arguments, config)
+    module = builders.made(original, "--torch")  # first: PaddleFormers hides Torch from a transformers that is imported later
+    layer = builders.made(port, "--paddle")
     named = {"loss": loss, "generate": generate, "rules": rules}
     options |= {name: named_object(word, f"--{name}") for name, word in named.items()}
     options["layer_map"] = dict(map(layers_pair, layer_map)) or None

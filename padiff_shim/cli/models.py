@@ -1,30 +1,260 @@
-"""Models and inputs that a command line names."""
+"""Models, and what else a command line names: ``file.py:name``, with arguments as ``file.py:name?layers=2&bias=false``."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import inspect
+import json
+import typing
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from ..errors import ArgumentError, unreadable
+import click
+
+from ..errors import ArgumentError, described, unknown, unreadable
 from .program import load
 
+SIDES = {"PADDLE": "paddle", "--paddle": "paddle", "TORCH": "torch", "--torch": "torch"}  # what names a model: its framework
+_FORM = "NAME=VALUE, paddle.NAME=VALUE or torch.NAME=VALUE"
 
-def made(word: str, argument: str) -> Any:
-    """A model: the named object, or its result if it is a class or function."""
-    target = load(word, argument)
-    is_model = hasattr(target, "parameters") and not inspect.isclass(target)
-    return target if is_model or not callable(target) else target()
+
+def builder_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--with`` and ``--config`` to a command, as ``arguments`` and ``config``, which make a :class:`Builders`."""
+    config_help = "A config.json for the classes of both models, or paddle=FILE, torch=FILE for one."
+    with_help = "An argument of both builders, or paddle.NAME=VALUE, torch.NAME=VALUE for one; may be repeated."
+    config = click.option("--config", multiple=True, metavar="[SIDE=]FILE", help=config_help)
+    arguments = click.option("--with", "arguments", multiple=True, metavar="NAME=VALUE", help=with_help)
+    return arguments(config(function))
+
+
+class Builders:
+    """Makes the models that a command line names, with the arguments of ``--with`` and ``--config``.
+
+    Raises:
+        ArgumentError: an option has another form.
+        FileError: a file of ``--config`` cannot be read.
+    """
+
+    def __init__(self, arguments: Iterable[str], config: Iterable[str]) -> None:
+        self._arguments: dict[str, dict[str, Any]] = {"": {}, "paddle": {}, "torch": {}}
+        for word in arguments:
+            name, sign, text = word.partition("=")
+            side, dot, of_side = name.partition(".")
+            if not sign or (side not in ("paddle", "torch") and dot) or not (of_side if dot else name).isidentifier():
+                raise ArgumentError(f"--with is {_FORM}, got {word!r}")
+            self._arguments[side if dot else ""][of_side if dot else name] = value(text)
+        self._config: dict[str, tuple[str, dict[str, Any]]] = {}
+        for word in config:
+            side, sign, path = word.partition("=")
+            one_side = bool(sign) and side in ("paddle", "torch")
+            read = (path, _read(path)) if one_side else (word, _read(word))
+            self._config |= dict.fromkeys([side] if one_side else ("paddle", "torch"), read)
+
+    def made(self, word: str, argument: str) -> Any:
+        """A model: the named object, or its result if it is a class or function.
+
+        Raises:
+            ArgumentError: there is no such object, or it does not take these arguments; the message names its parameters.
+            FileError: there is no such file.
+        """
+        side = SIDES[argument]
+        target = load(word.partition("?")[0], argument)
+        shared, own = self._arguments[""], self._arguments[side] | _spoken(word, argument)
+        if not callable(target) or _is_model(target):
+            if shared or own or side in self._config:
+                hint = "" if own else f"; --with {_other(side)}.NAME=VALUE and --config {_other(side)}=FILE are for the other model"
+                raise ArgumentError(f"{argument}: {word} is {described(target)}, which takes no arguments{hint}")
+            return target
+        for arguments, hint in ((shared, f" For the other model alone: --with {_other(side)}.NAME=VALUE."), (own, "")):
+            _check_names(target, arguments, word, argument, hint)
+        arguments = shared | own
+        if side in self._config:
+            path, values = self._config[side]
+            name = _config_parameter(target, arguments)
+            if name is None:
+                takes = ", ".join(_parameters(target) or {}) or "nothing"
+                raise ArgumentError(
+                    f"{argument}: {word} has no parameter for the config {path} (it takes {takes}). --with NAME=VALUE sets an "
+                    f"argument; --config {_other(side)}=FILE is for the other model alone"
+                )
+            arguments[name] = _config(_config_class(target, name), values, f"--config {path}")
+        try:
+            inspect.signature(target).bind(**arguments)
+        except TypeError as error:
+            raise ArgumentError(
+                f"{argument}: {word}: {error}. Its arguments: {', '.join(_parameters(target) or {})}; "
+                f"write {word.partition('?')[0]}?NAME=VALUE, or --with {side}.NAME=VALUE"
+            ) from None
+        except ValueError:  # a class of C, without signature
+            pass
+        return target(**arguments)
+
+
+def value(text: str) -> Any:
+    """The value of an argument: JSON, else a literal of Python (``True``, ``(1, 2)``), else the text itself.
+
+    >>> value("2"), value("false"), value("False"), value("[1, 2]"), value("gelu"), value('"2"')
+    (2, False, False, [1, 2], 'gelu', '2')
+    """
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+    return text
+
+
+def _spoken(word: str, argument: str) -> dict[str, Any]:
+    """The arguments behind the question mark."""
+    target, sign, query = word.partition("?")
+    arguments = {}
+    for part in query.split("&") if sign else ():
+        name, equals, text = part.partition("=")
+        if not equals or not name.isidentifier():
+            raise ArgumentError(f"{argument}: behind the question mark of {target}? stand NAME=VALUE&NAME=VALUE, got {query!r}")
+        arguments[name] = value(text)
+    return arguments
+
+
+def _other(side: str) -> str:
+    return "torch" if side == "paddle" else "paddle"
+
+
+def _is_model(target: Any) -> bool:
+    return hasattr(target, "parameters") and not inspect.isclass(target)
+
+
+def _parameters(target: Any) -> dict[str, inspect.Parameter] | None:
+    """What a function or class takes by name; None if it has no signature."""
+    try:
+        parameters = inspect.signature(target).parameters
+    except (ValueError, TypeError):
+        return None
+    return {name: parameter for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_POSITIONAL}
+
+
+def _needed(target: Any) -> list[str]:
+    """The parameters that have no value yet."""
+    parameters = (_parameters(target) or {}).values()
+    return [each.name for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
+
+
+def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+
+
+def _check_names(target: Any, arguments: Iterable[str], word: str, argument: str, hint: str = "") -> None:
+    parameters = _parameters(target)
+    if parameters is None or _takes_any(parameters):
+        return
+    for name in arguments:
+        if name not in parameters:
+            message = unknown(f"argument of {word.partition('?')[0]}", name, parameters) if parameters else None
+            raise ArgumentError(f"{argument}: {message or f'{word} takes no arguments, got {name}'}{hint}")
+
+
+# ---- Configs, as the files config.json of the transformers libraries hold them.
+
+_OF_LIBRARY = ("architectures", "auto_map", "dtype", "model_type", "paddlenlp_version", "torch_dtype", "transformers_version")
+
+
+class ConfigValues(dict[str, Any]):
+    """A config for a model that says nothing of its class: its values are items and attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the config has no value {name!r}") from None
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        read = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise unreadable("the config", path, error) from None
+    except ValueError as error:
+        raise ArgumentError(f"--config {path} is no JSON: {error}") from None
+    if not isinstance(read, dict):
+        raise ArgumentError(f"--config {path} holds {described(read)}, not an object with names and values")
+    return read
+
+
+def _config_parameter(target: Any, arguments: Container[str]) -> str | None:
+    """The parameter that takes a config: it is called so, or its class is, or no other argument is needed (``args: ModelArgs``)."""
+    names = [name for name in _parameters(target) or () if name not in arguments]
+    if "config" in names:
+        return "config"
+    by_class = [name for name in names if getattr(_config_class(target, name), "__name__", "").endswith("Config")]
+    needed = [name for name in _needed(target) if name not in arguments]
+    return by_class[0] if by_class else needed[0] if len(needed) == 1 else None
+
+
+def _config_class(target: Any, name: str) -> type[Any] | None:
+    """The class of a parameter: of one called config, the model's own ``config_class``, else that of its annotation."""
+    own = getattr(target, "config_class", None)
+    if name == "config" and inspect.isclass(own):
+        return own
+    try:
+        hints = typing.get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    except Exception:  # names that exist for type checkers alone
+        return None
+    kinds = [kind for kind in (hints.get(name), *typing.get_args(hints.get(name))) if inspect.isclass(kind)]
+    return next((kind for kind in kinds if kind is not type(None)), None)
+
+
+def _config(kind: type[Any] | None, values: dict[str, Any], option: str) -> Any:
+    """A config of a class, or a plain one."""
+    if kind is None or issubclass(kind, Mapping) or kind is object:
+        return _plain(values)
+    if issubclass(kind, SimpleNamespace):
+        return json.loads(json.dumps(values), object_hook=lambda part: kind(**part))
+    parameters = _parameters(kind)
+    made = getattr(kind, "from_dict", None)
+    if not callable(made) and parameters is not None and not _takes_any(parameters):
+        values = {name: item for name, item in values.items() if name in parameters or not _is_of_library(name)}
+        for name in values:
+            if name not in parameters:
+                raise ArgumentError(f"{option}: {unknown(f'value of {kind.__name__}', name, parameters)}")
+    try:
+        return made(dict(values)) if callable(made) else kind(**values)
+    except Exception as error:  # its own checks of the values
+        raise ArgumentError(f"{option}: {kind.__name__} refuses it: {type(error).__name__}: {error}") from error
+
+
+def _is_of_library(name: str) -> bool:
+    """Whether a value says which library wrote the file, and nothing of the model."""
+    return name.startswith("_") or name in _OF_LIBRARY
+
+
+def _plain(values: Any) -> Any:
+    if isinstance(values, dict):
+        return ConfigValues({name: _plain(item) for name, item in values.items()})
+    return [_plain(item) for item in values] if isinstance(values, list) else values
+
+
+# ---- Whatever else an option names.
 
 
 def named_object(word: str | None, option: str) -> Any:
-    """What an option names; None where it is not there."""
-    return None if word is None else load(word, option)
+    """What an option names, with its arguments; None where it is not there."""
+    if word is None:
+        return None
+    target, arguments = load(word.partition("?")[0], option), _spoken(word, option)
+    if not arguments:
+        return target
+    if not callable(target):
+        raise ArgumentError(f"{option}: {word} is {described(target)}, which takes no arguments")
+    _check_names(target, arguments, word, option)
+    return functools.partial(target, **arguments)
 
 
 def optimizer_of(word: str | None) -> Any:
     """``--optimizer``: the named object, or the name of an optimizer."""
-    return load(word, "--optimizer") if word and ":" in word else word
+    return named_object(word, "--optimizer") if word and ":" in word else word
 
 
 def layers_pair(word: str) -> tuple[str, str]:
@@ -40,8 +270,8 @@ def model_inputs(word: str) -> Any:
     import numpy as np
 
     if Path(word).suffix not in (".npy", ".npz"):
-        target = load(word, "--inputs")
-        return target() if callable(target) and not inspect.signature(target).parameters else target
+        target = named_object(word, "--inputs")
+        return target() if callable(target) and not _needed(target) else target
     try:
         loaded = np.load(word, allow_pickle=False)
     except OSError as error:

@@ -9,7 +9,7 @@ import click
 from ..progress import Waiting
 from . import output
 from .main import FINE, NO
-from .models import layers_pair, made, model_inputs, named_object, optimizer_of
+from .models import Builders, builder_options, layers_pair, model_inputs, named_object, optimizer_of
 
 _EPILOG = """\
 \b
@@ -23,6 +23,10 @@ Examples:
       --inputs x.npy --layer-map encoder=backbone
   padiff-shim prove port.py:build original.py:build \\
       --inputs x.npy --bitwise
+  padiff-shim prove 'port.py:build?layers=2&bias=false' \\
+      original.py:build --with torch.layers=2 --inputs x.npy
+  padiff-shim prove port.py:Bert transformers:BertModel \\
+      --config config.json --inputs tokens.npz
   padiff-shim prove port.py:build original.py:build \\
       --inputs x.npy --phase train --optimizer AdamW --steps 3
 
@@ -33,6 +37,7 @@ Exit status: 0 if the port is right, 1 if it is not, or the proof is inconclusiv
 @click.command(epilog=_EPILOG, short_help="Is a port right, and if not, where?")
 @click.argument("port", metavar="PADDLE")
 @click.argument("original", metavar="TORCH")
+@builder_options
 @click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays, or a function.")
 @click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle, paddle->torch, as-is or random.")
 @click.option("--phase", default="both", metavar="WORD", help="forward, both or train.")
@@ -51,6 +56,8 @@ def command(
     port: str,
     original: str,
     inputs: str,
+    arguments: tuple[str, ...],
+    config: tuple[str, ...],
     optimizer: str | None,
     loss: str | None,
     layer_map: tuple[str, ...],
@@ -63,9 +70,10 @@ def command(
 ) -> int:
     """Say whether a Paddle layer computes what a Torch module computes, and if not, at which line and why.
 
-    PADDLE and TORCH are file.py:name or package.module:name: a layer, or a class or function that makes one without arguments. An
-    .npz file's arrays are keyword arguments, or positional ones if they are called arr_0, arr_1... A function for --inputs gets
-    'paddle' or 'torch', if it takes an argument, and returns an array, a tuple or a dict of them."""
+    PADDLE and TORCH are file.py:name or package.module:name: a layer, or a class or function that makes one, with arguments as
+    'port.py:build?layers=2&bias=false' (in quotes) or by --with. An .npz file's arrays are keyword arguments, or positional ones if
+    they are called arr_0, arr_1... A function for --inputs gets 'paddle' or 'torch', if it takes an argument, and returns an array,
+    a tuple or a dict of them."""
     from ..modes.environment import frameworks
 
     with Waiting("importing Paddle and Torch"):
@@ -76,13 +84,14 @@ def command(
     else:
         from ..proof.prove import prove as ask  # type: ignore[assignment]
 
-    models = made(port, "PADDLE"), made(original, "TORCH")
+    builders = Builders(arguments, config)
+    module = builders.made(original, "TORCH")  # first: PaddleFormers hides Torch from a transformers that is imported later
+    models = builders.made(port, "PADDLE"), module
     options |= {"loss": named_object(loss, "--loss"), "layer_map": dict(map(layers_pair, layer_map)) or None}
     if not bitwise:
         options["optimizer"] = optimizer_of(optimizer)
     options["rules"] = named_object(rules, "--rules")
-    arguments = model_inputs(inputs)
-    answer: Any = ask(*models, arguments, **options)
+    answer: Any = ask(*models, model_inputs(inputs), **options)
     if html is not None:
         output.written(output.write(html, answer.to_html()))
     output.write_json(data, answer.as_dict)
