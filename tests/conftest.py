@@ -6,6 +6,7 @@ import random
 import zlib
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before both frameworks read it
+os.environ["PADIFF_SHIM_LANG"] = "en"  # whatever the machine's locale is
 
 import forked
 import numpy as np

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..text import SENTENCE, escaped, shown, tr
+from ..text import SENTENCE, current, escaped, shown, tr
 from . import document
 from .document import NARROW, PAGE, Cell, Column, Document, Share, Word, flattened, lines_of
 
 FOLDER = Path(__file__).with_name("page")
+LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
 _HYPHENS = re.compile(r"(\S*-\S+)")
 _WHOLE = 24  # characters of a word that a page does not break
 # A word's parts: behind / . _ and the like, but a line's number stays with the end of its file's name. base.js has the same.
@@ -111,7 +112,7 @@ def render(made: Document) -> str:
         elif not isinstance(block, document.Facts):
             body.append(_written(block))
     text = "\n".join(filter(None, body))
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>\n{text}\n</main></body></html>\n'
+    return f'<!doctype html>\n<html lang="{LANGUAGE_TAGS[current()]}"><head>{head}</head><body><main>\n{text}\n</main></body></html>\n'
 
 
 def _link(number: int, section: document.Section) -> str:
@@ -151,7 +152,7 @@ def _notes(block: document.Notes) -> str:
     if not block.warning:
         return f'<div class="notes">{"".join(f"<p class=soft>{_text(text)}</p>" for text in block.texts)}</div>'
     items = "".join(f"<li>{_text(text)}</li>" for text in block.texts)
-    return f'<section class="box warning" aria-label="{html.escape(tr("Warnings"))}"><ul>{items}</ul></section>'
+    return f'<section class="box warning" aria-label="{_plain(tr("Warnings"))}"><ul>{items}</ul></section>'
 
 
 def _items(block: document.Items) -> str:
@@ -191,7 +192,7 @@ def _table(block: document.Table) -> str:
 
 def _filter(block: document.Table) -> str:
     """A box that hides the rows in which nothing is wrong; the style does it."""
-    words = html.escape(tr("only those that differ"))
+    words = _plain(tr("only those that differ"))
     return f'<label class="filter"><input type="checkbox" class="only"> {words}</label>'
 
 
@@ -377,7 +378,8 @@ def _heat_map(block: document.HeatChart) -> str:
         f'<text x="{x}" y="{bottom}" text-anchor="{anchor}">{_plain(end)}</text>'
         for end, x, anchor in zip(block.ends, (_NAMES, _WIDE - 10), ("start", "end"))
     )
-    return f'<svg class="along" viewBox="0 0 {_WIDE} {bottom + 6}" role="img" aria-label="heat map">{names}{cells}{ends}</svg>'
+    shape = f'class="along" viewBox="0 0 {_WIDE} {bottom + 6}" role="img" aria-label="{_plain(tr("heat map"))}"'
+    return f"<svg {shape}>{names}{cells}{ends}</svg>"
 
 
 def _darkness(value: float, low: float, high: float) -> float:

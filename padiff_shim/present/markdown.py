@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..text import SENTENCE, escaped, shown, tr
+from ..text import SENTENCE, escaped, joined, shown, tr
 from . import document
 from .document import MARKDOWN, MARKS, SIX, Cell, Document, flattened, lines_of
 
@@ -47,7 +47,7 @@ def _facts(block: document.Facts) -> Iterator[str]:
 
 def _notes(block: document.Notes) -> Iterator[str]:
     if block.warning and block.texts:
-        yield "\n".join("> " + tr("Warning: {text}", text=in_markdown(text)) for text in block.texts)
+        yield "\n".join(f"> {tr('Warning: {text}', text=in_markdown(text))}" for text in block.texts)
     else:
         yield from map(in_markdown, block.texts)
 
@@ -83,7 +83,7 @@ def _table(block: document.Table) -> Iterator[str]:
             groups.append([place])
         elif manner == "under":
             groups[-1].append(place)
-    heads = (in_markdown(", ".join(filter(None, (block.columns[place].head for place in group)))) for group in groups)
+    heads = (in_markdown(joined(", ", filter(None, (block.columns[place].head for place in group)))) for group in groups)
     rules = ("---:" if block.columns[group[0]].right else "---" for group in groups)
     cells = ([_cell([row[place] for place in group]) for group in groups] for row in rows)
     yield "\n".join(f"| {' | '.join(line)} |" for line in (heads, rules, *cells))

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+from ..text import reader
 from . import excerpt, html, markdown, text
 from .document import Document
 
 
 class Presented:
-    """A result that has a :meth:`document`, and is printed, and written as Markdown, from it."""
+    """A result that has a :meth:`document`, and is printed, and written as Markdown, from it.
+
+    ``lang`` of its methods is the language, ``"en"`` or ``"zh"``; default: as ``PADIFF_SHIM_LANG`` or the locale say.
+    """
 
     def document(self) -> Document:
         """All that there is to say."""
         raise NotImplementedError
 
-    def text(self, width: int | None = None, *, colour: bool = False) -> str:
+    def text(self, width: int | None = None, *, colour: bool = False, lang: str | None = None) -> str:
         """For a terminal.
 
         Args:
             width: in columns; default the terminal's.
             colour: with ANSI sequences.
+            lang: ``"en"`` or ``"zh"``.
+
+        Raises:
+            UnknownNameError: another language.
         """
-        return text.render(self.document(), width, colour=colour)
+        with reader(lang):
+            return text.render(self.document(), width, colour=colour)
 
-    def to_markdown(self) -> str:
-        """For an issue or a pull request."""
-        return markdown.render(self.document())
+    def to_markdown(self, *, lang: str | None = None) -> str:
+        """For an issue or a pull request, in the language ``lang``."""
+        with reader(lang):
+            return markdown.render(self.document())
 
-    def page(self) -> str:
-        """One page that needs nothing beside it, as HTML."""
-        return html.render(self.document())
+    def page(self, *, lang: str | None = None) -> str:
+        """One page that needs nothing beside it, as HTML, in the language ``lang``."""
+        with reader(lang):
+            return html.render(self.document())
 
     def notebook_page(self) -> str:
         """The page that a notebook stores with the cell."""

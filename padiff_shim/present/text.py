@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
@@ -16,6 +16,9 @@ from ..text import PIPED, SENTENCE, columns, escaped, shown, tr
 from . import document
 from .document import MARKS, TEXT, Cell, Column, Document, Row, flattened, lines_of
 
+# Words of a sentence: Chinese is folded behind any sign, but no line begins with a comma or ends with an opening bracket.
+_WIDE, _CLOSING, _OPENING = "\u2e80-\u9fff\uf900-\ufaff\uff01-\uff60", "，。；：、！？）》」』”’", "（《「『“‘"
+_WORDS = re.compile(f"[{_OPENING}]*(?:[{_WIDE}]|[^ {_WIDE}{_OPENING}]+)[{_CLOSING}]*|[{_OPENING}]+")
 # Where a word that is longer than a line may be folded: behind these, but never before a line's number.
 _PIECES = re.compile(r"[^/\\]+:\d+\S*$|[^/\\.,;|=_-]*(?:[/\\.,;|=_-]+|$)")
 STYLES = {"good": "green", "bad": "red", "warning": "yellow", "open": "cyan", "soft": "dim", "strong": "bold", "": ""}
@@ -48,6 +51,7 @@ class Screen:
 
         ``hang``: how much deeper than ``indent`` further lines lie.
         """
+        text = str(text)
         lines = [" " * indent + text] if self.width >= PIPED else folded(text, self.width, indent, hang)
         for line in lines:
             self._console.print(Text(line, style=style), soft_wrap=True)
@@ -80,9 +84,9 @@ class Screen:
         least, widths = [], []
         for place, head in enumerate(heads):
             lines = [line for row in rows for line in _lines(row[place])]
-            words = [word for line in lines for word in line.split()] if head.fold else lines
+            words = [word for line in lines for word in _WORDS.findall(line)] if head.fold else lines
             wide = max(map(cell_len, lines), default=0)
-            longest = max(map(cell_len, [*words, *shown(head.head).split()]), default=0)
+            longest = max(map(cell_len, [*words, *_WORDS.findall(shown(head.head))]), default=0)
             least.append(max(longest, min(wide, _FOLDED)) if head.fold else longest)
             widths.append(max(wide, cell_len(shown(head.head))))
         spare = self.width - sum(least) - 3 * len(heads) - 1
@@ -135,7 +139,7 @@ def folded(text: str, width: int, indent: int = 0, hang: int = 0) -> list[str]:
     """
     first, others = width - indent, width - indent - hang
     lines, begin, end, room = [], 0, 0, first
-    for word in re.finditer(r"[^ ]+", text):
+    for word in _WORDS.finditer(text):
         at = word.start()
         for piece in _pieces(word[0], min(first, others)):
             if end > begin and cell_len(text[begin : at + len(piece)]) > room:
@@ -210,13 +214,14 @@ def _findings(block: document.Findings, screen: Screen) -> None:
     for number, finding in enumerate(block.findings, 1):
         screen.say(f"{number}. {shown(finding.text, SENTENCE)}", "bold", hang=3)
         words = [shown(place.side) for place in finding.places]
-        wide = max(map(len, words), default=0)
+        wide = max(map(cell_len, words), default=0)
         for side, place in zip(words, finding.places):
-            screen.say(f"{side:{wide}} {shown(place.line(), SENTENCE)}", indent=5, hang=2)
+            screen.say(f"{set_cell_size(side, wide)} {shown(place.line(), SENTENCE)}", indent=5, hang=2)
             if place.source:
                 screen.say(shown(place.code(), SENTENCE), "dim", indent=12, hang=2)
         for word, text in finding.details:
-            screen.say(f"{word:{wide}} {shown(text, SENTENCE)}", indent=5, hang=2)
+            label = shown(word)
+            screen.say(f"{set_cell_size(label, max(wide, cell_len(label)))} {shown(text, SENTENCE)}", indent=5, hang=2)
 
 
 def _section(block: document.Section, screen: Screen) -> None:

@@ -1,0 +1,185 @@
+"""Languages of readers: sentences that hold their message and their fields, and are translated when they are shown.
+
+A sentence *is* its English text: so it compares, is sorted, is written as JSON and is sent to other processes, whatever language the
+reader has. ``str``, ``print`` and f-strings show it in the reader's language, which is the first of the innermost :func:`language`,
+``PADIFF_SHIM_LANG``, and the locale (``LC_ALL``, ``LC_MESSAGES``, ``LANG``; then ``LANGUAGE``). ``str.join``, slices, a file's
+``write`` and methods such as ``replace`` see English: :func:`joined` joins sentences, and ``print`` writes them.
+
+The catalogue is ``locale/zh_CN/LC_MESSAGES/padiff_shim.po``; ``make messages`` brings it up to date with the sources.
+"""
+
+from __future__ import annotations
+
+import gettext
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from pathlib import Path
+
+FOLDER, DOMAIN = Path(__file__).with_name("locale"), "padiff_shim"
+LANGUAGES = {"en": "", "zh": "zh_CN"}  # as lang= and --lang take them -> folder of the catalogue
+VARIABLE = "PADIFF_SHIM_LANG"
+COUNTED = "counted"  # context of nouns behind a number
+_LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
+_language: ContextVar[str] = ContextVar("padiff_shim_language", default="")
+
+
+class Sentence(str):
+    """English text that ``str`` and f-strings show in the reader's language.
+
+    Attributes:
+        message: the text with its fields' names in braces.
+        fields: their values: text, numbers and sentences.
+    """
+
+    __slots__ = ("fields", "message")
+    message: str
+    fields: Mapping[str, object]
+
+    def __str__(self) -> str:
+        catalogue = _catalogue(current())
+        return self._shown(catalogue) if catalogue is not None else str.__str__(self)
+
+    def _shown(self, catalogue: gettext.NullTranslations) -> str:
+        text = catalogue.gettext(self.message) if self.message else ""
+        return text.format(**self.fields) if self.fields else text
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __add__(self, other: str) -> str:
+        return joined("", (self, other)) if isinstance(other, str) else NotImplemented
+
+    def __radd__(self, other: str) -> str:
+        return joined("", (other, self)) if isinstance(other, str) else NotImplemented
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _made, (type(self), str.__str__(self), self.message, dict(self.fields))
+
+    def __deepcopy__(self, memo: object) -> Sentence:
+        return self
+
+
+class _Counted(Sentence):
+    """A number with a noun."""
+
+    __slots__ = ()
+
+    def _shown(self, catalogue: gettext.NullTranslations) -> str:
+        return f"{self.fields['number']:,} {catalogue.pgettext(COUNTED, self.message)}"
+
+
+class _Joined(Sentence):
+    """Several texts behind each other; the message is what stands between them."""
+
+    __slots__ = ()
+
+    def _shown(self, catalogue: gettext.NullTranslations) -> str:
+        return (catalogue.gettext(self.message) if self.message else "").join(map(str, self.fields.values()))
+
+
+def _made(kind: type[Sentence], english: str, message: str, fields: Mapping[str, object]) -> Sentence:
+    sentence = str.__new__(kind, english)
+    sentence.message, sentence.fields = message, fields
+    return sentence
+
+
+def tr(message: str, /, **fields: object) -> str:
+    """A sentence with its fields: ``tr("{count:,} more", count=2000)`` is ``"2,000 more"``, in the reader's language.
+
+    Args:
+        message: the English text, a literal, with the fields' names in braces; what stands in a field is not read again.
+        fields: numbers and sentences are kept as they are, everything else as its text.
+    """
+    if not fields:
+        return _made(Sentence, message, message, {})
+    values = {name: _field(value) for name, value in fields.items()}
+    return _made(Sentence, message.format(**{name: english(value) for name, value in values.items()}), message, values)
+
+
+def many(number: int, noun: str, plural: str = "") -> str:
+    """``number`` with a noun: ``"1 call"``, ``"2,000 calls"``; ``plural``: of nouns that do not take an s at their end alone."""
+    return _made(_Counted, f"{number:,} {noun if number == 1 else plural or f'{noun}s'}", noun, {"number": int(number)})
+
+
+def joined(separator: str, texts: Iterable[object]) -> str:
+    """``separator.join(texts)`` that can be translated as its parts can."""
+    parts = [_field(text) for text in texts]
+    return _made(
+        _Joined,
+        separator.join(str(english(part)) for part in parts),
+        separator,
+        {str(place): part for place, part in enumerate(parts)},
+    )
+
+
+def marked(message: str) -> str:
+    """``message`` as it is: marks a word of a closed set for the catalogue, where it is defined; ``tr`` gets it later."""
+    return message
+
+
+SEPARATORS = marked(", "), marked("; ")  # of joined()
+
+
+def english(value: object) -> object:
+    """The English of a sentence; anything else as it is."""
+    return str.__str__(value) if isinstance(value, Sentence) else value
+
+
+def _field(value: object) -> object:
+    """A field: never an object that may hold tensors."""
+    if isinstance(value, Sentence) or type(value) in (str, int, float, bool):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return int(value) if isinstance(value, int) and type(value).__str__ is int.__repr__ else float(value)
+    return str(value)
+
+
+@contextmanager
+def language(name: str) -> Iterator[None]:
+    """Sentences are shown in this language meanwhile, by this thread or task; ``""``: as around it."""
+    token = _language.set(name or _language.get())
+    try:
+        yield
+    finally:
+        _language.reset(token)
+
+
+def current() -> str:
+    """The reader's language, one of :data:`LANGUAGES`."""
+    return _language.get() or _of_environment()
+
+
+def _of_environment() -> str:
+    word = os.environ.get(VARIABLE, "")
+    if word:
+        known = _named(word)
+        if not known:
+            _unknown(word)
+        return known or "en"
+    locale = next(filter(None, map(os.environ.get, _LOCALE)), "C")
+    if locale.split(".")[0] in ("C", "POSIX"):  # there LANGUAGE does not count, as for every program
+        return "en"
+    words = (os.environ.get("LANGUAGE") or locale).split(":")
+    return next(filter(None, map(_named, words)), "en")
+
+
+def _named(word: str) -> str:
+    """``"zh"`` for ``"zh_CN.UTF-8"``; empty for a language that has no catalogue."""
+    name = word[:2].lower()
+    return name if name in LANGUAGES and not word[2:3].isalpha() else ""
+
+
+@lru_cache(maxsize=8)
+def _unknown(word: str) -> None:
+    warnings.warn(f"{VARIABLE}={word}: accepted are {', '.join(LANGUAGES)}; English is shown", stacklevel=2)
+
+
+@lru_cache(maxsize=4)
+def _catalogue(name: str) -> gettext.NullTranslations | None:
+    """The translations of a language; None for English."""
+    folder = LANGUAGES[name]
+    return gettext.translation(DOMAIN, FOLDER, [folder]) if folder else None
