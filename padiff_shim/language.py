@@ -3,7 +3,8 @@
 A sentence *is* its English text: so it compares, is sorted, is written as JSON and is sent to other processes, whatever language the
 reader has. ``str``, ``print`` and f-strings show it in the reader's language, which is the first of the innermost :func:`language`,
 ``PADIFF_SHIM_LANG``, and the locale (``LC_ALL``, ``LC_MESSAGES``, ``LANG``; then ``LANGUAGE``). ``str.join``, slices, a file's
-``write`` and methods such as ``replace`` see English: :func:`joined` joins sentences, and ``print`` writes them.
+``write`` and methods such as ``replace`` see English: :func:`joined` joins sentences, and ``print`` writes them. Where a document is
+built for a reader, inside :func:`language`, a new sentence is plain text at once.
 
 The catalogue is ``locale/zh_CN/LC_MESSAGES/padiff_shim.po``; ``make messages`` brings it up to date with the sources.
 """
@@ -87,6 +88,11 @@ def _made(kind: type[Sentence], english: str, message: str, fields: Mapping[str,
     return sentence
 
 
+def _settled(sentence: Sentence) -> str:
+    """Plain text while a document is built for a reader, so that whatever is done to it there is done in the reader's language."""
+    return str(sentence) if _language.get() else sentence
+
+
 def tr(message: str, /, **fields: object) -> str:
     """A sentence with its fields: ``tr("{count:,} more", count=2000)`` is ``"2,000 more"``, in the reader's language.
 
@@ -95,25 +101,22 @@ def tr(message: str, /, **fields: object) -> str:
         fields: numbers and sentences are kept as they are, everything else as its text.
     """
     if not fields:
-        return _made(Sentence, message, message, {})
+        return _settled(_made(Sentence, message, message, {}))
     values = {name: _field(value) for name, value in fields.items()}
-    return _made(Sentence, message.format(**{name: english(value) for name, value in values.items()}), message, values)
+    return _settled(_made(Sentence, message.format(**{name: english(value) for name, value in values.items()}), message, values))
 
 
 def many(number: int, noun: str, plural: str = "") -> str:
     """``number`` with a noun: ``"1 call"``, ``"2,000 calls"``; ``plural``: of nouns that do not take an s at their end alone."""
-    return _made(_Counted, f"{number:,} {noun if number == 1 else plural or f'{noun}s'}", noun, {"number": int(number)})
+    text = f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+    return _settled(_made(_Counted, text, noun, {"number": int(number)}))
 
 
 def joined(separator: str, texts: Iterable[object]) -> str:
     """``separator.join(texts)`` that can be translated as its parts can."""
     parts = [_field(text) for text in texts]
-    return _made(
-        _Joined,
-        separator.join(str(english(part)) for part in parts),
-        separator,
-        {str(place): part for place, part in enumerate(parts)},
-    )
+    text = separator.join(str(english(part)) for part in parts)
+    return _settled(_made(_Joined, text, separator, {str(place): part for place, part in enumerate(parts)}))
 
 
 def marked(message: str) -> str:
@@ -140,8 +143,9 @@ def _field(value: object) -> object:
 
 @contextmanager
 def language(name: str) -> Iterator[None]:
-    """Sentences are shown in this language meanwhile, by this thread or task; ``""``: as around it."""
-    token = _language.set(name or _language.get())
+    """For building and showing a document: this thread's or task's sentences are plain text in this language meanwhile; ``""``: in
+    :func:`current`."""
+    token = _language.set(name or current())
     try:
         yield
     finally:

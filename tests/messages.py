@@ -36,8 +36,8 @@ def messages():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
                     places.setdefault((part.value, counted), []).append((name, node.lineno))
     for path in sorted((ROOT / "padiff_shim/present/page").glob("*.js")):
-        for found in _SCRIPT.finditer(path.read_text(encoding="utf-8")):
-            places.setdefault((ast.literal_eval(found[1]), False), []).append((path.relative_to(ROOT).as_posix(), 1))
+        for match in _SCRIPT.finditer(path.read_text(encoding="utf-8")):
+            places.setdefault((ast.literal_eval(match[1]), False), []).append((path.relative_to(ROOT).as_posix(), 1))
     return places
 
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 from helpers import ROOT
 
-from padiff_shim import text
-from padiff_shim.text import capped, many, tr
+from padiff_shim import language
+from padiff_shim.text import capped, many, reader, tr
 
 ROOMS = ("present", "report", "auditing", "proof/pages.py", "recording/pages.py", "questions")
 # What documents are built of, and where a sentence stands among the arguments.
@@ -82,8 +82,8 @@ class Shouting:
     def gettext(self, message):
         return re.sub(r"[a-z]+(?![^{]*\})", lambda word: word[0].upper(), message)
 
-    def ngettext(self, singular, plural, number):
-        return (singular if number == 1 else plural).upper()
+    def pgettext(self, context, message):
+        return message.upper()
 
 
 @pytest.mark.parametrize("name", ["compare", "reference"])
@@ -100,8 +100,9 @@ def test_a_catalogue_reaches_all_of_a_report(name, monkeypatch):
         "reference": lambda: reference.document(ReferenceRun(account_data())),
     }
     before = render(made[name](), 120)
-    monkeypatch.setattr(text, "_CATALOGUE", Shouting())
-    after = render(made[name](), 120)
+    monkeypatch.setattr(language, "_catalogue", lambda name: Shouting())
+    with reader("zh"):
+        after = render(made[name](), 120)
     assert len(after.splitlines()) == len(before.splitlines())
     left = set(re.findall(r"[a-z]{4,}", after)) & set(re.findall(r"[a-z]{4,}", before))
     data = {
