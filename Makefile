@@ -48,7 +48,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs messages test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -156,6 +156,9 @@ lint: $(READY) ## ruff check, ruff format --check, mypy
 format: $(READY) ## let ruff mend and format the sources
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+messages: $(READY) ## bring the catalogues of messages up to date with the sources, list what is not translated, and compile them
+	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) tests/messages.py
 
 docs: $(READY) ## write docs/ops.md, docs/defects.md and docs/bitwise.md from the declarations
 	$(FROM_CHECKOUT) $(PY) -m padiff_shim.catalogue.document

@@ -1,10 +1,10 @@
 """Languages of readers: sentences that hold their message and their fields, and are translated when they are shown.
 
-A sentence *is* its English text: so it compares, is sorted, is written as JSON and is sent to other processes, whatever language the
-reader has. ``str``, ``print`` and f-strings show it in the reader's language, which is the first of the innermost :func:`language`,
-``PADIFF_SHIM_LANG``, and the locale (``LC_ALL``, ``LC_MESSAGES``, ``LANG``; then ``LANGUAGE``). ``str.join``, slices, a file's
-``write`` and methods such as ``replace`` see English: :func:`joined` joins sentences, and ``print`` writes them. Where a document is
-built for a reader, inside :func:`language`, a new sentence is plain text at once.
+A sentence *is* its English text: so it compares, is sorted, is written as JSON and is sent to other processes, whatever language
+the reader has. ``str``, ``print`` and f-strings show it in the reader's language, which is the first of the innermost
+:func:`language`, ``PADIFF_SHIM_LANG``, and the locale (``LC_ALL``, ``LC_MESSAGES``, ``LANG``; then ``LANGUAGE``). ``str.join``,
+slices, a file's ``write`` and methods such as ``replace`` see English: :func:`joined` joins sentences, and ``print`` writes them.
+Where a document is built for a reader, inside :func:`language`, a new sentence is plain text at once.
 
 The catalogue is ``locale/zh_CN/LC_MESSAGES/padiff_shim.po``; ``make messages`` brings it up to date with the sources.
 """

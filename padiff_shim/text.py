@@ -48,7 +48,11 @@ def listed(texts: Sequence[object], most: int = 4, separator: str = ", ") -> str
     more = len(texts) - most
     if more <= 0:
         return first
-    return tr("{first}; and {more} more", first=first, more=more) if ";" in separator else tr("{first} and {more} more", first=first, more=more)
+    return (
+        tr("{first}; and {more} more", first=first, more=more)
+        if ";" in separator
+        else tr("{first} and {more} more", first=first, more=more)
+    )
 
 
 def escaped(text: str) -> str:

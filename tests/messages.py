@@ -5,17 +5,28 @@ A message is the literal of ``tr("...")`` and ``marked("...")``, and the noun of
 """
 
 import ast
-import io
 import re
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
-from babel.messages.mofile import write_mo
+from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
 
 from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES
 
 ROOT = Path(__file__).resolve().parent.parent
+# Without it Babel writes names and dates that nobody needs.
+_HEADER = r"""# Messages of padiff_shim in {name}.
+msgid ""
+msgstr ""
+"Project-Id-Version: padiff_shim\n"
+"POT-Creation-Date: 2026-11-27 00:00+0000\n"
+"Language: {folder}\n"
+"Plural-Forms: nplurals=1; plural=0;\n"
+"Content-Type: text/plain; charset=utf-8\n"
+"Content-Transfer-Encoding: 8bit\n"
+
+"""
 _SCRIPT = re.compile(r'\btr\(\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -43,10 +54,9 @@ def messages():
 
 def template():
     """A catalogue without translations."""
-    made = Catalog(project=DOMAIN)
-    for (message, counted), where in messages().items():
-        files = sorted({(name, 0) for name, _ in where})
-        made.add(message, auto_comments=[", ".join(name for name, _ in files)], context=COUNTED if counted else None)
+    made = Catalog()
+    for message, counted in messages():
+        made.add(message, context=COUNTED if counted else None)
     return made
 
 
@@ -61,11 +71,15 @@ def read(folder):
         return read_po(file, locale=folder, domain=DOMAIN)
 
 
-def compiled(catalog):
-    """The bytes of its .mo file."""
-    buffer = io.BytesIO()
-    write_mo(buffer, catalog)
-    return buffer.getvalue()
+def translations(catalog):
+    """(message, context) -> translation."""
+    return {(message.id, message.context): message.string for message in catalog if message.id and message.string}
+
+
+def compiled(folder):
+    """The translations in a language's .mo file."""
+    with path_of(folder).with_suffix(".mo").open("rb") as file:
+        return translations(read_mo(file))
 
 
 def update(folder):
@@ -74,14 +88,11 @@ def update(folder):
     catalog.update(template(), no_fuzzy_matching=True, update_creation_date=False)
     catalog.obsolete.clear()
     with path_of(folder).open("wb") as file:
-        write_po(file, catalog, width=130, sort_output=True, no_location=True, omit_header=False)
-    path_of(folder).with_suffix(".mo").write_bytes(compiled(read(folder)))
-    return [message.id for message in catalog if message.id and not all(strings_of(message))]
-
-
-def strings_of(message):
-    """The translations of a message: one, or one for each plural form."""
-    return [message.string] if isinstance(message.string, str) else list(message.string)
+        file.write(_HEADER.format(name=catalog.locale.english_name, folder=folder).encode())
+        write_po(file, catalog, width=130, sort_output=True, omit_header=True)
+    with path_of(folder).with_suffix(".mo").open("wb") as file:
+        write_mo(file, read(folder))
+    return [message.id for message in catalog if message.id and not message.string]
 
 
 if __name__ == "__main__":

@@ -112,7 +112,9 @@ def render(made: Document) -> str:
         elif not isinstance(block, document.Facts):
             body.append(_written(block))
     text = "\n".join(filter(None, body))
-    return f'<!doctype html>\n<html lang="{LANGUAGE_TAGS[current()]}"><head>{head}</head><body><main>\n{text}\n</main></body></html>\n'
+    return (
+        f'<!doctype html>\n<html lang="{LANGUAGE_TAGS[current()]}"><head>{head}</head><body><main>\n{text}\n</main></body></html>\n'
+    )
 
 
 def _link(number: int, section: document.Section) -> str:

@@ -31,6 +31,7 @@ def installed_files():
     """All that the wheel holds: the modules, the programs of the defects, and what the pages are made of."""
     yield from modules()
     yield "padiff_shim/py.typed"
+    yield "padiff_shim/locale/zh_CN/LC_MESSAGES/padiff_shim.mo"
     yield from (f"padiff_shim/patches/defects/{path.name}" for path in DEFECTS.glob("*.py"))
     for path in (CHECKOUT / "padiff_shim" / "present" / "page").iterdir():
         yield f"padiff_shim/present/page/{path.name}"

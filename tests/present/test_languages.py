@@ -1,0 +1,134 @@
+"""The catalogue holds every message, and a result is read in either language."""
+
+import json
+import pickle
+import re
+import string
+
+import messages
+import pytest
+from rich.cells import cell_len
+
+from padiff_shim.errors import UnknownNameError
+from padiff_shim.language import COUNTED, Sentence, joined
+from padiff_shim.present.document import Column, Document, Items, ListItem, Paragraph, Table
+from padiff_shim.present.result import Presented
+from padiff_shim.text import english, many, reader, tr
+
+
+def fields(message):
+    return sorted({name for _, name, _, _ in string.Formatter().parse(message) if name is not None})
+
+
+@pytest.fixture(scope="module")
+def chinese():
+    return messages.read("zh_CN")
+
+
+def test_every_message_is_translated(chinese):
+    """`python tests/messages.py` (make messages) brings the catalogue up to date; the translations are written by hand."""
+    missing, strange = [], []
+    for (message, counted), places in messages.messages().items():
+        entry = chinese.get(message, COUNTED if counted else None)
+        if entry is None or not entry.string:
+            missing.append((message, places[0]))
+        elif not counted and "{" in message and fields(entry.string) != fields(message):
+            strange.append((message, entry.string))
+    assert not missing, missing
+    assert not strange, strange
+
+
+def test_catalogue_holds_no_message_of_former_times(chinese):
+    known = {(message, COUNTED if counted else None) for message, counted in messages.messages()}
+    former = [entry.id for entry in chinese if entry.id and (entry.id, entry.context) not in known]
+    assert not former, "run `make messages`"
+
+
+def test_compiled_catalogue_is_of_this_source(chinese):
+    assert messages.compiled("zh_CN") == messages.translations(chinese), "run `make messages`"
+
+
+def test_specifications_of_figures_are_those_of_the_message(chinese):
+    wrong = []
+    for entry in chinese:
+        if entry.id and not entry.context and "{" in entry.id:
+            source, translation = (set(string.Formatter().parse(text)) for text in (entry.id, entry.string))
+            if {part[1:] for part in source} - {part[1:] for part in translation} - {(None, None, None)}:
+                wrong.append((entry.id, entry.string))
+    assert not wrong, wrong
+
+
+class Sample(Presented):
+    def document(self):
+        rows = [[tr("reproducer"), "1.5"], [tr("largest difference"), "20"], ["paddle.nn", "300"]]
+        items = Items([ListItem(many(2, "call"), tr("kernel"), "good")], marks=True)
+        long = joined("; ", [tr("On Torch's kernels {name} is the first that differs.", name=f"blocks.{n}") for n in range(9)])
+        return Document(
+            tr("Worst calls"), [Table([Column(tr("name")), Column(tr("largest"), right=True)], rows), items, Paragraph(long)]
+        )
+
+
+def test_a_result_is_read_in_either_language(monkeypatch):
+    result = Sample()
+    assert "Worst calls" in result.text(lang="en")
+    assert "最差的调用" in result.text(lang="zh")
+    assert str(result) == result.text(lang="en")
+    assert "✓ 内核: 2 次调用" in result.text(lang="zh")
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    assert str(result) == result.text(lang="zh")
+    assert "复现脚本" in result.to_markdown()
+    assert '<html lang="zh-CN">' in result.page() and '<html lang="en">' in result.page(lang="en")
+    with pytest.raises(UnknownNameError, match="unknown lang 'fr'"):
+        result.text(lang="fr")
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_tables_and_lines_keep_their_width_in_chinese(width):
+    lines = Sample().text(width, lang="zh").splitlines()
+    table = [line for line in lines if set(line) & set("┏┃┡│└")]
+    assert len(table) == 7
+    assert len({cell_len(line) for line in table}) == 1
+    assert max(map(cell_len, lines)) <= width
+    assert not [line for line in lines if re.match(r"\s*[，。；：、）]", line)]
+
+
+@pytest.mark.parametrize(
+    ("variables", "language"),
+    [
+        ({}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, "en"),
+        ({"LC_MESSAGES": "zh_TW", "LANG": "en_US.UTF-8"}, "zh"),
+        ({"LANG": "C", "LANGUAGE": "zh"}, "en"),
+        ({"LANG": "de_DE.UTF-8", "LANGUAGE": "de:zh_CN:en"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "PADIFF_SHIM_LANG": "en"}, "en"),
+        ({"PADIFF_SHIM_LANG": "zh"}, "zh"),
+    ],
+)
+def test_environment_says_the_language(variables, language, monkeypatch):
+    for name in ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG", "PADIFF_SHIM_LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert str(tr("Worst calls")) == {"en": "Worst calls", "zh": "最差的调用"}[language]
+
+
+def test_unknown_language_of_the_environment_is_announced(monkeypatch):
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "xx")
+    with pytest.warns(UserWarning, match="PADIFF_SHIM_LANG=xx"):
+        assert str(tr("Worst calls")) == "Worst calls"
+
+
+def test_a_sentence_is_english_to_programs(monkeypatch):
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    sentence = tr("{count:,} more are not shown", count=2000)
+    assert sentence == "2,000 more are not shown"
+    assert json.loads(json.dumps({"note": sentence})) == {"note": "2,000 more are not shown"}
+    assert f"{sentence}" == str(sentence) == "另有 2,000 条未显示"
+    again = pickle.loads(pickle.dumps(sentence))
+    assert isinstance(again, Sentence) and str(again) == str(sentence)
+    assert again == english(sentence)
+    assert str("a " + sentence) == "a 另有 2,000 条未显示"
+    with reader("en"):
+        assert str(again) == "2,000 more are not shown"
+        assert type(tr("Worst calls")) is str
