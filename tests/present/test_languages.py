@@ -77,7 +77,8 @@ def test_a_result_is_read_in_either_language(monkeypatch):
     monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
     assert str(result) == result.text(lang="zh")
     assert "复现脚本" in result.to_markdown()
-    assert '<html lang="zh-CN">' in result.page() and '<html lang="en">' in result.page(lang="en")
+    assert '<html lang="zh-CN">' in result.page()
+    assert '<html lang="en">' in result.page(lang="en")
     with pytest.raises(UnknownNameError, match="unknown lang 'fr'"):
         result.text(lang="fr")
 
@@ -126,7 +127,8 @@ def test_a_sentence_is_english_to_programs(monkeypatch):
     assert json.loads(json.dumps({"note": sentence})) == {"note": "2,000 more are not shown"}
     assert f"{sentence}" == str(sentence) == "另有 2,000 条未显示"
     again = pickle.loads(pickle.dumps(sentence))
-    assert isinstance(again, Sentence) and str(again) == str(sentence)
+    assert isinstance(again, Sentence)
+    assert str(again) == str(sentence)
     assert again == english(sentence)
     assert str("a " + sentence) == "a 另有 2,000 条未显示"
     with reader("en"):
