@@ -22,7 +22,7 @@ from pathlib import Path
 
 FOLDER, DOMAIN = Path(__file__).with_name("locale"), "padiff_shim"
 LANGUAGES = {"en": "", "zh": "zh_CN"}  # as lang= and --lang take them -> folder of the catalogue
-VARIABLE = "PADIFF_SHIM_LANG"
+LANGUAGE_VARIABLE = "PADIFF_SHIM_LANG"
 COUNTED = "counted"  # context of nouns behind a number
 _LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
 _language: ContextVar[str] = ContextVar("padiff_shim_language", default="")
@@ -158,7 +158,7 @@ def current() -> str:
 
 
 def _of_environment() -> str:
-    word = os.environ.get(VARIABLE, "")
+    word = os.environ.get(LANGUAGE_VARIABLE, "")
     if word:
         known = _named(word)
         if not known:
@@ -179,7 +179,7 @@ def _named(word: str) -> str:
 
 @lru_cache(maxsize=8)
 def _unknown(word: str) -> None:
-    warnings.warn(f"{VARIABLE}={word}: accepted are {', '.join(LANGUAGES)}; English is shown", stacklevel=2)
+    warnings.warn(f"{LANGUAGE_VARIABLE}={word}: accepted are {', '.join(LANGUAGES)}; English is shown", stacklevel=2)
 
 
 @lru_cache(maxsize=4)

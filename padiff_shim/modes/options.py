@@ -17,6 +17,7 @@ from .. import arguments
 from ..comparison.sampling import fraction, in_steps, positive
 from ..errors import ArgumentError, PadiffShimError, UnknownNameError, described, toml, unknown, unreadable
 from ..patterns import LayerFilter
+from ..text import LANGUAGE_VARIABLE
 from ..verdicts import Verdict
 
 # ---- The kinds of values: how each is checked, and how it is read from text.
@@ -344,7 +345,7 @@ def _check(name: str, setting: Setting) -> None:
 
 def _from_environment() -> Iterator[tuple[str, Setting]]:
     known = _known()
-    for variable in sorted(name for name in os.environ if name.startswith(PREFIX) and name != RUN):
+    for variable in sorted(name for name in os.environ if name.startswith(PREFIX) and name not in (RUN, LANGUAGE_VARIABLE)):
         name, text = variable[len(PREFIX) :].lower(), os.environ[variable]
         yield name, Setting(kind_of(known[name]).from_text(text) if name in known else text, variable)
 
