@@ -319,7 +319,7 @@ class Document:
         """The word of the badge, "" for none, and the headline beside it."""
         if not self.tone or self.verdict:
             return self.verdict if self.tone else "", self.headline
-        word, colon, rest = self.headline.partition(": ")
+        word, colon, rest = str(self.headline).partition(": ")
         return (word, rest) if colon else ("", self.headline)
 
 
