@@ -4,6 +4,7 @@ import functools
 import inspect
 import os
 import pathlib
+import re
 import textwrap
 
 import forked
@@ -124,6 +125,17 @@ def flat(result):
 def has_defect(name):
     """Whether the Paddle that is installed is one of those on which this defect of docs/defects.md was seen."""
     return paddle.__version__ in defects()[name].paddle
+
+
+def says(printed, wanted):
+    """Every line of ``wanted`` stands in what was printed, in order; what a machine may change is left out with a …"""
+    rest = [" ".join(line.split()) for line in printed.splitlines()]
+    for line in wanted.strip().splitlines():
+        parts = [" ".join(part.split()) for part in line.split("…")]
+        pattern = re.compile(".*".join(map(re.escape, parts)) + ("" if line.endswith("…") else "$"))
+        place = next((at for at, line in enumerate(rest) if pattern.match(line)), None)
+        assert place is not None, f"{line!r} is not in\n{printed}"
+        rest = rest[place + 1 :]
 
 
 def thinned(table, *names):

@@ -19,9 +19,9 @@ SIZE = D // HEADS
 
 
 class PaddleRMSNorm(pnn.Layer):
-    def __init__(self):
+    def __init__(self, width=D):
         super().__init__()
-        self.weight = self.create_parameter([D], default_initializer=pnn.initializer.Constant(1.0))
+        self.weight = self.create_parameter([width], default_initializer=pnn.initializer.Constant(1.0))
 
     def forward(self, x):
         return self.weight * (x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
@@ -36,6 +36,7 @@ class PaddleBlock(pnn.Layer):
     def __init__(self):
         super().__init__()
         self.norm1, self.norm2 = PaddleRMSNorm(), PaddleRMSNorm()
+        self.q_norm, self.k_norm = pnn.Identity(), pnn.Identity()  # norms in Qwen3
         self.q = pnn.Linear(D, D, bias_attr=False)
         self.k = pnn.Linear(D, KEYS * SIZE, bias_attr=False)
         self.v = pnn.Linear(D, KEYS * SIZE, bias_attr=False)
@@ -49,7 +50,7 @@ class PaddleBlock(pnn.Layer):
         q = self.q(x).reshape([batch, length, HEADS, SIZE]).transpose([0, 2, 1, 3])
         k = self.k(x).reshape([batch, length, KEYS, SIZE]).transpose([0, 2, 1, 3])
         v = self.v(x).reshape([batch, length, KEYS, SIZE]).transpose([0, 2, 1, 3])
-        q, k = paddle_rotated(q, cos, sin), paddle_rotated(k, cos, sin)
+        q, k = paddle_rotated(self.q_norm(q), cos, sin), paddle_rotated(self.k_norm(k), cos, sin)
         k, v = (paddle.repeat_interleave(t, HEADS // KEYS, axis=1) for t in (k, v))
         scores = paddle.matmul(q, k, transpose_y=True) * SIZE**-0.5 + mask
         mixed = paddle.matmul(PF.softmax(scores, axis=-1), v)
@@ -82,9 +83,9 @@ class PaddleLlama(pnn.Layer):
 
 
 class TorchRMSNorm(tnn.Module):
-    def __init__(self):
+    def __init__(self, width=D):
         super().__init__()
-        self.weight = tnn.Parameter(torch.ones(D))
+        self.weight = tnn.Parameter(torch.ones(width))
 
     def forward(self, x):
         return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
@@ -99,6 +100,7 @@ class TorchBlock(tnn.Module):
     def __init__(self):
         super().__init__()
         self.norm1, self.norm2 = TorchRMSNorm(), TorchRMSNorm()
+        self.q_norm, self.k_norm = tnn.Identity(), tnn.Identity()  # norms in Qwen3
         self.q = tnn.Linear(D, D, bias=False)
         self.k = tnn.Linear(D, KEYS * SIZE, bias=False)
         self.v = tnn.Linear(D, KEYS * SIZE, bias=False)
@@ -112,7 +114,7 @@ class TorchBlock(tnn.Module):
         q = self.q(x).reshape([batch, length, HEADS, SIZE]).permute([0, 2, 1, 3])
         k = self.k(x).reshape([batch, length, KEYS, SIZE]).permute([0, 2, 1, 3])
         v = self.v(x).reshape([batch, length, KEYS, SIZE]).permute([0, 2, 1, 3])
-        q, k = torch_rotated(q, cos, sin), torch_rotated(k, cos, sin)
+        q, k = torch_rotated(self.q_norm(q), cos, sin), torch_rotated(self.k_norm(k), cos, sin)
         k, v = (torch.repeat_interleave(t, HEADS // KEYS, dim=1) for t in (k, v))
         scores = torch.matmul(q, k.mT) * SIZE**-0.5 + mask
         mixed = torch.matmul(TF.softmax(scores, dim=-1), v)

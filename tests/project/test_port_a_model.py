@@ -6,6 +6,7 @@ from pathlib import Path
 
 import forked
 import pytest
+from helpers import says
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.compile(r"^```(python)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -24,17 +25,6 @@ def program(folder, name):
     done = forked.run([name], cwd=folder, PYTHONPATH=path, COLUMNS="200")
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def says(printed, wanted):
-    """Every line of ``wanted`` stands in what was printed, in order; what a machine may change is left out with a …"""
-    rest = [" ".join(line.split()) for line in printed.splitlines()]
-    for line in wanted.strip().splitlines():
-        parts = [" ".join(part.split()) for part in line.split("…")]
-        pattern = re.compile(".*".join(map(re.escape, parts)) + ("" if line.endswith("…") else "$"))
-        place = next((at for at, line in enumerate(rest) if pattern.match(line)), None)
-        assert place is not None, f"{line!r} is not in\n{printed}"
-        rest = rest[place + 1 :]
 
 
 def mended(text, changes):
