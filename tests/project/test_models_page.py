@@ -73,3 +73,5 @@ def test_every_family_has_its_row_with_what_its_section_shows():
         shown = blocks(family)
         assert f"from zoo.{pair} import" in shown[0][1]
         assert claim in shown[3][1]
+    chinese = (ROOT / "docs" / "zh" / "models.md").read_text(encoding="utf-8")
+    assert [row[1:] for row in ROW.findall(chinese)] == [row[1:] for row in rows]

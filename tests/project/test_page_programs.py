@@ -63,6 +63,11 @@ def spaced(text):
     return " ".join(text.split())
 
 
+def english(page):
+    """The page that one in Chinese follows."""
+    return page.replace("zh/", "").replace(".zh-CN", "")
+
+
 def programs(page, text):
     """The page's programs that belong together, as one."""
     programs = [
@@ -96,13 +101,15 @@ def programs(page, text):
 @pytest.mark.bitexact
 @pytest.mark.parametrize("page", thinned(SAYS, "README.md", "docs/prove.md"))
 def test_the_programs_of_a_page(page, tmp_path):
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text, followed = (ROOT / page).read_text(encoding="utf-8"), english(page)
     # docs/prove.md shows line numbers of port.py, which begins with its first program.
-    program = programs(page, text) if page == "docs/prove.md" else BEFORE + programs(page, text)
+    program = programs(followed, text) if followed == "docs/prove.md" else BEFORE + programs(followed, text)
     (tmp_path / "port.py").write_text(program, encoding="utf-8")
-    done = forked.run(["port.py"], cwd=tmp_path, COLUMNS="300", MPLBACKEND="agg")
+    done = forked.run(
+        ["port.py"], cwd=tmp_path, COLUMNS="300", MPLBACKEND="agg", PADIFF_SHIM_LANG="en" if page == followed else "zh"
+    )
     assert done.returncode == 0, done.stderr
     for words in SAYS[page]:
         assert words in spaced(text), words
         assert words in spaced(done.stdout), done.stdout
-    assert [name for name in LEAVES.get(page, []) if not (tmp_path / name).exists()] == []
+    assert [name for name in LEAVES.get(followed, []) if not (tmp_path / name).exists()] == []

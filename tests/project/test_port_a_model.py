@@ -10,19 +10,19 @@ from helpers import says
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.compile(r"^```(python)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-TEXT = (ROOT / "docs" / "port-a-model.md").read_text(encoding="utf-8")
+PAGES = {"en": ROOT / "docs" / "port-a-model.md"}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks():
+def blocks(language="en"):
     """(whether it is a program, its text) in order."""
-    return [(bool(kind), text) for kind, text in BLOCKS.findall(TEXT)]
+    return [(bool(kind), text) for kind, text in BLOCKS.findall(PAGES[language].read_text(encoding="utf-8"))]
 
 
-def program(folder, name):
+def program(folder, name, language):
     """What a program prints, run in a process of its own as a newcomer would."""
     path = os.pathsep.join([str(ROOT), str(folder)])
-    done = forked.run([name], cwd=folder, PYTHONPATH=path, COLUMNS="200")
+    done = forked.run([name], cwd=folder, PYTHONPATH=path, COLUMNS="200", PADIFF_SHIM_LANG=language)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -37,18 +37,19 @@ def mended(text, changes):
 
 @pytest.mark.bitexact
 @pytest.mark.slow
-def test_the_way_from_a_port_to_its_proof(tmp_path):
+@pytest.mark.parametrize("language", PAGES)
+def test_the_way_from_a_port_to_its_proof(language, tmp_path):
     last, count, shown = "", 0, ""
-    for is_program, text in blocks():
+    for is_program, text in blocks(language):
         title = text.splitlines()[0].removeprefix("# ")
         if is_program:
             (tmp_path / title).write_text(text, encoding="utf-8")
             if title not in ("original.py", "port.py"):
-                last, shown, count = program(tmp_path, title), title, count + 1
+                last, shown, count = program(tmp_path, title, language), title, count + 1
         elif title == "mend port.py":
             port = tmp_path / "port.py"
             port.write_text(mended(port.read_text(encoding="utf-8"), text), encoding="utf-8")
-            last = program(tmp_path, shown)
+            last = program(tmp_path, shown, language)
         else:
             says(last, text)
     assert count == 4
