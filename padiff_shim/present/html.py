@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..text import SENTENCE, current, escaped, shown, tr
+from ..text import SENTENCE, current, escaped, many, shown, tr
 from . import document
 from .document import NARROW, PAGE, Cell, Column, Document, Share, Word, flattened, lines_of
 
@@ -27,6 +27,7 @@ _WHOLE = 24  # characters of a word that a page does not break
 _PARTS = re.compile(r"[^/\\_,;|=-]+\.\w+:\d+\S*$|[^/\\.,;|=_-]*(?:[/\\.,;|=_-]+|$)")
 _DEEPEST = 8  # steps that a cell is indented
 _SHADES = 10  # steps of a colour's strength
+_LONG = 60  # rows of a table; one of more scrolls in a box of its own
 
 
 def markup(text: str) -> str:
@@ -189,7 +190,10 @@ def _table(block: document.Table) -> str:
     filtering = _filter(block) if 0 < block.tones.count("good") < len(rows) == len(block.rows) else ""
     more = tr("{count:,} more are not shown", count=further)
     note = f'<p class="soft">{_text(f"{more}: {block.hint}" if block.hint else f"{more}.")}</p>' if further else ""
-    return f'{filtering}<table class="{kind}"><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>{note}'
+    table = f'<table class="{kind}"><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>'
+    if len(rows) > _LONG:
+        table = f'<div class="long" tabindex="0" role="region" aria-label="{_plain(many(len(rows), "row"))}">{table}</div>'
+    return f"{filtering}{table}{note}"
 
 
 def _filter(block: document.Table) -> str:
@@ -311,7 +315,7 @@ def _framed(drawn: str, marks: Sequence[tuple[float, str]], ends: tuple[str, str
     )
     names = (
         f'<text x="{(_WIDE + _MARGIN) / 2}" y="{_HIGH - 6}" text-anchor="middle">{_plain(across)}</text>'
-        f'<text transform="translate(12 {(_HIGH - _BELOW) / 2}) rotate(-90)" text-anchor="middle">{_plain(up)}</text>'
+        f'<text class="up" transform="translate(12 {(_HIGH - _BELOW) / 2}) rotate(-90)" text-anchor="middle">{_plain(up)}</text>'
     )
     shape = f'class="along" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{_plain(up)}"'
     return f"<svg {shape}>{lines}{drawn}{words}{names}</svg>"
@@ -380,8 +384,8 @@ def _heat_map(block: document.HeatChart) -> str:
         f'<text x="{x}" y="{bottom}" text-anchor="{anchor}">{_plain(end)}</text>'
         for end, x, anchor in zip(block.ends, (_NAMES, _WIDE - 10), ("start", "end"))
     )
-    shape = f'class="along" viewBox="0 0 {_WIDE} {bottom + 6}" role="img" aria-label="{_plain(tr("heat map"))}"'
-    return f"<svg {shape}>{names}{cells}{ends}</svg>"
+    shape = f'class="along heat" viewBox="0 0 {_WIDE} {bottom + 6}" role="img" aria-label="{_plain(tr("heat map"))}"'
+    return f'<div class="sideways" tabindex="0"><svg {shape}>{names}{cells}{ends}</svg></div>'
 
 
 def _darkness(value: float, low: float, high: float) -> float:

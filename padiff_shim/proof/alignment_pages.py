@@ -235,7 +235,9 @@ def _losses(dtypes: Sequence[AlignedDtype]) -> doc.Part:
     """The loss of each run, with all digits."""
     columns = [
         doc.Column(tr("dtype")),
-        *doc.figures(tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference"), tr("original")),
+        *doc.figures(
+            tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference"), tr("original"), leave=(0, 3, 0, 4, 0)
+        ),
     ]
     rows = [
         (
@@ -247,7 +249,7 @@ def _losses(dtypes: Sequence[AlignedDtype]) -> doc.Part:
         for aligned in dtypes
         if aligned.losses
     ]
-    return doc.Section(tr("Loss"), [doc.Table(columns, rows, cards=False)] if rows else [])
+    return doc.Section(tr("Loss"), [doc.Table(columns, rows)] if rows else [])
 
 
 def _loss(loss: float | None, original: float | None) -> tuple[str, str]:
@@ -278,7 +280,7 @@ def _training(aligned: AlignedDtype) -> doc.Part:
         return doc.Section("", [])
     heads = (tr("step"), tr("loss: native"), tr("difference"), tr("Torch's kernels"), tr("difference"), tr("original"))
     further = (tr("all that was compared: native"), tr("all that was compared: Torch's kernels"))
-    columns = [*doc.figures(*heads), *doc.figures(*further, leave=(9, 8))]
+    columns = doc.figures(*heads, *further, leave=(0, 0, 3, 0, 4, 0, 9, 8))
     cells = [
         (
             str(row.step),
@@ -293,7 +295,7 @@ def _training(aligned: AlignedDtype) -> doc.Part:
     tones: list[doc.Tone] = ["good" if row.identical else "bad" for row in rows]
     last = len(rows) - 1
     rank = sorted(range(len(rows)), key=lambda place: (place != last, place))
-    table = doc.Table(columns, cells, tones, STEPS, rank=rank, cards=False)
+    table = doc.Table(columns, cells, tones, STEPS, rank=rank)
     title = tr("{steps} in {dtype}", steps=many(len(rows), "training step"), dtype=aligned.dtype)
     note = tr("The last columns: the largest difference of losses, gradients, weights and statistics.")
     return doc.Section(title, [doc.Paragraph(_first(rows)), table, *_courses(rows)], note)

@@ -6,6 +6,7 @@ from pairs import paddle_run, seeded
 from report_page import DESKTOP, scrolls_sideways
 
 from padiff_shim import FileError, diff
+from padiff_shim.present import document, html
 
 PHONE = {"width": 360, "height": 740}
 EVIL = "</style><script>window.broken=1</script>"
@@ -29,7 +30,9 @@ def difference(tmp_path_factory):
 def opened(browser, tmp_path):
     """A function: a difference and options of the browser -> its open page."""
     with report_page.pages(browser, tmp_path) as show:
-        yield lambda difference, **options: show(difference.page(), **options)
+        yield lambda result, **options: show(
+            html.render(result) if isinstance(result, document.Document) else result.page(), **options
+        )
 
 
 def test_the_answer_comes_first_then_the_run_then_rows(opened, difference):
@@ -57,6 +60,29 @@ def test_each_difference_is_drawn_and_axes_are_named(opened, difference):
 @pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
 def test_it_never_scrolls_sideways(opened, difference, viewport):
     assert not scrolls_sideways(opened(difference, viewport=viewport))
+
+
+@pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_many_rows_scroll_in_a_box_and_are_all_there(opened, tmp_path, viewport):
+    rows = [[f"call {number}", "layer", "a.py:1", "b.py:2"] for number in range(1000)]
+    tones = ["bad" if number % 2 else "good" for number in range(1000)]
+    columns = [document.Column(head) for head in ("what", "layer", "a", "b")]
+    made = document.Document("DIFFERENT: 500", [document.Table(columns, rows, tones)], "bad")
+    page = opened(made, viewport=viewport)
+    assert page.locator("main").bounding_box()["height"] < 2 * viewport["height"]
+    assert page.locator("tbody tr").count() == 1000
+    last = page.get_by_text("call 999", exact=True)
+    page.get_by_role("region", name="1,000 rows").focus()
+    page.keyboard.press("End")
+    box = page.locator(".long").bounding_box()
+    page.wait_for_timeout(400)  # scrolling is smooth
+    assert box["y"] <= last.bounding_box()["y"] <= box["y"] + box["height"]
+    if viewport is DESKTOP:
+        head = page.locator("th").first.bounding_box()
+        assert head["y"] == pytest.approx(box["y"], abs=2)
+    page.get_by_label("only those that differ").check()
+    assert not page.get_by_text("call 998", exact=True).is_visible()
+    assert not scrolls_sideways(page)
 
 
 def test_it_follows_the_colours_of_the_system(opened, difference):
