@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import click
+import tomllib
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, FileError
 from ..recording.diff import diff
 from . import output
 from .main import FINE, NO
@@ -22,6 +27,9 @@ Examples:
   padiff-shim diff before after --markdown -
   # rank 0 of the first against rank 3 of the second
   padiff-shim diff one all --ranks 0,3
+  # all ranks of the first, put together, against the second
+  padiff-shim diff two_ranks one_rank --shards auto --rtol 1e-5
+  padiff-shim diff two_ranks one_rank --shards '*.qkv.weight=1,*.out.weight=0' --rtol 1e-5
 
 The folders are those of padiff_shim.record(); neither framework is needed.
 Exit status: 0 if nothing differs, 1 if something does, 2 if nothing can be compared.
@@ -34,16 +42,29 @@ Exit status: 0 if nothing differs, 1 if something does, 2 if nothing can be comp
 @click.option("--atol", type=float, default=0.0, show_default=True, help="Elements may differ by this much.")
 @click.option("--rtol", type=float, default=0.0, show_default=True, help="And by this share of the tensor's largest element.")
 @click.option("--ranks", metavar="N[,M]", help="Which process of A, and which of B; by default all that both have.")
+@click.option(
+    "--shards",
+    metavar="RULES",
+    help="Put the ranks together: auto, PATTERN=AXIS,... (or =sum, =mean, =replicate), or a file (.toml, .json) with such a table.",
+)
 @click.option("--html", type=output.PAGE, help="Write the page.")
 @click.option("--markdown", type=output.TEXT, help="Write the difference as Markdown; - is standard output.")
 @click.option("--json", "data", type=output.TEXT, help="Write everything found as JSON; - is standard output.")
 def command(
-    first: str, second: str, atol: float, rtol: float, ranks: str | None, html: str | None, markdown: str | None, data: str | None
+    first: str,
+    second: str,
+    atol: float,
+    rtol: float,
+    ranks: str | None,
+    shards: str | None,
+    html: str | None,
+    markdown: str | None,
+    data: str | None,
 ) -> int:
     """Compare two runs that padiff_shim.record() recorded: machines, devices, versions, commits, Paddle and Torch. Says where
     they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
-    difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen)
+    difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards))
     output.deliver(difference, html, markdown, data)
     if "-" not in (markdown, data) and (html, markdown, data) != (None, None, None):
         click.echo(difference.document().headline)
@@ -57,3 +78,23 @@ def _ranks(text: str | None) -> int | tuple[int, int] | None:
         raise ArgumentError(f"--ranks takes one rank of both (0), or one of each (0,3), got {text!r}")
     first, _, second = text.partition(",")
     return (int(first), int(second)) if second else int(first)
+
+
+def _shards(text: str | None) -> Mapping[str, Any] | str | None:
+    """Rules on splits, as they were written on the command line or into a file."""
+    if text is None or text == "auto":
+        return text
+    if text.endswith((".toml", ".json")):
+        try:
+            content = Path(text).read_text()
+            return tomllib.loads(content) if text.endswith(".toml") else json.loads(content)  # type: ignore[no-any-return]
+        except (OSError, ValueError) as error:
+            raise FileError(f"--shards {text}: {error}") from None
+    rules: dict[str, int | str] = {}
+    for entry in text.split(","):
+        pattern, sign, way = entry.rpartition("=")
+        if not sign or not pattern.strip():
+            raise ArgumentError(f"--shards takes auto, PATTERN=AXIS,... or a .toml or .json file, got {entry!r}")
+        way = way.strip()
+        rules[pattern.strip()] = int(way) if re.fullmatch(r"-?\d+", way) else way
+    return rules

@@ -80,7 +80,7 @@ def apart(a: Tensor, b: Tensor) -> TensorDistance:
         drawn = _elements(a), _elements(b)
         if drawn[0] is not None and drawn[1] is not None and drawn[0].shape == drawn[1].shape:
             return _measured(drawn[0], drawn[1], _unit(a, b), "sample", "")
-    return _by_figures(a, b)
+    return by_figures(a, b)
 
 
 def _elements(tensor: Tensor) -> Array | None:
@@ -91,7 +91,8 @@ def _elements(tensor: Tensor) -> Array | None:
     return np.array(tensor.sample if values is None else contents.sample(values), np.float64)
 
 
-def _by_figures(first: Tensor, second: Tensor) -> TensorDistance:
+def by_figures(first: Tensor, second: Tensor) -> TensorDistance:
+    """How far least, greatest and sums are apart, where single elements are not known."""
     names = ("min", "max", "nan", "inf", "mean_abs", "norm")
     pairs = [(first.figures.get(name, 0.0), second.figures.get(name, 0.0)) for name in names]
     relative = max(abs(a - b) / max(abs(a), abs(b)) if a != b else 0.0 for a, b in pairs)

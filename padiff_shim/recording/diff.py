@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,14 @@ from ..errors import ArgumentError, described
 from ..progress import Waiting
 from ..runlog.events import IN_STEP, NAMED
 from ..text import many, tr
-from .alignment import Pair, align, apart
+from .alignment import Pair, align
 from .call_origins import OriginFinder
-from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow
+from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow, tensor_row
 from .fingerprint_diff import compare_fingerprints
+from .joined import JoinedRun
+from .joined_rows import JoinedRows
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
+from .shards import ShardRules, Way
 from .tensors import WEIGHT, Tensor, parameter_name
 
 _SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order
@@ -32,6 +35,7 @@ def diff(
     atol: float = 0.0,
     rtol: float = 0.0,
     ranks: int | tuple[int, int] | None = None,
+    shards: Mapping[str, Way] | str | None = None,
 ) -> Difference:
     """Say how two recordings of :func:`padiff_shim.record` differ, and where first.
 
@@ -46,6 +50,10 @@ def diff(
             every bit counts. Of fingerprints ``rtol`` is held against the estimated relative distance, and ``atol`` is not used.
         ranks: which processes of distributed runs are compared: one rank of both, or a pair (rank of a, rank of b). By default all
             ranks that both have.
+        shards: puts the tensors of all ranks of each run together, and compares the whole ones: ``"auto"``, or pattern -> axis
+            along which ranks hold slices, ``"sum"``, ``"mean"`` or ``"replicate"``. A pattern (``*``, ``?``) is matched with names
+            of parameters and notes, and with layers' paths. What no pattern names is put together by the program's marks and by
+            shapes.
 
     Returns:
         A :class:`Difference`, true if nothing differs.
@@ -67,6 +75,10 @@ def diff(
             raise ArgumentError(f"{name}= is a number from 0 on, got {described(tolerance)}")
     folders = path("a", a).absolute(), path("b", b).absolute()
     both = read(folders[0]), read(folders[1])
+    if shards is not None:
+        if ranks is not None:
+            raise ArgumentError("ranks= chooses processes, and shards= puts all of them together: pass one of both")
+        return _diff_of_ranks(folders, both, ShardRules(shards), EqualWithin(atol, rtol, crossing=False))
     chosen = _ranks(ranks, both)
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(first[0].framework, first[1].framework))
@@ -88,6 +100,33 @@ def diff(
         for rank in sorted({pair[place] for pair in chosen})
         for hole in known[rank].holes
     ]
+    return difference
+
+
+def _diff_of_ranks(
+    folders: tuple[Path, Path], both: tuple[dict[int, Recorded], dict[int, Recorded]], rules: ShardRules, tolerances: EqualWithin
+) -> Difference:
+    """All ranks of each run, put together."""
+    for name, known in zip("ab", both):
+        if any(recorded.has_fingerprints for recorded in known.values()):
+            raise ArgumentError(
+                f"{name} holds fingerprints, which cannot be put together: record with values='full' to compare with shards="
+            )
+    a, b = JoinedRun(both[0], rules), JoinedRun(both[1], rules)
+    a.meet(b)
+    b.meet(a)
+    difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework))
+    difference.surroundings = _surroundings(a, b)
+    _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
+    difference.notes += [
+        f"{name}: {remark}"
+        for name, known in zip("ab", both)
+        for recorded in known.values()
+        for remark in (*recorded.beside, *recorded.remarks)
+    ]
+    if rules.unused:
+        difference.notes.append(tr("shards: no name matches {patterns}", patterns=", ".join(rules.unused)))
+    difference.holes += [f"{name}: {hole}" for name, run in zip("ab", (a, b)) for hole in run.holes]
     return difference
 
 
@@ -115,7 +154,7 @@ def _notes(both: tuple[dict[int, Recorded], dict[int, Recorded]], chosen: list[t
     return notes + [f"rank {rank} of a is compared with rank {other} of b" for rank, other in chosen if rank != other]
 
 
-def _surroundings(a: Recorded, b: Recorded) -> list[tuple[str, Any, Any]]:
+def _surroundings(a: Recorded | JoinedRun, b: Recorded | JoinedRun) -> list[tuple[str, Any, Any]]:
     """Versions, devices, switches and options that differ; between frameworks only those that both have."""
     changes = []
     for table in ("environment", "flags", "options"):
@@ -130,50 +169,69 @@ def _surroundings(a: Recorded, b: Recorded) -> list[tuple[str, Any, Any]]:
 # ---- Recordings of single tensors
 
 
-def _compare(a: Recorded, b: Recorded, difference: Difference, tolerances: EqualWithin) -> None:
-    """All pairs of two processes, measured, in the order of the runs."""
+def _compare(
+    a: Recorded | JoinedRun,
+    b: Recorded | JoinedRun,
+    difference: Difference,
+    tolerances: EqualWithin,
+    ranks: JoinedRows | None = None,
+) -> None:
+    """All pairs of two processes, measured, in the order of the runs; ``ranks`` measures those of several processes."""
+    common = _common_kinds(a, b, difference)
+    unknown, met = list[TensorRow](), [True, True]
+    partners = ExpectedPartners(crossing=tolerances.crossing or ranks is not None)
+    finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
+    for first, second in _paired_steps(a.steps(), b.steps()):
+        step = StepDifference(a.rank, first.step)
+        if ranks is not None:
+            ranks.guess(first, second)
+        pairs, data = _pairs(first, second, common), _inputs(first, second, crossing=tolerances.crossing)
+        partners.note([*first.inputs, *first.tensors], [*second.inputs, *second.tensors])
+        if ranks is None:
+            inputs = [_row(a.rank, *pair, tolerances, partners) for pair in data]
+            rows = [_row(a.rank, *pair, tolerances, partners) for pair in pairs]
+        else:
+            inputs, rows = ranks.inputs(data, tolerances), ranks.rows(pairs, tolerances, partners)
+        difference.inputs += inputs[: max(0, HELD - len(difference.inputs))]
+        comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
+        unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
+        for row in comparable:
+            difference.add(row)
+            _count(step, row, difference.heat)
+        if not tolerances.crossing and ranks is None:
+            finder.step(comparable, inputs)
+        step.losses = _loss(first), _loss(second)
+        difference.steps.append(step)
+        lost = set() if ranks is None else ranks.lost
+        paired = {id(tensor) for pair in pairs if pair[0] is not None and pair[1] is not None for tensor in pair} - lost
+        ends = [_end(side, layers=ranks is not None) for side in (first, second)]
+        met = [before if end is None else id(end) in paired for before, end in zip(met, ends)]
+    if tolerances.crossing or ranks is not None:
+        difference.met = difference.met and all(met)
+    difference.notes += _remarks(difference, common, unknown)
+
+
+def _common_kinds(a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: Difference) -> set[str]:
+    """The kinds of tensors that both recordings hold; the others are noted."""
     kinds = a.kinds(), b.kinds()
     for kind in (*_SEQUENCES, *NAMED):
         if (kind in kinds[0]) != (kind in kinds[1]):
             alone = "a" if kind in kinds[0] else "b"
             difference.notes.append(f"only {alone} has records of kind {kind!r}: they were not compared")
             difference.one_sided[kind] = alone
-    common = kinds[0] & kinds[1]
-    unknown, met = list[TensorRow](), [True, True]
-    partners = ExpectedPartners(crossing=tolerances.crossing)
-    finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
-    for first, second in _paired_steps(a.steps(), b.steps()):
-        step = StepDifference(a.rank, first.step)
-        pairs = _pairs(first, second, common)
-        partners.note([*first.inputs, *first.tensors], [*second.inputs, *second.tensors])
-        inputs = [_row(a.rank, *pair, tolerances, partners) for pair in _inputs(first, second, crossing=tolerances.crossing)]
-        difference.inputs += inputs[: max(0, HELD - len(difference.inputs))]
-        rows = [_row(a.rank, *pair, tolerances, partners) for pair in pairs]
-        comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
-        unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
-        for row in comparable:
-            difference.add(row)
-            _count(step, row, difference.heat)
-        if not tolerances.crossing:
-            finder.step(comparable, inputs)
-        step.losses = _loss(first), _loss(second)
-        difference.steps.append(step)
-        paired = {id(tensor) for pair in pairs if pair[0] is not None and pair[1] is not None for tensor in pair}
-        for place, side in enumerate((first, second)):
-            end = next((tensor for tensor in reversed(side.tensors) if tensor.kind in _SEQUENCES), None)
-            met[place] = met[place] if end is None else id(end) in paired
+    return kinds[0] & kinds[1]
+
+
+def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow]) -> Iterator[str]:
+    """What a reader should know of the rows."""
     if {"gradient", IN_STEP} <= common and difference.first is not None and difference.first.any.kind == IN_STEP:
-        difference.notes.append(
-            tr(
-                "gradients are equal behind the backward, and differ as step() uses them: a sum over ranks, accumulation, "
-                "unscaling, or clipping that the program computes itself"
-            )
+        yield tr(
+            "gradients are equal behind the backward, and differ as step() uses them: a sum over ranks, accumulation, "
+            "unscaling, or clipping that the program computes itself"
         )
     if unknown:
         number = many(len(unknown), "tensor")
-        difference.notes.append(f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}")
-    if tolerances.crossing:
-        difference.met = difference.met and all(met)
+        yield f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}"
 
 
 def _paired_steps(a: Iterator[RecordedStep], b: Iterator[RecordedStep]) -> Iterator[tuple[RecordedStep, RecordedStep]]:
@@ -198,6 +256,12 @@ def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[
         if kind in common:
             pairs += _by_name(_of(first, kind), _of(second, kind))
     return _ordered(pairs)
+
+
+def _end(step: RecordedStep, *, layers: bool) -> Tensor | None:
+    """The last result of a step; ``layers``: the last that a layer returned, if any, for ranks compute other things behind it."""
+    kinds = ("layer",) if layers and any(tensor.kind == "layer" for tensor in step.tensors) else _SEQUENCES
+    return next((tensor for tensor in reversed(step.tensors) if tensor.kind in kinds), None)
 
 
 def _of(step: RecordedStep, kind: str) -> list[Tensor]:
@@ -240,11 +304,7 @@ def _placed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
 def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin, partners: ExpectedPartners) -> TensorRow:
     if a is None or b is None:
         return TensorRow(rank, a, b, None, partners.lacking(a, b))
-    distance = apart(a, b)
-    scale = max(abs(b.figures.get(name, 0.0)) for name in ("min", "max"))
-    # In one framework a result of the same shape in another arrangement is another result, even with the same values.
-    turned = bool(distance.layout) and not tolerances.crossing and a.shape == b.shape and a.kind in ("op", "layer")
-    return TensorRow(rank, a, b, distance, turned or not distance.within(tolerances.atol, tolerances.rtol, scale))
+    return tensor_row(rank, a, b, tolerances)
 
 
 def _by_name(first: Sequence[Tensor], second: Sequence[Tensor]) -> list[Pair]:

@@ -14,7 +14,7 @@ from ..present.document import Document
 from ..present.result import Presented
 from ..runlog.events import IN_STEP, NAMED
 from . import pages
-from .alignment import TensorDistance
+from .alignment import TensorDistance, apart
 from .call_origins import CallOrigins, origins_as_dict
 from .tensors import WEIGHT, Tensor, parameter_name
 
@@ -32,6 +32,7 @@ class TensorRow:
         a, b: the tensors; one is None where there is no partner.
         apart: how far they are apart; None without partner.
         differs: that counts as a difference.
+        joined: how the tensors of several ranks were put together, in words; "" where they were not.
     """
 
     rank: int
@@ -39,6 +40,7 @@ class TensorRow:
     b: Tensor | None
     apart: TensorDistance | None
     differs: bool
+    joined: str = ""
 
     @property
     def any(self) -> Tensor:
@@ -63,6 +65,7 @@ class TensorRow:
             "indices": [None if side is None else side.index for side in (self.a, self.b)],
             "apart": distance,
             "differs": self.differs,
+            "joined": self.joined,
         }
 
 
@@ -168,6 +171,8 @@ class Difference(Presented):
         heat: the largest differences by layer and step.
         call_origins: where bits part: calls that read equal bits in both runs and make other ones, and what can be the reason.
         fingerprints: the recordings hold fingerprints: distances are estimates.
+        not_joined: with ``shards=``, (tensor, reason) of tensors that were not put together, or have no partner.
+        values_missing: with ``shards=``, how many tensors are split and were recorded without values.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
     >>> folders = [tempfile.mkdtemp(), tempfile.mkdtemp()]
@@ -195,6 +200,8 @@ class Difference(Presented):
     call_origins: CallOrigins = field(default_factory=CallOrigins, repr=False)
     fingerprints: bool = False
     one_sided: dict[str, str] = field(default_factory=dict)
+    not_joined: list[tuple[str, str]] = field(default_factory=list)
+    values_missing: int = 0
 
     def __post_init__(self) -> None:
         rows, self.rows = self.rows, []
@@ -240,7 +247,7 @@ class Difference(Presented):
         return None
 
     def __bool__(self) -> bool:
-        return bool(self.counts.compared) and self.met and not self.counts.differing and not self.holes
+        return bool(self.counts.compared) and self.met and not (self.counts.differing or self.holes or self.values_missing)
 
     @property
     def headline(self) -> str:
@@ -266,6 +273,7 @@ class Difference(Presented):
             "holes": list(self.holes),
             "one_sided": dict(self.one_sided),
             "unpaired": {kind: {side: sorted(names)} for (kind, side), names in self.unpaired.items()},
+            "not_joined": [list(entry) for entry in self.not_joined],
             "steps": [step.as_dict() for step in self.steps],
             "rows": [row.as_dict() for row in self.rows],
         }
@@ -325,3 +333,12 @@ class EqualWithin(NamedTuple):
     atol: float
     rtol: float
     crossing: bool
+
+
+def tensor_row(rank: int, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow:
+    """A tensor and its partner, measured."""
+    distance = apart(a, b)
+    scale = max(abs(b.figures.get(name, 0.0)) for name in ("min", "max"))
+    # In one framework a result of the same shape in another arrangement is another result, even with the same values.
+    turned = bool(distance.layout) and not tolerances.crossing and a.shape == b.shape and a.kind in ("op", "layer")
+    return TensorRow(rank, a, b, distance, turned or not distance.within(tolerances.atol, tolerances.rtol, scale))

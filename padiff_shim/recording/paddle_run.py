@@ -118,6 +118,7 @@ class Observing:
     def __init__(self, writer: Writer, *, calls: bool, layers: bool) -> None:
         self._writer, self._calls, self._layers = writer, calls, layers
         self._optimizing = False
+        self._in_backward = False  # what a program's own backward reads is no data of the run
 
     @property
     def on_tape(self) -> bool:
@@ -249,6 +250,7 @@ class Observing:
 
     def layer_begins(self, frame: Frame) -> None:
         """The outermost layer begins."""
+        self._in_backward = False
         if self._looks_on:
             self._writer.computes()
         inner = below()
@@ -268,12 +270,14 @@ class Observing:
         """A backward begins."""
         if not self._optimizing:
             self._writer.computes()
+        self._in_backward = True
         inner = below()
         if inner is not None:
             inner.plan.backward_begins(inner)
 
     def backward_ends(self, frame: Frame) -> None:
         """The gradients that it left."""
+        self._in_backward = False
         inner = below()
         if inner is not None:
             inner.plan.backward_ends(inner)
@@ -282,7 +286,7 @@ class Observing:
 
     def _takes(self, name: str, operands: Any) -> None:
         """Record the data that a call takes; the weights of a model, which persist, are no data."""
-        if self._looks_on and not self._optimizing:
+        if self._looks_on and not self._optimizing and not self._in_backward:
             data = [(path, tensor) for path, tensor in self._writer.own.others(operands) if not tensor.persistable]
             if data:
                 with paused():

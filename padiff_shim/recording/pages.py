@@ -30,6 +30,7 @@ ORIGINS = 5  # that are shown
 DOTS = 4000
 STEPS = doc.Most(12, 12, 500)
 LAYERS_DRAWN = 60
+REASONS = 3  # that a headline names
 
 
 class StepView(Protocol):
@@ -73,6 +74,8 @@ class DifferenceView(Protocol):
     holes: list[str]
     one_sided: dict[str, str]
     unpaired: dict[tuple[str, str], set[str]]
+    not_joined: list[tuple[str, str]]
+    values_missing: int
     call_origins: CallOrigins
 
     def __bool__(self) -> bool: ...
@@ -100,6 +103,31 @@ class DifferenceView(Protocol):
 
 def headline(difference: DifferenceView) -> str:
     """The answer in one line."""
+    counts = difference.counts
+    if not counts.differing and difference.values_missing:
+        return tr(
+            "NOT COMPARABLE: record values: {tensors} split over ranks, without values in a recording, the first {first}",
+            tensors=many(difference.values_missing, "tensor is", "tensors are"),
+            first=shown(difference.not_joined[0][0], SENTENCE),
+        )
+    text = _answer(difference)
+    if not difference.not_joined:
+        return text
+    return tr("{answer}; {not_paired}", answer=text, not_paired=_not_paired(difference.not_joined))
+
+
+def _not_paired(not_joined: Sequence[tuple[str, str]]) -> str:
+    """How many tensors of ranks have no partner, by reason."""
+    reasons = Counter(reason for _, reason in not_joined).most_common(REASONS)
+    return tr(
+        "not paired: {tensors} ({reasons})",
+        tensors=many(len(not_joined), "tensor"),
+        reasons="; ".join(tr("{count:,}: {reason}", count=count, reason=reason) for reason, count in reasons),
+    )
+
+
+def _answer(difference: DifferenceView) -> str:
+    """The answer, without what has no partner."""
     counts = difference.counts
     if not counts.compared:
         return tr("NOT COMPARABLE: no tensor of one recording belongs to one of the other")
@@ -186,7 +214,8 @@ def described(row: ComparedRow) -> str:
     place = [tr("rank {rank}", rank=row.rank)] if row.rank else []
     place += [tr("step {step}", step=row.any.step)] if row.any.step else []
     what = ", ".join([*place, shown(row.any, SENTENCE)])
-    return f"{what}: {_only(row) if row.apart is None else size(row.apart, row)}"
+    joined = f" ({row.joined})" if row.joined else ""
+    return f"{what}: {_only(row) if row.apart is None else size(row.apart, row)}{joined}"
 
 
 def _only(row: ComparedRow) -> str:
@@ -244,6 +273,7 @@ def difference_document(difference: DifferenceView) -> doc.Document:
     words = tr("max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place.")
     worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
     far = "" if worst is None or worst in differing[: ROWS.text] else tr("largest relative difference: {row}", row=described(worst))
+    not_joined = [(shown(tensor, SENTENCE), reason) for tensor, reason in difference.not_joined[: ROWS.page]]
     around = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
     return doc.Document(
         difference.headline,
@@ -257,6 +287,15 @@ def difference_document(difference: DifferenceView) -> doc.Document:
                 [table, doc.Only((doc.MARKDOWN, doc.PAGE), [doc.Paragraph(words if differing else "")])],
             ),
             doc.Only((doc.TEXT,), [doc.Paragraph(far)]),
+            doc.Section(
+                tr("Not paired"),
+                [
+                    doc.Table(
+                        [doc.Column(tr("what")), doc.Column(tr("why"))], not_joined, most=ROWS, total=len(difference.not_joined)
+                    )
+                ],
+                folded=True,
+            ),
             doc.Section(
                 tr("What differs around the runs"),
                 [doc.Table([doc.Column(tr("what")), doc.Column("a"), doc.Column("b")], around)],

@@ -279,6 +279,12 @@ class Writer:
         self._file.tensor(record, bits if full else None, lambda: contents.sample(array))
 
 
+def _split_axes(named: Iterable[tuple[str, Any]]) -> dict[str, int]:
+    """Name of a weight -> the axis along which it is split over ranks, where the program marks that, as fleet's layers do."""
+    axes = {name: getattr(tensor, "split_axis", None) for name, tensor in named if getattr(tensor, "is_distributed", False)}
+    return {name: axis for name, axis in axes.items() if type(axis) is int}
+
+
 def _gradients(model: Any) -> Iterator[tuple[str, Any]]:
     """The gradients that a model's parameters have, by their names."""
     return ((name, parameter.grad) for name, parameter in model.named_parameters() if parameter.grad is not None)
@@ -522,6 +528,8 @@ class Recording:
         light = importlib.import_module(f".{self.framework}_fingerprints", __package__) if fingerprints else None
         self._make_room()
         header = {"rank": rank(), "framework": self.framework, "options": options, **side.surroundings()}
+        if self._model is not None and (axes := _split_axes(side.view.named(self._model))):
+            header["split_axes"] = axes
         self._began = time.perf_counter()
         if light is not None:
             self._file = RecordFile(self.folder, header, 0, FINGERPRINT_SCHEMA)

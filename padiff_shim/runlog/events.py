@@ -407,6 +407,7 @@ class RecordingHeader(FileHeader, total=False):
     """``"type": "recording"``, the first line of a recording."""
 
     framework: Annotated[str, Field("paddle or torch", check=_word_of(("paddle", "torch")))]
+    split_axes: NumbersByName
 
 
 class TensorRecord(TypedDict, total=False):

@@ -1,0 +1,277 @@
+"""Measuring tensors that lie on several ranks: as whole ones, and which differences between ranks are none of the run's."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..runlog.events import IN_STEP
+from ..text import tr
+from .alignment import Pair, TensorDistance, apart, by_figures
+from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, tensor_row
+from .joined import JoinedRun
+from .reading import RecordedStep
+from .shards import MEAN, SUM, JoinedPair, JoinedTensor, NotJoined, RankTensor, guess, put_together
+from .tensors import WEIGHT, Tensor
+
+
+class JoinedRows:
+    """The rows of two runs of which at least one has several ranks.
+
+    Args:
+        difference: takes what could not be put together.
+        runs: both.
+    """
+
+    def __init__(self, difference: Difference, runs: tuple[JoinedRun, JoinedRun]) -> None:
+        self._difference, self._runs = difference, runs
+        self._gradient_ways: tuple[str, str] | None = None
+        self.lost: set[int] = set()  # tensors of this step that were not put together, by identity
+
+    def guess(self, first: RecordedStep, second: RecordedStep) -> None:
+        """Shapes and figures of whole tensors, for the alignment."""
+        crossing = self._runs[0].framework != self._runs[1].framework
+        for mine, others in ((first, second), (second, first)):
+            guess(mine.tensors, others.tensors, crossing=crossing)
+            guess(mine.inputs, others.inputs, crossing=crossing)
+
+    def inputs(self, pairs: Sequence[Pair], tolerances: EqualWithin) -> list[TensorRow]:
+        """What both runs were given, where that can be compared."""
+        rows = []
+        for a, b in pairs:
+            if a is None or b is None:
+                continue
+            if not isinstance(a, RankTensor) and not isinstance(b, RankTensor):
+                rows.append(tensor_row(self._rank, a, b, tolerances))
+            elif a.tensor == WEIGHT:
+                rows += self._weight(a, b, tolerances)
+            else:
+                rows += self._data(a, b, tolerances)
+        return rows
+
+    def _weight(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[TensorRow]:
+        """A weight as the runs begin. Only digests and figures are there, which do not depend on the axis of a split."""
+        joined = put_together(a, b, crossing=tolerances.crossing)
+        if isinstance(joined, NotJoined):
+            if joined.values and "norm" in a.figures and "norm" in b.figures:
+                distance = by_figures(a, b)
+                yield TensorRow(self._rank, a, b, distance, not distance.identical)
+            return
+        yield self._worst([tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances) for pair in joined])
+
+    def _data(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[TensorRow]:
+        joined = put_together(a, b, crossing=tolerances.crossing)
+        if isinstance(joined, NotJoined):
+            return
+        rows = []
+        for pair in joined:
+            if pair.a.digest and pair.b.digest:
+                rows.append(tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances))
+            elif pair.a.rows and pair.b.rows:
+                same = pair.a.rows == pair.b.rows
+                distance = TensorDistance(same, elements=pair.a.size, different=0 if same else pair.a.size)
+                rows.append(TensorRow(self._rank, pair.a, pair.b, distance, not same))
+        if rows:
+            yield self._worst(rows)
+
+    def rows(self, pairs: Sequence[Pair], tolerances: EqualWithin, partners: ExpectedPartners) -> list[TensorRow]:
+        """What both runs computed in a step, measured."""
+        self.lost = set()
+        self._choose_gradient_ways(pairs, tolerances)
+        measured: list[tuple[TensorRow, bool]] = []  # and whether ranks hold parts of it that were not concatenated
+        compared = {_bits(tensor) for pair in pairs if None not in pair for tensor in pair if tensor is not None}
+        for a, b in pairs:
+            if a is None or b is None:
+                row = TensorRow(self._rank, a, b, None, partners.lacking(a, b))
+                measured.append((row, False))
+                if (
+                    not row.differs and _bits(row.any) not in compared
+                ):  # else a layer around another, or a call that a layer ends with
+                    self._not_paired(row.any, tr("no partner in {side}", side="a" if a is None else "b"))
+            elif not isinstance(a, RankTensor) and not isinstance(b, RankTensor):
+                measured.append((tensor_row(self._rank, a, b, tolerances), False))
+            else:
+                measured += self._joined_row(a, b, tolerances)
+        return _backwards(self._without_intermediate(measured))
+
+    def _joined_row(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[tuple[TensorRow, bool]]:
+        """The row of two tensors of which one lies on several ranks, if they can be put together."""
+        joined = put_together(a, b, crossing=tolerances.crossing)
+        if isinstance(joined, NotJoined):
+            self.lost |= {id(a), id(b)}
+            self._difference.values_missing += joined.values
+            self._not_paired(a, joined.reason)
+            return
+        row = self._worst([self._measured(pair, tolerances) for pair in joined])
+        if row.differs and _scales(a) and _scales(b):
+            row = self._added_up(a, b, tolerances) or row
+        distance = row.apart
+        if row.differs and distance is not None and distance.how == "figures" and distance.relative <= tolerances.rtol:
+            self._difference.values_missing += 1
+            self._not_paired(a, tr("its values were not recorded"))
+        else:
+            yield row, joined[0].split
+
+    def _added_up(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow | None:
+        """A scaled loss whose shares add up to the whole one, as they do where a program divides by the number of shares; or None.
+
+        Gradients show whether it has done so where it should.
+        """
+        for ways in ((SUM, MEAN), (MEAN, SUM), (SUM, SUM)):
+            for side, way in zip((a, b), ways):
+                if isinstance(side, RankTensor):
+                    side.way = way
+            joined = put_together(a, b, crossing=tolerances.crossing)
+            if not isinstance(joined, NotJoined):
+                row = self._worst([self._measured(pair, tolerances) for pair in joined])
+                if not row.differs:
+                    return row
+        return None
+
+    @property
+    def _rank(self) -> int:
+        return self._runs[0].rank
+
+    def _measured(self, pair: JoinedPair, tolerances: EqualWithin) -> TensorRow:
+        row = tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances)
+        words = [side.joined for side in (pair.a, pair.b) if isinstance(side, JoinedTensor) and side.joined]
+        return dataclasses.replace(row, joined="; ".join(words))
+
+    def _worst(self, rows: Sequence[TensorRow]) -> TensorRow:
+        """Of ranks that should hold the same, the one that is farthest from its partner."""
+
+        def badness(row: TensorRow) -> tuple[bool, float]:
+            relative = 0.0 if row.apart is None else row.apart.relative
+            return row.differs, math.inf if math.isnan(relative) else relative
+
+        return max(rows, key=badness)
+
+    def _not_paired(self, tensor: Tensor, reason: str) -> None:
+        self._difference.not_joined.append((str(tensor) + (f" (step {tensor.step})" if tensor.step else ""), reason))
+
+    def _choose_gradient_ways(self, pairs: Sequence[Pair], tolerances: EqualWithin) -> None:
+        """Whether gradients of shares of the data add up to the whole one, or are averaged: as most of them say, for the whole run.
+
+        Which of both holds depends on where a program divides by the number of shares. A parameter whose gradient is summed in
+        another way than the others' stays one that differs, and gradients as ``step()`` uses them are never summed.
+        """
+        open_pairs = [
+            (a, b) for a, b in pairs if a is not None and b is not None and a.kind == "gradient" and (_shared(a) or _shared(b))
+        ]
+        if open_pairs and self._gradient_ways is None:
+            ways = list(itertools.product((MEAN, SUM) if any(_shared(a) for a, _ in open_pairs) else (MEAN,),
+                                          (MEAN, SUM) if any(_shared(b) for _, b in open_pairs) else (MEAN,)))  # fmt: skip
+            votes = dict.fromkeys(ways, 0)
+            for a, b in open_pairs:
+                distances = {way: self._distance(a, b, way, tolerances) for way in ways}
+                votes[min(distances, key=distances.__getitem__)] += 1
+            self._gradient_ways = max(votes, key=votes.__getitem__)
+        if self._gradient_ways is not None:
+            for pair in open_pairs:
+                _set_ways(pair, self._gradient_ways)
+
+    def _distance(self, a: Tensor, b: Tensor, ways: tuple[str, str], tolerances: EqualWithin) -> float:
+        _set_ways((a, b), ways)
+        joined = put_together(a, b, crossing=tolerances.crossing)
+        if isinstance(joined, NotJoined):
+            return math.inf
+        relative = max(apart(pair.a, pair.b).relative for pair in joined)
+        return math.inf if math.isnan(relative) else relative
+
+    def _without_intermediate(self, measured: Sequence[tuple[TensorRow, bool]]) -> Iterator[TensorRow]:
+        """The rows but for those of ranks' partial results that are put right later.
+
+        Such are calls and layers whose ranks differ before an all-reduce, if what the enclosing layer returns is equal again on all
+        ranks and in both runs; and gradients behind the backward, if they are equal as ``step()`` uses them.
+        """
+        whole = _WholeResults(measured)
+        for row, split in measured:
+            if row.differs and whole.covers(row, split=split):
+                self._not_paired(row.any, tr("partial results of ranks whose whole is equal"))
+            else:
+                yield row
+
+
+class _WholeResults:
+    """Which layers' outputs, and which gradients in the step, are equal in both runs."""
+
+    def __init__(self, measured: Sequence[tuple[TensorRow, bool]]) -> None:
+        self._layers: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)
+        self._calls: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)
+        self._gradients: set[tuple[str, int]] = set()
+        for row, split in measured:
+            tensor = row.any
+            if row.a is None or row.b is None:
+                continue
+            if tensor.kind == "layer":
+                self._layers[tensor.layer].append((tensor.index, row, split))
+            elif tensor.kind in ("op", "note"):
+                self._calls[tensor.layer].append((tensor.index, row, split))
+            elif tensor.kind == IN_STEP and not row.differs:
+                self._gradients.add((tensor.name, tensor.step))
+
+    def covers(self, row: TensorRow, *, split: bool) -> bool:
+        """Whether a row that differs is a partial result that is put right."""
+        tensor = row.any
+        if tensor.kind == "gradient":
+            return (tensor.name, tensor.step) in self._gradients
+        if not split or tensor.kind not in ("op", "layer"):
+            return False
+        path = tensor.layer if tensor.kind == "op" else _above(tensor.layer)
+        while path is not None:
+            following = next((entry for entry in self._layers[path] if entry[0] > tensor.index), None)
+            if following is None:  # behind the layers, as a loss is: a later call of the program there
+                following = next((entry for entry in self._calls[path] if entry[0] > tensor.index and not entry[2]), None)
+            if following is None or (following[1].differs and not following[2]):
+                return False
+            if not following[1].differs and not following[2]:
+                return True
+            path = _above(path)
+        return False
+
+
+def _backwards(rows: Iterable[TensorRow]) -> list[TensorRow]:
+    """The rows with gradients in the order of a backward, from the last parameter to the first: so that the first one that differs
+    is the nearest to the reason."""
+    ordered: list[TensorRow] = []
+    for kind, group in itertools.groupby(rows, key=lambda row: row.any.kind):
+        run = list(group)
+        ordered += run[::-1] if kind in ("gradient", IN_STEP) else run
+    return ordered
+
+
+def _above(path: str) -> str | None:
+    return path.rpartition(".")[0] if path else None
+
+
+def _bits(tensor: Tensor) -> object:
+    """What two tensors share that hold the same bits on each rank."""
+    if not isinstance(tensor, RankTensor):
+        return tensor.digest or tensor
+    return tuple(part.digest or part for row in tensor.parts for part in row)
+
+
+_SCALING = frozenset({"multiply", "divide", "scale", "mul", "div"})
+
+
+def _scales(tensor: Tensor) -> bool:
+    """Whether a call has scaled a single number."""
+    return tensor.kind == "op" and tensor.size == 1 and bool(_SCALING.intersection(tensor.names))
+
+
+def _shared(tensor: Tensor) -> bool:
+    """Whether ranks with other data hold different bits of it."""
+    return isinstance(tensor, RankTensor) and len(tensor.parts) > 1 and not tensor.outer_equal
+
+
+def _set_ways(pair: tuple[Tensor, Tensor] | Pair, ways: tuple[str, str]) -> None:
+    for tensor, way in zip(pair, ways):
+        if isinstance(tensor, RankTensor):
+            tensor.gradient_way = way
+
+
+def _rank_of(pair: JoinedPair, rank: int) -> int:
+    return pair.a.rank if isinstance(pair.a, JoinedTensor) else pair.b.rank if isinstance(pair.b, JoinedTensor) else rank

@@ -1,0 +1,454 @@
+"""Tensors of several ranks, put together: split ones are concatenated, partial sums added, and replicas compared each."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, described
+from ..runlog.events import NAMED
+from ..text import tr
+from . import tensors as contents
+from .tensors import INPUT, Array, Tensor
+
+AUTO = "auto"
+SUM, MEAN, REPLICATE = "sum", "mean", "replicate"
+ONE, EACH = "one", "each"  # equal on the ranks, so that the first stands for all; or to be equal: each is compared
+Way = int | str  # an axis along which parts are concatenated, or one of the words above
+_AXES = 8  # beyond them no axis of a split is looked for
+
+
+class ShardRules:
+    """What the user says of splits: pattern -> axis, ``"sum"``, ``"mean"`` or ``"replicate"``.
+
+    A pattern (``*`` and ``?`` as in file names) is matched with names of parameters and notes, and with the paths of layers, for
+    what they return and for the calls in them. The last pattern that matches counts.
+
+    Raises:
+        ArgumentError: it is no such table.
+    """
+
+    def __init__(self, rules: Mapping[str, Way] | str) -> None:
+        table = {} if isinstance(rules, str) and rules == AUTO else rules
+        if not isinstance(table, Mapping):
+            raise ArgumentError(f"shards= is {AUTO!r} or a table of patterns, got {described(rules)}")
+        for pattern, way in table.items():
+            axis = isinstance(way, int) and not isinstance(way, bool)
+            if not isinstance(pattern, str) or not pattern or not (axis or way in (SUM, MEAN, REPLICATE)):
+                entry = f"{described(pattern)}: {described(way)}"
+                raise ArgumentError(f"shards= maps patterns to an axis, 'sum', 'mean' or 'replicate', got {entry}")
+        self._rules = dict(table)
+        self.used: set[str] = set()
+
+    def way(self, name: str) -> Way | None:
+        """That of a parameter, a note, or a layer's path; None where no pattern matches."""
+        for pattern in reversed(self._rules):
+            if fnmatch.fnmatchcase(name, pattern):
+                self.used.add(pattern)
+                return self._rules[pattern]
+        return None
+
+    @property
+    def unused(self) -> list[str]:
+        """Patterns that nothing has matched."""
+        return [pattern for pattern in self._rules if pattern not in self.used]
+
+
+@dataclass(eq=False)
+class RankTensor(Tensor):
+    """A tensor that several ranks recorded.
+
+    Attributes:
+        parts: the ranks' tensors: a row for ranks that read the same data, and a row for each share of the data.
+        ranks: of the parts, laid out alike.
+        way: what a user's rule or the program's mark says of them, or None.
+        partial: a call in a layer that owns a row-split or vocabulary-split weight: ranks may hold partial sums.
+        gradient_way: how gradients of ranks with other data make the whole one: ``"sum"`` or ``"mean"``.
+        missing: ranks that should have recorded it too.
+    """
+
+    parts: tuple[tuple[Tensor, ...], ...] = ()
+    ranks: tuple[tuple[int, ...], ...] = ()
+    way: Way | None = None
+    partial: bool = False
+    gradient_way: str = MEAN
+    missing: tuple[int, ...] = ()
+
+    @property
+    def inner_equal(self) -> bool:
+        """Whether ranks that read the same data hold the same bits."""
+        return all(_equal(row) for row in self.parts)
+
+    @property
+    def outer_equal(self) -> bool:
+        """Whether ranks that read other data hold the same bits."""
+        return all(_equal(column) for column in zip(*self.parts))
+
+    @property
+    def all_ranks(self) -> list[int]:
+        """The ranks of the parts, in their order."""
+        return [rank for row in self.ranks for rank in row]
+
+
+@dataclass(eq=False)
+class JoinedTensor(Tensor):
+    """Parts of several ranks, put together.
+
+    Attributes:
+        array: the whole values.
+        rank: of the part that it stands for; the first rank's of what was made of several.
+        joined: how it was made, in words.
+    """
+
+    array: Array = field(default_factory=lambda: np.empty(0), repr=False)
+    rank: int = 0
+    joined: str = ""
+
+    def values(self) -> Array | None:
+        """The array, bfloat16 as float32."""
+        return self.array
+
+
+def _equal(parts: Sequence[Tensor]) -> bool:
+    first = parts[0]
+    return all(part.digest and part.digest == first.digest and part.shape == first.shape for part in parts)
+
+
+# ---- How parts may belong together
+
+
+@dataclass(frozen=True)
+class Joint:
+    """One way to put parts together: ranks that read the same data, then shares of the data; and the shape that it makes."""
+
+    inner: Way
+    outer: Way
+    shape: tuple[int, ...]
+
+
+def joints(tensor: RankTensor) -> Iterator[Joint]:
+    """The ways in which its parts may belong together, the likeliest first.
+
+    Sums of ranks that read the same data are considered for calls in layers with a row- or vocabulary-split weight alone, and
+    never for parameters and for gradients as ``step()`` uses them: there a sum would hide a missing all-reduce.
+    """
+    shapes = [[part.shape for part in row] for row in tensor.parts]
+    for inner in _inner_ways(tensor):
+        rows = [_made(row, inner) for row in shapes]
+        for outer in _outer_ways(tensor, split=len(shapes[0]) == 1):
+            shape = None if None in rows else _made([row for row in rows if row is not None], outer)
+            if shape is not None:
+                yield Joint(inner, outer, shape)
+
+
+def _inner_ways(tensor: RankTensor) -> Sequence[Way]:
+    if len(tensor.parts[0]) == 1:
+        return (ONE,)
+    axes = _axes(tensor, last_first=True)
+    if tensor.way is not None:
+        return (_ruled(tensor.way, len(tensor.parts[0][0].shape), equal=tensor.inner_equal),)
+    if tensor.inner_equal:
+        return (ONE, *axes)
+    return (SUM if tensor.partial and tensor.kind == "op" else EACH, *axes)
+
+
+def _outer_ways(tensor: RankTensor, *, split: bool) -> Sequence[Way]:
+    """``split``: one rank holds all of its share of the data, so that a rule on a split speaks of the shares."""
+    if len(tensor.parts) == 1:
+        return (ONE,)
+    equal, axes = tensor.outer_equal, _axes(tensor, last_first=False)
+    if tensor.way is not None and (split or not isinstance(tensor.way, int)):
+        return (_ruled(tensor.way, len(tensor.parts[0][0].shape), equal=equal),)
+    if equal:
+        return (ONE, *axes)
+    if tensor.kind in NAMED and tensor.kind != "gradient":
+        return (EACH, *axes)
+    if tensor.kind == "gradient":
+        return (tensor.gradient_way, *axes)
+    return (*axes, *_reductions(tensor))
+
+
+def _ruled(way: Way, dimensions: int, *, equal: bool) -> Way:
+    if isinstance(way, int):
+        return way + dimensions if way < 0 else way
+    return ONE if equal else EACH if way == REPLICATE else way
+
+
+def _axes(tensor: RankTensor, *, last_first: bool) -> Sequence[int]:
+    axes = range(min(len(tensor.parts[0][0].shape), _AXES))
+    return axes[::-1] if last_first else axes
+
+
+def _reductions(tensor: RankTensor) -> Sequence[Way]:
+    """How a result that has no axis of the batch depends on the whole batch, where its call says so."""
+    part = tensor.parts[0][0]
+    arguments = part.reads.arguments.get("reduction", "") if part.reads is not None else ""
+    if "sum" in arguments or part.name == "sum":
+        return (SUM,)
+    return (MEAN,) if part.size == 1 or "mean" in (part.name, arguments.strip("'")) else ()
+
+
+def _made(shapes: Sequence[tuple[int, ...]], way: Way) -> tuple[int, ...] | None:
+    """The shape that parts of these shapes make; None where they do not go together in this way."""
+    first = shapes[0]
+    if not isinstance(way, int):
+        return first if all(shape == first for shape in shapes) else None
+    if not 0 <= way < len(first) or any(len(shape) != len(first) for shape in shapes):
+        return None
+    if any(size != other for shape in shapes for axis, (size, other) in enumerate(zip(shape, first)) if axis != way):
+        return None
+    return (*first[:way], sum(shape[way] for shape in shapes), *first[way + 1 :])
+
+
+def _fit(tensor: Tensor, shape: tuple[int, ...], partner: Tensor, other: tuple[int, ...], *, crossing: bool) -> int:
+    """How well a shape goes with a partner's: 0 means not at all."""
+    weight = tensor.kind in NAMED or tensor.kind == INPUT
+    if weight and crossing and len(shape) == len(other) == 2:
+        embedding = any("emb" in name.lower() for name in (tensor.name, partner.name))
+        turned, plain = shape == other[::-1], shape == other
+        best = plain if embedding else turned
+        return 3 if best else 2 if turned or plain else 0
+    if shape == other:
+        return 3
+    if weight:
+        return 2 if crossing and sorted(shape) == sorted(other) else 0
+    return 1 if np.prod(shape) == np.prod(other) else 0
+
+
+def _best(a: Tensor, b: Tensor, *, crossing: bool) -> tuple[Joint | None, Joint | None] | None:
+    """How both are put together so that their shapes agree; None where they cannot."""
+    ways = [list(joints(side)) if isinstance(side, RankTensor) else [Joint(ONE, ONE, side.shape)] for side in (a, b)]
+    best, most = None, 0
+    for first, second in itertools.product(*ways):
+        fit = _fit(a, first.shape, b, second.shape, crossing=crossing)
+        if fit > most:
+            best, most = (first, second), fit
+    return best
+
+
+def whole_shape(tensor: RankTensor, partner: Tensor, *, crossing: bool) -> Joint | None:
+    """How a tensor of several ranks is put together so that its shape is the partner's; None where it cannot be."""
+    ways = _best(tensor, partner, crossing=crossing)
+    return None if ways is None else ways[0]
+
+
+# ---- Putting together
+
+
+@dataclass(frozen=True)
+class NotJoined:
+    """Why tensors of ranks were not put together.
+
+    Attributes:
+        reason: in words.
+        values: it is only that values were not recorded.
+    """
+
+    reason: str
+    values: bool = False
+
+
+@dataclass(frozen=True)
+class JoinedPair:
+    """Two tensors to be compared.
+
+    Attributes:
+        a, b: the tensors.
+        split: ranks that read the same data hold different bits of it, and it was not concatenated of them.
+    """
+
+    a: Tensor
+    b: Tensor
+    split: bool
+
+
+def put_together(a: Tensor, b: Tensor, *, crossing: bool) -> list[JoinedPair] | NotJoined:
+    """The tensors of two runs that are to be compared, of which one or both lie on several ranks.
+
+    Several pairs where ranks should hold the same and do not: each is compared with its partner.
+
+    Args:
+        crossing: they are of two frameworks, so that weights may lie transposed.
+
+    Raises:
+        FileError: values are damaged.
+    """
+    for side in (a, b):
+        if isinstance(side, RankTensor) and side.missing:
+            ranks = ", ".join(map(str, side.missing))
+            return NotJoined(tr("rank {ranks} recorded none", ranks=ranks))
+    ways = _best(a, b, crossing=crossing)
+    if ways is None:
+        return NotJoined(tr("no way to put shapes {a} together gives {b}", a=_shapes(a), b=_shapes(b)))
+    made = [_variants(side, way) for side, way in zip((a, b), ways)]
+    if not all(made):
+        return NotJoined(tr("its values were not recorded"), values=True)
+    split = any(
+        isinstance(side, RankTensor) and not side.inner_equal and way is not None and not isinstance(way.inner, int)
+        for side, way in zip((a, b), ways)
+    )
+    first, second = made
+    if len(first) == len(second):
+        return [JoinedPair(one_side, other, split) for one_side, other in zip(first, second)]
+    return [JoinedPair(one_side, other, split) for one_side, other in itertools.product(first, second)]
+
+
+def _shapes(tensor: Tensor) -> str:
+    if not isinstance(tensor, RankTensor):
+        return str(list(tensor.shape))
+    counts = Counter(part.shape for row in tensor.parts for part in row)
+    return ", ".join(f"{number} x {list(shape)}" for shape, number in counts.items())
+
+
+def _variants(tensor: Tensor, way: Joint | None) -> list[Tensor]:
+    """The whole tensor, or one for each rank that should hold it; none without values."""
+    if not isinstance(tensor, RankTensor) or way is None:
+        return [tensor]
+    rows = range(len(tensor.parts)) if way.outer == EACH else (None,)
+    columns = range(len(tensor.parts[0])) if way.inner == EACH else (None,)
+    variants: list[Tensor] = []
+    for row, column in itertools.product(rows, columns):
+        made = _variant(tensor, way, row, column)
+        if made is None:
+            return []
+        if all(made.digest != other.digest or not made.digest for other in variants):
+            variants.append(made)
+    return variants
+
+
+def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None) -> Tensor | None:
+    """What some of the ranks make: ``row`` and ``column`` of the one that stands for the others, if any."""
+    chosen = [0] if way.outer == ONE else range(len(tensor.parts)) if row is None else [row]
+    places = [[0] if way.inner == ONE else range(len(tensor.parts[0])) if column is None else [column]] * len(chosen)
+    parts = [[tensor.parts[at][place] for place in line] for at, line in zip(chosen, places)]
+    rank = tensor.ranks[chosen[0]][places[0][0]]
+    named: dict[str, Any] = {"index": tensor.index, "layer": tensor.layer, "names": tensor.names}
+    if len(parts) == len(parts[0]) == 1:
+        part = parts[0][0]
+        array = part.values()
+        if array is None:
+            return dataclasses.replace(part, **named)
+        return _joined(part, array, rank, "", named)
+    if tensor.kind == INPUT:
+        return _inputs(tensor, way, named)
+    arrays = [[part.values() for part in line] for line in parts]
+    if any(array is None for line in arrays for array in line):
+        return None
+    dtype = parts[0][0].dtype
+    lines = [_combined([array for array in line if array is not None], way.inner, dtype) for line in arrays]
+    array = _combined(lines, way.outer, dtype)
+    words = [_words(step) for step, number in ((way.inner, len(parts[0])), (way.outer, len(parts))) if number > 1]
+    ranks = ", ".join(str(tensor.ranks[at][place]) for at, line in zip(chosen, places) for place in line)
+    return _joined(parts[0][0], array, rank, tr("{how}: ranks {ranks}", how=", ".join(words), ranks=ranks), named)
+
+
+def _words(way: Way) -> str:
+    if isinstance(way, int):
+        return tr("concatenated along axis {axis}", axis=way)
+    return tr("added up") if way == SUM else tr("averaged") if way == MEAN else ""
+
+
+def _combined(arrays: Sequence[Array], way: Way, dtype: str) -> Array:
+    """Sums and means in float64 (or complex128), rounded once."""
+    if len(arrays) == 1 or way in (ONE, EACH):
+        return arrays[0]
+    if isinstance(way, int):
+        return np.concatenate(arrays, way)
+    if not np.issubdtype(arrays[0].dtype, np.inexact):
+        total = np.sum(arrays, axis=0)
+        return np.asarray(total if way == SUM else total / len(arrays))
+    wide = np.complex128 if np.iscomplexobj(arrays[0]) else np.float64
+    total = np.sum([array.astype(wide) for array in arrays], axis=0)
+    rounded = np.asarray(total if way == SUM else total / len(arrays)).astype(arrays[0].dtype)
+    return _to_bfloat16(rounded) if dtype == "bfloat16" else rounded
+
+
+def _to_bfloat16(array: Array) -> Array:
+    """float32 numbers, rounded to the nearest that bfloat16 holds, ties to even."""
+    words = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    rounded = (words + np.uint32(0x7FFF) + ((words >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(array), rounded.view(np.float32), array)
+
+
+def _joined(part: Tensor, array: Array, rank: int, words: str, named: Mapping[str, Any]) -> JoinedTensor:
+    bits = contents.as_bfloat16(array) if part.dtype == "bfloat16" else array
+    known = {entry.name: getattr(part, entry.name) for entry in dataclasses.fields(Tensor)}
+    known |= {"shape": array.shape, "digest": contents.digest(bits), "figures": contents.figures(array), **named}
+    return JoinedTensor(**known, array=array, rank=rank, joined=words)
+
+
+def _inputs(tensor: RankTensor, way: Joint, named: Mapping[str, Any]) -> Tensor | None:
+    """Data of several ranks, of which digests of the samples were recorded: those of the whole batch."""
+    parts = [part for line in tensor.parts for part in (line[:1] if way.inner == ONE else line)]
+    axes = {step for step in (way.inner, way.outer) if step != ONE}
+    if axes != {0} or not all(part.rows for part in parts):
+        return None
+    return dataclasses.replace(
+        parts[0], shape=way.shape, digest="", figures={}, rows=tuple(row for part in parts for row in part.rows), sample=(), **named
+    )
+
+
+# ---- Guesses before partners are known
+
+
+def guess(tensors: Sequence[Tensor], partners: Sequence[Tensor], *, crossing: bool) -> None:
+    """Write the likely shapes and figures of the whole tensors into those of several ranks, for their alignment.
+
+    The shape is that of the tensor in the same place of the other run, where there is one that fits.
+    """
+    places = dict(_places(partners))
+    for key, tensor in _places(tensors):
+        if not isinstance(tensor, RankTensor):
+            continue
+        partner = places.get(key)
+        ways = None if partner is None else _best(tensor, partner, crossing=crossing)
+        way = ways[0] if ways is not None else _likely(tensor)
+        if way is not None:
+            tensor.shape = way.shape
+            tensor.figures = _figures(tensor, way)
+            tensor.digest = tensor.parts[0][0].digest if way.inner == way.outer == ONE else ""
+
+
+def _places(tensors: Sequence[Tensor]) -> Iterator[tuple[Any, Tensor]]:
+    count: Counter[Any] = Counter()
+    for tensor in tensors:
+        key = tensor.kind, tensor.name, tensor.layer, tensor.tensor
+        yield (key, count[key]), tensor
+        count[key] += 1
+
+
+def _likely(tensor: RankTensor) -> Joint | None:
+    """Without a partner: parts that differ are slices, of the last axis where ranks read the same data, else of the first."""
+    ways = list(joints(tensor))
+    for way in ways:
+        if EACH not in (way.inner, way.outer):
+            return way
+    return ways[0] if ways else None
+
+
+def _figures(tensor: RankTensor, way: Joint) -> dict[str, float]:
+    """Those of the whole, as far as those of its parts determine them."""
+    if tensor.size == 1 and way.outer == MEAN and way.inner == ONE:
+        return {"mean": float(np.mean([row[0].figures.get("mean", np.nan) for row in tensor.parts]))}
+    if not {way.inner, way.outer} <= {ONE, *range(_AXES)}:
+        return {}
+    parts = [part for line in tensor.parts[: 1 if way.outer == ONE else None] for part in line[: 1 if way.inner == ONE else None]]
+    if not all("norm" in part.figures for part in parts):
+        return {}
+    sizes = [part.size for part in parts]
+    known = {name: [part.figures.get(name, 0.0) for part in parts] for name in ("min", "max", "mean_abs", "norm", "nan", "inf")}
+    return {
+        "min": min(known["min"]),
+        "max": max(known["max"]),
+        "mean_abs": float(np.average(known["mean_abs"], weights=sizes)),
+        "norm": float(np.sqrt(np.square(known["norm"]).sum())),
+        "nan": sum(known["nan"]),
+        "inf": sum(known["inf"]),
+    }
