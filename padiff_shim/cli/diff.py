@@ -87,7 +87,7 @@ def _shards(text: str | None) -> Mapping[str, Any] | str | None:
     if text.endswith((".toml", ".json")):
         try:
             content = Path(text).read_text()
-            return tomllib.loads(content) if text.endswith(".toml") else json.loads(content)  # type: ignore[no-any-return]
+            return tomllib.loads(content) if text.endswith(".toml") else json.loads(content)
         except (OSError, ValueError) as error:
             raise FileError(f"--shards {text}: {error}") from None
     rules: dict[str, int | str] = {}

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..runlog.events import IN_STEP
+from ..text import joined as join_words
 from ..text import tr
 from .alignment import Pair, TensorDistance, apart, by_figures
 from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, tensor_row
@@ -138,7 +139,7 @@ class JoinedRows:
     def _measured(self, pair: JoinedPair, tolerances: EqualWithin) -> TensorRow:
         row = tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances)
         words = [side.joined for side in (pair.a, pair.b) if isinstance(side, JoinedTensor) and side.joined]
-        return dataclasses.replace(row, joined="; ".join(words))
+        return dataclasses.replace(row, joined=join_words("; ", words))
 
     def _worst(self, rows: Sequence[TensorRow]) -> TensorRow:
         """Of ranks that should hold the same, the one that is farthest from its partner."""

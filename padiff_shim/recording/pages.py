@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..present import document as doc
 from ..runlog.events import IN_STEP, STATE
-from ..text import SENTENCE, capped, many, shown, tr
+from ..text import SENTENCE, capped, joined, many, shown, tr
 from .alignment import TensorDistance
 from .call_origins import (
     ARGUMENTS,
@@ -106,8 +106,8 @@ def headline(difference: DifferenceView) -> str:
     counts = difference.counts
     if not counts.differing and difference.values_missing:
         return tr(
-            "NOT COMPARABLE: record values: {tensors} split over ranks, without values in a recording, the first {first}",
-            tensors=many(difference.values_missing, "tensor is", "tensors are"),
+            "NOT COMPARABLE: record values: a recording has none of {tensors} split over ranks, the first {first}",
+            tensors=many(difference.values_missing, "tensor"),
             first=shown(difference.not_joined[0][0], SENTENCE),
         )
     text = _answer(difference)
@@ -122,7 +122,7 @@ def _not_paired(not_joined: Sequence[tuple[str, str]]) -> str:
     return tr(
         "not paired: {tensors} ({reasons})",
         tensors=many(len(not_joined), "tensor"),
-        reasons="; ".join(tr("{count:,}: {reason}", count=count, reason=reason) for reason, count in reasons),
+        reasons=joined("; ", [tr("{count:,}: {reason}", count=count, reason=reason) for reason, count in reasons]),
     )
 
 
@@ -214,8 +214,8 @@ def described(row: ComparedRow) -> str:
     place = [tr("rank {rank}", rank=row.rank)] if row.rank else []
     place += [tr("step {step}", step=row.any.step)] if row.any.step else []
     what = ", ".join([*place, shown(row.any, SENTENCE)])
-    joined = f" ({row.joined})" if row.joined else ""
-    return f"{what}: {_only(row) if row.apart is None else size(row.apart, row)}{joined}"
+    made = f" ({row.joined})" if row.joined else ""
+    return f"{what}: {_only(row) if row.apart is None else size(row.apart, row)}{made}"
 
 
 def _only(row: ComparedRow) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ArgumentError, described
 from ..runlog.events import NAMED
-from ..text import tr
+from ..text import joined, tr
 from . import tensors as contents
 from .tensors import INPUT, Array, Tensor
 
@@ -346,7 +346,7 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
     array = _combined(lines, way.outer, dtype)
     words = [_words(step) for step, number in ((way.inner, len(parts[0])), (way.outer, len(parts))) if number > 1]
     ranks = ", ".join(str(tensor.ranks[at][place]) for at, line in zip(chosen, places) for place in line)
-    return _joined(parts[0][0], array, rank, tr("{how}: ranks {ranks}", how=", ".join(words), ranks=ranks), named)
+    return _joined(parts[0][0], array, rank, tr("{how}: ranks {ranks}", how=joined(", ", words), ranks=ranks), named)
 
 
 def _words(way: Way) -> str:
