@@ -27,8 +27,8 @@ and what makes them equal? `padiff_shim.bitwise(port, original, inputs)` answers
 [a small port](../examples/bitwise_port.py) with three lines that its original writes differently:
 
 ```
-$ padiff-shim prove examples/bitwise_port.py:Port examples/bitwise_port.py:Original \\
-    --inputs examples/bitwise_port.py:batch --weights random --bitwise
+$ padiff-shim bitwise examples/bitwise_port.py:Port examples/bitwise_port.py:Original \\
+    --inputs examples/bitwise_port.py:batch --weights random
 3 origins of different bits; with these 3 changes all 9 results and 15 gradients are identical
 1. rounding: RMSNorm: multiplied by rsqrt or divided by sqrt: results differ by 1 ulp in 46.5% of elements
      paddle examples/bitwise_port.py:20: sqrt, div
@@ -73,13 +73,15 @@ The origins explain 100.0% of the final difference.
 │ down        │         │     1 │          1.5 │      0.21 │                72.7% │
 │ (the model) │ 1, 2, 3 │     1 │            1 │      0.11 │                46.3% │
 └─────────────┴─────────┴───────┴──────────────┴───────────┴──────────────────────┘
+[exit status 1]
 ```
 
 - **An origin** is a call, or several that belong together, that gets the original's operands bit for bit and makes other bits of
   them: results, or gradients. Which values belong together is known from a run of both in float64. Then every value of the port
   that has a partner is exchanged for the original's as soon as it is made: what a call makes differently is its own doing.
 - **The change** was tried: the other spellings of the formulations below, or else the original's own calls in Paddle's words, are
-  replayed on these very operands, and then in a run of forward and backward. `answer.apply()` writes the changes into the files.
+  replayed on these very operands, and then in a run of forward and backward. `answer.apply()`, or `--apply`, writes the changes
+  into the files.
 - **With all changes** the port runs once more, with nothing of the original's: the first line counts what is identical then. An
   origin for which no spelling that was tried gives the original's bits says so.
 - **The table** follows the difference through the layers, in units in the last place (ulp) of a tensor's largest element. `share`

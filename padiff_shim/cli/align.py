@@ -10,7 +10,7 @@ import click
 from ..progress import Waiting
 from . import output
 from .main import FINE, NO
-from .models import Builders, builder_options, layers_pair, model_inputs, named_object, optimizer_of
+from .models import Builders, builder_options, layer_map_of, layer_map_option, model_inputs, named_object, optimizer_of
 
 _EPILOG = """\
 \b
@@ -58,7 +58,7 @@ class _ReportFiles(output.Target):
 @click.option("--optimizer", default="AdamW", show_default=True, metavar="WHAT", help="A name, or FILE:NAME as for prove().")
 @click.option("--tokens", default=16, show_default=True, metavar="N", type=int, help="Tokens to generate greedily; 0: none.")
 @click.option("--generate", metavar="FILE:NAME", help="A pair of functions that generate them (Paddle's, Torch's).")
-@click.option("--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, if names do not tell.")
+@layer_map_option
 @click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
 @click.option("--seed", default=0, metavar="N", type=int, help="Seed of all random generators.")
 def command(
@@ -91,7 +91,7 @@ def command(
     layer = builders.made(port, "--paddle")
     named = {"loss": loss, "generate": generate, "rules": rules}
     options |= {name: named_object(word, f"--{name}") for name, word in named.items()}
-    options["layer_map"] = dict(map(layers_pair, layer_map)) or None
+    options["layer_map"] = layer_map_of(layer_map)
     options["optimizer"] = optimizer_of(optimizer)
     answer = align(layer, module, model_inputs(inputs), **options)
     if report is not None and report != "-":

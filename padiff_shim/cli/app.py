@@ -16,7 +16,12 @@ import click
 from .. import __version__
 from ..errors import nearest
 
-COMMANDS: tuple[str, ...] = ("doctor", "run", "prove", "align", "report", "repro", "diff", "ops", "audit", "gate")
+# fmt: off
+COMMANDS: tuple[str, ...] = (
+    "doctor", "run", "prove", "bitwise", "drift", "align", "transfer", "bisect",
+    "report", "repro", "record", "diff", "ops", "audit", "gate",
+)
+# fmt: on
 
 _EPILOG = """\
 \b
@@ -27,8 +32,11 @@ Examples:
   padiff-shim prove port.py:build original.py:build --inputs x.npy
   padiff-shim align --torch original.py:build --paddle port.py:build \\
       --inputs x.npy --report align.md
+  padiff-shim transfer --torch model.safetensors --paddle port.py:build \\
+      --output model.pdparams
   padiff-shim report runs/monday --html monday.html
   padiff-shim repro runs/monday worst
+  padiff-shim record here train.py
   padiff-shim diff here there
   padiff-shim ops layer_norm
 

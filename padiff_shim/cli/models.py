@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from ..errors import ArgumentError, described, unknown, unreadable
+from ..progress import Waiting
 from .program import load
 
 SIDES = {"PADDLE": "paddle", "--paddle": "paddle", "TORCH": "torch", "--torch": "torch"}  # what names a model: its framework
@@ -28,6 +29,48 @@ def builder_options(function: Callable[..., Any]) -> Callable[..., Any]:
     config = click.option("--config", multiple=True, metavar="[SIDE=]FILE", help=config_help)
     arguments = click.option("--with", "arguments", multiple=True, metavar="NAME=VALUE", help=with_help)
     return arguments(config(function))
+
+
+layer_map_option = click.option(
+    "--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, if names do not tell."
+)
+
+
+def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what names a port, its original and their inputs to a command; :func:`named_pair` reads it."""
+    options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
+        click.argument("port", metavar="PADDLE"),
+        click.argument("original", metavar="TORCH"),
+        click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays or function."),
+        builder_options,
+        click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle, paddle->torch, as-is or random."),
+        click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's)."),
+        layer_map_option,
+        click.option("--seed", default=0, metavar="N", type=int, help="Seed of all random generators."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def named_pair(options: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The port, the original and their inputs, which are taken out of the options; what other options name is loaded into them.
+
+    Raises:
+        MissingFrameworkError: Paddle or Torch cannot be imported.
+        ArgumentError: there is no such object; the message names the nearest.
+        FileError: there is no such file.
+    """
+    from ..modes.environment import frameworks
+
+    with Waiting("importing Paddle and Torch"):
+        frameworks()
+    builders = Builders(options.pop("arguments"), options.pop("config"))
+    module = builders.made(options.pop("original"), "TORCH")  # first: PaddleFormers hides Torch from a transformers imported later
+    layer = builders.made(options.pop("port"), "PADDLE")
+    options["loss"] = named_object(options["loss"], "--loss")
+    options["layer_map"] = layer_map_of(options["layer_map"])
+    return layer, module, model_inputs(options.pop("inputs"))
 
 
 class Builders:
@@ -257,27 +300,30 @@ def optimizer_of(word: str | None) -> Any:
     return named_object(word, "--optimizer") if word and ":" in word else word
 
 
-def layers_pair(word: str) -> tuple[str, str]:
-    """``--layer-map`` as names."""
-    torch_name, sign, paddle_name = word.partition("=")
-    if not sign:
-        raise ArgumentError(f"--layer-map is TORCH=PADDLE, got {word!r}")
-    return torch_name, paddle_name
+def layer_map_of(words: Iterable[str]) -> dict[str, str] | None:
+    """``--layer-map`` as names; None without any."""
+    pairs = {}
+    for word in words:
+        torch_name, sign, paddle_name = word.partition("=")
+        if not sign:
+            raise ArgumentError(f"--layer-map is TORCH=PADDLE, got {word!r}")
+        pairs[torch_name] = paddle_name
+    return pairs or None
 
 
-def model_inputs(word: str) -> Any:
-    """The inputs of both models."""
+def model_inputs(word: str, option: str = "--inputs") -> Any:
+    """The inputs of both models: arrays of a file, or the named object; a function that needs no argument is called."""
     import numpy as np
 
     if Path(word).suffix not in (".npy", ".npz"):
-        target = named_object(word, "--inputs")
+        target = named_object(word, option)
         return target() if callable(target) and not _needed(target) else target
     try:
         loaded = np.load(word, allow_pickle=False)
     except OSError as error:
-        raise unreadable("the inputs", word, error) from None
+        raise unreadable(f"the {option.strip('-')}", word, error) from None
     except ValueError as error:
-        raise ArgumentError(f"--inputs: {word}: {error}") from None
+        raise ArgumentError(f"{option}: {word}: {error}") from None
     if isinstance(loaded, np.ndarray):
         return loaded
     arrays = {name: loaded[name] for name in loaded.files}

@@ -60,6 +60,31 @@ def write_markdown(path: str | None, result: Any, who: str | None = "") -> None:
     _put(path, lambda: str(result.to_markdown()), who)
 
 
+def file_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--html``, ``--markdown`` and ``--json`` (as ``data``) to a command; :func:`answer` does what they ask."""
+    for option in (
+        click.option("--json", "data", type=TEXT, help="Write it as JSON; - is standard output."),
+        click.option("--markdown", type=TEXT, help="Write it for a pull request; - is standard output."),
+        click.option("--html", type=PAGE, help="Write it as a page."),
+    ):
+        function = option(function)
+    return function
+
+
+def answer(result: Any, html: str | None, markdown: str | None, data: str | None) -> None:
+    """Write a result into the files that the options name, and print its text, unless standard output has one of them.
+
+    Raises:
+        FileError: a file cannot be written.
+    """
+    if html is not None:
+        written(write(html, result.page()))
+    write_json(data, result.as_dict)
+    write_markdown(markdown, result)
+    if "-" not in (data, markdown):
+        click.echo(as_text(result))
+
+
 def deliver(result: Any, html: str | None, markdown: str | None, data: str | None) -> None:
     """Write a result into the files that the options name, or print its text if they name none.
 

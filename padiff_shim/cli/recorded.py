@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+WHO = "padiff-shim: "  # who speaks among the lines of the program
+
 
 @dataclass(frozen=True)
 class RecordOptions:
@@ -19,6 +21,7 @@ class RecordOptions:
         around: record this step and its neighbours in full instead; None: fingerprints of all steps.
         inside: this process is a rank, and others write into the folder, too.
         framework: whose program it is, ``"paddle"`` or ``"torch"``.
+        overwrite: take the place of the recording that lies in the folder.
     """
 
     folder: str
@@ -26,6 +29,7 @@ class RecordOptions:
     around: int | None = None
     inside: bool = False
     framework: str = "paddle"
+    overwrite: bool = False
 
     def opened(self) -> RecordedProgram:
         """A mode that records; imports the frameworks' room."""
@@ -41,11 +45,10 @@ class RecordedProgram:
     def __init__(self, options: RecordOptions) -> None:
         from ..recording.record import record
 
-        if options.around is None:
-            self._recording = record(options.folder, framework=options.framework, values="fingerprint", every=options.every)
-        else:
-            steps = range(max(0, options.around - 1), options.around + 2)
-            self._recording = record(options.folder, framework=options.framework, steps=steps)
+        form: dict[str, Any] = {"values": "fingerprint", "every": options.every}
+        if options.around is not None:
+            form = {"steps": range(max(0, options.around - 1), options.around + 2)}
+        self._recording = record(options.folder, framework=options.framework, overwrite=options.overwrite, **form)
         self._recording.joins(options.inside)
         self.options, self.command, self.run = options, "", self
         self.file = options.folder
@@ -70,14 +73,14 @@ class RecordedProgram:
         return {"records": self.records}
 
 
-def report(run: RecordedProgram | None, remarks: list[str], options: RecordOptions, who: str) -> None:
+def report(run: RecordedProgram | None, remarks: list[str], options: RecordOptions) -> None:
     """Say what was recorded, and what to do with it."""
     folder, framework = options.folder, options.framework
     if run is None:
         other = " (--framework torch records a Torch program)" if framework == "paddle" else ""
         remarks = [*remarks, f"the program did not import {framework}: nothing was recorded{other}"]
     for remark in remarks:
-        print(f"{who}{remark}", file=sys.stderr)
+        print(f"{WHO}{remark}", file=sys.stderr)
     if any(Path(folder).glob("records-*.jsonl")):
         shown = os.path.relpath(folder)
-        print(f"{who}recorded in {shown}; to compare it with another run: padiff-shim diff {shown} OTHER", file=sys.stderr)
+        print(f"{WHO}recorded in {shown}; to compare it with another run: padiff-shim diff {shown} OTHER", file=sys.stderr)

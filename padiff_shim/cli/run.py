@@ -15,10 +15,9 @@ from ..modes.options import ModeOptions, Setting
 from . import output, program
 from .mode_options import Command, chosen, mode_options, switch
 from .ranks import Observer, Ranks, withdraw
-from .recorded import RecordOptions
-from .recorded import report as report_recorded
+from .record import recorded
+from .recorded import WHO, RecordOptions
 
-_WHO = "padiff-shim: "  # who speaks among the lines of the program
 _EPILOG = """\
 \b
 Examples:
@@ -101,8 +100,14 @@ def command(
         others |= {switch(name): value for name, value in words.items() if name != "every" and value not in (None, ())}
         if refused := [name for name, value in others.items() if value]:
             raise click.UsageError(f"{refused[0]} does not go with --record, which takes --every, --around, --framework, --quiet")
-        recorded = _record_options(record, words.get("every"), around, framework or "paddle")
-        return _recorded(recorded, (program.module if is_module else program.script)(program_name, arguments), inherit, quiet)
+        every = words.get("every")
+        if every is not None and (not every.isdigit() or int(every) < 1):
+            raise click.UsageError(f"--every is a whole number from 1 on, got {every!r}")
+        started = (program.module if is_module else program.script)(program_name, arguments)
+        if every is not None and around is not None:
+            raise click.UsageError("--every and --around exclude each other")
+        recording = RecordOptions(record, int(every or 1), around, framework=framework or "paddle")
+        return recorded(recording, started, inherit=inherit, quiet=quiet)
     options, settings = chosen("compare" if compare else "reference", words)
     started = (program.module if is_module else program.script)(program_name, arguments)
     if options.log is not None:
@@ -116,36 +121,6 @@ def command(
         if ranks is not None:
             ranks.export()
         Observer(lambda: _mode(options, settings), report).watch()
-        started()
-        return 0
-
-    return run
-
-
-def _record_options(folder: str, every: str | None, around: int | None, framework: str) -> RecordOptions:
-    """Those of ``--record``, checked before the program begins."""
-    if every is not None and around is not None:
-        raise click.UsageError("--every and --around exclude each other")
-    if every is not None and (not every.isdigit() or int(every) < 1):
-        raise click.UsageError(f"--every is a whole number from 1 on, got {every!r}")
-    try_folder(folder, "the recording ")
-    return RecordOptions(os.path.abspath(folder), int(every or 1), around, framework=framework)
-
-
-def _recorded(options: RecordOptions, started: Callable[[], None], inherit: bool, quiet: bool) -> Callable[[], int]:
-    """What runs the program inside of a recording."""
-    ranks = Ranks(options, {}) if inherit and options.framework == "paddle" else None  # the ranks of Paddle's launcher
-
-    def ended(run: Any) -> None:
-        own, remarks = (run, []) if ranks is None else ranks.gathered(run)
-        if not quiet:
-            report_recorded(own, remarks, options, _WHO)
-
-    def run() -> int:
-        withdraw()
-        if ranks is not None:
-            ranks.export()
-        Observer(options.opened, ended, options.framework).watch()
         started()
         return 0
 
@@ -175,14 +150,14 @@ class _Report:
             remarks.append("the program did not import paddle: nothing was observed")
         if not self._quiet:
             for remark in remarks:
-                print(f"{_WHO}{remark}", file=sys.stderr)
+                print(f"{WHO}{remark}", file=sys.stderr)
         if run is not None:
             self._tell(run)
 
     def _tell(self, run: Any) -> None:
         if not self._quiet:
             print(output.as_text(run, sys.stderr), file=sys.stderr)
-        who = None if self._quiet else _WHO
+        who = None if self._quiet else WHO
         for write in (
             lambda: output.written(run.to_html(self._html), who) if self._html is not None else None,
             lambda: output.write_markdown(self._markdown, run, who),
@@ -191,7 +166,7 @@ class _Report:
             try:
                 write()
             except PadiffShimError as error:
-                print(f"{_WHO}{error}", file=sys.stderr)
+                print(f"{WHO}{error}", file=sys.stderr)
 
 
 def _absolute(path: str | None) -> str | None:

@@ -14,6 +14,7 @@ from pickle import UnpicklingError
 from typing import Any, ClassVar
 
 import numpy as np
+import paddle
 import torch
 
 from ..errors import ArgumentError, FileError, MissingFileError, MissingFrameworkError, optional, unreadable
@@ -462,6 +463,21 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
     except Exception as error:  # whatever a parser says to bytes that are no state dict
         reason = (str(error).splitlines() or [""])[0][:200]
         raise FileError(f"{path} is no state dict that can be read safely: {type(error).__name__} {reason}") from error
+
+
+def write_file(model: Any, path: str | Path) -> Path:
+    """Write the state dict of a ``torch.nn.Module`` or a ``paddle.nn.Layer`` as its framework saves it, and return the path.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (torch if isinstance(model, torch.nn.Module) else paddle).save(model.state_dict(), str(target))
+    except (OSError, RuntimeError) as error:  # Torch's writer raises RuntimeError
+        raise FileError(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}") from error
+    return target
 
 
 def _checked(content: Any, path: Path) -> dict[str, Any]:

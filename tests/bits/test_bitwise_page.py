@@ -85,7 +85,7 @@ def test_the_example_says_what_the_page_shows(page, monkeypatch):
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     answer = padiff_shim.bitwise(example.Port(), example.Original(), example.batch(), weights="random")
-    shown = page.partition("--weights random --bitwise\n")[2].partition("```")[0]
+    shown = page.partition("--weights random\n")[2].partition("[exit status")[0]
     assert _without_figures(answer.text(110)) == _without_figures(shown)
 
 

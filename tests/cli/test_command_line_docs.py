@@ -13,7 +13,7 @@ from padiff_shim.cli import app, mode_options
 INDEX = "command-line.md"
 # Where each command has its page: the rows of the index.
 OF = dict(re.findall(r"^\| \[`(\w+)`\]\(([\w-]+\.md)", (ROOT / "docs" / INDEX).read_text(encoding="utf-8"), re.MULTILINE))
-PAGES = (INDEX, *OF.values(), "pytest.md", "distributed.md")
+PAGES = tuple(dict.fromkeys((INDEX, *OF.values(), "pytest.md", "distributed.md")))
 WORDS = {
     "padiff-shim": ["-m", "padiff_shim"],
     "python": [],
@@ -37,7 +37,7 @@ def blocks(page, language):
 def sessions(page):
     """(command, its output's lines, exit status) of each line with a dollar sign."""
     for block in blocks(page, ""):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        for part in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
             command, *expected = part.rstrip().splitlines()
             status = re.fullmatch(r"\[exit status (\d)\]", expected[-1]) if expected else None
             yield command, expected[:-1] if status else expected, int(status[1]) if status else 0
@@ -78,6 +78,7 @@ def test_the_commands_of_the_page(page, tmp_path):
         name, _, program = block.partition("\n")
         if re.fullmatch(r"# \w+\.py", name):
             (tmp_path / name[2:]).write_text(program)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     shown = list(sessions(page))
     assert shown
     for command, expected, status in shown:

@@ -95,7 +95,8 @@ def test_without_frameworks_each_command_says_what_to_install(tmp_path):
     (tmp_path / "p.py").write_text("def build(): pass\n")
     np.save(tmp_path / "x.npy", np.ones(2))
     built = "p.py:build p.py:build --inputs x.npy"
-    commands = ["ops", "ops exp", "doctor", "audit", f"prove {built}", f"prove --bitwise {built}"]
+    commands = ["ops", "ops exp", "doctor", "audit", "bisect p.py:build", "transfer --torch p.py:build --paddle p.py:build"]
+    commands += [f"{name} {built}" for name in ("prove", "prove --bitwise", "bitwise", "drift")]
     code = WITHOUT.replace("COMMANDS", repr(commands))
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE)

@@ -1,0 +1,94 @@
+"""``padiff-shim record DIR PROGRAM``, which is ``padiff-shim run --record DIR PROGRAM``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from ..files import try_folder
+from . import program
+from .ranks import Observer, Ranks, withdraw
+from .recorded import RecordOptions, report
+
+_EPILOG = """\
+\b
+Examples:
+  # a fingerprint of each step
+  padiff-shim record runs/a train.py --epochs 3
+  # of each hundredth
+  padiff-shim record --every 100 runs/a train.py
+  # all values of the steps 199 to 201
+  padiff-shim record --around 200 runs/full train.py
+  padiff-shim record --framework torch runs/torch -m project.train
+
+Options come before DIR, the program's own after it. Exit status: the program's own; 2 if it was not begun.
+"""
+
+
+@click.command(
+    epilog=_EPILOG,
+    short_help="A program's steps as fingerprints, for diff.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.option("--every", type=click.IntRange(1), metavar="N", help="Record each N-th step only.")
+@click.option("--around", type=click.IntRange(0), metavar="STEP", help="All values of the steps around STEP alone.")
+@click.option("--framework", type=click.Choice(["paddle", "torch"]), default="paddle", show_default=True, help="Its framework.")
+@click.option("--inherit/--no-inherit", default=True, help="Ranks that PROGRAM starts are recorded, too; the default.")
+@click.option("--overwrite", is_flag=True, help="Take the place of the recording in DIR.")
+@click.option("--quiet", is_flag=True, help="Say nothing at the end.")
+@click.argument("folder", metavar="DIR")
+@click.argument("program_name", metavar="[-m] PROGRAM")
+@click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
+def command(
+    every: int | None,
+    around: int | None,
+    framework: str,
+    inherit: bool,
+    overwrite: bool,
+    quiet: bool,
+    folder: str,
+    program_name: str,
+    arguments: tuple[str, ...],
+) -> Callable[[], int]:
+    """Run an unchanged program, of Paddle or of Torch, natively, and write what it computes into DIR: a fingerprint of each
+    step, or all values of some steps. `padiff-shim diff` says where two recordings differ first."""
+    if program_name == "-m" and arguments:
+        started = program.module(arguments[0], arguments[1:])
+    elif program_name.startswith("-"):
+        raise click.UsageError(f"the options of padiff-shim come before DIR, got {program_name} behind it")
+    else:
+        started = program.script(program_name, arguments)
+    options = RecordOptions(folder, every or 1, around, framework=framework, overwrite=overwrite)
+    if every is not None and around is not None:
+        raise click.UsageError("--every and --around exclude each other")
+    return recorded(options, started, inherit=inherit, quiet=quiet)
+
+
+def recorded(options: RecordOptions, started: Callable[[], None], *, inherit: bool, quiet: bool) -> Callable[[], int]:
+    """What runs the program inside of a recording.
+
+    Raises:
+        FileError: the folder cannot be written.
+    """
+    try_folder(options.folder, "the recording ")
+    options = replace(options, folder=os.path.abspath(options.folder))  # the program may go elsewhere before it imports Paddle
+    ranks = Ranks(options, {}) if inherit and options.framework == "paddle" else None  # the ranks of Paddle's launcher
+
+    def ended(run: Any) -> None:
+        own, remarks = (run, []) if ranks is None else ranks.gathered(run)
+        if not quiet:
+            report(own, remarks, options)
+
+    def run() -> int:
+        withdraw()
+        if ranks is not None:
+            ranks.export()
+        Observer(options.opened, ended, options.framework).watch()
+        started()
+        return 0
+
+    return run
