@@ -6,7 +6,8 @@ import linecache
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ..dispatch.call_site import CallSite
+from ..dispatch.call_site import CallSite, at_line
+from ..text import tr
 from .trace import TraceCall
 
 
@@ -99,6 +100,29 @@ class ProgramPlace:
 
 
 @dataclass(frozen=True)
+class Fix:
+    """What to write in the port.
+
+    Attributes:
+        text: in Paddle's words: ``"epsilon=1e-05"``.
+        file, line: where: the line that makes the layer, or that of the call; "" and 0 where it is not known.
+        source: the text of the line that makes the layer.
+    """
+
+    text: str
+    file: str = ""
+    line: int = 0
+    source: str = ""
+
+    def __str__(self) -> str:
+        if not self.file:
+            return self.text
+        if not self.source:
+            return tr("{fix} at {line}", fix=self.text, line=at_line(self.file, self.line))
+        return tr("{fix} at {line}: {source}", fix=self.text, line=at_line(self.file, self.line), source=self.source)
+
+
+@dataclass(frozen=True)
 class Mistake:
     """A place where the port does something else than the original.
 
@@ -110,6 +134,7 @@ class Mistake:
         also: (file, line) of further lines of the port with the same attribute.
         effect: how far the port's outputs move in float64 when it is mended (its gradients, of a mistake in the backward);
             None: not measured.
+        fix: what to write, and at which line; None where that is not known.
     """
 
     cause: Cause
@@ -119,6 +144,7 @@ class Mistake:
     layers: tuple[str, ...]
     also: tuple[tuple[str, int], ...] = ()
     effect: float | None = None
+    fix: Fix | None = None
 
     def once_more(self, other: Mistake) -> Mistake:
         """The same in a further call of the port."""

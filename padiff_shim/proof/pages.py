@@ -63,7 +63,8 @@ def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
 def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     """A mistake with both places (none where neither is known, as of an optimizer that was named), and what else is known."""
     lines = [at_line(file, number) for file, number in mistake.also]
-    details = [(tr("also"), listed(lines, LINES))] if lines else []
+    details = [] if mistake.fix is None else [(tr("fix"), str(mistake.fix))]
+    details += [(tr("also"), listed(lines, LINES))] if lines else []
     if mistake.effect and mistakes > 1:
         effect = tr("mended, the port's results move by {size:.3g} in float64", size=mistake.effect)
         details.append((tr("effect"), effect))

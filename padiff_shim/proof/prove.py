@@ -28,6 +28,7 @@ from .alignment import Alignment, origins, surroundings
 from .attribution import carriers, gradient_carriers
 from .causes import FORWARD
 from .findings import Cause, ProofVerdict, Stage
+from .fixes import with_fixes
 from .generation import Generate
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .preconditions import (
@@ -206,6 +207,11 @@ class Question:
 
     def proof(self) -> Proof:
         """The proof; where weights may belong together by their use, they do so if nothing else makes the port right."""
+        proof = self._proof()
+        proof.mistakes = with_fixes(proof.mistakes, self.layer)
+        return proof
+
+    def _proof(self) -> Proof:
         proof, mapping = self._attempt()
         if proof or proof.verdict is ProofVerdict.INPUTS_DIFFER or not is_doubted(mapping):
             return proof

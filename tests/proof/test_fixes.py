@@ -1,0 +1,80 @@
+"""What to write for a mistake stands at the line that makes the layer, or at the call."""
+
+import linecache
+import re
+
+import numpy as np
+import paddle
+import torch
+
+from padiff_shim import prove
+from padiff_shim.proof.fixes import constructor
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(6, 6)
+        self.norm = torch.nn.LayerNorm(6)
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(self.norm(self.up(x)))
+
+
+class Base(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm = paddle.nn.Linear(6, 6), paddle.nn.LayerNorm(6, epsilon=1e-3)
+
+
+class Port(Base):
+    def forward(self, x):
+        return paddle.nn.functional.gelu(self.norm(self.up(x)), approximate=True)
+
+
+class Nested(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.stack = paddle.nn.Sequential(
+            paddle.nn.Linear(6, 6),
+            paddle.nn.Sequential(paddle.nn.ReLU(), paddle.nn.LayerNorm(6)),
+        )
+        self.port: Port = Port()
+        self.made = [paddle.nn.Linear(2, 2)]
+        self.add_sublayer("late", paddle.nn.GELU())
+
+
+def test_a_fix_names_the_line_to_change():
+    torch.manual_seed(0)
+    proof = prove(Port(), Original(), np.random.default_rng(0).standard_normal((4, 6)))
+    assert {mistake.fix.text for mistake in proof.mistakes} == {"epsilon=1e-05", "approximate=False"}
+    for mistake, fields in zip(proof.mistakes, proof.as_dict()["mistakes"]):
+        fix = mistake.fix
+        assert fields["fix"] == vars(fix)
+        line = linecache.getline(fix.file, fix.line)
+        assert ("epsilon=1e-3" if fix.text == "epsilon=1e-05" else "approximate=True") in line
+        assert fix.source in line
+        for written in (proof.text(200), proof.to_markdown(), proof.to_html()):
+            shown = re.sub(r"<[^>]*>|\\\\", "", written)
+            assert fix.text in shown
+            assert f"test_fixes.py:{fix.line}" in shown
+    assert "     fix    epsilon=1e-05 at " in proof.text(200)
+
+
+def test_a_layer_that_nobody_constructs_has_no_line():
+    proof = prove(paddle.nn.LayerNorm(6, epsilon=1e-3), torch.nn.LayerNorm(6), np.arange(12.0).reshape(2, 6))
+    assert str(proof.mistakes[0].fix) == "epsilon=1e-05"
+
+
+def test_constructors():
+    layers = dict(Nested().named_sublayers(include_self=True))
+    sources = {path: fix.source for path in layers if (fix := constructor(path, layers))}
+    assert sources == {
+        "stack": "self.stack = paddle.nn.Sequential(",
+        "stack.0": "paddle.nn.Linear(6, 6),",
+        "stack.1": "self.stack = paddle.nn.Sequential(",
+        "stack.1.0": "paddle.nn.Sequential(paddle.nn.ReLU(), paddle.nn.LayerNorm(6)),",
+        "stack.1.1": "paddle.nn.Sequential(paddle.nn.ReLU(), paddle.nn.LayerNorm(6)),",
+        "port.up": "self.up, self.norm = paddle.nn.Linear(6, 6), paddle.nn.LayerNorm(6, epsilon=1e-3)",
+        "port.norm": "self.up, self.norm = paddle.nn.Linear(6, 6), paddle.nn.LayerNorm(6, epsilon=1e-3)",
+    }
