@@ -55,7 +55,7 @@ def test_a_fix_names_the_line_to_change():
         assert ("epsilon=1e-3" if fix.text == "epsilon=1e-05" else "approximate=True") in line
         assert fix.source in line
         for written in (proof.text(200), proof.to_markdown(), proof.to_html()):
-            shown = re.sub(r"<[^>]*>|\\\\", "", written)
+            shown = re.sub(r"<[^>]*>|\\", "", written)
             assert fix.text in shown
             assert f"test_fixes.py:{fix.line}" in shown
     assert "     fix    epsilon=1e-05 at " in proof.text(200)
