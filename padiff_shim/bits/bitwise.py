@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..arguments import one_of
+from ..dispatch.call_site import is_library
 from ..progress import Waiting
 from ..proof.causes import Cause
 from ..proof.findings import ProgramPlace, ProofVerdict
@@ -16,14 +18,18 @@ from ..proof.programs import NotWider, PaddleSide, generators_restored
 from ..proof.proof import Proof
 from ..proof.prove import question
 from ..proof.trace import TraceCall
-from ..table.formulation import BOTH, FORWARD, GRADIENT
+from ..proof.training import place_of
+from ..table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
+from ..text import many, tr
 from .following import plain_layer
 from .measuring import distance
 from .origins import cause_of, layouts
-from .result import BitOrigin, Bitwise, TravelRow
+from .result import UPDATE, BitOrigin, Bitwise, TravelRow
 from .search import Origin, OriginSearch
+from .updates import PaddleUpdates, update_sides, with_paddles_own
 
-PHASES = ("forward", "both")
+LEAST_STEPS = 3  # of an optimizer: averages begin with zeros, and two later steps tell which numbers belong to a step
+PHASES = ("forward", "both", "train")
 
 
 @Waiting("looking for where bits part")
@@ -34,6 +40,8 @@ def bitwise(
     *,
     weights: str = "torch->paddle",
     phase: str = "both",
+    optimizer: Any = None,
+    steps: int = 1,
     loss: Callable[[Any], Any] | tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None,
     layer_map: Mapping[Any, Any] | None = None,
     rules: Any = None,
@@ -76,8 +84,8 @@ def bitwise(
     one_of("phase", phase, PHASES)
     with generators_restored():
         checked = question(
-            paddle_layer, torch_module, inputs, weights=weights, phase=phase, loss=loss, layer_map=layer_map, rules=rules,
-            dtype=dtype, seed=seed,
+            paddle_layer, torch_module, inputs, weights=weights, phase=phase, optimizer=optimizer, steps=steps, loss=loss,
+            layer_map=layer_map, rules=rules, dtype=dtype, seed=seed,
         )  # fmt: skip
         proof = checked.proof()
         answer = Bitwise(proof, _is_comparable(proof))
@@ -85,8 +93,12 @@ def bitwise(
             original, port, mapping = checked.ran
             try:
                 _look_into(answer, OriginSearch(original, port, mapping), port)
+                if checked.recipe is not None:
+                    number = max(steps, LEAST_STEPS)
+                    sides = update_sides(original, port, mapping, checked.recipe, number)
+                    _look_into_updates(answer, OriginSearch(*sides, mapping, steps=number), sides[1])
             except NotWider as error:
-                answer.notes.append(f"which values belong together is known from runs in float64 only: {error}")
+                answer.notes.append(tr("which values belong together is known from runs in float64 only: {error}", error=error))
     answer.seconds = time.perf_counter() - start
     return answer
 
@@ -98,28 +110,64 @@ def _is_comparable(proof: Proof) -> bool:
 
 
 def _look_into(answer: Bitwise, search: OriginSearch, port: PaddleSide) -> None:
-    answer.results, answer.gradients = search.identical(search.natural)
+    """The origins of the forward and the backward."""
+    answer.results, answer.gradients = answer.results_changed, answer.gradients_changed = search.identical(search.natural)
     if answer.identical:
         return
+    answer.origins, answer.explained = _searched(answer, search)
+    answer.results_changed, answer.gradients_changed = search.identical(search.changed())
+    answer.travel = list(_travel(search, port.dtype(), answer.origins))
+
+
+def _look_into_updates(answer: Bitwise, search: OriginSearch, port: PaddleUpdates) -> None:
+    """Those of an optimizer's steps."""
+    answer.updates = answer.updates_changed = search.identical(search.natural)[0]
+    if answer.updates[0] == answer.updates[1]:
+        return
+    origins, _ = _searched(answer, search)
+    torch_place, paddle_place = map(place_of, port.recipe.places)
+    if not origins:
+        far = [distance(expected, actual, dtype) for expected, actual, dtype in search.outputs()]
+        why = tr("no value between gradients and weights belongs to one of the original's: both round in other places")
+        ulp, share = max(each.ulp for each in far), max(each.share for each in far)
+        name = tr("the whole step of the optimizer")
+        origins = [BitOrigin(TRAINING, name, why, torch_place, paddle_place, ("",), UPDATE, ulp, share)]
+    answer.origins += [
+        replace(origin, torch=_own(origin.torch, torch_place), paddle=_own(origin.paddle, paddle_place)) for origin in origins
+    ]
+    answer.updates_changed = search.identical(search.changed())[0]
+    if answer.updates_changed[0] < answer.updates_changed[1] and (own := with_paddles_own(port)) is not None:
+        updates = search.identical(port.run())[0]
+        if updates[0] == updates[1]:
+            answer.notes.append(tr("with {own} all {updates} are identical", own=own, updates=many(updates[1], "update")))
+
+
+def _own(place: ProgramPlace | None, maker: ProgramPlace | None) -> ProgramPlace | None:
+    """A place in an optimizer's step without the step; of a framework's own optimizer the function that makes it."""
+    if place is None:
+        return None
+    return replace(maker, call=place.call) if maker is not None and is_library(place.file) else replace(place, layer="")
+
+
+def _searched(answer: Bitwise, search: OriginSearch) -> tuple[list[BitOrigin], float | None]:
+    """The origins, with their changes, and how much of the final difference they explain."""
     search.find_origins()
     search.find_changes()
-    changed = search.changed()
-    answer.results_changed, answer.gradients_changed = search.identical(changed)
     shares = search.contributions()
-    answer.explained = None if shares is None else sum(shares)
-    dtype = port.dtype()
-    answer.origins = [
-        _origin(search, origin, dtype, None if shares is None else shares[place]) for place, origin in enumerate(search.origins)
-    ]
-    answer.travel = list(_travel(search, dtype, answer.origins))
     if search.base_ends:
+        ends = ", ".join(sorted(name or "output 0" for name in search.base_ends))
         answer.notes.append(
-            "with the original's values in all calls that have a counterpart these differ still, so not every origin is known: "
-            + ", ".join(sorted(name or "output 0" for name in search.base_ends))
+            tr(
+                "with the original's values in all calls that have a counterpart these differ still, so not every origin is "
+                "known: {ends}",
+                ends=ends,
+            )
         )
+    origins = [_origin(search, origin, None if shares is None else shares[place]) for place, origin in enumerate(search.origins)]
+    return origins, None if shares is None else sum(shares)
 
 
-def _origin(search: OriginSearch, origin: Origin, dtype: str, contribution: float | None) -> BitOrigin:
+def _origin(search: OriginSearch, origin: Origin, contribution: float | None) -> BitOrigin:
     change = origin.change
     groups = origin.at(origin.times[0]) or origin.groups
     forward = [group for group in groups if not group.backward]
@@ -137,14 +185,14 @@ def _origin(search: OriginSearch, origin: Origin, dtype: str, contribution: floa
         why=why,
         torch=_place(first.original),
         paddle=_place(first.port),
-        layers=tuple(_layer(origin, numbers) for numbers in origin.times),
-        differs=BOTH if len(backward) > 1 else GRADIENT if True in backward else FORWARD,
+        layers=tuple("" if search.steps else _layer(origin, numbers) for numbers in origin.times),
+        differs=UPDATE if search.steps else BOTH if len(backward) > 1 else GRADIENT if True in backward else FORWARD,
         ulp=max(each.ulp for each in far),
         share=max(each.share for each in far),
         torch_operands=layouts(first.original),
         paddle_operands=layouts(first.port),
         change=change.spelling if change else "",
-        patch=change.patch(search.calls, search.places) if change else None,
+        patch=change.patch(search.calls, search.places, again=bool(search.steps)) if change else None,
         contribution=contribution,
     )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import paddle
 
 from ..dispatch.entry_point import EntryPoint, Unlisted
-from ..dispatch.frames import Frame
+from ..dispatch.frames import Frame, paused
 from ..proof.plans import opened
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
@@ -49,6 +49,7 @@ class CallRecorder:
         self._numbers: dict[int, tuple[Any, int]] = {}  # by the tensor's identity; the tensor too: no identity is given out twice
         self._places: dict[tuple[Any, ...], int] = {}  # by where and how a tensor lies: one behind detach() is the same value
         self._count = 0
+        self._memory: list[Any] = []  # held, so that none is used twice: that of a gradient goes when it is cleared
 
     def value(self, tensor: Any) -> ValueId:
         """The number of a tensor's value as it is now."""
@@ -78,6 +79,8 @@ class CallRecorder:
 
     def _made(self, tensor: Any) -> ValueId:
         self._count += 1
+        with paused():
+            self._memory.append(tensor.detach())
         written = id(tensor) in self._numbers
         self._numbers[id(tensor)] = tensor, self._count
         if written or _place(tensor) not in self._places:

@@ -47,14 +47,17 @@ class Change:
         """The numbers of all calls that it takes the place of."""
         return {call for candidate in self.candidates for call in candidate.calls}
 
-    def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace]) -> Patch | None:
-        """The lines to write; None where the port's names do not say it, or several results are to be written."""
+    def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False) -> Patch | None:
+        """The lines to write; None where the port's names do not say it, or several results are to be written.
+
+        ``again``: operands may be computed once more.
+        """
         candidate = self.candidates[0]
         if len(candidate.results) != 1:
             return None
         span = places[_makers(calls)[candidate.results[0].number]].span
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
-        return None if span is None else patch(span, self.spelling, candidate.operands, spans)
+        return None if span is None else patch(span, self.spelling, candidate.operands, spans, again=again)
 
     def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
         """The exchanges in a run of the port."""
@@ -66,9 +69,12 @@ def _swap(candidate: Candidate, spelling: str, calls: Sequence[OpCall]) -> Swap:
     return Swap(spelling, candidate.operands, {makers[value.number]: place for place, value in enumerate(candidate.results)})
 
 
-def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]]) -> list[list[Candidate]]:
-    """For each set of calls the spellings of formulations that some of them are, those that hold most of them first."""
-    among = [each for each in formulations().values() if not each.equal and each.cause != TRAINING]
+def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, updates: bool) -> list[list[Candidate]]:
+    """For each set of calls the spellings of formulations that some of them are, those that hold most of them first.
+
+    ``updates``: the calls are an optimizer's.
+    """
+    among = [each for each in formulations().values() if not each.equal and (updates or each.cause != TRAINING)]
     makers = _makers(calls)
     candidates = [
         replace(candidate, operands={name: _plain_number(value) for name, value in candidate.operands.items()})
@@ -160,7 +166,10 @@ class Probing:
                 outputs[values[number].index(value)] if value in values[number] else self._recorder.tensor(value)
                 for value in candidate.results
             ]
-            operands = self._recorder.operands(candidate.operands)
+            try:
+                operands = self._recorder.operands(candidate.operands)
+            except StopIteration:  # another value was written in place of an operand's
+                continue
             for place in candidate.others:
                 with paddle.no_grad(), _disable_current_modes():
                     if _gives(candidate.formulation.spellings[place].paddle, operands, wanted):

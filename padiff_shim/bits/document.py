@@ -86,8 +86,12 @@ The origins explain 100.0% of the final difference.
   origin for which no spelling that was tried gives the original's bits says so.
 - **The table** follows the difference through the layers, in units in the last place (ulp) of a tensor's largest element. `share`
   says how much of the final difference goes when an origin is mended; origins are mended one after the other.
-- **Not said** is anything of a port that computes something else: prove it first. Optimizers, and a training's further steps, are
-  not looked into. The patch needs Python 3.11, whose frames tell the columns of an expression; without it the spelling is printed.
+- **Optimizers**: `phase="train"` takes `optimizer=` and `steps=` as [`prove`](prove.md) does. Both programs' steps then get the
+  original's weights and gradients: an update written by hand, clipping, a scale that is taken off the gradients. Torch's own
+  optimizers use fused multiply-adds, which no Paddle op makes: where one differs from a line of the port's, the answer says that no
+  change is known, or which optimizer of Paddle's makes the same bits.
+- **Not said** is anything of a port that computes something else: prove it first. Of the forward and the backward the first step is
+  looked into. The patch needs Python 3.11, whose frames tell the columns of an expression; without it the spelling is printed.
 
 `make demo-bitwise` exchanges five formulations in each of five ports, one and several at a time, in float32 and bfloat16, writes
 the printed changes into the sources, and compares all bits. Of 82 exchanges that make other bits 80 are named at their line, 78

@@ -222,6 +222,11 @@ def plain_layer(node: TraceCall) -> str:
     return node.layer.partition(_MARK)[0]
 
 
+def layer_of(key: Key) -> str:
+    """The same of a call's key."""
+    return key.layer.partition(_MARK)[0]
+
+
 def as_side(tensor: Any) -> torch.Tensor:
     """A Paddle tensor's memory as Torch's."""
     with paused(), paddle.no_grad():

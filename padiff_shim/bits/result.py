@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ from ..proof.findings import ProgramPlace
 from ..proof.pages import both_places, marked
 from ..proof.proof import Proof
 from ..table.formulation import LAYOUT
-from ..text import capped, many, shown, tr
+from ..text import capped, joined, many, shown, tr
 from .origins import OperandLayout
 from .source import Patch
 
+UPDATE = "update"
 LAYERS = Most(40, 100, 1_000_000)
 
 
@@ -30,8 +31,8 @@ class BitOrigin:
         name: what is computed; that of the formulation, where it is known.
         why: one sentence.
         torch, paddle: both lines.
-        layers: the port's layers that run the line, one per time.
-        differs: ``"forward"``, ``"gradient"`` or ``"both"``: which results differ.
+        layers: the port's layers that run the line, one per time; "" of an optimizer's line.
+        differs: ``"forward"``, ``"gradient"`` or ``"both"``: which results differ; ``"update"``: what an optimizer's step makes.
         ulp: the largest difference, in units in the last place of the tensor's largest element.
         share: of the elements that differ, from 0 to 1.
         torch_operands, paddle_operands: what both calls are given.
@@ -56,10 +57,25 @@ class BitOrigin:
     contribution: float | None = None
 
     def __str__(self) -> str:
-        often = f" (in {many(len(self.layers), 'layer')})" if len(self.layers) > 1 else ""
-        size = f"{capped(self.ulp, f'{self.ulp:.2g}')} ulp" if self.ulp else "signs of zeros"
-        what = {"forward": "results", "gradient": "gradients", "both": "results and gradients"}[self.differs]
-        return f"{self.cause}: {self.name}{often}: {what} differ by {size} in {self.share:.1%} of elements"
+        count = len(self.layers)
+        often = (
+            "" if count < 2 else many(count, "time") if self.differs == UPDATE else tr("in {layers}", layers=many(count, "layer"))
+        )
+        text = tr(
+            "{cause}: {name}{often}: {what} differ by {size} in {share:.1%} of elements",
+            cause=self.cause,
+            name=self.name,
+            often=joined("", [" (", often, ")"]) if often else "",
+            what={
+                "forward": tr("results"),
+                "gradient": tr("gradients"),
+                "both": tr("results and gradients"),
+                UPDATE: tr("updates"),
+            }[self.differs],
+            size=tr("{size} ulp", size=capped(self.ulp, f"{self.ulp:.2g}")) if self.ulp else tr("signs of zeros"),
+            share=self.share,
+        )
+        return str(text)
 
 
 @dataclass(frozen=True)
@@ -90,8 +106,9 @@ class Bitwise(Presented):
         comparable: the mathematics of both is the same. Where it is not, nothing else is known.
         origins: the lines, in the order of the port's calls.
         travel: the layers, in the order in which they end.
-        results, gradients: how many tensors were compared, and how many of them are identical: as the port is.
-        results_changed, gradients_changed: the same with all changes.
+        results, gradients, updates: how many tensors are identical, and how many were compared: as the port is. ``updates``: the
+            weights behind an optimizer's steps from equal weights and gradients.
+        results_changed, gradients_changed, updates_changed: the same with all changes.
         explained: the sum of the origins' contributions; None if that was not measured.
         notes: what else there is to say.
         seconds: how long it took.
@@ -110,6 +127,8 @@ class Bitwise(Presented):
     gradients: tuple[int, int] = (0, 0)
     results_changed: tuple[int, int] = (0, 0)
     gradients_changed: tuple[int, int] = (0, 0)
+    updates: tuple[int, int] = (0, 0)
+    updates_changed: tuple[int, int] = (0, 0)
     explained: float | None = None
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -119,13 +138,13 @@ class Bitwise(Presented):
 
     @property
     def identical(self) -> bool:
-        """Whether all results and gradients are the original's, bit for bit."""
-        return self.comparable and self.results[0] == self.results[1] and self.gradients[0] == self.gradients[1]
+        """Whether all results, gradients and updates are the original's, bit for bit."""
+        return self.comparable and all(same == whole for same, whole in (self.results, self.gradients, self.updates))
 
     @property
     def mended(self) -> bool:
         """Whether they are with the changes."""
-        changed = self.results_changed[0] == self.results_changed[1] and self.gradients_changed[0] == self.gradients_changed[1]
+        changed = all(same == whole for same, whole in (self.results_changed, self.gradients_changed, self.updates_changed))
         return self.identical or (self.comparable and bool(self.origins) and changed)
 
     @property
@@ -137,21 +156,21 @@ class Bitwise(Presented):
     def headline(self) -> str:
         """The answer in one line."""
         if not self.comparable:
-            return f"the port is not right, so its bits are not looked into: {self.proof.headline}"
+            return tr("the port is not right, so its bits are not looked into: {proof}", proof=self.proof.headline)
+        whole = [results for _, results in (self.results, self.gradients, self.updates)]
         if self.identical:
-            return f"identical bit for bit: {many(self.results[1], 'result')} and {many(self.gradients[1], 'gradient')}"
+            return tr("identical bit for bit: {what}", what=_counted(whole))
         changes = sum(bool(origin.change) for origin in self.origins)
-        origins = f"{many(len(self.origins), 'origin')} of different bits"
+        origins = tr("{origins} of different bits", origins=many(len(self.origins), "origin"))
         if not changes:
-            return f"{origins}; no change that was tried makes them equal"
-        these = "this change" if changes == 1 else f"these {changes} changes"
-        results, gradients = many(self.results_changed[1], "result"), many(self.gradients_changed[1], "gradient")
-        if self.mended:
-            what = f"all {results}" if self.results_changed[1] != 1 else "the result"
-            what += f" and {gradients}" if self.gradients_changed[1] else ""
-            return f"{origins}; with {these} {what} {'is' if what == 'the result' else 'are'} identical"
-        changed = f"{self.results_changed[0]} of {results} and {self.gradients_changed[0]} of {gradients}"
-        return f"{origins}; with {these} {changed} are identical"
+            return tr("{origins}; no change that was tried makes them equal", origins=origins)
+        these = tr("this change") if changes == 1 else tr("these {count} changes", count=changes)
+        if not self.mended:
+            same = [results for results, _ in (self.results_changed, self.gradients_changed, self.updates_changed)]
+            return tr("{origins}; with {these} {what} are identical", origins=origins, these=these, what=_counted(whole, same))
+        if whole == [1, 0, 0]:
+            return tr("{origins}; with {these} the result is identical", origins=origins, these=these)
+        return tr("{origins}; with {these} all {what} are identical", origins=origins, these=these, what=_counted(whole))
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
@@ -186,6 +205,16 @@ class Bitwise(Presented):
     def to_html(self) -> str:
         """One page that needs nothing beside it."""
         return self.page()
+
+
+def _counted(numbers: Sequence[int], same: Sequence[int] = ()) -> str:
+    """Numbers of results, gradients and updates in words; ``same``: how many of them."""
+    words = [many(count, noun) for count, noun in zip(numbers, ("result", "gradient", "update"))]
+    words = [tr("{count} of {all}", count=count, all=word) for count, word in zip(same, words)] or words
+    words = [word for word, count in zip(words, numbers) if count or not any(numbers)]
+    if len(words) == 1:
+        return words[0]
+    return tr("{first} and {last}", first=joined(", ", words[:-1]), last=words[-1])
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:

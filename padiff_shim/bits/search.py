@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ from ..proof.programs import PaddleSide, RunOutcome, TorchSide
 from ..proof.trace import Forced, Key
 from ..table.formulation import Formulation
 from ..weights.mapping import Mapping as Weights
-from .calls import OpCall
+from .calls import OpCall, ValueId
 from .changes import Change, Probing, candidates_at, changes
-from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, Swap, call_number, same_tensor_bits
+from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, Swap, call_number, layer_of, same_tensor_bits
 from .origins import OriginGroup, Partners, Result
-from .patterns import Candidate
-from .translation import Translator
+from .patterns import Candidate, match
+from .translation import Translator, changing_calls
 
 
 @dataclass(eq=False)
@@ -69,10 +69,11 @@ class OriginSearch:
     Args:
         original, port: both programs, with equal weights.
         mapping: which weights belong together.
+        steps: the programs are so many steps of an optimizer; what differs in the last of them is looked into.
     """
 
-    def __init__(self, original: TorchSide, port: PaddleSide, mapping: Weights) -> None:
-        self._sides, self._port, self._mapping = (original, port), port, mapping
+    def __init__(self, original: TorchSide, port: PaddleSide, mapping: Weights, *, steps: int = 0) -> None:
+        self._sides, self._port, self._mapping, self.steps = (original, port), port, mapping, steps
         self._units: list[float] | None = None
         self.origins: list[Origin] = []
         self.original = original.run(LinkedCapture)
@@ -130,10 +131,19 @@ class OriginSearch:
         rows = [*agreement.outputs(self.original, outcome), *agreement.gradients(self._mapping, self.original, outcome)]
         return {name for name, expected, actual in rows if expected is not None and not _equal(expected, actual)}
 
+    def _differing(self) -> Iterable[tuple[Result, Any]]:
+        """The results that differ; of an optimizer's steps those of the last step that has any: an average that begins with zeros
+        differs in fewer places than all later ones."""
+        differing = self._base.capture.differing.items()
+        if not self.steps:
+            return differing
+        last = max((layer_of(key) for (key, _), _ in differing), key=_number, default="")
+        return [pair for pair in differing if layer_of(pair[0][0]) == last]
+
     def _origins(self) -> list[Origin]:
         """The groups that share calls are one; those of one line in several layers are one origin."""
         parts: list[tuple[set[int], list[OriginGroup]]] = []
-        for result, made in self._base.capture.differing.items():
+        for result, made in self._differing():
             group = self.partners.group(result, made)
             numbers, groups = set(group.calls), [group]
             for part in [part for part in parts if part[0] & numbers]:
@@ -144,15 +154,41 @@ class OriginSearch:
         origins: dict[object, Origin] = {}
         for numbers, groups in sorted(parts, key=lambda part: min(part[0], default=len(self.calls))):
             origin = origins.setdefault(
-                frozenset((self.calls[number].op, self.places[number].site) for number in numbers), Origin()
+                frozenset((self.calls[number].op, self.places[number].site) for number in numbers) or groups[0].port[-1].site,
+                Origin(),
             )
             origin.groups += groups
             origin.times.append(numbers)
-        return list(origins.values())
+        return self._joined(list(origins.values())) if self.steps else list(origins.values())
+
+    def _joined(self, origins: list[Origin]) -> list[Origin]:
+        """Origins without those whose calls are a part of another's: of a weight for which other values are equal by chance."""
+        whole = sorted(origins, key=lambda origin: -len(origin.times[0]))
+        for origin in reversed(whole):
+            for other in whole[: whole.index(origin)]:
+                times = [self._whole_time(other.times[0], numbers) for numbers in origin.times]
+                if all(times):
+                    other.groups += origin.groups
+                    other.times += [
+                        numbers for numbers in map(set, dict.fromkeys(map(frozenset, times))) if numbers not in other.times
+                    ]
+                    origins.remove(origin)
+                    break
+        return origins
+
+    def _whole_time(self, whole: set[int], part: set[int]) -> set[int]:
+        """The calls that are to a part what all calls of an origin are to its own; none if it is no part."""
+        order = [(call.op, place.site) for call, place in zip(self.calls, self.places)]
+        for shift in sorted({number - first for number in part for first in whole}):
+            moved = {number + shift for number in whole}
+            if part <= moved and max(moved) < len(order) and all(order[number] == order[number + shift] for number in whole):
+                return moved
+        return set()
 
     def find_changes(self) -> None:
         """Try for each origin what the formulations offer, and then the original's own calls."""
-        chosen = candidates_at(self.calls, [numbers for origin in self.origins for numbers in origin.times])
+        places = [numbers for origin in self.origins for numbers in origin.times]
+        chosen = candidates_at(self.calls, places, updates=bool(self.steps))
         rest = iter(chosen)
         groups = {id(origin): [next(rest) for _ in origin.times] for origin in self.origins}
         for origin in self.origins:
@@ -165,7 +201,8 @@ class OriginSearch:
         left = [origin for origin in self.origins if origin.change is None]
         if left:
             parameters = self._port.parameters()
-            translator = Translator(self.original.capture, self.partners, self.followed.recorder, parameters)
+            changing = changing_calls(self.original.capture.trace) if self.steps else set()
+            translator = Translator(self.original.capture, self.partners, self.followed.recorder, parameters, changing)
             translated = {
                 id(origin): [
                     [made] if (made := translator.candidate(origin.at(numbers), numbers)) else [] for numbers in origin.times
@@ -192,8 +229,38 @@ class OriginSearch:
 
     def changed(self) -> RunOutcome:
         """The port with all changes, and nothing of the original's."""
-        swaps: list[Swap] = [swap for origin in self.origins if origin.change for swap in origin.change.swaps(self.calls)]
+        swaps: list[Swap] = []
+        for change in filter(None, (origin.change for origin in self.origins)):
+            if self.steps:
+                change = replace(change, candidates=(*change.candidates, *self._everywhere(change)))
+            swaps += change.swaps(self.calls)
         return self._run(Followed(tuple(swaps)))
+
+    def _everywhere(self, change: Change) -> Iterator[Candidate]:
+        """The candidates of a change for the other weights and steps for which its line runs."""
+        among = match(self.calls, [change.formulation]) if change.formulation.samples else []
+        known = {(candidate.spelling, candidate.calls): candidate for candidate in among}
+        order = [(call.op, place.site) for call, place in zip(self.calls, self.places)]
+        first, taken = change.candidates[0], {candidate.calls for candidate in change.candidates}
+        for place in range(len(order)):
+            calls = tuple(number + place - first.calls[0] for number in first.calls)
+            if calls in taken or min(calls) < 0 or max(calls) >= len(order):
+                continue
+            if any(order[number] != order[other] for number, other in zip(first.calls, calls)):
+                continue
+            values: dict[ValueId, ValueId] = {}
+            for number, other in zip(first.calls, calls):
+                values.update(zip(self.calls[number].outputs, self.calls[other].outputs))
+                values.update(zip((held for _, held in self.calls[number].inputs), (held for _, held in self.calls[other].inputs)))
+            matched = known.get((first.spelling, calls))
+            operands: dict[str, ValueId | float] = {
+                name: values.get(held, held) for name, held in first.operands.items() if isinstance(held, ValueId)
+            }
+            if matched is not None:
+                operands = dict(matched.operands)
+            elif len(operands) < len(first.operands):
+                continue  # a number of its own that is not known
+            yield replace(first, calls=calls, operands=operands, results=tuple(values.get(held, held) for held in first.results))
 
     def layers(self, outcome: RunOutcome | None = None) -> Iterator[tuple[str, list[tuple[Array, Array]]]]:
         """The port's layers, and what each call of them gave in a run, beside the original's; in the order in which they end.
@@ -216,6 +283,11 @@ class OriginSearch:
         counts = [(sum(_equal(*pair) for pair in pairs), len(pairs)) for pairs in (results, gradients)]
         return counts[0], counts[1]
 
+    def outputs(self) -> list[tuple[Array, Array, str]]:
+        """The outputs of both as they are, with the port's dtype."""
+        dtype = self._port.dtype()
+        return [(expected, actual, dtype) for _, expected, actual in agreement.outputs(self.original, self.natural)]
+
     def contributions(self) -> list[float] | None:
         """For each origin the share of the final difference that goes when its values are the original's; None if none differs.
 
@@ -230,11 +302,12 @@ class OriginSearch:
         ]
         times.sort(key=lambda time: time[0] if forward else -time[0])
         shares = [0.0] * len(self.origins)
-        before = whole = self._apart(self.natural, forward=forward)
+        forced = self._forced_before()
+        natural = self._run(Followed(), forced) if forced else self.natural
+        before = whole = self._apart(natural, forward=forward)
         length = sum(float(np.vdot(part, part)) for part in whole)
         if not length:
             return None
-        forced: dict[Key, list[Any]] = {}
         for _, place, groups in times:
             for key, at in (group.result for group in groups):
                 wanted = forced.setdefault(key, [None] * len(self._forced[key]))
@@ -247,6 +320,13 @@ class OriginSearch:
             before = behind
         return shares
 
+    def _forced_before(self) -> dict[Key, list[Any]]:
+        """Of an optimizer's steps: what is the original's in the steps before that of the origins."""
+        if not self.steps or not self.origins:
+            return {}
+        step = layer_of(self.origins[0].groups[0].result[0])
+        return {key: list(wanted) for key, wanted in self._forced.items() if _number(layer_of(key)) < _number(step)}
+
     def _apart(self, outcome: RunOutcome, *, forward: bool) -> list[Array]:
         """How far outputs, or gradients, of a run are from the original's, each in units of its own difference."""
         rows = agreement.outputs(self.original, outcome) if forward else agreement.gradients(self._mapping, self.original, outcome)
@@ -255,6 +335,11 @@ class OriginSearch:
         if self._units is None:
             self._units = [float(np.linalg.norm(part)) or 1.0 for part in apart]
         return [np.nan_to_num(part) / unit for part, unit in zip(apart, self._units)]
+
+
+def _number(layer: str) -> int:
+    """The number at the end of what stands for a layer in an optimizer's steps."""
+    return int(layer.rpartition(" ")[2] or 0)
 
 
 def _equal(expected: Array | None, actual: Array | None) -> bool:

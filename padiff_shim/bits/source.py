@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import linecache
 import math
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +27,8 @@ class Span(NamedTuple):
         line, end_line, column, end_column: lines from 1, columns in bytes from 0, as in Python's syntax trees.
         code: of the function.
         names: the names of the function's module and their values, by which aliases of Paddle are known.
-        variables: text -> the value that it holds there: local variables, and parameters of ``self``.
+        variables: text -> the value that it holds there: local variables, parameters of ``self``, and parts of the statement.
+        numbers: text -> the number that a part of the statement stands for.
     """
 
     file: str
@@ -36,6 +39,7 @@ class Span(NamedTuple):
     code: CodeType
     names: Mapping[str, Any]
     variables: Mapping[str, ValueId]
+    numbers: Mapping[str, float]
 
 
 def span_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Span | None:
@@ -53,21 +57,57 @@ def span_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Spa
     line, end_line, column, end_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
     if line is None or end_line is None or column is None or end_column is None:
         return None
-    variables = dict(_variables(frame.f_locals, known))
-    return Span(frame.f_code.co_filename, line, end_line, column, end_column, frame.f_code, frame.f_globals, variables)
+    file = frame.f_code.co_filename
+    parts = [(text, _value(node, frame.f_locals, frame.f_globals)) for text, node in _source(file).parts(line)]
+    variables = dict(_variables(parts, frame.f_locals, known))
+    numbers = {text: value for text, value in parts if type(value) in (int, float)}
+    return Span(file, line, end_line, column, end_column, frame.f_code, frame.f_globals, variables, numbers)
 
 
-def _variables(names: Mapping[str, Any], known: Callable[[Any], ValueId | None]) -> Iterator[tuple[str, ValueId]]:
+def _variables(
+    parts: Sequence[tuple[str, Any]], names: Mapping[str, Any], known: Callable[[Any], ValueId | None]
+) -> Iterator[tuple[str, ValueId]]:
     layer = names.get("self")
-    if isinstance(layer, paddle.nn.Layer):
-        for path, parameter in layer.named_parameters():
-            value = known(parameter)
-            if value is not None:
-                yield _attribute(path), value
-    for name, tensor in names.items():
+    own = layer.named_parameters() if isinstance(layer, paddle.nn.Layer) else ()
+    for name, tensor in [*((_attribute(path), parameter) for path, parameter in own), *parts, *names.items()]:
         value = known(tensor) if isinstance(tensor, paddle.Tensor) else None
         if value is not None:
             yield name, value
+
+
+def _value(node: ast.expr, names: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
+    """What an expression stands for; None where finding out would run code of the user's."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return names.get(node.id, others.get(node.id))
+    if isinstance(node, ast.Attribute):
+        owner = _value(node.value, names, others)
+        places = [getattr(owner, "__dict__", {})]
+        places += [owner._parameters, owner._buffers, owner._sub_layers] if isinstance(owner, paddle.nn.Layer) else []
+        return next((place[node.attr] for place in places if node.attr in place), None)
+    if isinstance(node, ast.Subscript):
+        owner, key = _value(node.value, names, others), _value(node.slice, names, others)
+        try:
+            return owner[key] if type(owner) in (list, tuple, dict) and type(key) in (int, str) else None
+        except LookupError:
+            return None
+    sides = [_value(side, names, others) for side in ast.iter_child_nodes(node) if isinstance(side, ast.expr)]
+    if any(type(side) not in (int, float) for side in sides):
+        return None
+    operation = node.op  # type: ignore[attr-defined]
+    try:
+        return _ARITHMETIC[type(operation)](*sides) if type(operation) in _ARITHMETIC else None
+    except (ArithmeticError, ValueError):
+        return None
+
+
+_VALUED = (ast.Attribute, ast.Subscript, ast.Name, ast.BinOp, ast.UnaryOp)
+_LOAD = ast.Load()
+_ARITHMETIC: Mapping[type, Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
+    ast.USub: operator.neg,
+}  # fmt: skip
 
 
 def _attribute(path: str) -> str:
@@ -104,7 +144,12 @@ class Patch:
 
 
 def patch(
-    span: Span, spelling: str, operands: Mapping[str, ValueId | float], spans: Sequence[tuple[Span, Sequence[ValueId]]]
+    span: Span,
+    spelling: str,
+    operands: Mapping[str, ValueId | float],
+    spans: Sequence[tuple[Span, Sequence[ValueId]]],
+    *,
+    again: bool = False,
 ) -> Patch | None:
     """The change of an expression to a spelling, in the port's own names; None where these do not say it.
 
@@ -113,8 +158,9 @@ def patch(
         spelling: source in Paddle's words.
         operands: what its names stand for.
         spans: of all calls, in order, with the values that they make.
+        again: an operand may be computed once more there; of a value with a gradient that would be another sum.
     """
-    source = _Source(span.file)
+    source = _source(span.file)
     expression = source.at(span)
     statement = None if expression is None else source.statement(expression)
     if expression is None or statement is None or not source.is_alone(statement):
@@ -126,6 +172,8 @@ def patch(
     texts: dict[str, str] = {}
     for name, value in operands.items():
         text = source.text(value, span, expression, spans)
+        if text is None and again and isinstance(value, ValueId):
+            text = source.repeated(value, span, spans)
         if text is None:
             earliest = source.kept_line(value, span, statement, spans)
             if earliest is None:
@@ -149,17 +197,44 @@ def patch(
     return source.changed(statement, span, written, before, earlier)
 
 
+def _source(file: str) -> _Source:
+    """A file as it was when its lines were last read."""
+    return _parsed(file, tuple(linecache.getlines(file)))
+
+
+@functools.lru_cache(64)
+def _parsed(file: str, lines: tuple[str, ...]) -> _Source:
+    return _Source(file, lines)
+
+
 class _Source:
     """A file of the port's, as text and as a tree."""
 
-    def __init__(self, file: str) -> None:
-        self.file, self.lines = file, linecache.getlines(file)
+    def __init__(self, file: str, lines: Sequence[str]) -> None:
+        self.file, self.lines = file, list(lines)
         self.source = "".join(self.lines)
+        self._parts: dict[int, list[tuple[str, ast.expr]]] = {}
         try:
             self.tree: ast.AST = ast.parse(self.source)
         except SyntaxError:
             self.tree = ast.Module([], [])
         self.parents = {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
+
+    def parts(self, line: int) -> list[tuple[str, ast.expr]]:
+        """The parts of a line's statement that may hold a tensor, or stand for a number."""
+        if line not in self._parts:
+            statements = [
+                node
+                for node in ast.walk(self.tree)
+                if isinstance(node, _SIMPLE) and node.lineno <= line <= (node.end_lineno or line)
+            ]
+            statement = max(statements, key=lambda node: node.lineno) if statements else ast.Module([], [])
+            self._parts[line] = [
+                (ast.get_source_segment(self.source, part) or "", part)
+                for part in ast.walk(statement)
+                if isinstance(part, _VALUED) and isinstance(getattr(part, "ctx", _LOAD), ast.Load)
+            ]
+        return self._parts[line]
 
     def at(self, span: Span) -> ast.expr | None:
         """The expression that lies there."""
@@ -187,24 +262,41 @@ class _Source:
     ) -> str | None:
         """How an operand is written there: a variable, or a part of the expression."""
         if not isinstance(value, ValueId):
-            return written_number(value)
+            if float(value).is_integer():
+                return written_number(value)  # which a counter may be by chance
+            names = [span.numbers, *(made.numbers for made, _ in _before(span, spans))]
+            return next((text for each in names for text, number in each.items() if number == value), written_number(value))
         for text, known in reversed(list(span.variables.items())):
             if known == value:
                 return text
-        for made, values in reversed(spans):
-            if value in values and made.code is span.code:
+        for made, values in _before(span, spans):
+            if value in values:
                 for node in ast.walk(expression):
-                    if isinstance(node, ast.expr) and _at(node, made) is node:
+                    if isinstance(node, ast.expr) and node is not expression and _at(node, made) is node:
                         return ast.get_source_segment(self.source, node)
         return None
+
+    def repeated(self, value: ValueId, span: Span, spans: Sequence[tuple[Span, Sequence[ValueId]]]) -> str | None:
+        """The expression of an earlier statement that made a value, if what it is made of is what it was."""
+        made = next((made for made, values in _before(span, spans) if value in values), None)
+        node = None if made is None else self.at(made)
+        if made is None or node is None:
+            return None
+        written = {
+            ast.unparse(target)
+            for target in ast.walk(self.tree)
+            if isinstance(getattr(target, "ctx", None), ast.Store) and made.line <= target.lineno < span.line  # type: ignore[attr-defined]
+        }
+        parts = {ast.unparse(part) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))}
+        return None if parts & written else f"({ast.get_source_segment(self.source, node)})"
 
     def kept_line(
         self, value: ValueId | float, span: Span, statement: ast.stmt, spans: Sequence[tuple[Span, Sequence[ValueId]]]
     ) -> tuple[ast.stmt, str] | None:
         """A statement before which a variable holds a value that it does not hold any longer; and the variable."""
-        for earlier, _ in spans:
+        for earlier, _ in reversed(_before(span, spans)):
             name = next((text for text, known in earlier.variables.items() if known == value), None)
-            if earlier.code is not span.code or name is None:
+            if name is None:
                 continue
             expression = self.at(earlier)
             line = None if expression is None else self.statement(expression)
@@ -241,6 +333,16 @@ class _Source:
         head, tail = held[begin][: span.column], held[stop][span.end_column :]
         new.append(b"".join([*held[:begin], head, written.encode(), tail, *held[stop + 1 :]]).decode())
         return Patch(self.file, first, end, "".join(self.lines[first - 1 : end]), "".join(new))
+
+
+def _before(span: Span, spans: Sequence[tuple[Span, Sequence[ValueId]]]) -> list[tuple[Span, Sequence[ValueId]]]:
+    """The calls before that of a span in the same run of its function, and of a loop's body; the nearest first."""
+    same = [
+        pair for pair in spans[: next(place for place, (each, _) in enumerate(spans) if each is span)] if pair[0].code is span.code
+    ]
+    lines = [pair[0].end_line for pair in same] + [span.end_line]
+    begin = max((place + 1 for place in range(len(same)) if lines[place] > lines[place + 1]), default=0)
+    return same[begin:][::-1]
 
 
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)

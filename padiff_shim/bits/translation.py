@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
 
-from ..proof.trace import TraceCall, TraceOperand, Value
+from ..proof.trace import Trace, TraceCall, TraceOperand, Value
 from ..table.formulation import Formulation, Spelling
 from .calls import CallRecorder, OpCall, ValueId
 from .following import LinkedCapture, as_side, call_number
@@ -67,6 +67,21 @@ def _power(operands: list[str], attributes: Mapping[str, Any]) -> str:
     return f"({operands[0]} ** {second})"
 
 
+def _third(operands: list[str], attributes: Mapping[str, Any], name: str) -> str:
+    return operands[2] if len(operands) > 2 else _number(attributes, name)
+
+
+def _norm(operands: list[str], attributes: Mapping[str, Any]) -> str:
+    if attributes.get("dim") or attributes.get("keepdim"):
+        raise Untranslatable("a norm of some axes")
+    return f"paddle.linalg.norm({operands[0]}.flatten(), {_number(attributes, 'ord')})"
+
+
+def _clamp(operands: list[str], attributes: Mapping[str, Any]) -> str:
+    words = [f", {word}={_number(attributes, word)}" for word in ("min", "max") if attributes.get(word) is not None]
+    return f"paddle.clip({operands[0]}{''.join(words)})"
+
+
 def _gelu(operands: list[str], attributes: Mapping[str, Any]) -> str:
     return f"F.gelu({operands[0]}{', approximate=True' if attributes.get('approximate') == 'tanh' else ''})"
 
@@ -83,6 +98,11 @@ def _softmax(name: str) -> Callable[[list[str], Mapping[str, Any]], str]:
 
 _WORDS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
     "add": _binary("+"), "sub": _binary("-"), "mul": _binary("*"), "div": _binary("/"), "pow": _power,
+    "lerp": lambda operands, attributes: f"paddle.lerp({', '.join(operands[:2])}, {_third(operands, attributes, 'weight')})",
+    "addcmul": lambda operands, attributes: f"({operands[0]} + {_number(attributes, 'value')} * {operands[1]} * {operands[2]})",
+    "addcdiv": lambda operands, attributes: f"({operands[0]} + {_number(attributes, 'value')} * {operands[1]} / {operands[2]})",
+    "linalg_vector_norm": _norm, "clamp": _clamp,
+    "stack": lambda operands, attributes: f"paddle.stack([{', '.join(operands)}], {attributes.get('dim', 0)})",
     "rsub": lambda operands, attributes: f"({_number(attributes, 'other')} - {operands[0]})",
     **{name: _function(f"paddle.{name}") for name in (
         "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "expm1", "abs", "tanh", "sin", "cos", "erf", "square", "maximum",
@@ -97,17 +117,32 @@ _WORDS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
 }  # fmt: skip
 
 
+def changing_calls(trace: Trace) -> set[TraceCall]:
+    """The calls of an optimizer's last step that have other numbers in the step before: no source says these numbers."""
+    steps = [list(calls) for _, calls in itertools.groupby(trace.nodes, key=lambda call: call.layer)][-2:]
+    pairs = list(zip(*steps)) if len(steps) == 2 else []
+    return {call for before, call in pairs if before.name == call.name and before.attributes != call.attributes}
+
+
 class Translator:
     """Writes what the original computes at an origin in terms of the port's values.
 
     Args:
         original: the original's run, partners: of its values in the port's run, recorder: of that run.
         parameters: the port's parameters by name.
+        changing: calls whose numbers belong to one step of a training, see :func:`changing_calls`.
     """
 
-    def __init__(self, original: LinkedCapture, partners: Partners, recorder: CallRecorder, parameters: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        original: LinkedCapture,
+        partners: Partners,
+        recorder: CallRecorder,
+        parameters: Mapping[str, Any],
+        changing: Set[TraceCall] = frozenset(),
+    ) -> None:
         self._original, self._partners, self._recorder = original, partners, recorder
-        self._parameters = parameters
+        self._parameters, self._changing = parameters, changing
         self._by_memory: dict[int, list[tuple[ValueId, torch.Tensor]]] = {}
         for tensor in recorder.held():
             if tensor._is_initialized() and tensor.is_dense() and 0 not in tensor.shape:
@@ -187,7 +222,7 @@ class Translator:
             bias, rows, weight = (self._operand(call, operand) for operand in call.operands)
             return f"F.linear({rows}, {weight}, {bias})"
         write = _WORDS.get(call.name)
-        if write is None:
+        if write is None or call in self._changing:
             raise Untranslatable(call.name)
         operands = [self._operand(call, operand) for operand in call.operands]
         if call.name == "mm" and call.operands[1].value.label in self._parameters:

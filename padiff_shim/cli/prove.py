@@ -59,10 +59,8 @@ def command(
     they are called arr_0, arr_1... A function for --inputs gets 'paddle' or 'torch', if it takes an argument, and returns an array,
     a tuple or a dict of them."""
     models = named_pair(options)
-    options["rules"] = named_object(rules, "--rules")
+    options |= {"rules": named_object(rules, "--rules"), "optimizer": optimizer_of(optimizer), "steps": steps}
     if bitwise:
-        if optimizer is not None or steps != 1:
-            raise click.UsageError(f"--{'steps' if optimizer is None else 'optimizer'} does not go with --bitwise")
         from ..bits.bitwise import bitwise as ask
 
         answer: Any = ask(*models, **options)
@@ -70,6 +68,6 @@ def command(
     else:
         from ..proof.prove import prove
 
-        right = answer = prove(*models, optimizer=optimizer_of(optimizer), steps=steps, **options)
+        right = answer = prove(*models, **options)
     output.answer(answer, html, markdown, data)
     return FINE if right else NO

@@ -523,8 +523,7 @@ class ModelSide:
 
     def _pass(self, model: Model, arguments: Arguments, *, training: bool = False) -> list[tuple[str, Tensor]]:
         """A forward and, if the side goes back, a backward; (path, tensor) of all that the forward returns."""
-        positional, keywords = arguments
-        result = model(*positional, **keywords)
+        result = self._called(model, arguments)
         if self._loss is not None:
             result = {"output": result, "loss": self._loss(result)}
         named = self._ordered(leaves(result))
@@ -534,6 +533,11 @@ class ModelSide:
             began = [tensor for _, tensor in named] if self.begins is None else [by_path[path] for path in self.begins]
             self._go_back(losses or began, ones=bool(losses))
         return named
+
+    def _called(self, model: Model, arguments: Arguments) -> Any:
+        """What the model returns."""
+        positional, keywords = arguments
+        return model(*positional, **keywords)
 
     def _ordered(self, named: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
         """Outputs in the other side's order, if they have its names."""

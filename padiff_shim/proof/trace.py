@@ -219,6 +219,16 @@ class Trace:
         return [*self.constants, *(value for node in self.nodes for value in node.values)]
 
 
+_EACH = "_foreach_"
+_SINGLE = {"_foreach_norm": "linalg_vector_norm"}
+_VALUES = ("value", "scalars")
+_NAMED = {  # parameters that the call for one tensor takes by name
+    **dict.fromkeys(("_foreach_addcmul", "_foreach_addcdiv"), _VALUES),
+    **dict.fromkeys(("_foreach_add", "_foreach_sub"), ("alpha",)),
+    "_foreach_norm": ("dtype",),
+}  # fmt: skip
+
+
 # ---- Writing a trace, one level below both frameworks' functions.
 
 Forced = Mapping[Key, Sequence[torch.Tensor | None]]  # new elements for the results of a call; None: they stay
@@ -238,6 +248,17 @@ class Onlooker(LooksOn):
 
     def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
         """A call that Torch's kernels did not answer."""
+
+
+class _Forwarding(LooksOn):
+    """Hands each call to a capture that has been put aside for the call that it is answering."""
+
+    def __init__(self, capture: Capture) -> None:
+        super().__init__()
+        self._capture = capture
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._capture.__torch_dispatch__(function, types, args, kwargs)
 
 
 class Called(Onlooker):
@@ -293,6 +314,8 @@ class Capture(Onlooker):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         shape, kwargs = shape_of(function), kwargs or {}
+        if shape.base.startswith(_EACH):
+            return self._of_each(shape, args, kwargs)
         self.called.append(shape.base)
         if self._attributes:
             args, kwargs = self._with_attributes(shape, args, kwargs)
@@ -325,6 +348,19 @@ class Capture(Onlooker):
             updated = [tensor for tensor in written if results and all(tensor is not result_ for result_ in results)]
             self._note(shape.base, arguments, operands, [*(results or written), *wholes], updated)
         return result
+
+    def _of_each(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """A call for each tensor of a list, as the calls that it stands for: on a processor it makes just these."""
+        arguments = [(name, value) for name, value, _ in _named(shape, args, kwargs) if value is not None]
+        lists = [value for _, value in arguments if isinstance(value, (list, tuple)) and tensors_in(value)]
+        call = getattr(torch.ops.aten, _SINGLE.get(shape.name, shape.name.removeprefix(_EACH)))
+        results = []
+        with _Forwarding(self):
+            for place in range(len(lists[0])):
+                parts = [(name, value[place] if isinstance(value, (list, tuple)) else value) for name, value in arguments]
+                named = {"value" if name == "scalars" else name: part for name, part in parts if name in _NAMED.get(shape.base, ())}
+                results.append(call(*(part for name, part in parts if name not in _NAMED.get(shape.base, ())), **named))
+        return None if shape.name.endswith("_") else results
 
     def _with_attributes(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """The arguments of a call, with the exchanged attributes."""
@@ -369,7 +405,8 @@ class Capture(Onlooker):
 
     def _whole(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """The tensor that is about to be written in a part; None where it is written as a whole."""
-        tensors = self._objects.get(_address(tensor), ())
+        address = _address(tensor)
+        tensors = [known for known in self._objects.get(address, ()) if _address(known) == address]
         whole = max(tensors, key=torch.Tensor.numel, default=tensor)
         return whole if whole.numel() > tensor.numel() else None
 

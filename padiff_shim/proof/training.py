@@ -191,11 +191,11 @@ def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
     if apart.names and len(apart.names) < all_of_them:
         text += f" for {len(apart.names)} of {many(all_of_them, 'weight')} ({listed(apart.names, _SHOWN)})"
     text += f" from step {apart.step + 1} on" if apart.step else ""
-    original, port = map(_place, recipe.places)
+    original, port = map(place_of, recipe.places)
     return Mistake(apart.cause, text, original, port, ("",))
 
 
-def _place(function: Any) -> ProgramPlace | None:
+def place_of(function: Any) -> ProgramPlace | None:
     """The place of a function of the caller."""
     try:
         code = inspect.unwrap(getattr(function, "func", function)).__code__
@@ -227,14 +227,20 @@ def optimizer_replay(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, o
 
 def in_port_layout(mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
     """Values of the original's weights in the layout of the port's; weights without value in the original are left out."""
-    missing = {pair.paddle for pair in mapping if pair.torch not in values}
-    pairs = [pair for pair in mapping if pair.paddle in shapes and pair.paddle not in missing]
-    source = WeightSide("torch", LayerNode(""), {name: torch.from_numpy(value) for name, value in values.items()})
-    dtypes = {pair.paddle: values[pair.torch].dtype for pair in pairs}
+    return in_layout_of("paddle", mapping, values, shapes)
+
+
+def in_layout_of(framework: str, mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
+    """Values of the other framework's weights in the layout of this one's; ``shapes``: of its weights, by name."""
+    other = "paddle" if framework == "torch" else "torch"
+    missing = {pair.name(framework) for pair in mapping if pair.name(other) not in values}
+    pairs = [pair for pair in mapping if pair.name(framework) in shapes and pair.name(framework) not in missing]
+    source = WeightSide(other, LayerNode(""), {name: torch.from_numpy(value) for name, value in values.items()})
+    dtypes = {pair.name(framework): values[pair.name(other)].dtype for pair in pairs}
     target = WeightSide(
-        "paddle", LayerNode(""), {name: torch.from_numpy(np.zeros(shapes[name], dtype)) for name, dtype in dtypes.items()}
+        framework, LayerNode(""), {name: torch.from_numpy(np.zeros(shapes[name], dtype)) for name, dtype in dtypes.items()}
     )
-    writes = prepared(replace(mapping, src="torch", pairs=pairs), source, target)
+    writes = prepared(replace(mapping, src=other, pairs=pairs), source, target)
     return {write.name: _array(write.value, write.target) for write in writes}
 
 

@@ -135,6 +135,36 @@ def _plain(settings: Settings) -> Settings:
     return plain
 
 
+class OptimizerCall(NamedTuple):
+    """An optimizer of ``paddle.optimizer``: the class's name, and its options."""
+
+    name: str
+    options: dict[str, Any]
+
+    def __str__(self) -> str:
+        options = "".join(f", {word}={value!r}" for word, value in self.options.items())
+        return f"paddle.optimizer.{self.name}(parameters=model.parameters(){options})"
+
+    def __call__(self, model: Model) -> Optimizer:
+        return getattr(paddle.optimizer, self.name)(parameters=model.parameters(), **self.options)
+
+
+def same_in_paddle(settings: Settings) -> OptimizerCall | None:
+    """Paddle's optimizer with these settings; None if it has none, or they are not known."""
+    if not settings:
+        return None
+    wanted = {"Adam": "AdamW" if settings.get("decoupled") else "Adam", "SGD": "Momentum" if "momentum" in settings else "SGD"}
+    name = wanted.get(settings["optimizer"]) or next(
+        (name for name, kind in _PADDLE.items() if kind.name == settings["optimizer"]), ""
+    )
+    kind = _PADDLE.get(name)
+    words = set(settings) - {"optimizer", "decoupled", "lr", "weight_decay"}
+    if kind is None or not words <= set(kind.settings):
+        return None
+    options = {kind.settings[word]: settings[word] for word in kind.settings if word in words}
+    return OptimizerCall(name, {"learning_rate": settings["lr"], **options, "weight_decay": float(settings["weight_decay"])})
+
+
 def paddles_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | None:
     """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are no such parameters."""
     halves = any(parameter.dtype in (paddle.float16, paddle.bfloat16) for parameter in parameters)
@@ -228,13 +258,14 @@ class Trainer:
 
         undo = [self._watched(optimizer, look) for optimizer in self._optimizers]
         try:
-            self._do()
+            self.make_step()
         finally:
             for take_back in undo:
                 take_back()
         return update
 
-    def _do(self) -> None:
+    def make_step(self) -> None:
+        """One step, with nobody looking on."""
         if not self._is_plain():
             owner: Any = getattr(self._made, "__self__", None)
             if self._made_step_of(owner):  # its name is watched

@@ -203,6 +203,6 @@ def test_a_patch_refuses_lines_that_were_changed(tmp_path):
         patch.apply(path.read_text().replace("scores =", "score ="))
 
 
-def test_the_phase_is_forward_or_both():
+def test_the_phase_is_forward_both_or_train():
     with pytest.raises(padiff_shim.ArgumentError, match="phase"):
-        padiff_shim.bitwise(paddle.nn.Linear(2, 2), torch.nn.Linear(2, 2), np.ones((1, 2)), phase="train")
+        padiff_shim.bitwise(paddle.nn.Linear(2, 2), torch.nn.Linear(2, 2), np.ones((1, 2)), phase="update")

@@ -25,6 +25,11 @@ UNTOLD = {
     ("decoupled weight decay", 2): ("wd",),
     ("bias corrections of Adam", 1): ("lr",),
     ("bias corrections of Adam", 2): ("lr",),
+    ("Adam's step with decoupled decay", 0): ("lr", "wd", "c"),
+    ("Adam's step with decoupled decay", 2): ("wd",),
+    ("Adam's step with decoupled decay", 3): ("wd",),
+    ("Adam's step", 0): ("lr", "c"),
+    ("Adam's step", 2): ("lr", "c"),
 }
 
 

@@ -176,7 +176,9 @@ def test_a_training_is_proven(files, capsys):
     assert main([*words, "--phase", "train", "--optimizer", "AdamW", "--steps", "2", "--dtype", "float64"]) == 0
     assert "2 steps" in capsys.readouterr().out
     assert main([*words, "--bitwise", "--steps", "2"]) == 2
-    assert "--steps does not go with --bitwise" in capsys.readouterr().err
+    assert "belong to phase='train'" in capsys.readouterr().err
+    assert main([*words, "--bitwise", "--phase", "train", "--optimizer", "AdamW", "--steps", "2"]) == 0
+    assert "updates" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("encoding", ["gbk", "latin-1", "ascii"])

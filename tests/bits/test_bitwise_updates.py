@@ -1,0 +1,129 @@
+"""Origins in an optimizer's steps: named at their lines, with what to write there, and none where no bit differs."""
+
+import sys
+from importlib import util
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim.table.formulation import TRAINING
+
+STEP = """
+import math
+
+import paddle
+
+
+class Adam:
+    def __init__(self, parameters, rate=1e-2, decay=0.1, epsilon=1e-8):
+        self.parameters, self.rate, self.decay, self.epsilon = list(parameters), rate, decay, epsilon
+        self.first = [paddle.zeros_like(weight) for weight in self.parameters]
+        self.second = [paddle.zeros_like(weight) for weight in self.parameters]
+        self.count = 0
+
+    @paddle.no_grad()
+    def step(self):
+        self.count += 1
+        for place, weight in enumerate(self.parameters):
+            gradient = weight.grad
+            m = self.first[place] * 0.9 + gradient * (1 - 0.9)
+            v = self.second[place] * 0.999 + (1 - 0.999) * gradient * gradient
+            self.first[place], self.second[place] = m, v
+            root = paddle.sqrt(v / (1 - 0.999**self.count)) + self.epsilon
+            weight.set_value(weight - self.rate * ((m / (1 - 0.9**self.count)) / root + self.decay * weight))
+            weight.clear_gradient(False)
+"""
+INPUTS = np.random.default_rng(0).standard_normal((5, 4)).astype("float32")
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner = paddle.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return (paddle.tanh(self.inner(x)) ** 2).mean()
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return (torch.tanh(self.inner(x)) ** 2).mean()
+
+
+def torch_step(model):
+    """Adam with each moment and its root as the port writes them, or not."""
+    weights, count = list(model.parameters()), 0
+    first, second = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
+
+    @torch.no_grad()
+    def step():
+        nonlocal count
+        count += 1
+        for place, weight in enumerate(weights):
+            first[place] = torch.lerp(first[place], weight.grad, 1 - 0.9)
+            second[place] = second[place] * 0.999 + (1 - 0.999) * weight.grad * weight.grad
+            root = torch.sqrt(second[place]) / (1 - 0.999**count) ** 0.5 + 1e-8
+            weight.copy_(weight * (1 - 1e-2 * 0.1) - 1e-2 * ((first[place] / (1 - 0.9**count)) / root))
+            weight.grad = None
+
+    return step
+
+
+def ask(path, torch_optimizer=torch_step):
+    torch.manual_seed(0)
+    spec = util.spec_from_file_location(f"steps_{len(sys.modules)}", path)
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    optimizers = (lambda layer: module.Adam(layer.parameters()).step, torch_optimizer)
+    return padiff_shim.bitwise(Port(), Original(), INPUTS, weights="random", phase="train", optimizer=optimizers)
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """Of the optimizer as it is, and with what is printed written into its source, until nothing is left to write."""
+    path = tmp_path_factory.mktemp("updates") / "adam.py"
+    path.write_text(STEP)
+    made = [ask(path)]
+    while not made[-1].identical and len(made) < 4 and made[-1].apply():
+        made.append(ask(path))
+    return made
+
+
+def test_each_line_of_an_update_is_named(answers):
+    lines = [STEP[: STEP.index(text)].count("\n") + 1 for text in ("m = self.first", "weight.set_value", "root = ")]
+    first = answers[0]
+    assert {origin.paddle.line for origin in first.origins} == set(lines)
+    assert {origin.cause for origin in first.origins} == {TRAINING}
+    assert {origin.differs for origin in first.origins} == {"update"}
+    assert "weight.copy_" in str(first) or "torch.lerp" in str(first)
+
+
+def test_the_changes_make_the_updates_identical(answers):
+    assert answers[0].mended, str(answers[0])
+    assert answers[0].updates[0] < answers[0].updates[1] == 6
+    assert "updates are identical" in answers[0].headline
+    assert answers[-1].identical, str(answers[-1])
+
+
+def test_a_written_line_keeps_the_names_of_numbers(answers):
+    written = {origin.patch.after.strip() for origin in answers[0].origins}
+    assert "m = paddle.lerp(self.first[place], gradient, 1 - 0.9)" in written
+    assert any("self.rate * self.decay" in line and "1 - 0.9**self.count" in line.replace(" ** ", "**") for line in written)
+
+
+def test_the_origins_explain_the_difference_of_a_step(answers):
+    assert sum(origin.contribution for origin in answers[0].origins) >= 0.95
+
+
+def test_no_origin_is_invented_in_equal_optimizers():
+    answer = padiff_shim.bitwise(Port(), Original(), INPUTS, weights="random", phase="train", optimizer="AdamW", steps=2)
+    assert answer.identical
+    assert answer.origins == []
+    assert answer.updates == (6, 6)
