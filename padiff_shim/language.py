@@ -17,7 +17,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from enum import Enum
 from functools import lru_cache
+from numbers import Integral, Real
 from pathlib import Path
 
 FOLDER, DOMAIN = Path(__file__).with_name("locale"), "padiff_shim"
@@ -124,7 +126,18 @@ def marked(message: str) -> str:
     return message
 
 
-SEPARATORS = marked(", "), marked("; ")  # of joined()
+def fields_of(sentence: str) -> dict[str, object]:
+    """The fields of a sentence by their names."""
+    return dict(sentence.fields) if isinstance(sentence, Sentence) else {}
+
+
+def with_fields(sentence: str, **fields: object) -> str:
+    """A sentence with other values in some of its fields."""
+    assert isinstance(sentence, Sentence)
+    return tr(sentence.message, **{**sentence.fields, **fields})
+
+
+SEPARATORS = marked(", "), marked("; "), marked(" and "), marked(" or ")  # of joined()
 
 
 def english(value: object) -> object:
@@ -136,9 +149,9 @@ def _field(value: object) -> object:
     """A field: never an object that may hold tensors."""
     if isinstance(value, Sentence) or type(value) in (str, int, float, bool):
         return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return int(value) if isinstance(value, int) and type(value).__str__ is int.__repr__ else float(value)
-    return str(value)
+    if isinstance(value, Integral) and not isinstance(value, (bool, Enum)):
+        return int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, (bool, Enum)) else str(value)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.spinner import Spinner
 
 from . import notebook
+from .language import tr
 
 PATIENCE = 2.0  # seconds before it is shown
 _PERIOD = 0.5  # seconds between two drawings in a notebook
@@ -65,7 +66,7 @@ class Waiting(ContextDecorator):
     Also a decorator. Text that the program prints meanwhile stands above the line.
 
     Args:
-        what: the words.
+        what: the words, which are translated.
         console: another place than standard error.
         patience: seconds before they are shown.
     """
@@ -89,7 +90,7 @@ class Waiting(ContextDecorator):
         if shows and _shown.acquire(blocking=False):
             # Standard output that goes to another place than the terminal must not be drawn on it.
             redirect = sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
-            spinner = Spinner("dots", text=self._what)
+            spinner = Spinner("dots", text=str(tr(self._what)))
             self._line = (
                 NotebookLine(lambda: spinner)
                 if inside
@@ -127,7 +128,7 @@ class Bar:
         shows = wanted and console.is_terminal and not console.is_dumb_terminal
         columns = [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *([TimeRemainingColumn()] if remaining else [])]
         self._progress = Progress(
-            TextColumn(text), *columns, TextColumn("{task.description}"), console=console, transient=True, disable=not shows
+            TextColumn(str(text)), *columns, TextColumn("{task.description}"), console=console, transient=True, disable=not shows
         )
         self._task = self._progress.add_task("", total=total, completed=completed)
         self._line = NotebookLine(self._progress.get_renderable) if wanted and notebook.running() else None
@@ -145,7 +146,7 @@ class Bar:
 
     def describe(self, text: str) -> None:
         """Show these words behind the bar."""
-        self._progress.update(self._task, description=text)
+        self._progress.update(self._task, description=str(text))
 
     def advance(self) -> None:
         """One more is done."""

@@ -15,9 +15,21 @@ from contextlib import contextmanager
 
 from . import notebook
 from .errors import unknown
-from .language import LANGUAGE_VARIABLE, LANGUAGES, current, english, joined, language, many, marked, tr
+from .language import (
+    LANGUAGE_VARIABLE,
+    LANGUAGES,
+    current,
+    english,
+    fields_of,
+    joined,
+    language,
+    many,
+    marked,
+    tr,
+    with_fields,
+)
 
-__all__ = ["LANGUAGE_VARIABLE", "current", "english", "joined", "many", "marked", "tr"]
+__all__ = ["LANGUAGE_VARIABLE", "current", "english", "fields_of", "joined", "many", "marked", "tr", "with_fields"]
 PIPED = 200  # columns of a table that goes into a file or another program, which folds lines itself or not at all
 LONGEST = 300  # characters of one name or place that a report shows
 SENTENCE = 2000  # of one sentence

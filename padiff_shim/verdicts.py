@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from .language import marked
+
 
 class Verdict(str, Enum):
     """The verdict on two kernels' results for one tensor, from harmless to serious. :data:`MEANING` explains each.
@@ -42,17 +44,17 @@ class Verdict(str, Enum):
 
 
 MEANING = {
-    Verdict.EQUAL: "bit for bit the same; one in N is audited against the oracle, for equal is not yet right",
-    Verdict.ROUNDING: "both within the rounding that dtype and length of summation explain",
-    Verdict.TIE: "elements stand at a tie, a kink or a step, and differ: both choices are allowed there",
-    Verdict.UNVERIFIED: "no verdict: no bound, a random op, or a gradient that could not be observed",
-    Verdict.LOW_ACCURACY: "possible rounding, but much worse than the other side or than predicted",
-    Verdict.LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
-    Verdict.PRECISION_MODE: "explained by a lower precision inside the kernel, which is named",
-    Verdict.SEMANTICS: "explained by another formula (epsilon, axis, bias...), which is named",
-    Verdict.NONFINITE: "NaN or Inf where the oracle has none, or the other way round",
-    Verdict.LOCAL_WRONG: "single elements that no order of summation explains",
-    Verdict.WRONG: "no order of summation explains it",
+    Verdict.EQUAL: marked("bit for bit the same; one in N is audited against the oracle, for equal is not yet right"),
+    Verdict.ROUNDING: marked("both within the rounding that dtype and length of summation explain"),
+    Verdict.TIE: marked("elements stand at a tie, a kink or a step, and differ: both choices are allowed there"),
+    Verdict.UNVERIFIED: marked("no verdict: no bound, a random op, or a gradient that could not be observed"),
+    Verdict.LOW_ACCURACY: marked("possible rounding, but much worse than the other side or than predicted"),
+    Verdict.LOCAL_SUSPECT: marked("within the bounds, but single elements stand far out"),
+    Verdict.PRECISION_MODE: marked("explained by a lower precision inside the kernel, which is named"),
+    Verdict.SEMANTICS: marked("explained by another formula (epsilon, axis, bias...), which is named"),
+    Verdict.NONFINITE: marked("NaN or Inf where the oracle has none, or the other way round"),
+    Verdict.LOCAL_WRONG: marked("single elements that no order of summation explains"),
+    Verdict.WRONG: marked("no order of summation explains it"),
 }
 # Clean pairs of kernels never get one of these (tests/comparison/test_faults.py, benchmarks/verdict.md).
 HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, Verdict.LOCAL_WRONG, Verdict.WRONG})

@@ -36,11 +36,16 @@ def messages():
     for path in sorted([*ROOT.glob("padiff_shim/**/*.py"), *ROOT.glob("patches/**/*.py")]):
         name = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.Assign)):
+                for text in described(node):
+                    places.setdefault((text, False), []).append((name, node.lineno))
             if not (isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))):
                 continue
             function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            at = {"tr": 0, "marked": 0, "many": 1}.get(function)
-            if at is None or len(node.args) <= at:
+            for text in helped(node) if name.startswith("padiff_shim/cli/") else ():
+                places.setdefault((text, False), []).append((name, node.lineno))
+            at = {"tr": 0, "marked": 0, "Waiting": 0, "many": 1}.get(function)
+            if at is None or len(node.args) <= at or isinstance(node.args[at], ast.JoinedStr):
                 continue
             counted = function == "many"
             for part in ast.walk(node.args[at]):
@@ -50,6 +55,24 @@ def messages():
         for match in _SCRIPT.finditer(path.read_text(encoding="utf-8")):
             places.setdefault((ast.literal_eval(match[1]), False), []).append((path.relative_to(ROOT).as_posix(), 1))
     return places
+
+
+def helped(call):
+    """Help of commands and options, as click holds it."""
+    for keyword in call.keywords:
+        if keyword.arg in ("help", "short_help") and isinstance(keyword.value, ast.Constant):
+            yield keyword.value.value
+
+
+def described(node):
+    """The description of a command, and the sentences of its epilog."""
+    if isinstance(node, ast.Assign):
+        if ast.unparse(node.targets[0]) == "_EPILOG":
+            yield from (
+                line for line in ast.literal_eval(node.value).split("\n") if line[:1].isalpha() or line.startswith(("`", "  # "))
+            )
+    elif any(ast.unparse(decorator).startswith(("click.command", "click.group")) for decorator in node.decorator_list):
+        yield ast.get_docstring(node)
 
 
 def template():

@@ -209,8 +209,10 @@ def _place(calls: Sequence[TraceCall]) -> ProgramPlace | None:
         return None
     last = calls[-1]
     own = [call for call in calls if call.backward is last.backward]
-    prefix = "the gradient of a call: " if last.backward else ""
-    return ProgramPlace.at(last.site, plain_layer(last), prefix + ", ".join(call.name for call in own))
+    names = ", ".join(call.name for call in own)
+    return ProgramPlace.at(
+        last.site, plain_layer(last), tr("the gradient of a call: {call}", call=names) if last.backward else names
+    )
 
 
 def _travel(search: OriginSearch, dtype: str, origins: Sequence[BitOrigin]) -> Iterable[TravelRow]:

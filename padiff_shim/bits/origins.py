@@ -17,6 +17,7 @@ import torch
 from ..proof.match import Matching
 from ..proof.trace import Key, Trace, TraceCall, Value
 from ..table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING
+from ..text import tr
 from .following import NumberedCapture, call_number
 
 Result = tuple[Key, int]  # a call of the port, and the place of its result
@@ -222,14 +223,18 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     port, original = ([call for call in calls if call.backward is calls[-1].backward] for calls in (group.port, group.original))
     names = [[call.name for call in calls] for calls in (port, original)]
     if port[-1].backward and "add" in names[0] and sorted(names[0]) == sorted(names[1]):
-        return BACKWARD, "sum of gradients", "the gradients of a tensor's readers are added up in another order"
+        return BACKWARD, tr("sum of gradients"), tr("the gradients of a tensor's readers are added up in another order")
     if names[0] == names[1]:
         operands = [layouts(calls) for calls in (port, original)]
         if [operand.dtype for operand in operands[0]] != [operand.dtype for operand in operands[1]]:
-            return ROUNDING, f"dtype of {names[0][-1]}", "an operand is rounded to another dtype before the call"
+            return ROUNDING, tr("dtype of {op}", op=names[0][-1]), tr("an operand is rounded to another dtype before the call")
         if [operand.strides for operand in operands[0]] != [operand.strides for operand in operands[1]]:
-            return LAYOUT, f"operands of {names[0][-1]}", "the kernel sums in another order for each layout of its operands"
-        return NUMBERS, f"attributes of {names[0][-1]}", "a number is made otherwise"
+            return (
+                LAYOUT,
+                tr("operands of {op}", op=names[0][-1]),
+                tr("the kernel sums in another order for each layout of its operands"),
+            )
+        return NUMBERS, tr("attributes of {op}", op=names[0][-1]), tr("a number is made otherwise")
     written = " against ".join(", ".join(dict.fromkeys(map(_plain, side))) for side in (names[1], names[0]))
     dtypes = [{call.result.tensor.dtype for call in calls} for calls in (port, original)]
     cause, why = _of_other_steps(*names, same_dtypes=dtypes[0] == dtypes[1])
@@ -239,16 +244,16 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
 def _of_other_steps(port: list[str], original: list[str], *, same_dtypes: bool) -> tuple[str, str]:
     """Cause and reason where both call other kernels."""
     if not same_dtypes:
-        return ROUNDING, "the calls compute in other dtypes, and round in other places"
+        return ROUNDING, tr("the calls compute in other dtypes, and round in other places")
     if sorted(port) == sorted(original):
-        return ROUNDING, "the same steps in another order round other numbers"
+        return ROUNDING, tr("the same steps in another order round other numbers")
     if _PRODUCTS.intersection((*port, *original)):
-        return GROUPING, "a product sums in its own order, and rounds once where several steps round each"
+        return GROUPING, tr("a product sums in its own order, and rounds once where several steps round each")
     if _ROOTS.issuperset((*port, *original)):
-        return ROUNDING, "quotients, powers and roots round at each step"
+        return ROUNDING, tr("quotients, powers and roots round at each step")
     if min(len(port), len(original)) == 1:
-        return FUSED, "one call rounds once, several round each step"
-    return GROUPING, "other steps are rounded"
+        return FUSED, tr("one call rounds once, several round each step")
+    return GROUPING, tr("other steps are rounded")
 
 
 def _plain(name: str) -> str:

@@ -8,6 +8,9 @@ function that returns one and runs outside of click. Options of a mode come from
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
+import shutil
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,7 +18,11 @@ import click
 
 from .. import __version__
 from ..errors import nearest
+from ..present.text import folded
+from ..text import LANGUAGE_VARIABLE, current, joined, marked, tr
 
+LANGUAGE_OPTION = "lang"
+_WIDTH, _OPTIONS = 100, 34  # columns of help, and of those what stands before the help of an option
 # fmt: off
 COMMANDS: tuple[str, ...] = (
     "doctor", "run", "prove", "bitwise", "drift", "align", "transfer", "bisect",
@@ -57,23 +64,85 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f".{cmd_name}", __package__).command
-        return command
+        return readable(command)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """In the reader's language."""
+        translate_help(self)
+        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """As in click, but the error for an unknown command names the nearest ones."""
         if not args[0].startswith("-") and args[0] not in COMMANDS:
-            ctx.fail(f"no command {args[0]!r}.{did_you_mean(args[0], COMMANDS)} There are: {', '.join(COMMANDS)}.")
+            near, names = did_you_mean(args[0], COMMANDS), ", ".join(COMMANDS)
+            ctx.fail(str(tr("no command {name}.{near} There are: {names}.", name=repr(args[0]), near=near, names=names)))
         return super().resolve_command(ctx, args)
+
+
+def readable(command: click.Command) -> click.Command:
+    """The command with ``--lang``, and its help in the reader's language."""
+    if all(parameter.name != LANGUAGE_OPTION for parameter in command.params):
+        command.params.append(_language_option())
+        written = command.format_help
+
+        def format_help(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            translate_help(command)
+            written(ctx, formatter)
+
+        command.format_help = format_help  # type: ignore[method-assign]
+    if command.short_help:
+        command.short_help = str(tr(command.short_help))
+    return command
+
+
+def _language_option() -> click.Option:
+    def choose(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            os.environ[LANGUAGE_VARIABLE] = value  # so that what the command starts speaks it, too
+
+    words = marked("Language of the output: en or zh; default: as PADIFF_SHIM_LANG or the locale say.")
+    names = [f"--{LANGUAGE_OPTION}"]
+    return click.Option(names, type=click.Choice(["en", "zh"]), expose_value=False, is_eager=True, callback=choose, help=words)
+
+
+def translate_help(command: click.Command) -> None:
+    """Put the help of a command and of its options into the reader's language; it is not changed back."""
+    if current() == "en":
+        return
+    width = min(max(shutil.get_terminal_size().columns, 80), _WIDTH)
+    command.help = _translated(command.help, width - 4)
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            parameter.help = _translated(parameter.help, width - _OPTIONS)
+    if command.epilog:
+        command.epilog = "\n\n".join(_lines(paragraph, width - 4) for paragraph in command.epilog.strip().split("\n\n"))
+
+
+def _lines(paragraph: str, width: int) -> str:
+    """A paragraph of an epilog, line by line."""
+    lines = [str(tr(line)) for line in paragraph.removeprefix("\b\n").split("\n")]
+    return "\b\n" + "\n".join(lines if paragraph.startswith("\b") else [part for line in lines for part in folded(line, width)])
+
+
+def _translated(text: str | None, width: int) -> str | None:
+    """A translation in lines that click leaves as they are: it counts signs, of which Chinese ones are two columns wide."""
+    if not text or text.startswith("\b"):
+        return text
+    paragraphs = ("\b\n" + "\n".join(folded(paragraph, width)) for paragraph in str(tr(inspect.cleandoc(text))).split("\n\n"))
+    return "\n\n".join(paragraphs)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The nearest of ``names`` as a sentence, or nothing."""
     near = nearest(name, names)
-    return f" Did you mean {' or '.join(near)}?" if near else ""
+    return str(tr(" Did you mean {names}?", names=joined(" or ", near))) if near else ""
 
 
-@click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDTH})
 @click.version_option(__version__, "--version", message="padiff_shim %(version)s")
 def app() -> None:
     """Is a Paddle port wrong, or is a framework's kernel? padiff_shim runs an unchanged Paddle program on Torch's kernels, or on
     both, and says which side is wrong, where and why."""
+
+
+app.params.append(_language_option())

@@ -6,6 +6,7 @@ import click
 
 from ..progress import Waiting
 from ..runs.gate import MARGIN, gate
+from ..text import tr
 from . import output
 from .main import FINE, NO
 
@@ -36,7 +37,7 @@ Exit status: 0, 1 if a call got worse or a new one is not clean (with --update: 
 def command(folder: str, baseline: str, update: bool, margin: float, markdown: str | None) -> int:
     """Compare the log of a comparison with a baseline, and fail if a call got worse: its verdict, from LOW_ACCURACY up, or its
     error by more than the margin. New and missing calls are listed."""
-    with Waiting(f"reading {folder}"):
+    with Waiting(tr("reading {folder}", folder=folder)):
         result = gate(folder, baseline, update=update, margin=margin)
     if markdown != "-":
         click.echo(output.as_text(result))

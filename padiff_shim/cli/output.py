@@ -15,6 +15,7 @@ import click
 from ..files import try_file
 from ..files import write as write
 from ..present.result import Presented
+from ..text import tr
 
 
 class Target(click.ParamType):  # type: ignore[type-arg]
@@ -109,7 +110,7 @@ def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:
 def written(path: Path, who: str | None = "") -> None:
     """Report a written file, in a line that begins with ``who``; None: nothing."""
     if who is not None:
-        click.echo(f"{who}{path} written", err=True)
+        click.echo(str(tr("{who}{path} written", who=who, path=path)), err=True)
 
 
 def look(stream: TextIO | None = None) -> dict[str, Any]:

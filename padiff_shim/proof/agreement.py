@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..frameworks.torch_state import LooksOn
-from ..text import listed, many
+from ..text import joined, listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .findings import LayerRow
 from .trace import Capture, Onlooker, Trace, Value, is_passive, numbers, tensors_in
@@ -101,8 +101,8 @@ _WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bytes of an elem
 def difference_text(array: Array, other: Array) -> str:
     """How two arrays differ, in words."""
     if array.shape != other.shape:
-        return f"shapes {list(array.shape)} and {list(other.shape)}"
-    return f"largest difference {largest(array, other):.3g}"
+        return tr("shapes {shape} and {other}", shape=list(array.shape), other=list(other.shape))
+    return tr("largest difference {largest:.3g}", largest=largest(array, other))
 
 
 def largest(array: Array, other: Array) -> float:
@@ -207,28 +207,47 @@ def unpaired_outputs(original: RunOutcome, port: RunOutcome) -> str:
     """Which outputs one side alone gives, and nobody compares; "" if none."""
     pairs = output_pairs(original, port)
     left = [
-        f"{side} alone gives {', '.join(path or '0' for path in paths)}"
-        for side, run, at in (("the original", original, 0), ("the port", port, 1))
+        tr("{side} alone gives {paths}", side=side, paths=", ".join(path or "0" for path in paths))
+        for side, run, at in ((tr("the original"), original, 0), (tr("the port"), port, 1))
         if (paths := [path for path in run.outputs if path not in {pair[at] for pair in pairs}])
     ]
-    return f"outputs that were not compared: {'; '.join(left)}" if left else ""
+    return tr("outputs that were not compared: {left}", left=joined("; ", left)) if left else ""
 
 
 def renamed_outputs(original: RunOutcome, port: RunOutcome) -> str:
     """Which outputs the port calls by other names; "" if none."""
-    pairs = [f"{path or '0'} is {partner or '0'}" for path, partner in output_pairs(original, port) if path != partner]
-    return f"outputs are called otherwise by the port, and were compared in order: {', '.join(pairs)}" if pairs else ""
+    pairs = [
+        tr("{path} is {partner}", path=path or "0", partner=partner or "0")
+        for path, partner in output_pairs(original, port)
+        if path != partner
+    ]
+    return (
+        tr("outputs are called otherwise by the port, and were compared in order: {pairs}", pairs=joined(", ", pairs))
+        if pairs
+        else ""
+    )
 
 
 def shapes_differ(original: RunOutcome, port: RunOutcome) -> str:
     """What differs between the shapes and dtypes of outputs; "" if nothing does."""
     if original.outputs and not output_pairs(original, port):
-        return f"none of {many(len(port.outputs), 'output')} has the shape of one of the original's {len(original.outputs)}"
+        return tr(
+            "none of {outputs} has the shape of one of the original's {number}",
+            outputs=many(len(port.outputs), "output"),
+            number=len(original.outputs),
+        )
     for path, expected, other in outputs(original, port):
         if expected.shape != other.shape:
-            return f"output {path or '0'} has shape {list(other.shape)} against {list(expected.shape)}"
+            return tr(
+                "output {path} has shape {shape} against {expected}",
+                path=path or "0",
+                shape=list(other.shape),
+                expected=list(expected.shape),
+            )
         if expected.dtype != other.dtype:
-            return f"output {path or '0'} has dtype {other.dtype} against {expected.dtype}"
+            return tr(
+                "output {path} has dtype {actual} against {expected}", path=path or "0", actual=other.dtype, expected=expected.dtype
+            )
     return ""
 
 
@@ -237,14 +256,14 @@ def dtypes_differ(original: RunOutcome, port: RunOutcome) -> str:
     for path, partner in output_pairs(original, port):
         expected, actual = original.dtypes.get(path), port.dtypes.get(partner)
         if expected != actual:
-            return f"output {path or '0'} has dtype {actual} against {expected}"
+            return tr("output {path} has dtype {actual} against {expected}", path=path or "0", actual=actual, expected=expected)
     return ""
 
 
 def without_gradient(rows: Sequence[Row]) -> str:
     """Parameters that get a gradient on one side alone, in the rows of all pairs; "" if none."""
     lines = [
-        f"{name} gets {'a gradient' if expected is None else 'no gradient'} in the port"
+        tr("{name} gets a gradient in the port" if expected is None else "{name} gets no gradient in the port", name=name)
         for name, expected, other in rows
         if (expected is None) is not (other is None)
     ]
@@ -255,7 +274,7 @@ def outputs_differ(original: RunOutcome, port: RunOutcome, wanted: Callable[[str
     """What differs between the bits of the wanted outputs; "" if nothing does."""
     for path, expected, other in outputs(original, port):
         if wanted(path) and not same_bits(expected, other):
-            return f"output {path or '0'}: {difference_text(expected, other)}"
+            return tr("output {path}: {how}", path=path or "0", how=difference_text(expected, other))
     return ""
 
 
@@ -312,7 +331,7 @@ def constants_apart(mapping: WeightMapping, original: dict[str, Array], port: di
         if expected is not None and actual is not None
     ]
     return [
-        f"{name} ({difference_text(expected, actual)})"
+        tr("{name} ({difference})", name=name, difference=difference_text(expected, actual))
         for name, expected, actual in rows
         if expected.shape != actual.shape or not np.allclose(expected, actual, 1e-6, 0.0, equal_nan=True)
     ]
@@ -325,7 +344,8 @@ def first_difference(what: str, rows: Sequence[Row]) -> str:
         return ""
     name, expected, actual = wrong[0]
     assert expected is not None and actual is not None  # noqa: PT018
-    return f"{what}{name}: {difference_text(expected, actual)}" + (f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else "")
+    text = joined("", (what, f"{name}: ", difference_text(expected, actual)))
+    return tr("{text} (and {more} more)", text=text, more=len(wrong) - 1) if len(wrong) > 1 else text
 
 
 def layers(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, native: RunOutcome | None) -> list[LayerRow]:
@@ -629,8 +649,10 @@ class Agreement:
         rows = self._rows(port, forward) if statistics else self._outputs(port)
         for (name, expected, actual), allowed in zip(rows, self._allowed[forward]):
             if expected is not None and actual is not None and not _near(expected, actual, allowed):
-                how = f"{difference_text(expected, actual)}, of which rounding explains {allowed.usual:.2g}"
-                return f"{name or 'output'} differs in {self._dtype} ({how})"
+                how = tr(
+                    "{how}, of which rounding explains {usual:.2g}", how=difference_text(expected, actual), usual=allowed.usual
+                )
+                return tr("{name} differs in {dtype} ({how})", name=name or "output", dtype=self._dtype, how=how)
         return ""
 
     def alike(self, port: RunOutcome, other: RunOutcome, *, forward: bool = False) -> bool:

@@ -174,10 +174,10 @@ def _mistake(aligned: AlignedDtype) -> str:
         return tr("in {dtype} {reason}", dtype=aligned.dtype, reason=aligned.proof.reason)
     first = mistakes[0]
     place = first.paddle or first.torch
-    text = tr("in {dtype}: {mistake}", dtype=aligned.dtype, mistake=first)
+    text = tr("in {dtype}: {mistake}", dtype=aligned.dtype, mistake=first.sentence())
     if place:
         where = at_line(place.file, place.line) + (f" ({place.layer})" if place.layer else "")
-        text = tr("at {where}, in {dtype}: {mistake}", where=where, dtype=aligned.dtype, mistake=first)
+        text = tr("at {where}, in {dtype}: {mistake}", where=where, dtype=aligned.dtype, mistake=first.sentence())
     text = tr("{text}, and {more} more", text=text, more=len(mistakes) - 1) if len(mistakes) > 1 else text
     if aligned.proof.complete:
         return text
@@ -212,7 +212,7 @@ def surroundings(port: PaddleSide, seed: int) -> dict[str, str]:
         "padiff_shim": __version__,
         **{name: known[name] for name in names},
         tr("processor"): settings.processor(),
-        tr("threads"): f"paddle {threads}, torch {torch.get_num_threads()}",
+        tr("threads"): tr("paddle {threads}, torch {get_num_threads}", threads=threads, get_num_threads=torch.get_num_threads()),
         tr("inputs"): "; ".join(inputs),
         tr("seed"): str(seed),
     }

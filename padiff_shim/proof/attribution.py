@@ -21,6 +21,7 @@ from ..frameworks import autocast
 from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
+from ..text import tr
 from ..trees import as_array, leaves, mapped
 from .agreement import Array
 from .carried import CarriedBy, CarrierRow, GradientRow, JumpRow
@@ -38,7 +39,7 @@ from .trace import Tensor
 # that differ already round differently on any kernel.
 
 Key = tuple[str, str, int]  # layer, op, and the number of its call there
-NOWHERE = "the port fails on Paddle's own kernels"
+NOWHERE = tr("the port fails on Paddle's own kernels")
 STEP = 2.0**-7  # of an element: less is no jump of a step function
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..dispatch.call_site import CallSite
-from ..text import many
+from ..text import joined, many, tr
 from .findings import Cause
 from .match import (
     BIASED,
@@ -36,7 +36,12 @@ WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN) 
 
 # ---- Operands in words: their names, where they come from, what they hold.
 
-_ROLES = {"self": "the first operand", "other": "the second operand", "mat2": "the second operand", "mat1": "the first operand"}
+_ROLES = {
+    "self": tr("the first operand"),
+    "other": tr("the second operand"),
+    "mat2": tr("the second operand"),
+    "mat1": tr("the first operand"),
+}
 
 
 def role(operand: TraceOperand) -> str:
@@ -52,9 +57,11 @@ def swap_text(expected: Sequence[TraceOperand], another: TraceOperand, actual: S
     """Which of the port's operands is which of the original's; operands of a list share a name, and are counted."""
     port_role, original_role = role(other), role(another)
     if port_role != original_role:
-        return f"{port_role} is what the original has as {original_role}"
+        return tr("{port_role} is what the original has as {original_role}", port_role=port_role, original_role=original_role)
     number, place = _place(actual, other), _place(expected, another)
-    return f"number {number} of {port_role} is what the original has as number {place}"
+    return tr(
+        "number {number} of {port_role} is what the original has as number {place}", number=number, port_role=port_role, place=place
+    )
 
 
 def _place(operands: Sequence[TraceOperand], wanted: TraceOperand) -> int:
@@ -67,27 +74,30 @@ def different_sources(operand: TraceOperand, other: TraceOperand) -> str:
         here, there = described(other.value), described(operand.value)
         if here != there:
             break
-    return f"{role(other)} comes from {here}, in the original from {there}"
+    return tr("{role} comes from {here}, in the original from {there}", role=role(other), here=here, there=there)
 
 
 def extent(value: Value) -> str:
     elements = value.sorted
-    return f"{list(value.tensor.shape)}" + (
-        f" from {elements[0].item():.4g} to {elements[-1].item():.4g}" if elements.numel() else ""
-    )
+    shape = str(list(value.tensor.shape))
+    if not elements.numel():
+        return shape
+    return tr("{shape} from {low:.4g} to {high:.4g}", shape=shape, low=elements[0].item(), high=elements[-1].item())
 
 
 def source_of(value: Value) -> str:
-    return value.label if value.node is None else f"{value.node.name} (line {value.node.site.line})"
+    return value.label if value.node is None else tr("{name} (line {line})", name=value.node.name, line=value.node.site.line)
 
 
 def _exact_source_of(value: Value) -> str:
     """The same with the layer, and the number of the result where there are several."""
     if value.node is None:
         return value.label
+    text = source_of(value)
+    if value.node.layer:
+        text = tr("{name} (line {line}, layer {layer})", name=value.node.name, line=value.node.site.line, layer=value.node.layer)
     several = len(value.node.results) > 1 and value in value.node.results
-    which = f"result {value.node.results.index(value) + 1} of " if several else ""
-    return which + source_of(value).replace(")", f", layer {value.node.layer})" if value.node.layer else ")")
+    return tr("result {number} of {source}", number=value.node.results.index(value) + 1, source=text) if several else text
 
 
 # ---- Attributes of calls that stand for each other: which differ, and in which further calls the same differ.
@@ -171,7 +181,7 @@ def _bounds_nothing(value: Any) -> bool:
 
 # ---- What to write in a Paddle program, for an attribute of an operator of Torch or of a layer of Paddle.
 
-_UPSCALES = 'mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"'
+_UPSCALES = tr('mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"')
 _REDUCTIONS = ("none", "mean", "sum")
 _BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "_batch_norm_with_update"})
 _ALSO_PADDLES = frozenset({
@@ -181,14 +191,16 @@ _ALSO_PADDLES = frozenset({
 
 
 def _momentum(value: Any) -> str:
-    return (
-        f"Paddle's momentum is the share of the old statistics that stays, Torch's momentum={value:g} that of the new: "
-        f"write momentum={1 - value:g}"
+    return tr(
+        "Paddle's momentum is the share of the old statistics that stays, Torch's momentum={value:g} "
+        "that of the new: write momentum={value2:g}",
+        value=value,
+        value2=1 - value,
     )
 
 
 def _reduction(value: Any) -> str:
-    return f'write reduction="{_REDUCTIONS[value]}"' if value in range(len(_REDUCTIONS)) else ""
+    return tr('write reduction="{reductions}"', reductions=_REDUCTIONS[value]) if value in range(len(_REDUCTIONS)) else ""
 
 
 def in_paddles_words(op: str, name: str, value: Any) -> Any:
@@ -206,23 +218,23 @@ def in_paddles_words(op: str, name: str, value: Any) -> Any:
 def _fft_norm(op: str, value: Any) -> str:
     """Torch's number of a scale: 0 for none, 1 for the root of the length, 2 for the length."""
     if value == 1 or op == "_fft_c2c":  # another attribute tells its direction
-        return 'write norm="ortho"' if value == 1 else ""
-    return f'write norm="{"backward" if (value == 0) is (op == "_fft_r2c") else "forward"}"'
+        return tr('write norm="ortho"') if value == 1 else ""
+    return tr('write norm="{norm}"', norm="backward" if (value == 0) is (op == "_fft_r2c") else "forward")
 
 
 def _axis(value: Any) -> str:
     shown = value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
-    return f"write axis={shown}"
+    return tr("write axis={shown}", shown=shown)
 
 
 _WORDS: dict[str, Callable[[Any], str]] = {
-    "eps": lambda value: f"write epsilon={value:g}",
+    "eps": lambda value: tr("write epsilon={value:g}", value=value),
     "dim": _axis,
-    "count_include_pad": lambda value: f"write exclusive={not value}",
-    "group": lambda value: f"write num_groups={value}",
-    "approximate": lambda value: f"write approximate={value == 'tanh'}",
+    "count_include_pad": lambda value: tr("write exclusive={value}", value=not value),
+    "group": lambda value: tr("write num_groups={value}", value=value),
+    "approximate": lambda value: tr("write approximate={value}", value=value == "tanh"),
     "reduction": _reduction,
-    **{name: lambda value, name=name: f"write {name}={value!r}" for name in _ALSO_PADDLES},  # type: ignore[misc]
+    **{name: lambda value, name=name: tr("write {name}={value}", name=name, value=repr(value)) for name in _ALSO_PADDLES},  # type: ignore[misc]
 }
 
 
@@ -237,17 +249,17 @@ def advice(op: str, name: str, value: Any) -> str:
     if name == "momentum" and op in _BATCH_NORMS:
         return _momentum(value)
     if name == "p" and op == "bernoulli":  # the share that stays
-        return f"write p={1 - value:g}"
+        return tr("write p={value:g}", value=1 - value)
     if name == "dim" and op.startswith("_fft") and len(value) > 1:
-        return f"write axes={value}"
+        return tr("write axes={value}", value=value)
     if name == "normalization":
         return _fft_norm(op, value)
     return _WORDS[name](value) if name in _WORDS else ""
 
 
 _OTHER_OPS = {
-    ("huber_loss", "smooth_l1_loss"): "Paddle's smooth_l1_loss is Torch's huber_loss, delta times as large: divide it by delta",
-    ("smooth_l1_loss", "huber_loss"): "Paddle's smooth_l1_loss is Torch's huber_loss",
+    ("huber_loss", "smooth_l1_loss"): tr("Paddle's smooth_l1_loss is Torch's huber_loss, delta times as large: divide it by delta"),
+    ("smooth_l1_loss", "huber_loss"): tr("Paddle's smooth_l1_loss is Torch's huber_loss"),
 }
 
 
@@ -273,11 +285,11 @@ def advice_on_missing(op: str, layer: Model) -> str:
     " (write padding_mode='reflect')"
     """
     mode = _PADDINGS.get(op)
-    return f" (write padding_mode={mode!r})" if mode and hasattr(layer, "_padding_mode") else ""
+    return tr(" (write padding_mode={mode})", mode=repr(mode)) if mode and hasattr(layer, "_padding_mode") else ""
 
 
 _DEFINITIONS = {
-    "embedding": "leave padding_idx= out, or keep zeros in that row on both sides",
+    "embedding": tr("leave padding_idx= out, or keep zeros in that row on both sides"),
 }
 
 
@@ -315,14 +327,16 @@ def difference_of(matching: Matching, original: TraceCall, port: TraceCall) -> t
     for rule in (_of_kind, _of_indices, _of_names, _of_operands):
         if (difference := rule(matching, original, port)) is not None:
             return difference
-    return Cause.UNKNOWN, f"{port} gives other values than {original}"
+    return Cause.UNKNOWN, tr("{port} gives other values than {original}", port=port, original=original)
 
 
 def _of_kind(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
     """Two ops of different kinds."""
     if kind(original) == kind(port):
         return None
-    return Cause.OTHER_OP, f"{port} in place of {original}{advice_on_other_op(port.name, original.name)}"
+    return Cause.OTHER_OP, tr(
+        "{port} in place of {original}{advice}", port=port, original=original, advice=advice_on_other_op(port.name, original.name)
+    )
 
 
 def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
@@ -332,7 +346,7 @@ def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tup
     if original.name == port.name == "scatter" and len(original.operands) != len(port.operands):
         return (
             Cause.UNKNOWN,
-            f"{port} in place of {original}",
+            tr("{port} in place of {original}", port=port, original=original),
         )  # one writes a number, the other rows: they need not stand for each other
     turned = _turned(original, port)
     for expected, actual in zip(filter(_is_index, original.operands), filter(_is_index, port.operands)):
@@ -350,14 +364,18 @@ def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tup
 def _of_names(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
     """Two ops that mask, or one op with different attributes."""
     if original.name != port.name:
-        return (Cause.OTHER_OP, f"{port} in place of {original}") if kind(original) == "masked" else None
+        return (
+            (Cause.OTHER_OP, tr("{port} in place of {original}", port=port, original=original))
+            if kind(original) == "masked"
+            else None
+        )
     if number := _number(original, port):
         return Cause.OPERAND, number
     attributes = [
         _attribute(original.name, name, value, port.attributes.get(name))
         for name, value in unlike_attributes(original, port).items()
     ]
-    return (Cause.ATTRIBUTE, ", ".join(attributes)) if attributes else None
+    return (Cause.ATTRIBUTE, joined(", ", attributes)) if attributes else None
 
 
 def _of_operands(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
@@ -379,12 +397,12 @@ def _of_operands(matching: Matching, original: TraceCall, port: TraceCall) -> tu
             for side, other in ((expected, actual), (actual, expected))
         )
         if left <= _WEIGHTS >= more:
-            wrong, how = (left, "left out") if left else (more, "too much")
-            return Cause.OPERAND, f"{' and '.join(f'{name}=' for name in sorted(wrong))} is {how}"
+            names = joined(" and ", (f"{name}=" for name in sorted(left or more)))
+            return Cause.OPERAND, tr("{names} is left out" if left else "{names} is too much", names=names)
         missing = left | more
-        return Cause.OPERAND, f"{many(len(actual), 'operand')} against {len(expected)}" + (
-            f" ({', '.join(sorted(missing))})" if missing else ""
-        )
+        operands, names = many(len(actual), "operand"), ", ".join(sorted(missing))
+        text = tr("{operands} against {wanted}", operands=operands, wanted=len(expected))
+        return Cause.OPERAND, joined("", (text, f" ({names})" if names else ""))
     for operand, other in zip(expected, actual):
         if operand.tensor.shape != other.tensor.shape or not matching.in_order(operand.value, operand.tensor, other.tensor):
             return arrangement_differs(operand, other)
@@ -420,8 +438,8 @@ def _factors(original: TraceCall, port: TraceCall) -> tuple[list[TraceOperand], 
     expected, actual = (factors, product.operands) if other is original else (product.operands, factors)
     if with_bias(product, other) is not product or len(expected) != len(actual):
         return expected, actual, ""
-    term = f"the bias ({source_of(bias.value)})"
-    return expected, actual, f"{term} is left out" if other is original else f"{term} is too much"
+    term = tr("the bias ({source})", source=source_of(bias.value))
+    return expected, actual, tr("{term} is left out", term=term) if other is original else tr("{term} is too much", term=term)
 
 
 def _number(original: TraceCall, port: TraceCall) -> str:
@@ -429,9 +447,12 @@ def _number(original: TraceCall, port: TraceCall) -> str:
     for call, other in ((original, port), (port, original)):
         for operand in other.operands:
             if operand.name in call.attributes:
-                words = f"is {_shown(call.attributes[operand.name])}", f"comes from {source_of(operand.value)}"
+                words = (
+                    tr("is {value}", value=_shown(call.attributes[operand.name])),
+                    tr("comes from {source}", source=source_of(operand.value)),
+                )
                 here, there = words if call is port else words[::-1]
-                return f"{role(operand)} {here}, in the original it {there}"
+                return tr("{role} {here}, in the original it {there}", role=role(operand), here=here, there=there)
     return ""
 
 
@@ -449,8 +470,13 @@ def _broadcast(original: TraceCall, port: TraceCall) -> str:
     )
     if wanted is None or written is None or wanted == written:
         return ""
-    advice = "; put_along_axis broadcasts its index, scatter takes it as it is: write broadcast=False"
-    return f"index has shape {written} against {wanted}{advice if len(wanted) == len(written) else ''}"
+    advice = tr("; put_along_axis broadcasts its index, scatter takes it as it is: write broadcast=False")
+    return tr(
+        "index has shape {written} against {wanted}{advice}",
+        written=written,
+        wanted=wanted,
+        advice=advice if len(wanted) == len(written) else "",
+    )
 
 
 def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
@@ -532,7 +558,7 @@ def arrangement_differs(operand: TraceOperand, other: TraceOperand) -> tuple[Cau
     if operand.value.node is None and other.value.node is None and operand.tensor.shape == other.tensor.shape:
         return values_differ(operand, other)
     here, there = (", ".join(map(str, side.way)) or str(list(side.tensor.shape)) for side in (other, operand))
-    return Cause.ORDER, f"{role(other)} is arranged by {here}, in the original by {there}"
+    return Cause.ORDER, tr("{role} is arranged by {here}, in the original by {there}", role=role(other), here=here, there=there)
 
 
 def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
@@ -542,29 +568,52 @@ def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, st
     try:
         here, there = torch.broadcast_tensors(operand.tensor, other.tensor)
     except RuntimeError:
-        return cause, f"{role(other)}{where} is {extent(other.value)} against {extent(operand.value)}"
+        return cause, tr(
+            "{role}{where} is {actual} against {expected}",
+            role=role(other),
+            where=where,
+            actual=extent(other.value),
+            expected=extent(operand.value),
+        )
     apart = (here != there).nonzero()
     if not len(apart):
-        return cause, f"{role(other)}{where} has shape {list(other.tensor.shape)} against {list(operand.tensor.shape)}"
+        return cause, tr(
+            "{role}{where} has shape {shape} against {expected}",
+            role=role(other),
+            where=where,
+            shape=list(other.tensor.shape),
+            expected=list(operand.tensor.shape),
+        )
     first = tuple(apart[0].tolist())
     expected, actual = (f"{tensor[first].item():g}" for tensor in (here, there))
     place = f"[{', '.join(map(str, first))}]"
     shuffled = comparable(operand, other) and torch.equal(operand.value.sorted, other.value.sorted)
-    order = "; they are the same in another order" if shuffled else ""
-    differing = f"{len(apart)} of {many(here.numel(), 'element differs', 'elements differ')}{order}"
-    return cause, f"{role(other)}{where} holds {actual} at {place} against {expected} ({differing})"
+    order = tr("; they are the same in another order") if shuffled else ""
+    elements = many(here.numel(), "element differs", "elements differ")
+    differing = tr("{count} of {elements}{order}", count=len(apart), elements=elements, order=order)
+    return cause, tr(
+        "{role}{where} holds {actual} at {place} against {expected} ({differing})",
+        role=role(other),
+        where=where,
+        actual=actual,
+        place=place,
+        expected=expected,
+        differing=differing,
+    )
 
 
 def _attribute(op: str, name: str, wanted: Any, written: Any) -> str:
     """An attribute that differs, and what to write; ``wanted``: the original's value, ``written``: the port's."""
     write = advice(op, name, wanted)
     own, other = (_shown(in_paddles_words(op, name, value)) for value in (written, wanted))
-    return f"{name}={own} against {other}" + (f" ({write})" if write else "")
+    if not write:
+        return tr("{name}={own} against {other}", name=name, own=own, other=other)
+    return tr("{name}={own} against {other} ({write})", name=name, own=own, other=other, write=write)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, int) and value >= _TO_THE_END:
-        return "the end"
+        return tr("the end")
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 
@@ -640,8 +689,12 @@ def missing_text(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
             continue
         if any(operand.value.node in calls for operand in node.operands):
             calls.append(node)
-    where = ": no gradient goes back there" if alone.backward else ""
-    return f"{', '.join(map(str, calls))} {'is' if len(calls) == 1 else 'are'} missing{where}"
+    where = tr(": no gradient goes back there") if alone.backward else ""
+    return tr(
+        "{calls} is missing{where}" if len(calls) == 1 else "{calls} are missing{where}",
+        calls=", ".join(map(str, calls)),
+        where=where,
+    )
 
 
 def reader_of_missing(matching: Matching, pair: CallPair, end: tuple[Value | None, Value | None]) -> TraceCall | None:
@@ -773,17 +826,17 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
     if elsewhere is not None:
         return (
             Cause.PLACE,
-            f"{alone.name} stands in another place",
+            tr("{name} stands in another place", name=alone.name),
             CallPair(pair.original or elsewhere.original, pair.port or elsewhere.port),
         )
     if pair.port is None:
         instead = call_in_its_place(matching, alone, following, pairs)
         if instead is not None:
-            return Cause.OTHER_OP, f"{instead} in place of {alone}", CallPair(alone, instead)
+            return Cause.OTHER_OP, tr("{port} in place of {original}", port=instead, original=alone), CallPair(alone, instead)
         return Cause.MISSING, missing_text(alone, pairs), both
     if (lookup := _same_lookup(matching, alone)) is not None:
         return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))
-    return Cause.EXTRA, f"{alone} is too much", both
+    return Cause.EXTRA, tr("{alone} is too much", alone=alone), both
 
 
 def _same_lookup(matching: Matching, alone: TraceCall) -> TraceCall | None:

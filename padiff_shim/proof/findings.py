@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..dispatch.call_site import CallSite, at_line
-from ..text import tr
+from ..text import marked, tr
 from .trace import TraceCall
 
 
@@ -44,26 +44,26 @@ class ProofVerdict(str, Enum):
 class Cause(str, Enum):
     """Why two programs part, in a few words."""
 
-    ATTRIBUTE = "another attribute"
-    SWAPPED = "operands swapped"
-    CONSTANT = "another constant"
-    WEIGHT = "another weight"
-    OPERAND = "another operand"
-    ORDER = "another arrangement"
-    OTHER_OP = "another op"
-    MISSING = "an op is missing"
-    EXTRA = "an op too many"
-    PLACE = "an op in another place"
-    UNKNOWN = "other calls"
-    TIED = "weights tied otherwise"
-    DTYPE = "another dtype"
-    OVERFLOW = "an overflow"
-    OPTIMIZER = "another optimizer"
-    SETTING = "another setting of the optimizer"
-    RATE = "another learning rate"
-    CLIPPING = "another clipping"
-    SKIPPED = "a step that the other skips"
-    CLEARED = "gradients are not cleared"
+    ATTRIBUTE = marked("another attribute")
+    SWAPPED = marked("operands swapped")
+    CONSTANT = marked("another constant")
+    WEIGHT = marked("another weight")
+    OPERAND = marked("another operand")
+    ORDER = marked("another arrangement")
+    OTHER_OP = marked("another op")
+    MISSING = marked("an op is missing")
+    EXTRA = marked("an op too many")
+    PLACE = marked("an op in another place")
+    UNKNOWN = marked("other calls")
+    TIED = marked("weights tied otherwise")
+    DTYPE = marked("another dtype")
+    OVERFLOW = marked("an overflow")
+    OPTIMIZER = marked("another optimizer")
+    SETTING = marked("another setting of the optimizer")
+    RATE = marked("another learning rate")
+    CLIPPING = marked("another clipping")
+    SKIPPED = marked("a step that the other skips")
+    CLEARED = marked("gradients are not cleared")
 
     def __str__(self) -> str:
         return self.value
@@ -90,7 +90,7 @@ class ProgramPlace:
         """The place of a traced call; ``site``: another line than its own."""
         if node is None:
             return None
-        call = f"the gradient of a call: {node}" if node.backward else str(node)
+        call = tr("the gradient of a call: {call}", call=node) if node.backward else str(node)
         return cls.at(site or node.site, node.layer, call)
 
     @classmethod
@@ -154,10 +154,28 @@ class Mistake:
         return replace(self, layers=(*self.layers, *other.layers), also=also, effect=sum(effects) if effects else None)
 
     def __str__(self) -> str:
+        return str(self.sentence())
+
+    def sentence(self) -> str:
+        """The cause, the text, and in how many layers."""
         layers, calls = len(set(self.layers)), len(self.layers)
-        often = f"in {layers} layers" if layers > 1 else f"{calls} times" if calls > 1 else ""
-        lines = f", on {1 + len(self.also)} lines" if self.also else ""
-        return f"{self.cause}: {self.text}{f' ({often}{lines})' if often else ''}"
+        often = ""
+        if layers > 1:
+            often = tr("in {layers} layers", layers=layers)
+        elif calls > 1:
+            often = tr("{calls} times", calls=calls)
+        if often and self.also:
+            often = tr("{often}, on {lines} lines", often=often, lines=1 + len(self.also))
+        cause = tr(self.cause.value)
+        if not often:
+            return tr("{cause}: {text}", cause=cause, text=self.text)
+        return tr("{cause}: {text} ({often})", cause=cause, text=self.text, often=often)
+
+
+STAGES = (
+    *(marked("inputs"), marked("weights"), marked("forward"), marked("loss"), marked("backward"), marked("statistics")),
+    *(marked("optimizer step"), marked("training"), marked("mode")),
+)
 
 
 @dataclass(frozen=True)
@@ -165,7 +183,7 @@ class Stage:
     """One of the stages in which people align a port.
 
     Attributes:
-        name: "inputs", "weights", "forward", "loss", "backward", "statistics", "optimizer step", "training", or "mode".
+        name: one of :data:`STAGES`.
         right: None where it was not compared.
         text: what was found.
     """

@@ -15,7 +15,7 @@ import torch
 
 from ..dispatch.call_site import at_line
 from ..errors import TransferError
-from ..text import many
+from ..text import joined, many, tr
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
 from ..weights.tree import OTHER, Slot
@@ -458,8 +458,8 @@ def _same(matching: Matching, original_end: Value | None, port_end: Value | None
 
 # ---- The stages in which people align a port: forward, loss, backward, running statistics.
 
-IDENTICAL = "identical bit for bit"
-ROUNDED = "equal up to rounding"
+IDENTICAL = tr("identical bit for bit")
+ROUNDED = tr("equal up to rounding")
 LOSS = "loss"  # the path of the loss among the outputs
 
 
@@ -528,23 +528,23 @@ def stages_of(
         broken = broken or (LOSS if wrong else "")
     if differing.gradients or differing.missing:
         wrong = not broken and (BACKWARD in parts or bool(differing.missing) or bool(plain and differing.backward))
-        same = f"{many(differing.gradients, 'gradient')} {IDENTICAL}"
+        same = joined(" ", (many(differing.gradients, "gradient"), IDENTICAL))
         text = differing.missing or (plain if wrong and plain else differing.backward)
         stages.append(_stage("backward", wrong, text, behind=broken, same=same))
     if original.statistics and port.unlike:
         stages.append(
-            Stage("statistics", None, "not compared: the batch norm ran on Paddle's kernel, which defines them otherwise")
+            Stage("statistics", None, tr("not compared: the batch norm ran on Paddle's kernel, which defines them otherwise"))
         )
     elif original.statistics and port.statistics:
         wrong = STATISTICS in parts or (bool(plain and differing.first == differing.statistics != ""))
-        same = f"{many(len(port.statistics), 'running statistic')} {IDENTICAL}"
+        same = joined(" ", (many(len(port.statistics), "running statistic"), IDENTICAL))
         stages.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))
     return stages
 
 
 def _stage(name: str, wrong: bool, text: str, *, behind: str = "", same: str = IDENTICAL) -> Stage:
     if behind:
-        return Stage(name, None, f"behind the {behind}")
+        return Stage(name, None, tr("behind the {behind}", behind=behind))
     return Stage(name, not wrong, text if wrong else ROUNDED if text else same)
 
 
@@ -705,12 +705,16 @@ def _positions(tensor: torch.Tensor) -> torch.Tensor:
 def _note(value: Value, wanted: torch.Tensor) -> str:
     """A note on a table that the port got."""
     reader = value.node or next(iter(value.readers), None)
-    where = f" at {at_line(reader.site.file, reader.site.line)}" if reader else ""
+    where = tr(" at {line}", line=at_line(reader.site.file, reader.site.line)) if reader else ""
     apart = float((numbers(wanted) - numbers(value.tensor)).abs().max())
-    name = f"the table {value.label}" if value.label else f"a table of {list(value.tensor.shape)}"
-    return (
-        f"{name}{where} is up to {apart:.2g} from the original's, as far as rounding in float32 explains: "
-        "for the runs in float64 both have the original's"
+    shape = list(value.tensor.shape)
+    name = tr("the table {name}", name=value.label) if value.label else tr("a table of {shape}", shape=shape)
+    return tr(
+        "{name}{where} is up to {apart:.2g} from the original's, as far as rounding in float32 explains: "
+        "for the runs in float64 both have the original's",
+        name=name,
+        where=where,
+        apart=apart,
     )
 
 
@@ -797,9 +801,19 @@ def _is_parameter(slot: Slot) -> bool:
 
 
 def _text(framework: str, names: list[str]) -> str:
-    listed = " and ".join((", ".join(names[:-1]), names[-1]))
+    listed = joined(" and ", (", ".join(names[:-1]), names[-1]))
     path, _, own = names[-1].rpartition(".")
     target = re.sub(r"\.(\d+)", r"[\1]", f"self.{path}" if path else "self")
     if framework == "torch":
-        return f"{listed} are one weight in the original, and several in the port: write {target}.{own} = self.{names[0]}"
-    return f"{listed} are one weight in the port, and several in the original: give {target} a weight of its own"
+        return tr(
+            "{listed} are one weight in the original, and several in the port: write {target}.{own} = self.{names}",
+            listed=listed,
+            target=target,
+            own=own,
+            names=names[0],
+        )
+    return tr(
+        "{listed} are one weight in the port, and several in the original: give {target} a weight of its own",
+        listed=listed,
+        target=target,
+    )

@@ -45,7 +45,7 @@ class Proven(Protocol):
 def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
     """All of a proof; ``tips``: what to ask next."""
     measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
-    stages = doc.Items([doc.ListItem(stage.text, stage.name, TONES[stage.right]) for stage in proof.stages], marks=True)
+    stages = doc.Items([doc.ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in proof.stages], marks=True)
     return doc.Document(
         proof.headline,
         [

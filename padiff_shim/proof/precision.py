@@ -18,7 +18,7 @@ import torch
 
 from ..dispatch.call_site import CallSite, call_site
 from ..frameworks.memory import HALVES, dtype_of
-from ..text import many
+from ..text import many, tr
 from .findings import Cause, Mistake, ProgramPlace
 from .match import kind_of
 from .programs import ModelSide
@@ -37,7 +37,7 @@ class Computed:
 
     def place(self) -> ProgramPlace:
         """Its place, for a proof."""
-        return ProgramPlace.at(self.site, self.layer, f"{self.name} in {dtype_of(self.dtype)}")
+        return ProgramPlace.at(self.site, self.layer, tr("{name} in {dtype}", name=self.name, dtype=dtype_of(self.dtype)))
 
 
 class Precisions(Onlooker):
@@ -95,9 +95,14 @@ def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[s
     if not apart:
         return None
     expected, actual = min(apart, key=lambda pair: port.index(pair[1]))
-    text = (
-        f"{actual.name} is computed in {dtype_of(actual.dtype)}, in the original in {dtype_of(expected.dtype)} "
-        f"({len(apart)} of {many(len(pairs), 'call')}); {_advice(expected.dtype, port_dtype)}"
+    text = tr(
+        "{name} is computed in {dtype}, in the original in {expected} ({apart} of {calls}); {advice}",
+        name=actual.name,
+        dtype=dtype_of(actual.dtype),
+        expected=dtype_of(expected.dtype),
+        apart=len(apart),
+        calls=many(len(pairs), "call"),
+        advice=_advice(expected.dtype, port_dtype),
     )
     return Mistake(Cause.DTYPE, text, expected.place(), actual.place(), (actual.layer,))
 
@@ -132,16 +137,21 @@ def _grouped(calls: list[Computed], key: Callable[[Computed], str]) -> dict[str,
 def _advice(wanted: torch.dtype, port_dtype: str) -> str:
     """What to write; ``port_dtype``: of the port's parameters."""
     if wanted in HALVES and getattr(torch, port_dtype) not in HALVES:
-        return f'call the model under paddle.amp.auto_cast(dtype="{dtype_of(wanted)}"), or cast there'
-    return f'cast the operand before: .astype("{dtype_of(wanted)}")'
+        return tr('call the model under paddle.amp.auto_cast(dtype="{dtype}"), or cast there', dtype=dtype_of(wanted))
+    return tr('cast the operand before: .astype("{dtype}")', dtype=dtype_of(wanted))
 
 
 def _not_finite(original: list[Computed], port: list[Computed]) -> Mistake | None:
     there, here = (next((call for call in calls if not call.finite), None) for calls in (original, port))
     if (there is None) is (here is None):
         return None
-    born, side = (there, "the original") if there else (here, "the port")
+    born, side = (there, tr("the original")) if there else (here, tr("the port"))
     assert born is not None
-    text = f"{born.name} makes an infinity or NaN of finite numbers in {side} alone: {dtype_of(born.dtype)} overflows there"
+    text = tr(
+        "{name} makes an infinity or NaN of finite numbers in {side} alone: {dtype} overflows there",
+        name=born.name,
+        side=side,
+        dtype=dtype_of(born.dtype),
+    )
     places = [None if call is None else call.place() for call in (there, here)]
     return Mistake(Cause.OVERFLOW, text, places[0], places[1], (here.layer,) if here else ())

@@ -17,7 +17,7 @@ import paddle
 import torch
 
 from ..dispatch.call_site import CallSite, at_line, call_site
-from ..text import listed, many
+from ..text import joined, listed, many, tr
 from ..trees import as_array, leaves
 from ..weights import explain, pairing
 from ..weights.explicit import Used
@@ -58,15 +58,25 @@ def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, t
         neutral = [weight for weight in surplus if _has_no_effect(weight, sides[framework])]
         needed += [weight for weight in used if weight not in neutral]
         if constants:
-            notes.append(f"{_listed(framework, constants)}: without partner, and not trained; each side keeps its own")
+            notes.append(
+                tr("{listed}: without partner, and not trained; each side keeps its own", listed=_listed(framework, constants))
+            )
         if neutral:
-            notes.append(f"{_listed(framework, neutral)}: without partner, and {WITHOUT_EFFECT}")
+            notes.append(
+                tr(
+                    "{listed}: without partner, and {without_effect}",
+                    listed=_listed(framework, neutral),
+                    without_effect=WITHOUT_EFFECT,
+                )
+            )
         if unused:
-            notes.append(f"{_listed(framework, unused)}: without partner, and nothing that is compared depends on it")
+            notes.append(
+                tr("{listed}: without partner, and nothing that is compared depends on it", listed=_listed(framework, unused))
+            )
     return notes, needed
 
 
-WITHOUT_EFFECT = "without effect as ones and zeros; a training changes them: write weight_attr=False, bias_attr=False"
+WITHOUT_EFFECT = tr("without effect as ones and zeros; a training changes them: write weight_attr=False, bias_attr=False")
 
 
 def _has_no_effect(weight: Weight, side: ModelSide) -> bool:
@@ -90,7 +100,7 @@ def is_neutral(name: str, layer: Model, values: Array) -> bool:
 
 
 def _listed(framework: str, weights: Sequence[Weight]) -> str:
-    return f"{framework} {listed([f'{weight.name} {list(weight.shape)}' for weight in weights])}"
+    return joined(" ", (framework, listed([f"{weight.name} {list(weight.shape)}" for weight in weights])))
 
 
 def _reaching_outputs(side: ModelSide, other: ModelSide, weights: Sequence[Weight]) -> list[Weight]:
@@ -154,10 +164,23 @@ def drawn_differently(original: ModelSide, port: ModelSide, mapping: WeightMappi
             continue
         expected, actual = _some(weight), _some(others[partner])
         if _is_torchs(expected, weight[0].numel()) and _unlike(expected, actual):
-            rows.append(f"{partner} spreads by {actual.std():.2g}, in the original by {expected.std():.2g}")
+            rows.append(
+                tr(
+                    "{partner} spreads by {std:.2g}, in the original by {std2:.2g}",
+                    partner=partner,
+                    std=actual.std(),
+                    std2=expected.std(),
+                )
+            )
     if not rows:
         return []
-    return [f"initial weights are drawn otherwise, which matters to a training from scratch: {listed(rows)} (Torch's are {_WRITE})"]
+    return [
+        tr(
+            "initial weights are drawn otherwise, which matters to a training from scratch: {rows} (Torch's are {write})",
+            rows=listed(rows),
+            write=_WRITE,
+        )
+    ]
 
 
 def _some(weight: Tensor) -> Array:
@@ -249,9 +272,17 @@ class Streams:
         left = [draw for at, draw in enumerate(original) if at not in self._partners.values()]
         more = [draw for at, draw in enumerate(port) if at not in self._partners]
         self.notes = [
-            f"{side} draws random numbers that {other} does not ({len(draws)}, first {draws[0].name} of {list(draws[0].shape)} at "
-            f"{at_line(draws[0].site.file, draws[0].site.line)}): both streams were aligned by the other draws"
-            for side, other, draws in (("the original", "the port", left), ("the port", "the original", more))
+            tr(
+                "{side} draws random numbers that {other} does not ({draws}, first {name} of {shape} at "
+                "{at_line}): both streams were aligned by the other draws",
+                side=side,
+                other=other,
+                draws=len(draws),
+                name=draws[0].name,
+                shape=list(draws[0].shape),
+                at_line=at_line(draws[0].site.file, draws[0].site.line),
+            )
+            for side, other, draws in ((tr("the original"), tr("the port"), left), (tr("the port"), tr("the original"), more))
             if draws
         ]
 
@@ -394,11 +425,24 @@ def of_recurrences(original: TorchSide, port: PaddleSide) -> list[str]:
             continue
         if module.bidirectional is not (layer.num_directions == 2):
             words = ("forward", "bidirect") if module.bidirectional else ("bidirect", "forward")
-            against = f"direction={words[0]!r} against bidirectional={module.bidirectional}"
-            lines.append(f"{path or 'the model'}: {against} (write direction={words[1]!r})")
+            lines.append(
+                tr(
+                    "{path}: direction={own} against bidirectional={other} (write direction={write})",
+                    path=path or tr("the model"),
+                    own=repr(words[0]),
+                    other=module.bidirectional,
+                    write=repr(words[1]),
+                )
+            )
         if module.num_layers != layer.num_layers:
-            against = f"num_layers={layer.num_layers} against {module.num_layers}"
-            lines.append(f"{path or 'the model'}: {against} (write num_layers={module.num_layers})")
+            lines.append(
+                tr(
+                    "{path}: num_layers={own} against {other} (write num_layers={other})",
+                    path=path or tr("the model"),
+                    own=layer.num_layers,
+                    other=module.num_layers,
+                )
+            )
     return lines
 
 
@@ -499,7 +543,7 @@ def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMappin
             place = None if module is None or path is None else _place(original, module, path)
             return place, ProgramPlace.at(defined.site, defined.layer, op)
 
-        text = f"{op}: {defined.how}{advice_on_definition(op)}"
+        text = joined("", (f"{op}: ", defined.how, advice_on_definition(op)))
         yield _Adjustment(op, text, [] if path is None else [(path, defined.layer)], apply, places)
 
 
@@ -512,10 +556,15 @@ def _time_major(module: Model, layer: Model) -> str:
     wanted = not module.batch_first
     if layer.time_major is wanted:
         return ""
-    return (
-        f"time_major={layer.time_major} against batch_first={module.batch_first} (Paddle's {type(layer).__name__} reads "
-        f"[{'time, batch' if layer.time_major else 'batch, time'}, size], Torch's "
-        f"[{'time, batch' if wanted else 'batch, time'}, size]: write time_major={wanted})"
+    return tr(
+        "time_major={time_major} against batch_first={batch_first} (Paddle's {name} reads [{value}, "
+        "size], Torch's [{value2}, size]: write time_major={wanted})",
+        time_major=layer.time_major,
+        batch_first=module.batch_first,
+        name=type(layer).__name__,
+        value=tr("time, batch") if layer.time_major else tr("batch, time"),
+        value2=tr("time, batch") if wanted else tr("batch, time"),
+        wanted=wanted,
     )
 
 
@@ -539,9 +588,10 @@ def _set_everywhere(name: str, wanted: Callable[[Any], Any]) -> Callable[[Any, A
 def _normalize_before(module: Model, layer: Model) -> str:
     if layer.normalize_before is module.norm_first:
         return ""
-    return (
-        f"normalize_before={layer.normalize_before} against norm_first={module.norm_first} "
-        f"(write normalize_before={module.norm_first})"
+    return tr(
+        "normalize_before={normalize_before} against norm_first={norm_first} (write normalize_before={norm_first})",
+        normalize_before=layer.normalize_before,
+        norm_first=module.norm_first,
     )
 
 
@@ -549,10 +599,12 @@ def _batch_first(module: Model, layer: Model) -> str:
     attention = module if isinstance(module, torch.nn.MultiheadAttention) else module.self_attn
     if attention.batch_first:
         return ""
-    return (
-        f"batch_first=False in Torch's {type(module).__name__}, which reads [time, batch, size], where Paddle's "
-        f"{type(layer).__name__} always reads [batch, time, size]: transpose what it is given and what it returns, "
-        "x.transpose([1, 0, 2])"
+    return tr(
+        "batch_first=False in Torch's {name}, which reads [time, batch, size], where Paddle's {name2} "
+        "always reads [batch, time, size]: transpose what it is given and what it returns, "
+        "x.transpose([1, 0, 2])",
+        name=type(module).__name__,
+        name2=type(layer).__name__,
     )
 
 
@@ -617,16 +669,23 @@ def preconditions(
     """
     if original.model.training != port.model.training:
         words = {True: "training", False: "evaluation"}
-        reason = (
-            f"the Torch module is in {words[original.model.training]} mode, the Paddle layer in {words[port.model.training]} mode"
+        reason = tr(
+            "the Torch module is in {words} mode, the Paddle layer in {words2} mode",
+            words=words[original.model.training],
+            words2=words[port.model.training],
         )
         stages.append(Stage("mode", False, reason))
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages), []
     different = _inputs_differ(original, port, inputs)
     if different and original.dtype() != port.dtype():
-        advice = f'prove(..., dtype="{port.dtype()}") proves both in one'
-        different += f"; the port's weights are {port.dtype()}, the original's {original.dtype()}: {advice}"
-    stages.append(Stage("inputs", not different, different or "equal on both sides"))
+        advice = tr('prove(..., dtype="{dtype}") proves both in one', dtype=port.dtype())
+        different += tr(
+            "; the port's weights are {dtype}, the original's {dtype2}: {advice}",
+            dtype=port.dtype(),
+            dtype2=original.dtype(),
+            advice=advice,
+        )
+    stages.append(Stage("inputs", not different, different or tr("equal on both sides")))
     if different:
         return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages), []
     return _weights(original, port, mapping, trees, weights, stages, trains=trains)
@@ -649,7 +708,10 @@ def note_of_constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping:
     if not apart:
         return []
     return [
-        f"buffers began apart, and were given the same values for the proof: {listed(apart)}. If the port computes them, look there"
+        tr(
+            "buffers began apart, and were given the same values for the proof: {apart}. If the port computes them, look there",
+            apart=listed(apart),
+        )
     ]
 
 
@@ -659,11 +721,11 @@ def _inputs_differ(original: TorchSide, port: PaddleSide, inputs: Inputs) -> str
         return ""
     tensors = [leaves(inputs.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (original, port)]
     if len(tensors[0]) != len(tensors[1]):
-        return f"{many(len(tensors[0]), 'tensor')} for Torch, {len(tensors[1])} for Paddle"
+        return tr("{tensors} for Torch, {others} for Paddle", tensors=many(len(tensors[0]), "tensor"), others=len(tensors[1]))
     for (path, original_input), (_, port_input) in zip(*tensors):
         expected, actual = as_array(original_input), as_array(port_input)
         if expected.shape != actual.shape or not np.array_equal(expected, actual, equal_nan=expected.dtype.kind in "fc"):
-            return f"input {path or '0'}: {difference_text(expected, actual)}"
+            return tr("input {path}: {how}", path=path or "0", how=difference_text(expected, actual))
     return ""
 
 
@@ -682,7 +744,11 @@ def _weights(
     if not refused and weights == "as-is":
         unequal = mapping.check(original.model, port.model).differences
         constants = [difference for difference in unequal if _is_constant(difference.pair)]
-        notes += [f"constants that are not the same on both sides, and stay so: {listed(constants, 3, '; ')}"] if constants else []
+        notes += (
+            [tr("constants that are not the same on both sides, and stay so: {constants}", constants=listed(constants, 3, "; "))]
+            if constants
+            else []
+        )
         refused = listed([difference for difference in unequal if difference not in constants], 3, "; ")
         verdict = ProofVerdict.WEIGHTS_DIFFER
     if refused:
@@ -692,7 +758,7 @@ def _weights(
         carry(mapping, *sides)
         _carry_wide(original, port, mapping)
     equal = many(len(mapping), "pair holds equal values", "pairs hold equal values")
-    stages.append(Stage("weights", True, f"{equal} ({weights})"))
+    stages.append(Stage("weights", True, tr("{equal} ({how})", equal=equal, how=weights)))
     return None, notes
 
 
@@ -711,14 +777,16 @@ def _incomplete(
     notes, needed = unmatched(original, port, mapping, trains=trains) if not mapping else ([], [])
     if needed:
         lines = explain.without_partner(mapping, *sides, [weight.name for weight in needed])
-        return [*notes, *of_recurrences(original, port), explain.REMEDY], f"weights without partner: {explain.in_one_line(lines)}"
+        return [*notes, *of_recurrences(original, port), explain.REMEDY], tr(
+            "weights without partner: {in_one_line}", in_one_line=explain.in_one_line(lines)
+        )
     return notes, pairing.undecided(mapping.undecided)
 
 
 def _as_they_are(mapping: WeightMapping, sides: Trees) -> list[str]:
     """Notes on weights that are not compared."""
     lines = [explain.in_one_line(explain.without_partner(mapping, *sides))] if not mapping else []
-    return [f"not compared, for they have no partner: {line}" for line in lines]
+    return [tr("not compared, for they have no partner: {line}", line=line) for line in lines]
 
 
 def _is_constant(pair: Pair) -> bool:
@@ -814,8 +882,10 @@ def _is_turned(operand: TraceOperand, stored: Array) -> bool | None:
 
 def note_of_use(used: Iterable[Used]) -> str:
     """A note on weights that were paired by their use."""
-    pairs = [f"{pair.torch} and {pair.paddle}" for pair in used]
-    return (
-        f"names do not tell which of these weights belong together, or how they lie; they were paired by their use in the forward: "
-        f"{listed(pairs)}. If that is not how you take weights across, say so: layer_map="
+    pairs = [tr("{torch} and {paddle}", torch=pair.torch, paddle=pair.paddle) for pair in used]
+    return tr(
+        "names do not tell which of these weights belong together, or how they lie; they were paired by "
+        "their use in the forward: {pairs}. If that is not how you take weights across, say so: "
+        "layer_map=",
+        pairs=listed(pairs),
     )

@@ -21,6 +21,7 @@ from ..frameworks.copies import duplicate
 from ..frameworks.memory import FLOATS, hand_over, to_torch
 from ..frameworks.weight_copies import forget, lend, transposed_of
 from ..runs.run import Run
+from ..text import joined, tr
 from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
 from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome, same_bits
@@ -1152,9 +1153,11 @@ Runner = Callable[[ModelSide], RunOutcome]
 def error_text(error: BaseException) -> str:
     """An error, with the line of the user's program that raised it, if one did."""
     site, lacks = raised_at(error), dtype_without_kernel(error) if isinstance(error, Exception) else ""
-    where = f", at {at_line(site.file, site.line)}" if site else ""
-    what = f"of which this Paddle has none in {lacks}" if lacks else f"{type(error).__name__}: {str(error).strip()[:300]}"
-    return f"{what}{where}"
+    where = tr(", at {line}", line=at_line(site.file, site.line)) if site else ""
+    what = f"{type(error).__name__}: {str(error).strip()[:300]}"
+    if lacks:
+        what = tr("of which this Paddle has none in {dtype}", dtype=lacks)
+    return joined("", (what, where))
 
 
 def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:
@@ -1182,7 +1185,10 @@ def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = N
     if outcome is None:
         return None, why
     return outcome, (
-        f"the port's backward fails on Paddle's own kernels, not on Torch's ({reason}): natively outputs alone are compared"
+        tr(
+            "the port's backward fails on Paddle's own kernels, not on Torch's ({reason}): natively outputs alone are compared",
+            reason=reason,
+        )
     )
 
 
@@ -1194,7 +1200,10 @@ def forward_alone(port: PaddleSide, run: Callable[[Runner], RunOutcome] | None =
     except Exception as error:
         if out_of_memory(error):
             raise
-        return None, f"the port fails on Paddle's own kernels, not on Torch's ({error_text(error)}): natively nothing is compared"
+        return None, tr(
+            "the port fails on Paddle's own kernels, not on Torch's ({error}): natively nothing is compared",
+            error=error_text(error),
+        )
     finally:
         port.shim = True
 

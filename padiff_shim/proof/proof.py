@@ -11,13 +11,14 @@ from ..dispatch.call_site import at_line
 from ..errors import ArgumentError, PadiffShimError, described
 from ..present.document import Document
 from ..present.result import Presented
+from ..text import joined, tr
 from .alignment import Alignment
 from .carried import CarriedBy
 from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
 from .pages import proof_document
 
-_BITWISE = "padiff_shim.bitwise(port, original, inputs) names each line where the bits part, and what to write to have the same"
+_BITWISE = tr("padiff_shim.bitwise(port, original, inputs) names each line where the bits part, and what to write to have the same")
 
 
 @dataclass
@@ -126,7 +127,7 @@ class Proof(Presented):
     def _of_gradients(self, of: str) -> CarriedBy:
         if of not in self.carried_gradients:
             if self._measure_gradients is None:
-                why = "phase='forward' has no backward" if self.differences else self.headline
+                why = tr("phase='forward' has no backward") if self.differences else self.headline
                 raise PadiffShimError(f"no backward of the port to measure: {why}")
             self.carried_gradients[of] = self._measure_gradients(of)
         return self.carried_gradients[of]
@@ -138,12 +139,15 @@ class Proof(Presented):
     def headline(self) -> str:
         """The answer in one line, with the first mistake's line."""
         if not self.mistakes:
-            return f"{self.verdict}: {self.reason}"
+            return joined("", (f"{self.verdict}: ", self.reason))
         first = self.mistakes[0]
-        place = first.paddle or first.torch
-        where = f" at {at_line(place.file, place.line)}" + (f" (layer {place.layer})" if place.layer else "") if place else ""
-        more = f", and {len(self.mistakes) - 1} more" if len(self.mistakes) > 1 else ""
-        return f"{self.verdict}: {first}{where}{more}"
+        text, place = first.sentence(), first.paddle or first.torch
+        if place:
+            text = tr("{text} at {line}", text=text, line=at_line(place.file, place.line))
+            text = tr("{text} (layer {layer})", text=text, layer=place.layer) if place.layer else text
+        if len(self.mistakes) > 1:
+            text = tr("{text}, and {more} more", text=text, more=len(self.mistakes) - 1)
+        return joined("", (f"{self.verdict}: ", text))
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""

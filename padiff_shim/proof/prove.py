@@ -396,7 +396,11 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         with mending_settings(original, port, mapping, (expected, actual)) as otherwise:
             located = locate(original, port, mapping) if differing.first else Located([], True, 0.0)
     except NotWider as error:
-        reason = f"{differing.first}; whether that is rounding cannot be told, for the models run in no wider dtype ({error})"
+        reason = tr(
+            "{first}; whether that is rounding cannot be told, for the models run in no wider dtype ({error})",
+            first=differing.first,
+            error=error,
+        )
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
     differences[original.wider] = located.apart
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
@@ -411,7 +415,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     agreed = not proof.mistakes and located.over and not plain
     if agreed and (at_work := precision.dtype_or_overflow(original, port, mapping.layers, overflows=far)) is not None:
         proof.mistakes = [at_work]
-        plain = f"both agree in {original.wider}, but not at the models' dtype ({differing.first})"
+        plain = tr("both agree in {wider}, but not at the models' dtype ({first})", wider=original.wider, first=differing.first)
     plain = plain or differing.dtypes
     stages += stages_of(differing, expected, actual, {*located.parts, *(FORWARD for _ in otherwise)}, plain)
     if not proof.mistakes and located.over and not plain:
@@ -444,21 +448,28 @@ def _how_wide(original: TorchSide) -> list[str]:
     """A note where the runs that tell rounding from mistakes were not plain float64 runs."""
     if not original.not_wider:
         return []
-    how = "with experts_implementation='eager' in the original" if original.simple else f"in {original.wider}"
-    return [f"what is rounding is told by runs {how}, for {original.not_wider}"]
+    how = tr("with experts_implementation='eager' in the original") if original.simple else f"in {original.wider}"
+    return [tr("what is rounding is told by runs {how}, for {not_wider}", how=how, not_wider=original.not_wider)]
 
 
 def _within_rounding(located: Located, differing: str, wider: str) -> str:
     """The reason of a port that is right though its numbers differ; ``wider``: the dtype of the runs that tell."""
     if located.unsettled:
-        return (
-            f"both agree in {wider} but for what single rounding errors change as much: {located.unsettled}, {located.apart:.2g} "
-            "apart. At ties, steps and singular points several answers are right, and which one comes out is no property of the "
-            f"code ({differing})"
+        return tr(
+            "both agree in {wider} but for what single rounding errors change as much: {unsettled}, "
+            "{apart:.2g} apart. At ties, steps and singular points several answers are right, and which one "
+            "comes out is no property of the code ({differing})",
+            wider=wider,
+            unsettled=located.unsettled,
+            apart=located.apart,
+            differing=differing,
         )
-    return (
-        f"both agree in {wider} to {located.apart:.2g}, which is as far as rounding errors travel; at the models' dtype they "
-        f"round in another order ({differing})"
+    return tr(
+        "both agree in {wider} to {apart:.2g}, which is as far as rounding errors travel; at the models' "
+        "dtype they round in another order ({differing})",
+        wider=wider,
+        apart=located.apart,
+        differing=differing,
     )
 
 
@@ -468,8 +479,8 @@ def _explained(proof: Proof, *, over: bool, moved: bool, plain: str, differing: 
     if plain and proof.mistakes:
         proof.notes.append(plain)
     if not over:
-        proof.notes.append("what differs behind the last mistake could not be told apart: mend these, and prove again")
+        proof.notes.append(tr("what differs behind the last mistake could not be told apart: mend these, and prove again"))
     elif moved:
         proof.notes.append(
-            "whether calls that stand in another place together differ otherwise cannot be told: mend it, and prove again"
+            tr("whether calls that stand in another place together differ otherwise cannot be told: mend it, and prove again")
         )

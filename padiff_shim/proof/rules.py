@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..dispatch.call_site import CallSite
+from ..text import fields_of, joined, tr, with_fields
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
@@ -97,8 +98,10 @@ def _turned_mask(matching: Matching, original: Trace, port: Trace) -> CallDiffer
         )
         if mask is None:
             return None
-        name = mask.label or f"a mask of {list(mask.tensor.shape)}"
-        text = f"{name}: True keeps a place in the port, and drops it in the original: hand over paddle.logical_not of it"
+        name = mask.label or tr("a mask of {shape}", shape=list(mask.tensor.shape))
+        text = tr(
+            "{name}: True keeps a place in the port, and drops it in the original: hand over paddle.logical_not of it", name=name
+        )
         return CallDifference(Cause.CONSTANT, text, original_node, port_node, (port_node, [wanted]), part=FORWARD)
     return None
 
@@ -142,7 +145,7 @@ def _smoothed(difference: CallDifference, original: Trace, port: Trace) -> CallD
     wanted, written = (_smoothing(line) for line in lines)
     if wanted is None or written is None or abs(wanted - written) < 1e-6:
         return difference
-    text = f"label_smoothing={written:g} against {wanted:g} (write label_smoothing={wanted:g})"
+    text = tr("label_smoothing={written:g} against {wanted:g} (write label_smoothing={wanted:g})", written=written, wanted=wanted)
     loss = next(call.key for call in lines[1] if call.name in _LOSSES)
     return replace(difference, cause=Cause.ATTRIBUTE, text=text, setting=loss)
 
@@ -303,8 +306,8 @@ def _with_line(earlier: CallDifference, other: CallDifference, *, turned: bool) 
     here, there = earlier.port, other.port
     if here is None or there is None:
         return earlier
-    line = f" at line {there.site.line}" if there.site != here.site else ""
-    words = (", and the other way round" if turned else ", also") + line
+    line = tr(" at line {line}", line=there.site.line) if there.site != here.site else ""
+    words = (tr(", and the other way round") if turned else tr(", also")) + line
     known = words in earlier.text or earlier.text.count(" at line ") >= _LINES_SHOWN
     return earlier if known else replace(earlier, text=earlier.text + words)
 
@@ -320,9 +323,6 @@ def _scales(mask: TraceCall, call: TraceCall | None) -> bool:
     if call is None or call.name != "div" or (call.site, call.layer) != (mask.site, mask.layer):
         return False
     return bool(mask.attributes.get("p") == call.attributes.get("other"))
-
-
-_BETWEEN = " in place of "
 
 
 def expressions(differences: Differences, evidence: Evidence) -> Differences:
@@ -344,9 +344,9 @@ def expressions(differences: Differences, evidence: Evidence) -> Differences:
 def _with_call(known: CallDifference, difference: CallDifference, alone: TraceCall) -> str:
     """The text of a difference, with a call that goes on with its result."""
     if known.cause is Cause.ATTRIBUTE:
-        return f"{known.text}, and {difference.text}"
-    before, _, behind = known.text.partition(_BETWEEN)
-    return f"{before}, {alone}{_BETWEEN}{behind}" if difference.cause is Cause.EXTRA else f"{before}{_BETWEEN}{behind}, {alone}"
+        return tr("{first}, and {second}", first=known.text, second=difference.text)
+    side = "port" if difference.cause is Cause.EXTRA else "original"
+    return with_fields(known.text, **{side: joined(", ", (fields_of(known.text)[side], str(alone)))})
 
 
 def _beginning(difference: CallDifference) -> dict[Cause, set[Key]]:
@@ -384,7 +384,7 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
         parts = [other for other in differences if other.cause in WRITTEN_OTHERWISE and _lines(other)[0] in lines]
         if not parts:
             continue
-        text = f"{op}: {definition.how}{advice_on_definition(op)}"
+        text = joined("", (f"{op}: ", definition.how, advice_on_definition(op)))
         first = within[0]
         wholes = [other for other in within if _key(other) == _key(first)]  # the same in every layer
         setting = first.port.key if first.port else None
@@ -464,7 +464,7 @@ def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake
     attribute = advice_on_layer(difference.cause, layers.get(path))
     cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
     if difference.cause is Cause.MISSING and difference.original is not None:
-        text += advice_on_missing(difference.original.name, layers.get(path))
+        text = joined("", (text, advice_on_missing(difference.original.name, layers.get(path))))
     return Mistake(cause, text, original, port, (path,), effect=difference.effect)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..text import listed, many
+from ..text import joined, listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.tree import LayerNode, WeightSide
 from ..weights.values import prepared
@@ -80,7 +80,11 @@ def _settings(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], 
     rates = [apart for apart in settings.values() if apart.cause is Cause.RATE]
     if rates and (shifted := _shifted(pairs, original, port)):
         settings = {key: apart for key, apart in settings.items() if apart is not rates[0]}
-        settings[Cause.RATE, ""] = rates[0]._replace(text=f"{rates[0].text}: the schedule is one step {shifted}")
+        early = shifted == "early"
+        text = tr(
+            "{text}: the schedule is one step early" if early else "{text}: the schedule is one step late", text=rates[0].text
+        )
+        settings[Cause.RATE, ""] = rates[0]._replace(text=text)
     return list(settings.values())
 
 
@@ -89,20 +93,22 @@ def _between(original: Settings | None, port: Settings | None) -> Iterator[tuple
     if original is None or original == {} or port == {}:
         return
     if port is None:
-        yield Cause.SETTING, "", "is not in the port's optimizer"
+        yield Cause.SETTING, "", tr("is not in the port's optimizer")
         return
     if original["optimizer"] != port["optimizer"]:
-        yield Cause.OPTIMIZER, "", f"{port['optimizer']} in place of {original['optimizer']}"
+        yield Cause.OPTIMIZER, "", tr("{port} in place of {original}", port=port["optimizer"], original=original["optimizer"])
         return
     for word in sorted({*original, *port} - {"optimizer", "decoupled"}):
         expected, actual = original.get(word, USUAL.get(word)), port.get(word, USUAL.get(word))
         if not _equal(expected, actual):
-            yield Cause.RATE if word == "lr" else Cause.SETTING, word, f"{word}={_shown(actual)} against {_shown(expected)}"
+            text = tr("{name}={own} against {other}", name=word, own=_shown(actual), other=_shown(expected))
+            yield Cause.RATE if word == "lr" else Cause.SETTING, word, text
     if original["weight_decay"] and port["weight_decay"] and original.get("decoupled") != port.get("decoupled"):
         ways = [
-            "apart from the gradient" if settings.get("decoupled") else "added to the gradient" for settings in (port, original)
+            tr("apart from the gradient") if settings.get("decoupled") else tr("added to the gradient")
+            for settings in (port, original)
         ]
-        yield Cause.SETTING, "decoupled", f"weight decay is {ways[0]}, in the original {ways[1]}"
+        yield Cause.SETTING, "decoupled", tr("weight decay is {here}, in the original {there}", here=ways[0], there=ways[1])
 
 
 def _equal(value: Any, other: Any) -> bool:
@@ -131,10 +137,17 @@ def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
     for step, (original, port) in enumerate(zip(original_steps, port_steps)):
         if original.stepped is port.stepped or None in (original.stepped, port.stepped):
             continue
-        made, who, skips = (port, "the port", "the original") if port.stepped else (original, "the original", "the port")
-        why = f": gradients hold inf or NaN there ({listed(made.infinite, _SHOWN)})" if made.infinite else ""
-        write = "; skip such steps, as paddle.amp.GradScaler.step does" if made.infinite and port.stepped else ""
-        return _Apart(Cause.SKIPPED, f"{who} makes step {step + 1}, {skips} does not{why}{write}", 0, [])
+        made, who, skips = (
+            (port, tr("the port"), tr("the original")) if port.stepped else (original, tr("the original"), tr("the port"))
+        )
+        why = tr(": gradients hold inf or NaN there ({infinite})", infinite=listed(made.infinite, _SHOWN)) if made.infinite else ""
+        write = tr("; skip such steps, as paddle.amp.GradScaler.step does") if made.infinite and port.stepped else ""
+        return _Apart(
+            Cause.SKIPPED,
+            tr("{who} makes step {step}, {skips} does not{why}{write}", who=who, step=step + 1, skips=skips, why=why, write=write),
+            0,
+            [],
+        )
     return None
 
 
@@ -143,9 +156,12 @@ def _left(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart 
         original_left, port_left = _forgotten(update), _forgotten(other)
         if bool(original_left) is not bool(port_left):
             left = port_left or original_left
-            who = "the port's" if port_left else "the original's"
+            who = tr("the port's") if port_left else tr("the original's")
             return _Apart(
-                Cause.CLEARED, f"{who} gradients stay behind the step, the other's do not ({listed(left, _SHOWN)})", step, []
+                Cause.CLEARED,
+                tr("{who} gradients stay behind the step, the other's do not ({left})", who=who, left=listed(left, _SHOWN)),
+                step,
+                [],
             )
     return None
 
@@ -161,15 +177,26 @@ def _clip(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart 
         if expected is None and actual is None:
             continue
         if expected is None or actual is None:
-            clip, who = (actual, "in the original they are not") if actual else (expected, "in the port they are not")
+            clip, who = (actual, tr("in the original they are not")) if actual else (expected, tr("in the port they are not"))
             assert clip is not None
             write = f" ({expected.write})" if expected else ""
-            return _Apart(Cause.CLIPPING, f"gradients are clipped by {clip.by} to {clip.shown}, {who}{write}", step, [])
+            return _Apart(
+                Cause.CLIPPING,
+                tr("gradients are clipped by {by} to {shown}, {who}{write}", by=clip.by, shown=clip.shown, who=who, write=write),
+                step,
+                [],
+            )
         if expected.by != actual.by or abs(expected.limit - actual.limit) > max(expected.within, actual.within) * abs(
             expected.limit
         ):
-            against = f"{actual.by} to {actual.shown} against {expected.by} to {expected.shown}"
-            text = f"gradients are clipped by {against} ({expected.write})"
+            text = tr(
+                "gradients are clipped by {by} to {limit} against {expected_by} to {expected_limit} ({write})",
+                by=actual.by,
+                limit=actual.shown,
+                expected_by=expected.by,
+                expected_limit=expected.shown,
+                write=expected.write,
+            )
             return _Apart(Cause.CLIPPING, text, step, [])
     return None
 
@@ -178,10 +205,14 @@ def _masters(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
     """Weights of 16 bits that one side alone updates by copies in float32."""
     for original, port in zip(original_steps, port_steps):
         if port.masters is False and original.masters:
-            text = "weights of 16 bits are updated as they are, in the original by copies in float32: write multi_precision=True"
+            text = tr(
+                "weights of 16 bits are updated as they are, in the original by copies in float32: write multi_precision=True"
+            )
             return _Apart(Cause.SETTING, text, 0, [])
         if original.masters is False and port.masters:
-            text = "weights of 16 bits are updated by copies in float32, in the original as they are: write multi_precision=False"
+            text = tr(
+                "weights of 16 bits are updated by copies in float32, in the original as they are: write multi_precision=False"
+            )
             return _Apart(Cause.SETTING, text, 0, [])
     return None
 
@@ -189,8 +220,9 @@ def _masters(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
 def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
     text = apart.text
     if apart.names and len(apart.names) < all_of_them:
-        text += f" for {len(apart.names)} of {many(all_of_them, 'weight')} ({listed(apart.names, _SHOWN)})"
-    text += f" from step {apart.step + 1} on" if apart.step else ""
+        weights, names = many(all_of_them, "weight"), listed(apart.names, _SHOWN)
+        text = tr("{text} for {count} of {weights} ({names})", text=text, count=len(apart.names), weights=weights, names=names)
+    text = tr("{text} from step {step} on", text=text, step=apart.step + 1) if apart.step else text
     original, port = map(place_of, recipe.places)
     return Mistake(apart.cause, text, original, port, ("",))
 
@@ -202,7 +234,7 @@ def place_of(function: Any) -> ProgramPlace | None:
     except AttributeError:
         return None
     line = linecache.getline(code.co_filename, code.co_firstlineno).strip()
-    return ProgramPlace("", code.co_filename, code.co_firstlineno, line, "makes the optimizer")
+    return ProgramPlace("", code.co_filename, code.co_firstlineno, line, tr("makes the optimizer"))
 
 
 # ---- The port's optimizer by itself: with the original's weights and gradients at each step.
@@ -342,8 +374,12 @@ def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe:
     except Exception as error:
         step = len(native.apart) + 1
         trained.notes.append(
-            f"the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({error_text(error)}): natively "
-            + ("it is compared up to there" if step > 1 else "outputs alone are compared, if any")
+            tr(
+                "the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({error}): natively {what}",
+                step=step,
+                error=error_text(error),
+                what=tr("it is compared up to there") if step > 1 else tr("outputs alone are compared, if any"),
+            )
         )
     finally:
         port.shim = True
@@ -364,7 +400,7 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
         apart = optimizer_replay(port, mapping, trained.recipe, trained.original)
         further = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=False)
         proof.stages.append(_alone(apart, further, len(seen)))
-        proof.stages.append(Stage("training", None, f"behind the {broken}"))
+        proof.stages.append(Stage("training", None, tr("behind the {broken}", broken=broken)))
         proof.mistakes += further
         return
     in_weights = first is not None and first[1] == WEIGHTS
@@ -387,51 +423,82 @@ def _undecided(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
     assert trained.port.first is not None
     step, what, text = trained.port.first
     proof.verdict = ProofVerdict.NOT_COMPARABLE
-    proof.reason = f"{what} at step {step + 1}: {text}; whether that is rounding cannot be told ({error})"
+    proof.reason = tr(
+        "{what} at step {step}: {text}; whether that is rounding cannot be told ({error})",
+        what=what,
+        step=step + 1,
+        text=text,
+        error=error,
+    )
     proof.stages.append(Stage("training", None, proof.reason))
 
 
 def _identical(proof: Proof, trained: TrainingRuns) -> None:
     steps, count = len(trained.original), len(trained.original[0].weights)
-    proof.stages.append(Stage("optimizer step", True, f"{many(count, 'weight')} {IDENTICAL}"))
-    proof.stages.append(Stage("training", True, f"{many(steps, 'step')} {IDENTICAL}"))
-    proof.reason = f"{many(steps, 'training step')} {proof.reason}"
+    proof.stages.append(Stage("optimizer step", True, joined(" ", (many(count, "weight"), IDENTICAL))))
+    proof.stages.append(Stage("training", True, joined(" ", (many(steps, "step"), IDENTICAL))))
+    proof.reason = tr("{steps} {reason}", steps=many(steps, "training step"), reason=proof.reason)
 
 
 def _alone(apart: Sequence[tuple[int, str]], mistakes: Sequence[Mistake], steps: int) -> Stage:
     """The stage of the optimizer, from the original's weights and gradients."""
     name = "optimizer step"
     if mistakes:
-        return Stage(name, False, str(mistakes[0]))
+        return Stage(name, False, mistakes[0].sentence())
     if not apart:
-        return Stage(name, True, f"{steps} from the original's gradients, {IDENTICAL}")
+        return Stage(name, True, tr("{steps} from the original's gradients, {identical}", steps=steps, identical=IDENTICAL))
     step, text = apart[0]
-    return Stage(name, None, f"from the original's gradients at step {step + 1}: {text}; look again when the rest is mended")
+    return Stage(
+        name,
+        None,
+        tr("from the original's gradients at step {step}: {text}; look again when the rest is mended", step=step + 1, text=text),
+    )
 
 
 def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], rest: str, wider: str) -> None:
     """Stages and verdict where bits differ, or settings do; ``rest``: what rounding does not explain in the wider dtype."""
     first = trained.port.first
-    where = f"{first[1]} at step {first[0] + 1}: {first[2]}" if first else f"no effect in {many(len(trained.original), 'step')}"
+    where = (
+        tr("{what} at step {step}: {text}", what=first[1], step=first[0] + 1, text=first[2])
+        if first
+        else tr("no effect in {steps}", steps=many(len(trained.original), "step"))
+    )
     in_step = first is not None and (first[1] == WEIGHTS or _of_weights(rest, trained))
     step_wrong = bool(mistakes and mistakes[0].cause is not Cause.CLEARED) or bool(rest and in_step)
     rounded = first is not None and (first[1] == WEIGHTS or first[0] == 0)
     if step_wrong:
-        proof.stages.append(Stage("optimizer step", False, f"{mistakes[0]} ({rest or where})" if mistakes else where))
-        proof.stages.append(Stage("training", None, "behind the optimizer step"))
+        proof.stages.append(
+            Stage(
+                "optimizer step",
+                False,
+                tr("{mistake} ({where})", mistake=mistakes[0].sentence(), where=rest or where) if mistakes else where,
+            )
+        )
+        proof.stages.append(Stage("training", None, tr("behind the optimizer step")))
     else:
         proof.stages.append(Stage("optimizer step", True, ROUNDED if rounded else IDENTICAL))
-        proof.stages.append(Stage("training", not (mistakes or rest), f"{mistakes[0]} ({where})" if mistakes else rest or ROUNDED))
+        proof.stages.append(
+            Stage(
+                "training",
+                not (mistakes or rest),
+                tr("{mistake} ({where})", mistake=mistakes[0].sentence(), where=where) if mistakes else rest or ROUNDED,
+            )
+        )
     if not mistakes and not rest:
         if proof.verdict is ProofVerdict.CODE_CORRECT:
-            proof.reason = f"the first step {proof.reason}; the training agrees in {wider} up to rounding ({where})"
+            proof.reason = tr(
+                "the first step {reason}; the training agrees in {wider} up to rounding ({where})",
+                reason=proof.reason,
+                wider=wider,
+                where=where,
+            )
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         return
     proof.verdict, proof.reason = ProofVerdict.CODE_DIFFERS, rest or where
     proof.mistakes += mistakes
     if first is not None and mistakes:
         proof.complete = False
-        proof.notes.append("what else may differ in the training is hidden behind this: mend it, and prove again")
+        proof.notes.append(tr("what else may differ in the training is hidden behind this: mend it, and prove again"))
 
 
 def _of_weights(rest: str, trained: TrainingRuns) -> bool:
@@ -462,5 +529,5 @@ def _in_wider(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Pa
     )
     for step, (expected, actual, moved) in enumerate(zip(originals, ports, touched), 1):
         if breach := Agreement(mapping, expected, moved, original.wider).breach(actual):
-            return f"step {step}: {breach}"
+            return tr("step {step}: {breach}", step=step, breach=breach)
     return ""

@@ -12,6 +12,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
+from ..text import tr
 from ..trees import as_array
 from .trace import Model, Optimizer, Tensor
 
@@ -187,7 +188,7 @@ _ACCEPTED = (
 )
 
 
-BY_GLOBAL_NORM, BY_NORM, BY_VALUE = "their global norm", "the norm of each", "their values"
+BY_GLOBAL_NORM, BY_NORM, BY_VALUE = tr("their global norm"), tr("the norm of each"), tr("their values")
 _CLIPPERS = {BY_GLOBAL_NORM: "ClipGradByGlobalNorm", BY_NORM: "ClipGradByNorm", BY_VALUE: "ClipGradByValue"}
 
 
@@ -206,7 +207,7 @@ class Clip(NamedTuple):
     @property
     def write(self) -> str:
         """What a Paddle program writes for it."""
-        return f"write grad_clip=paddle.nn.{_CLIPPERS[self.by]}({self.shown})"
+        return tr("write grad_clip=paddle.nn.{clippers}({shown})", clippers=_CLIPPERS[self.by], shown=self.shown)
 
 
 @dataclass

@@ -156,7 +156,7 @@ class Unit:
     def __str__(self) -> str:
         if self.layer is None:
             return self.op
-        where = f"layer {self.layer}" if self.layer else "outside of any layer below the outermost one"
+        where = tr("layer {layer}", layer=self.layer) if self.layer else tr("outside of any layer below the outermost one")
         return f"{self.op} in {where}" if self.op and self.layer else self.op or where
 
 
@@ -462,13 +462,18 @@ def _no_end(program: _Program, over: str, bad: bool) -> str:
     """Why there is no difference to look for."""
     natively = program.natively()
     if bad:
-        return (
-            f"the target holds with all {over} on Torch's kernels as it does on Paddle's: what is bad does not come from these "
-            "kernels (a mistake of the program, or ops that stay native: print a run of padiff_shim.reference)"
+        return tr(
+            "the target holds with all {over} on Torch's kernels as it does on Paddle's: what is bad does "
+            "not come from these kernels (a mistake of the program, or ops that stay native: print a run of "
+            "padiff_shim.reference)",
+            over=over,
         )
     if natively:
-        return (
-            f"the target holds natively, but with no {over} exchanged under the shim it does not: the difference comes from how "
-            "gradients are added up, not from a kernel"
+        return tr(
+            "the target holds natively, but with no {over} exchanged under the shim it does not: the "
+            "difference comes from how gradients are added up, not from a kernel",
+            over=over,
         )
-    return f"the target holds neither on Paddle's kernels nor with all {over} on Torch's: there is no difference to look for"
+    return tr(
+        "the target holds neither on Paddle's kernels nor with all {over} on Torch's: there is no difference to look for", over=over
+    )

@@ -86,16 +86,16 @@ def examine() -> Health:
 def _versions() -> Iterator[tuple[str, str]]:
     untested = tested.untested(paddle.__version__, torch.__version__, platform.python_version())
     if untested:
-        yield REMARK, f"the tests were not run on {'; '.join(untested)}"
+        yield REMARK, tr("the tests were not run on {untested}", untested="; ".join(untested))
     else:
-        yield GOOD, "the tests were run on these"
+        yield GOOD, tr("the tests were run on these")
 
 
 def _device() -> Iterator[tuple[str, str]]:
     try:
         place = settings.check_devices()
         missing = settings.missing_kernels(place)
-        yield (GOOD, f"both frameworks can use {place}") if missing is None else (BAD, missing)
+        yield (GOOD, tr("both frameworks can use {place}", place=place)) if missing is None else (BAD, missing)
     except ValueError as error:
         yield BAD, str(error)
 
@@ -107,13 +107,13 @@ def _to_torch() -> Iterator[tuple[str, str]]:
         twin = memory.to_torch(tensor)
         twin[1, 2] = 1
         if (twin.data_ptr(), list(twin.shape)) != (tensor.data_ptr(), [2, 3]) or float(tensor[1, 2].astype("float32")) != 1:
-            yield BAD, f"{dtype}: Torch does not see the memory of a Paddle tensor"
+            yield BAD, tr("{dtype}: Torch does not see the memory of a Paddle tensor", dtype=dtype)
             return
     view = memory.to_torch(paddle.arange(6, dtype="float32").reshape([2, 3]).t())
     if view.tolist() != [[0, 3], [1, 4], [2, 5]]:
-        yield BAD, f"a transposed view arrives in Torch as {view.tolist()}"
+        yield BAD, tr("a transposed view arrives in Torch as {values}", values=view.tolist())
     else:
-        yield GOOD, f"the same memory, in {', '.join(_DTYPES)}, strided views too"
+        yield GOOD, tr("the same memory, in {dtypes}, strided views too", dtypes=", ".join(_DTYPES))
 
 
 def _to_paddle() -> Iterator[tuple[str, str]]:
@@ -123,9 +123,9 @@ def _to_paddle() -> Iterator[tuple[str, str]]:
         twin = memory.to_paddle(tensor)
         tensor[1, 2] = 1
         if list(twin.shape) != [2, 3] or float(twin[1, 2].astype("float32")) != 1:
-            yield BAD, f"{dtype}: Paddle does not see the memory of a Torch tensor"
+            yield BAD, tr("{dtype}: Paddle does not see the memory of a Torch tensor", dtype=dtype)
             return
-    yield GOOD, f"the same memory, in {', '.join(_DTYPES)}"
+    yield GOOD, tr("the same memory, in {dtypes}", dtypes=", ".join(_DTYPES))
 
 
 def _torch_device() -> str:
@@ -149,9 +149,9 @@ def _interception() -> Iterator[tuple[str, str]]:
     expected.sum().backward()
     pairs = [(result, expected), (x.grad, twin.grad), (weight.grad, twin_weight.grad)]
     if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(tensor, other) for tensor, other in pairs):
-        yield BAD, f"a Linear and its gradients are not Torch's: {run.as_dict()['ops']}"
+        yield BAD, tr("a Linear and its gradients are not Torch's: {ops}", ops=run.as_dict()["ops"])
     else:
-        yield GOOD, "a Linear and its gradients run on Torch's kernels, bit for bit"
+        yield GOOD, tr("a Linear and its gradients run on Torch's kernels, bit for bit")
 
 
 def _equal(tensor: Any, expected: Any) -> bool:
@@ -160,9 +160,19 @@ def _equal(tensor: Any, expected: Any) -> bool:
 
 def _entry_points() -> Iterator[tuple[str, str]]:
     here, absent, strange = entry_points.inventory()
-    yield GOOD, f"{here} entry points of this Paddle lead to ops of the table; {absent} of the table's are of other versions"
+    yield (
+        GOOD,
+        tr(
+            "{here} entry points of this Paddle lead to ops of the table; {absent} of the table's are of other versions",
+            here=here,
+            absent=absent,
+        ),
+    )
     if strange:
-        yield REMARK, f"{len(strange)} of this Paddle are unknown here, and stay native: {', '.join(strange)}"
+        yield (
+            REMARK,
+            tr("{count} of this Paddle are unknown here, and stay native: {names}", count=len(strange), names=", ".join(strange)),
+        )
 
 
 _CHECKS: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {

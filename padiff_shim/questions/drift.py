@@ -318,7 +318,7 @@ def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights
         for name, side in (("torch64", original), ("native64", port)) if double and drifts.framework_dtype != "float64" else ():
             outcomes[name] = _run(side, ModelSide.run_wide, folder, name)
     except NotWider as error:
-        drifts.notes.append(f"no float64 pair: {error}")
+        drifts.notes.append(tr("no float64 pair: {error}", error=error))
     if "native64" not in outcomes:
         outcomes.pop("torch64", None)
     drifts.rows += layer_rows(mapping, outcomes)
@@ -332,7 +332,13 @@ def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights
         if original not in outcomes["torch"].layers or port not in outcomes["substituted"].layers
     ]
     if left:
-        drifts.notes.append(f"{many(len(left), 'layer was', 'layers were')} not called on both sides: {listed(left, 6)}")
+        drifts.notes.append(
+            tr(
+                "{layers} not called on both sides: {names}",
+                layers=many(len(left), "layer was", "layers were"),
+                names=listed(left, 6),
+            )
+        )
 
 
 def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path | None, name: str) -> RunOutcome:

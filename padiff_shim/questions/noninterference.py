@@ -15,7 +15,7 @@ from ..arguments import function
 from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.compare import opened
 from ..modes.options import CompareOptions
-from ..text import many
+from ..text import many, tr
 
 
 @dataclass
@@ -39,9 +39,14 @@ class HarmReport:
     def __str__(self) -> str:
         if self:
             compared = many(self.compared, "tensor or state", "tensors and states")
-            return f"do no harm: {compared} bit-identical with and without comparing"
+            return tr("do no harm: {compared} bit-identical with and without comparing", compared=compared)
         shown = ", ".join(self.differences[:5])
-        return f"do no harm: {len(self.differences)} of {self.compared} differ: {shown}"
+        return tr(
+            "do no harm: {differences} of {compared} differ: {shown}",
+            differences=len(self.differences),
+            compared=self.compared,
+            shown=shown,
+        )
 
 
 def _random_states() -> dict[str, Any]:
@@ -163,7 +168,9 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
     report = HarmReport(len(native), run=run)
     for name in sorted({*native, *compared}):
         if native.get(name) != again.get(name):
-            report.differences.append(f"{name} (differs between two native runs as well: the program is not repeatable)")
+            report.differences.append(
+                tr("{name} (differs between two native runs as well: the program is not repeatable)", name=name)
+            )
         elif native.get(name) != compared.get(name):
             report.differences.append(name)
     run.recorder.add_event("do-no-harm", str(report))

@@ -150,8 +150,10 @@ def _notes(both: tuple[dict[int, Recorded], dict[int, Recorded]], chosen: list[t
         notes += [f"{name}: {remark}" for rank in sorted(taken) for remark in (*known[rank].beside, *known[rank].remarks)]
         left = [str(rank) for rank in known if rank not in taken]
         if left:
-            notes.append(f"{name}: ranks {', '.join(left)} were not compared")
-    return notes + [f"rank {rank} of a is compared with rank {other} of b" for rank, other in chosen if rank != other]
+            notes.append(tr("{name}: ranks {left} were not compared", name=name, left=", ".join(left)))
+    return notes + [
+        tr("rank {rank} of a is compared with rank {other} of b", rank=rank, other=other) for rank, other in chosen if rank != other
+    ]
 
 
 def _surroundings(a: Recorded | JoinedRun, b: Recorded | JoinedRun) -> list[tuple[str, Any, Any]]:
@@ -217,7 +219,9 @@ def _common_kinds(a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: 
     for kind in (*_SEQUENCES, *NAMED):
         if (kind in kinds[0]) != (kind in kinds[1]):
             alone = "a" if kind in kinds[0] else "b"
-            difference.notes.append(f"only {alone} has records of kind {kind!r}: they were not compared")
+            difference.notes.append(
+                tr("only {alone} has records of kind {kind}: they were not compared", alone=alone, kind=repr(kind))
+            )
             difference.one_sided[kind] = alone
     return kinds[0] & kinds[1]
 
@@ -231,7 +235,11 @@ def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow])
         )
     if unknown:
         number = many(len(unknown), "tensor")
-        yield f"not compared, because a recording has no values of them: {number}, the first {unknown[0].any}"
+        yield tr(
+            "not compared, because a recording has no values of them: {number}, the first {tensor}",
+            number=number,
+            tensor=unknown[0].any,
+        )
 
 
 def _paired_steps(a: Iterator[RecordedStep], b: Iterator[RecordedStep]) -> Iterator[tuple[RecordedStep, RecordedStep]]:

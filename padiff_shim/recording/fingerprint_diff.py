@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runlog.events import LOSS, NAMED
-from ..text import many
+from ..text import many, tr
 from .alignment import TensorDistance, align
 from .difference import Difference, EqualWithin, ExpectedPartners, StepDifference, TensorRow
 from .fingerprints import FIGURES
@@ -55,14 +55,24 @@ def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, toler
     if common and (only[0] or only[1]):
         _note_lengths(a, b, ends, only, difference)
     if tolerances.crossing:
-        layouts = "weights that lie otherwise in the other framework are compared by their figures, which are alike within"
-        difference.notes.append(f"{layouts} {_SUMS:g} where they hold the same numbers")
+        difference.notes.append(
+            tr(
+                "weights that lie otherwise in the other framework are compared by their figures, which are alike within {sums:g} "
+                "where they hold the same numbers",
+                sums=_SUMS,
+            )
+        )
     first_step = next((step for step in difference.steps if step.first), None)
     if first_step is not None:
         around = first_step.step
         difference.notes.append(
-            f"distances are estimates; values around step {around}: padiff-shim run --record DIR --around {around}, or "
-            f"record(dir, model, steps=range({max(0, around - 1)}, {around + 2}))"
+            tr(
+                "distances are estimates; values around step {around}: padiff-shim run --record DIR --around "
+                "{around}, or record(dir, model, steps=range({first}, {last}))",
+                around=around,
+                first=max(0, around - 1),
+                last=around + 2,
+            )
         )
 
 
@@ -72,13 +82,21 @@ def _note_lengths(a: Recorded, b: Recorded, ends: Sequence[int], only: Sequence[
         if not alone:
             continue
         if here > there:
-            difference.holes.append(f"{name} goes on to step {here:,}, {other} ends with step {there:,}")
+            difference.holes.append(
+                tr(
+                    "{name} goes on to step {here:,}, {other} ends with step {there:,}",
+                    name=name,
+                    here=here,
+                    other=other,
+                    there=there,
+                )
+            )
         if a.options.get("every") != b.options.get("every"):
             difference.notes.append(
                 f"{many(alone, 'step')} of {name} alone: every={a.options.get('every')} against {b.options.get('every')}"
             )
         elif here <= there:
-            difference.holes.append(f"{other} lacks {many(alone, 'step')} that {name} has")
+            difference.holes.append(tr("{other} lacks {steps} that {name} has", other=other, steps=many(alone, "step"), name=name))
 
 
 def _key(tensor: Tensor, *, crossing: bool) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..present import document as doc
 from ..runlog.events import IN_STEP, STATE
-from ..text import SENTENCE, capped, joined, many, shown, tr
+from ..text import SENTENCE, capped, joined, many, marked, shown, tr
 from .alignment import TensorDistance
 from .call_origins import (
     ARGUMENTS,
@@ -332,13 +332,13 @@ def _begins(difference: DifferenceView) -> Iterator[doc.Part]:
 
 # Kinds of origins -> what happens there.
 _BEGINS = {
-    CALL: "{row}: it reads equal bits in both runs, and gives other ones",
-    LAYOUT: "{row}: it reads equal values that lie otherwise in memory, and gives other bits",
-    ARGUMENTS: "{row}: it reads equal bits in both runs, with other arguments",
-    RANDOM: "{row}: its random numbers differ",
-    BACKWARD: "{row}: the forward is equal, this gradient is not",
-    UPDATE: "{row}: gradient and old value are equal, the new value is not",
-    UNSEEN: "{row}: the first recorded result that differs, of operands that differ already",
+    CALL: marked("{row}: it reads equal bits in both runs, and gives other ones"),
+    LAYOUT: marked("{row}: it reads equal values that lie otherwise in memory, and gives other bits"),
+    ARGUMENTS: marked("{row}: it reads equal bits in both runs, with other arguments"),
+    RANDOM: marked("{row}: its random numbers differ"),
+    BACKWARD: marked("{row}: the forward is equal, this gradient is not"),
+    UPDATE: marked("{row}: gradient and old value are equal, the new value is not"),
+    UNSEEN: marked("{row}: the first recorded result that differs, of operands that differ already"),
 }
 
 
@@ -360,12 +360,12 @@ def _begin(origin: CallOrigin) -> doc.ListedFinding:
 
 # Kinds of tensors -> the head of their column.
 _KINDS = {
-    "op": "calls equal",
-    "layer": "layers equal",
-    "gradient": "gradients equal",
-    IN_STEP: "step gradients equal",
-    STATE: "optimizer states equal",
-    "parameter": "parameters equal",
+    "op": tr("calls equal"),
+    "layer": tr("layers equal"),
+    "gradient": tr("gradients equal"),
+    IN_STEP: tr("step gradients equal"),
+    STATE: tr("optimizer states equal"),
+    "parameter": tr("parameters equal"),
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import FileError, MissingFileError
 from ..runlog.events import FINGERPRINT_SCHEMA, JsonTable
 from ..runlog.reader import EventFile, LogError, open_log, text_of
-from ..text import many
+from ..text import many, tr
 from .files import RECORDS, present
 from .fingerprints import FIGURES
 from .tensors import INPUT, Array, Tensor, tensor_of
@@ -104,14 +104,21 @@ class Recorded:
         if self._file.damage:
             self.holes.append(str(self._file.damage))
         if stopped := text_of(self.header, "stopped"):
-            self.holes.append(f"{name} is not complete, {stopped}")
+            self.holes.append(tr("{name} is not complete, {stopped}", name=name, stopped=stopped))
         elif not self.ended:
-            self.holes.append(f"{name} has no last line: the process was killed; it is complete up to its last call")
+            self.holes.append(tr("{name} has no last line: the process was killed; it is complete up to its last call", name=name))
         elif self.ended != "closed":
-            self.remarks.append(f"{name} ended with {self.ended}")
+            self.remarks.append(tr("{name} ended with {ended}", name=name, ended=self.ended))
         records = end.get("records")
         if isinstance(records, int) and records != self._read:
-            self.holes.append(f"{name} says that it has {many(records, 'record')}, and {self._read:,} can be read")
+            self.holes.append(
+                tr(
+                    "{name} says that it has {records}, and {read:,} can be read",
+                    name=name,
+                    records=many(records, "record"),
+                    read=self._read,
+                )
+            )
 
     def steps(self) -> Iterator[RecordedStep]:
         """The steps in their order, of a recording of single tensors.
@@ -146,7 +153,10 @@ class Recorded:
         alone = options.get("calls") is False and options.get("layers") is False
         if alone and "session" not in self.header:
             missing.append(
-                f"{name} has its first step alone: the version that wrote it saw no other with calls=False and layers=False"
+                tr(
+                    "{name} has its first step alone: the version that wrote it saw no other with calls=False and layers=False",
+                    name=name,
+                )
             )
         return missing
 
@@ -183,7 +193,9 @@ class Recorded:
                 self._read += len(row.numbers)
                 yield row
         if damaged:
-            self.holes.append(f"{self.path.name}: {many(damaged, 'step is damaged', 'steps are damaged')} and left out")
+            self.holes.append(
+                tr("{name}: {steps} and left out", name=self.path.name, steps=many(damaged, "step is damaged", "steps are damaged"))
+            )
 
     def _row(self, event: JsonTable, known: dict[tuple[int, ...], tuple[int, ...]]) -> FingerprintRow | None:
         spans = tuple(event["of"])
@@ -264,16 +276,21 @@ def read(folder: Path) -> dict[int, Recorded]:
         raise FileError(f"{folder} is a file: a recording is a folder")
     paths = [path for path in present(folder) if RECORDS.fullmatch(path.name)]
     if not paths:
-        other = ": it holds the log of a compare run, which padiff_shim.load reads" if any(folder.glob("calls-*.jsonl")) else ""
+        other = tr(": it holds the log of a compare run, which padiff_shim.load reads") if any(folder.glob("calls-*.jsonl")) else ""
         raise FileError(f"{folder} holds no recording (records-rank*-pid*.jsonl){other}")
     by_rank: dict[int, Recorded] = {}
     beside: dict[int, list[str]] = {}
     for recorded in sorted(map(Recorded, paths), key=lambda recorded: ("parent" in recorded.header, recorded.path.name)):
         first = by_rank.setdefault(recorded.rank, recorded)
         if first is not recorded:
-            whose = "a forked child" if "parent" in recorded.header else "another process of the same rank"
+            whose = tr("a forked child") if "parent" in recorded.header else tr("another process of the same rank")
             beside.setdefault(recorded.rank, []).append(
-                f"{recorded.path.name}, of {whose}, was not compared ({many(_records(recorded.path), 'record')})"
+                tr(
+                    "{name}, of {whose}, was not compared ({records})",
+                    name=recorded.path.name,
+                    whose=whose,
+                    records=many(_records(recorded.path), "record"),
+                )
             )
     for rank, remarks in beside.items():
         by_rank[rank].beside = remarks

@@ -15,6 +15,7 @@ from ..errors import FileError
 from ..runlog.encoding import finite
 from ..runlog.events import JsonTable
 from ..runlog.reader import LogError, open_log
+from ..text import tr
 
 Array = np.ndarray[Any, Any]
 SAMPLE = 64  # elements, evenly spaced in memory order
@@ -193,7 +194,7 @@ class Tensor:
     def __str__(self) -> str:
         what = self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}"
         kind = "" if self.kind in ("op", "loss") else f"{self.kind} "
-        place = f" in layer {self.layer}" if self.layer else ""
+        place = tr(" in layer {layer}", layer=self.layer) if self.layer else ""
         return f"{kind}{what}{place}" + (f", {self.site}" if self.site else "")
 
 

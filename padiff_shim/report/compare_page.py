@@ -25,7 +25,7 @@ from ..present.html import application
 from ..progress import Waiting
 from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, shown, tr
 from ..verdicts import MEANING, Verdict
 from .compare import headline, status, ties
 from .source import Compared
@@ -388,7 +388,7 @@ def write(run: Compared, path: str | os.PathLike[str], *, limit: int = LIMIT) ->
         ArgumentError: as :func:`render`, and for a ``path`` that is none.
     """
     target = file("path", path)
-    with Waiting(f"writing {target}"):
+    with Waiting(tr("writing {target}", target=target)):
         return write_file(target, text(run, limit=limit), "the page ")
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, joined, shown, tr
 from ..verdicts import STEP, Side, Verdict
 
 
@@ -29,7 +29,7 @@ def named(record: Mapping[str, Any]) -> str:
     hypothesis = record.get("hypothesis")
     if not hypothesis:
         return str(record["verdict"])
-    return f"{record['verdict']} ({' or '.join(map(shown, [hypothesis, *(record.get('alternatives') or ())][:2]))})"
+    return f"{record['verdict']} ({joined(' or ', map(shown, [hypothesis, *(record.get('alternatives') or ())][:2]))})"
 
 
 def whose(record: Mapping[str, Any]) -> str:
@@ -51,19 +51,21 @@ def measured(record: Mapping[str, Any]) -> str:
     """The error in words: the observed one, its bound, the tolerances that assert_close would need."""
     stats = record.get("stats") or {}
     if record["verdict"] == Verdict.TIE.value:
-        return f"{stats.get('tied', '?')} of {stats.get('count', '?')} elements differ at a tie, where both choices are allowed"
+        tied, count = stats.get("tied", "?"), stats.get("count", "?")
+        return tr("{tied} of {count} elements differ at a tie, where both choices are allowed", tied=tied, count=count)
     if record["verdict"] == Verdict.NONFINITE.value:
         sides = ((name, stats.get(name) or {}) for name in ("paddle", "torch"))
         return ", ".join(f"{name} {side.get('nan', '?')} NaN {side.get('inf', '?')} Inf" for name, side in sides)
     if stats.get("error") is not None:
-        text = f"error {figure(stats['error'])}, bound {figure(stats.get('bound'))}"
+        text = tr("error {error}, bound {bound}", error=figure(stats["error"]), bound=figure(stats.get("bound")))
     elif stats.get("max_abs") is not None:
-        text = f"largest difference {figure(stats['max_abs'])}"
+        text = tr("largest difference {difference}", difference=figure(stats["max_abs"]))
     else:
         return ""
     tolerance = stats.get("tolerance")
     if tolerance and stats.get("different"):
-        text += f"; assert_close would need atol {figure(tolerance.get('atol'))} or rtol {figure(tolerance.get('rtol'))}"
+        atol, rtol = figure(tolerance.get("atol")), figure(tolerance.get("rtol"))
+        text = tr("{text}; assert_close would need atol {atol} or rtol {rtol}", text=text, atol=atol, rtol=rtol)
     return text
 
 
@@ -76,12 +78,21 @@ def innocent(record: Mapping[str, Any]) -> list[str]:
 def only_rounding(record: Mapping[str, Any]) -> str:
     """A record that is only rounding, in words."""
     terms, difference, allowed = innocent(record)
-    where = f" at {shown(record['site'])}" if record.get("site") else ""
-    may = f"; sums of {terms} terms: smallest safe atol {allowed}" if allowed != "-" else ""
-    return f"{shown(record['op'])} {shown(record.get('tensor'))} {shape(record)}{where}: {difference}{may}"
+    text = f"{shown(record['op'])} {shown(record.get('tensor'))} {shape(record)}"
+    if record.get("site"):
+        text = tr("{text} at {line}", text=text, line=shown(record["site"]))
+    if allowed == "-":
+        return tr("{text}: {difference}", text=text, difference=difference)
+    return tr(
+        "{text}: {difference}; sums of {terms} terms: smallest safe atol {allowed}",
+        text=text,
+        difference=difference,
+        terms=terms,
+        allowed=allowed,
+    )
 
 
-_WHOSE = {"paddle": "on Paddle's side alone", "torch": "on Torch's side alone", "both": "on both sides"}
+_WHOSE = {"paddle": tr("on Paddle's side alone"), "torch": tr("on Torch's side alone"), "both": tr("on both sides")}
 
 
 def born(record: Mapping[str, Any]) -> str:
@@ -89,23 +100,32 @@ def born(record: Mapping[str, Any]) -> str:
     about = record.get("born") or {}
     if not about:
         return ""
-    what, where = shown(about.get("what")), f" at {shown(record['site'])}" if record.get("site") else ""
-    where += f" (layer {shown(record['layer'])})" if record.get("layer") else ""
-    where += f", step {record['step']}" if record.get("step") else ""
+    what, call = shown(about.get("what")), _what(record)
+    if record.get("site"):
+        call = tr("{text} at {line}", text=call, line=shown(record["site"]))
+    if record.get("layer"):
+        call = tr("{text} (layer {layer})", text=call, layer=shown(record["layer"]))
+    if record.get("step"):
+        call = tr("{text}, step {step}", text=call, step=record["step"])
     if about.get("came_in"):
-        operands = " and ".join(map(shown, about["came_in"]))
-        return f"The first {what} comes in with {operands} of {_what(record)}{where}: no compared call made it"
-    operands = " and ".join(map(_operand, about.get("operands") or ()))
-    made = f", of {operands}" if operands else ""
-    side = _WHOSE.get(str(about.get("side")), "on one side")
-    return f"The first {what} begins in {_what(record)}{where}, {side}{made}"
+        operands = joined(" and ", map(shown, about["came_in"]))
+        return tr(
+            "The first {what} comes in with {operands} of {call}: no compared call made it", what=what, operands=operands, call=call
+        )
+    side = _WHOSE.get(str(about.get("side")), tr("on one side"))
+    if not about.get("operands"):
+        return tr("The first {what} begins in {call}, {side}", what=what, call=call, side=side)
+    operands = joined(" and ", map(_operand, about["operands"]))
+    return tr("The first {what} begins in {call}, {side}, of {operands}", what=what, call=call, side=side, operands=operands)
 
 
 def _what(record: Mapping[str, Any]) -> str:
     """``"softmax"``, ``"the gradient of softmax (x)"``."""
     tensor = str(record.get("tensor"))
     op = shown(record.get("op"))
-    return f"the gradient of {op} ({shown(tensor.removeprefix('grad:'))})" if tensor.startswith("grad:") else op
+    if not tensor.startswith("grad:"):
+        return op
+    return tr("the gradient of {op} ({tensor})", op=op, tensor=shown(tensor.removeprefix("grad:")))
 
 
 def _operand(about: Mapping[str, Any]) -> str:
@@ -115,13 +135,14 @@ def _operand(about: Mapping[str, Any]) -> str:
         return f"{name} = {figure(about['number'], 4)}"
     text = f"{name} {shown(list(about.get('shape') or ()))}"
     if about.get("infinite"):
-        text += f", {about['infinite']:,} infinite"
+        text = tr("{text}, {count:,} infinite", text=text, count=about["infinite"])
     if about.get("least") is not None:
-        same = about["least"] == about.get("most")
-        text += (
-            f" all {figure(about['least'], 4)}" if same else f" from {figure(about['least'], 4)} to {figure(about.get('most'), 4)}"
-        )
-        text += "" if same or about.get("there") is None else f", there {figure(about['there'], 4)}"
+        least, most = figure(about["least"], 4), figure(about.get("most"), 4)
+        if about["least"] == about.get("most"):
+            return tr("{text} all {value}", text=text, value=least)
+        text = tr("{text} from {least} to {most}", text=text, least=least, most=most)
+        if about.get("there") is not None:
+            text = tr("{text}, there {value}", text=text, value=figure(about["there"], 4))
     return text
 
 
@@ -131,14 +152,17 @@ def amplified(record: Mapping[str, Any]) -> str:
     if not stats.get("incoming"):
         return ""
     if STEP in (record.get("modifiers") or ()):
-        return (
-            f"a step function: differences are amplified here, x{figure(stats.get('amplification'))} of an incoming difference of "
-            f"{figure(stats['incoming'])}"
+        return tr(
+            "a step function: differences are amplified here, x{times} of an incoming difference of {incoming}",
+            times=figure(stats.get("amplification")),
+            incoming=figure(stats["incoming"]),
         )
     rho = max((float((stats.get(side) or {}).get("rho_max") or 0.0) for side in ("paddle", "torch")), default=0.0)
-    return (
-        f"amplification x{figure(stats.get('amplification'))} of an incoming difference of {figure(stats['incoming'])}, "
-        f"local error {figure(rho)} rounding units"
+    return tr(
+        "amplification x{times} of an incoming difference of {incoming}, local error {local} rounding units",
+        times=figure(stats.get("amplification")),
+        incoming=figure(stats["incoming"]),
+        local=figure(rho),
     )
 
 
@@ -155,10 +179,11 @@ def call_line(record: Mapping[str, Any]) -> str:
         named(record) + (f" [{side}]" if side else "") + "".join(f" {shown(name)}" for name in record.get("modifiers") or ()),
     ]
     parts += [shown(record[name]) for name in ("layer", "site") if record.get(name)]
-    parts.append(f"step {record.get('step')}")
+    parts.append(tr("step {step}", step=record.get("step")))
     parts += [phrase for phrase in (measured(record), amplified(record), born(record)) if phrase]
     if record.get("quirk"):
-        parts.append(f"known difference: {shown(record['quirk'])}" + (" (muted)" if record.get("muted") else ""))
+        known = tr("known difference: {name}", name=shown(record["quirk"]))
+        parts.append(tr("{text} (muted)", text=known) if record.get("muted") else known)
     if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):
         parts.append(shown(record["reason"], SENTENCE))
-    return " | ".join(parts)
+    return joined(" | ", parts)

@@ -25,7 +25,7 @@ from ..runlog.events import SCHEMA
 from ..runlog.reader import LogError
 from ..runlog.recorder import INPUTS, Recorder
 from ..runlog.replicas import Replicas, replicas
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, shown, tr
 from ..verdicts import Verdict
 from .run import Run, command
 
@@ -409,7 +409,7 @@ def loaded(folder: str | os.PathLike[str], each: Callable[[Mapping[str, Any]], N
         LogError: as there.
     """
     place = compare_logs.absolute(folder)
-    with Waiting(f"reading {place}"):
+    with Waiting(tr("reading {place}", place=place)):
         paths, earlier = compare_logs.last_of(place, compare_logs.find(place))
         return together(place, paths, earlier, each)
 

@@ -94,7 +94,16 @@ class BaselineEntry:
     def __str__(self) -> str:
         where = ", ".join(filter(None, (shown(self.layer), shown(self.site))))
         named = f" ({shown(self.name)})" if self.name else ""
-        return f"{shown(self.op)} {shown(self.tensor)} {self.dtype} at {where}: {self.verdict}{named}, {self.units:g} units"
+        return tr(
+            "{op} {tensor} {dtype} at {where}: {verdict}{named}, {units:g} units",
+            op=shown(self.op),
+            tensor=shown(self.tensor),
+            dtype=self.dtype,
+            where=where,
+            verdict=self.verdict,
+            named=named,
+            units=self.units,
+        )
 
 
 @dataclass

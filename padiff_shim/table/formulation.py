@@ -22,10 +22,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..language import marked
 from .samples import Sample
 
 LAYOUT, GROUPING, ROUNDING, FUSED, BACKWARD, NUMBERS, TRAINING = (
-    "layout", "grouping", "rounding", "fused", "backward", "numbers", "training",
+    marked("layout"), marked("grouping"), marked("rounding"), marked("fused"), marked("backward"), marked("numbers"),
+    marked("training"),
 )  # fmt: skip
 
 CAUSES: Mapping[str, str] = {
