@@ -91,7 +91,7 @@ STRANGE = {  # call of an image, and the name of what a comparison finds in it
 
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("number", [np.nan, *(pytest.param(number, marks=pytest.mark.slow) for number in (np.inf, -np.inf))])
 @pytest.mark.parametrize("kind", STRANGE)
 def test_an_image_with_a_pixel_that_is_no_number(kind, number):
     """Rounding, and what is known, are told beside it as without it."""

@@ -3,11 +3,9 @@
 import errno
 import json
 import os
-import subprocess
-import sys
 
+import forked
 import pytest
-from helpers import PATIENCE
 from log_data import filled, lines_of, record, wrong
 
 import padiff_shim
@@ -60,7 +58,7 @@ def test_processes_of_one_run_are_merged(tmp_path):
 def test_programs_one_after_the_other(tmp_path, mode):
     log = str(tmp_path / "log")
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", CALL.format(mode=mode, log=log)], check=True, timeout=PATIENCE)
+        forked.run(["-c", CALL.format(mode=mode, log=log)]).check_returncode()
     with pytest.warns(RuntimeWarning, match="also holds 1 log of earlier runs"):
         run = padiff_shim.load(log) if mode == "compare" else padiff_shim.load_reference(log)
     assert len(run.calls) == 1 if mode == "compare" else run.substituted == {"exp": 1}

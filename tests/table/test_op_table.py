@@ -90,10 +90,14 @@ def test_in_place_forms_write_into_their_tensor(op, entry):
         assert run.substituted == {op.name: 1}
 
 
-WANTED = {"nothing wants a gradient": (False, True), "gradients wanted": (True, True), "wanted, under no_grad": (True, False)}
+WANTED = [
+    pytest.param(False, True, id="nothing wants a gradient"),
+    pytest.param(True, True, id="gradients wanted"),
+    pytest.param(True, False, id="wanted, under no_grad", marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize(("grad", "enabled"), WANTED.values(), ids=WANTED)
+@pytest.mark.parametrize(("grad", "enabled"), WANTED)
 @pytest.mark.parametrize(("op", "entry"), FIRST + OTHERS)
 def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, entry, grad, enabled, monkeypatch):
     """Torch itself chooses some kernels by that, under no_grad too; the shortcuts and the full way have to do as it does."""

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from helpers import entries, located, spelled
+from helpers import by_first_doors, entries, located, spelled
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3, VERSION
@@ -122,13 +122,7 @@ def close(ours, native):
     return ours[0] == native[0] and all(same) and all(np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in arrays)
 
 
-@pytest.mark.parametrize(
-    ("op", "entry"),
-    [
-        pytest.param(op, entry, id=entry.target.partition(".")[2], marks=pytest.mark.slow if "_legacy_" in entry.target else ())
-        for op, entry in SWEEP
-    ],
-)
+@pytest.mark.parametrize(("op", "entry"), by_first_doors(SWEEP))
 def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
     # gammaincc does not broadcast: beside one element Paddle reads beyond its memory.
     cases = [case for case in CASES if not (op.name == "gammaincc" and case[0] == "element")]
