@@ -175,7 +175,15 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
-        return getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
+        try:
+            module = importlib.import_module(f".{_EXPORTS[name]}", __name__)
+        except ModuleNotFoundError as error:
+            if error.name not in ("paddle", "torch"):
+                raise
+            from .modes.environment import missing_framework
+
+            raise missing_framework(error.name, error) from error
+        return getattr(module, name)
     if name in ("patches", "testing"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

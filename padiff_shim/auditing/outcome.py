@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,8 +15,9 @@ from ..arguments import path as as_path
 from ..catalogue.known_differences import in_range, shipped
 from ..files import write
 from ..present import document as doc
+from ..present import html
 from ..present.result import Presented
-from ..text import capped, many, tr
+from ..text import capped, joined, many, tr
 from .report import (
     ACCURACY,
     CRASH,
@@ -92,8 +94,9 @@ class Audit(Presented):
         return _document(self)
 
     def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report as one self-contained page; returns its path. Raises FileError."""
-        return write(as_path("path", path), self.page())
+        """Write the report as one page, with links to the reproducers in :attr:`folder`; returns its path. Raises FileError."""
+        target = as_path("path", path)
+        return write(target, html.render(_document(self, os.path.relpath(self.folder, target.parent))))
 
     def save(self) -> list[Path]:
         """Write ``audit.md``, ``audit.html`` and ``audit.json`` into the folder; returns their paths. Raises FileError."""
@@ -150,7 +153,8 @@ def _kinds() -> dict[str, tuple[str, str]]:
     }
 
 
-def _document(audit: Audit) -> doc.Document:
+def _document(audit: Audit, folder: str = ".") -> doc.Document:
+    """``folder``: the audit's, as seen from the document."""
     by_kind = {kind: [finding for finding in audit.findings if finding.kind == kind] for kind in _kinds()}
     versions = {name: audit.environment.get(name) for name in ("paddle", "torch", "processor", "device")}
     kernels = tr("Kernels audited: Paddle {paddle}, Torch {torch}, {processor}, {device}", **versions)
@@ -159,7 +163,7 @@ def _document(audit: Audit) -> doc.Document:
         [
             doc.Facts([kernels, _extent(audit)]),
             doc.Only((doc.TEXT,), list(_summary(audit, by_kind))),
-            doc.Only((doc.MARKDOWN, doc.PAGE), list(_sections(audit, by_kind))),
+            doc.Only((doc.MARKDOWN, doc.PAGE), list(_sections(audit, by_kind, folder))),
         ],
         title=kernels,
         contents=True,
@@ -207,14 +211,18 @@ def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[doc.Pa
     yield doc.Paragraph(tr("In {folder}: audit.md, audit.html, audit.json{scripts}", folder=audit.folder, scripts=scripts))
 
 
-def _sections(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[doc.Section]:
+def _sections(audit: Audit, by_kind: dict[str, list[Finding]], folder: str) -> Iterator[doc.Section]:
     heads = [tr("op, tensor"), tr("side"), tr("verdict"), tr("operands"), tr("worst"), tr("reproducer")]
     for kind, (title, meaning) in _kinds().items():
         ops = Counter(finding.op for finding in by_kind[kind])
         names = ", ".join(f"{op} ({count:,})" if count > 1 else op for op, count in ops.items())
         short = tr("{count}: {ops}", count=many(len(ops), "op"), ops=names)
         title = tr("{title} ({count})", title=title, count=len(by_kind[kind]))
-        yield _section(title, meaning, heads, [_finding_row(finding) for finding in by_kind[kind]], short)
+        script = next((finding.worst["script"] for finding in by_kind[kind] if finding.worst.get("script")), "")
+        if script:
+            command = f"python {posixpath.normpath(f'{folder}/repro/{script}')}"
+            meaning = joined(" ", (meaning, tr("A reproducer needs Paddle, Torch and NumPy alone: {command}", command=command)))
+        yield _section(title, meaning, heads, [_finding_row(finding, folder) for finding in by_kind[kind]], short)
     known = [(name, tr("seen") if showed else tr("no longer seen here")) for name, showed in audit.known.items()]
     meaning = tr("What a comparison counts apart by name, and whether a call of this audit or a defect's program showed it.")
     yield _section(tr("Known differences"), meaning, [tr("name"), tr("here")], known, _states(known))
@@ -237,13 +245,15 @@ def _sections(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[doc.S
     yield _section(tr("Not tried"), meaning, [tr("ops")], [(", ".join(idle),)] if idle else [])
 
 
-def _section(title: str, meaning: str, heads: Sequence[str], rows: Sequence[tuple[str, ...]], short: str = "") -> doc.Section:
+def _section(
+    title: str, meaning: str, heads: Sequence[str], rows: Sequence[tuple[str | doc.Cell, ...]], short: str = ""
+) -> doc.Section:
     """A table; a long one is folded away behind ``short`` (default: its first cells), for it is half a mile on a phone."""
     words = (tr("side"), tr("verdict"))
     table = doc.Table([doc.Column(head, short=head in words) for head in heads], rows)
     if len(rows) <= UNFOLDED:
         return doc.Section(title, [table] if rows else [], meaning)
-    short = short or ", ".join(row[0] for row in rows)
+    short = short or ", ".join(str(row[0]) for row in rows)
     return doc.Section(title, [doc.Paragraph(short), doc.Folded(tr("All {rows}", rows=many(len(rows), "row")), [table])], meaning)
 
 
@@ -269,8 +279,8 @@ def _example(report: OpReport) -> str:
     return next((text for text in report.refusals if "of kernel" not in text), next(iter(report.refusals)))
 
 
-def _finding_row(finding: Finding) -> tuple[str, ...]:
-    name = finding.known or finding.name
+def _finding_row(finding: Finding, folder: str) -> tuple[str | doc.Cell, ...]:
+    name, script = finding.known or finding.name, finding.worst.get("script")
     verdict = f"{finding.verdict}: {name}" if name else finding.verdict
     return (
         f"{finding.op} {finding.tensor}".strip(),
@@ -278,7 +288,7 @@ def _finding_row(finding: Finding) -> tuple[str, ...]:
         tr("{verdict} (known)", verdict=verdict) if finding.known else verdict,
         f"{', '.join(finding.stresses)} ({', '.join(finding.dtypes)}; {len(finding.cases)})",
         _worst(finding),
-        f"repro/{finding.worst['script']}" if finding.worst.get("script") else "",
+        doc.Cell([f"repro/{script}"], link=posixpath.normpath(f"{folder}/repro/{script}")) if script else "",
     )
 
 

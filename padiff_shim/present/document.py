@@ -43,8 +43,9 @@ class Word(NamedTuple):
 class Cell:
     """A cell of a table that is more than a text.
 
-    ``lines``: below each other. ``shade``: from 0 to 1, how strong the page's colour of ``tone`` is behind it. ``depth``: how far
-    the page indents it. ``bar``: parts of a whole that the page draws before the text.
+    ``lines``: below each other. ``link``: a file beside the page that it names. ``shade``: from 0 to 1, how strong the page's
+    colour of ``tone`` is behind it. ``depth``: how far the page indents it. ``bar``: parts of a whole that the page draws before
+    the text.
     """
 
     lines: Sequence[str]
@@ -52,6 +53,7 @@ class Cell:
     shade: float | None = None
     depth: int = 0
     bar: Sequence[Share] = ()
+    link: str = ""
 
 
 Row = Sequence[Union[str, Cell]]

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ..text import SENTENCE, current, escaped, many, shown, tr
 from . import document
@@ -210,6 +211,8 @@ def _kind(column: Column, block: document.Table) -> str:
 def _td(cell: str | Cell, kind: str, column: Column) -> str:
     lines = "<br>".join(map(_text, lines_of(cell)))
     if isinstance(cell, Cell):
+        if cell.link:
+            lines = f'<a href="{html.escape(quote(cell.link))}">{lines}</a>'
         if cell.tone:
             kind += f" {cell.tone}"
         if cell.shade is not None:

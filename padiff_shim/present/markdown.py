@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from ..text import SENTENCE, escaped, joined, shown, tr
 from . import document
@@ -94,7 +95,8 @@ def _table(block: document.Table) -> Iterator[str]:
 
 def _cell(cells: Iterable[str | Cell]) -> str:
     """Lines below each other, each of them once."""
-    return "<br>".join(dict.fromkeys(in_markdown(line) for cell in cells for line in lines_of(cell)))
+    lines = [(in_markdown(line), "" if isinstance(cell, str) else cell.link) for cell in cells for line in lines_of(cell)]
+    return "<br>".join(dict.fromkeys(f"[{line}]({quote(link)})" if link else line for line, link in lines))
 
 
 def _findings(block: document.Findings) -> Iterator[str]:

@@ -84,6 +84,18 @@ def test_on_a_phone_each_cell_says_what_it_is(opened):
     assert max(widths) <= PHONE["width"]
 
 
+def test_reproducers_are_links(opened, tmp_path):
+    script = f"{OP}_{OP}_0.py"
+    page = opened()
+    assert page.locator("td a").first.get_attribute("href") == f"repro/{script}"
+    assert f"python repro/{script}" in page.locator("body").inner_text()
+    (tmp_path / "repro").mkdir()
+    (tmp_path / "repro" / script).write_text("print(1)")
+    elsewhere = audited(tmp_path).to_html(tmp_path / "pages" / "audit.html")
+    assert f'href="../repro/{script}"' in elsewhere.read_text()
+    assert f"](repro/{script})" in audited(tmp_path).to_markdown()
+
+
 def test_each_part_is_led_to(opened):
     page = opened()
     for link in page.locator("nav a").all():

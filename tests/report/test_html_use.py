@@ -68,7 +68,8 @@ def test_details(show):
     for part in (
         "SEMANTICS", "side: paddle", "epsilon->float32", "eps=1e-6", "layer-norm-epsilon", "negligible", "model.py:7 in forward",
         "float64 [8, 64], transposed", "the number 2.5", "1e-12", "Predicted bound 2e-9, observed error 1e-7, 50 times the bound",
-        "amplification × 30", 'run.repro(run.calls[1], "repro.py")', wrong["reason"], "rounding units", "float64", "alpha",
+        "amplification × 30", 'run.repro(run.calls[1], "repro.py")', "padiff-shim repro LOG 1 -o repro.py",
+        wrong["reason"], "rounding units", "float64", "alpha",
     ):  # fmt: skip
         assert part in text
     page.locator("#details").get_by_role("button", name="grad:x").click()
@@ -80,8 +81,8 @@ def test_details(show):
 def test_repro_line_is_copied(show):
     page = show(run_of(10), permissions=["clipboard-read", "clipboard-write"])
     page.locator("tr[data-row]").nth(3).click()
-    line = page.locator("#details code").inner_text()
-    page.get_by_role("button", name="Copy").click()
+    line = page.locator("#details code").first.inner_text()
+    page.get_by_role("button", name="Copy").first.click()
     page.get_by_text("Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == line
 
@@ -91,7 +92,7 @@ def test_keyboard_alone(show):
     page.locator("#table").focus()
     for key in ("ArrowDown", "ArrowDown", "End", "Home", "PageDown", "ArrowUp", "Enter"):
         page.keyboard.press(key)
-    place = int(page.locator("#details code").inner_text().split("[")[1].split("]")[0])
+    place = int(page.locator("#details code").first.inner_text().split("[")[1].split("]")[0])
     active = page.locator("#table").get_attribute("aria-activedescendant")
     assert active == f"row-{place}"
     page.keyboard.press("Escape")
@@ -102,7 +103,7 @@ def test_keyboard_alone(show):
     settled(page)
     assert "record 1 " in page.locator("#tip").inner_text()
     page.keyboard.press("Enter")
-    assert "run.calls[1]" in page.locator("#details code").inner_text()
+    assert "run.calls[1]" in page.locator("#details code").first.inner_text()
 
 
 def test_chart_point_is_hovered_clicked_and_enlarged(show):
@@ -122,7 +123,7 @@ def test_chart_point_is_hovered_clicked_and_enlarged(show):
             break
     assert row is not None
     page.mouse.click(x, row)
-    assert "run.calls[50]" in page.locator("#details code").inner_text()
+    assert "run.calls[50]" in page.locator("#details code").first.inner_text()
     page.keyboard.press("Escape")
     settled(page)
     page.locator("#canvas").scroll_into_view_if_needed()

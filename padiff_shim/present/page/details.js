@@ -48,7 +48,7 @@ function boundLine(row) {
   const error = figureOf("error", row);
   if (bound === null && error === null) return null;
   const ratio = number(error) / number(bound);
-  const words = Number.isFinite(ratio) ? (ratio <= 1 ? `, ${figure(ratio)} of the bound` : `, ${figure(ratio)} times the bound`) : "";
+  const words = Number.isFinite(ratio) ? (ratio <= 1 ? `, ${figure(ratio)} of the bound` : `, ${capped(ratio)} times the bound`) : "";
   return h("p", { class: "boundline" }, "Predicted bound ", h("b", {}, figure(bound)), ", observed error ", h("b", {}, figure(error)), words, ".");
 }
 
@@ -64,14 +64,18 @@ function streamLine(row) {
   const times = number(figureOf("amplification", row));
   if (times === undefined || Number.isNaN(times)) return null;
   const local = Math.max(number(figureOf("paddle.rho_max", row)) || 0, number(figureOf("torch.rho_max", row)) || 0);
-  return h("p", {}, `An incoming difference of ${figure(figureOf("incoming", row))} leaves this call as ${figure(figureOf("propagated", row))}: amplification × ${figure(times)}. The call's own error is ${figure(local)} rounding units.`);
+  return h("p", {}, `An incoming difference of ${figure(figureOf("incoming", row))} leaves this call as ${figure(figureOf("propagated", row))}: amplification × ${capped(times)}. The call's own error is ${figure(local)} rounding units.`);
 }
 
 function reproduce(row) {
-  const line = `run.repro(run.calls[${positions[row]}], "repro.py")`;
-  const button = h("button", { type: "button", class: "copy" }, "Copy");
-  button.addEventListener("click", () => copyText(line, button));
-  return h("section", {}, h("h3", {}, "Show it alone"), h("div", { class: "code" }, h("code", { tabindex: "0" }, line), button));
+  const place = positions[row];
+  const lines = [`run.repro(run.calls[${place}], "repro.py")`, `padiff-shim repro LOG ${place} -o repro.py && python repro.py`];
+  const codes = lines.map((line) => {
+    const button = h("button", { type: "button", class: "copy" }, "Copy");
+    button.addEventListener("click", () => copyText(line, button));
+    return h("div", { class: "code" }, h("code", { tabindex: "0" }, line), button);
+  });
+  return h("section", {}, h("h3", {}, "Show it alone"), codes);
 }
 
 function related(row) {
