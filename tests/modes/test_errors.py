@@ -86,7 +86,12 @@ def test_a_missing_framework_gives_the_install_line(missing):
         except padiff_shim.MissingFrameworkError as error:
             assert isinstance(error, ImportError) and isinstance(error, padiff_shim.BackendError)
             print(error)
+        try:
+            padiff_shim.prove
+        except padiff_shim.MissingFrameworkError as error:
+            print(error)
     """)
+    assert lines[-2] == lines[-1]
     assert f"{missing} cannot be imported" in lines[-1]
     assert f"pip install {missing}" in lines[-1]
 
