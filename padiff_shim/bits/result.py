@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write
+from ..present.annotations import Annotation
 from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone
 from ..present.result import Presented
 from ..proof.findings import ProgramPlace
@@ -196,6 +197,10 @@ class Bitwise(Presented):
             changed[patch.file] = patch.apply(source)
         return [write(Path(file), source) for file, source in changed.items()]
 
+    def annotations(self) -> list[Annotation]:
+        """The origins, each at the port's line."""
+        return [_annotated(origin) for origin in self.origins]
+
     def document(self) -> Document:
         """All of it."""
         layers = [_layers(self)] if self.travel and not self.identical else []
@@ -215,6 +220,14 @@ def _counted(numbers: Sequence[int], same: Sequence[int] = ()) -> str:
     if len(words) == 1:
         return words[0]
     return tr("{first} and {last}", first=joined(", ", words[:-1]), last=words[-1])
+
+
+def _annotated(origin: BitOrigin) -> Annotation:
+    places = [(place.file, place.line) for place in (origin.paddle, origin.torch) if place]
+    text = tr("{finding}; {why}", finding=origin, why=origin.why)
+    if origin.change:
+        text = tr("{finding}. Write: {change}", finding=text, change=origin.patch.after.strip() if origin.patch else origin.change)
+    return Annotation(f"bits: {origin.cause}: {origin.name}", "warning", text, places)
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:

@@ -29,7 +29,10 @@ Examples:
   padiff-shim diff one all --ranks 0,3
   # all ranks of the first, put together, against the second
   padiff-shim diff two_ranks one_rank --shards auto --rtol 1e-5
-  padiff-shim diff two_ranks one_rank --shards '*.qkv.weight=1,*.out.weight=0' --rtol 1e-5
+  padiff-shim diff two_ranks one_rank --rtol 1e-5 \\
+      --shards '*.qkv.weight=1,*.out.weight=0'
+  # in a workflow of GitHub
+  padiff-shim diff before after --format github
 
 The folders are those of padiff_shim.record(); neither framework is needed.
 Exit status: 0 if nothing differs, 1 if something does, 2 if nothing can be compared.
@@ -47,6 +50,7 @@ Exit status: 0 if nothing differs, 1 if something does, 2 if nothing can be comp
     metavar="RULES",
     help="Put the ranks together: auto, PATTERN=AXIS,... (or =sum, =mean, =replicate), or a file (.toml, .json) with such a table.",
 )
+@output.format_options
 @click.option("--html", type=output.PAGE, help="Write the page.")
 @click.option("--markdown", type=output.TEXT, help="Write the difference as Markdown; - is standard output.")
 @click.option("--json", "data", type=output.TEXT, help="Write everything found as JSON; - is standard output.")
@@ -57,6 +61,8 @@ def command(
     rtol: float,
     ranks: str | None,
     shards: str | None,
+    form: str | None,
+    sarif: str | None,
     html: str | None,
     markdown: str | None,
     data: str | None,
@@ -65,8 +71,9 @@ def command(
     they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
     difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards))
-    output.deliver(difference, html, markdown, data)
-    if "-" not in (markdown, data) and (html, markdown, data) != (None, None, None):
+    files = (html, markdown, data, sarif)
+    output.answer(difference, html, markdown, data, form, sarif, page=difference.to_html, always=False)
+    if form is None and "-" not in files and files != (None,) * 4:
         click.echo(difference.document().headline)
     return FINE if difference else NO
 

@@ -20,6 +20,8 @@ Examples:
   padiff-shim gate runs/today --baseline baseline.jsonl --margin 10
   # for a pull request
   padiff-shim gate runs/today --baseline baseline.jsonl --markdown -
+  # in a workflow of GitHub
+  padiff-shim gate runs/today --baseline baseline.jsonl --format github
 
 Exit status: 0, 1 if a call got worse or a new one is not clean (with --update: if FILE was not updated),
 2 if there is no baseline or no log.
@@ -33,13 +35,20 @@ Exit status: 0, 1 if a call got worse or a new one is not clean (with --update: 
 @click.option(
     "--margin", metavar="X", type=click.FloatRange(1), default=MARGIN, show_default=True, help="An error may grow by this factor."
 )
+@output.format_options
 @click.option("--markdown", type=output.TEXT, help="Write what changed as Markdown; - is standard output.")
-def command(folder: str, baseline: str, update: bool, margin: float, markdown: str | None) -> int:
+def command(
+    folder: str,
+    baseline: str,
+    update: bool,
+    margin: float,
+    form: str | None,
+    sarif: str | None,
+    markdown: str | None,
+) -> int:
     """Compare the log of a comparison with a baseline, and fail if a call got worse: its verdict, from LOW_ACCURACY up, or its
     error by more than the margin. New and missing calls are listed."""
     with Waiting(tr("reading {folder}", folder=folder)):
         result = gate(folder, baseline, update=update, margin=margin)
-    if markdown != "-":
-        click.echo(output.as_text(result))
-    output.write_markdown(markdown, result)
+    output.answer(result, None, markdown, None, form, sarif)
     return FINE if result.done else NO

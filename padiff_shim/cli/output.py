@@ -12,10 +12,13 @@ from typing import Any, TextIO
 
 import click
 
+from .. import __version__
 from ..files import try_file
 from ..files import write as write
+from ..present.annotations import Level, github
+from ..present.annotations import sarif as as_sarif
 from ..present.result import Presented
-from ..text import tr
+from ..text import reader, tr
 
 
 class Target(click.ParamType):  # type: ignore[type-arg]
@@ -72,32 +75,62 @@ def file_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def answer(result: Any, html: str | None, markdown: str | None, data: str | None) -> None:
-    """Write a result into the files that the options name, and print its text, unless standard output has one of them.
+FORMATS = ("text", "markdown", "github", "sarif")
+_LEVELS: dict[str, Level] = {"": "note", "good": "note", "bad": "error"}  # of a document's tone; others: warning
+
+
+def format_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--format`` (as ``form``) and ``--sarif`` to a command whose findings have lines."""
+    for option in (
+        click.option("--sarif", type=TEXT, help="Write findings for code scanning and editors; - is standard output."),
+        click.option("--format", "form", type=click.Choice(FORMATS), help="What is printed: github annotates lines. Default text."),
+    ):
+        function = option(function)
+    return function
+
+
+def formatted(result: Presented, form: str | None) -> str:
+    """A result as ``--format`` prints it."""
+    if form in (None, "text"):
+        return as_text(result)
+    if form == "markdown":
+        return str(result.to_markdown()).rstrip("\n")
+    with reader(None):
+        document = result.document()
+        findings, level = result.annotations(), _LEVELS.get(document.tone, "warning")
+        if form == "github":
+            return github(findings, str(document.headline), level)
+        return json.dumps(as_sarif(findings, str(document.headline), level, __version__), indent=2, ensure_ascii=False)
+
+
+def answer(
+    result: Any,
+    html: str | None,
+    markdown: str | None,
+    data: str | None,
+    form: str | None = None,
+    sarif: str | None = None,
+    *,
+    page: Callable[[str], Path] | None = None,
+    always: bool = True,
+) -> None:
+    """Write a result into the files that the options name, and print it, unless standard output has one of them.
+
+    Args:
+        page: writes the page of ``html``; default ``result.page()`` is it.
+        always: print it also if files are named and no ``--format`` is.
 
     Raises:
         FileError: a file cannot be written.
     """
     if html is not None:
-        written(write(html, result.page()))
-    write_json(data, result.as_dict)
+        written(page(html) if page is not None else write(html, result.page(), "the page "))
+    write_json(data, lambda: result.as_dict())
     write_markdown(markdown, result)
-    if "-" not in (data, markdown):
-        click.echo(as_text(result))
-
-
-def deliver(result: Any, html: str | None, markdown: str | None, data: str | None) -> None:
-    """Write a result into the files that the options name, or print its text if they name none.
-
-    Raises:
-        FileError: a file cannot be written.
-    """
-    if html is not None:
-        written(result.to_html(html))
-    write_json(data, result.as_dict)
-    write_markdown(markdown, result)
-    if html is None and data is None and markdown is None:
-        click.echo(as_text(result))
+    _put(sarif, lambda: formatted(result, "sarif") + "\n", "")
+    files = [path for path in (html, markdown, data, sarif) if path is not None]
+    if "-" not in files and (always or form is not None or not files):
+        click.echo(formatted(result, form))
 
 
 def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:

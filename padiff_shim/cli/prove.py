@@ -28,6 +28,9 @@ Examples:
       --config config.json --inputs tokens.npz
   padiff-shim prove port.py:build original.py:build \\
       --inputs x.npy --phase train --optimizer AdamW --steps 3
+  # for a workflow of GitHub, with a file for code scanning
+  padiff-shim prove port.py:build original.py:build \\
+      --inputs x.npy --format github --sarif proof.sarif
 
 Exit status: 0 if the port is right, 1 if it is not, or the proof is inconclusive.
 """
@@ -41,12 +44,15 @@ Exit status: 0 if the port is right, 1 if it is not, or the proof is inconclusiv
 @click.option("--dtype", metavar="DTYPE", help="Of parameters and inputs: bfloat16, float16, float32 or float64.")
 @click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
 @click.option("--bitwise", is_flag=True, help="Also where the bits of a right port part from the original's, and what to write.")
+@output.format_options
 @output.file_options
 def command(
     optimizer: str | None,
     steps: int,
     rules: str | None,
     bitwise: bool,
+    form: str | None,
+    sarif: str | None,
     html: str | None,
     markdown: str | None,
     data: str | None,
@@ -69,5 +75,5 @@ def command(
         from ..proof.prove import prove
 
         right = answer = prove(*models, **options)
-    output.answer(answer, html, markdown, data)
+    output.answer(answer, html, markdown, data, form, sarif)
     return FINE if right else NO

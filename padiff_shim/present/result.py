@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..text import reader
 from . import excerpt, html, markdown, text
+from .annotations import Annotation
 from .document import Document
 
 
@@ -16,6 +17,10 @@ class Presented:
     def document(self) -> Document:
         """All that there is to say."""
         raise NotImplementedError
+
+    def annotations(self) -> list[Annotation]:
+        """Its findings at lines of source, the most serious first, for tools that show them there."""
+        return []
 
     def text(self, width: int | None = None, *, colour: bool = False, lang: str | None = None) -> str:
         """For a terminal.

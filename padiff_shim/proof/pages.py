@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from ..dispatch.call_site import at_line
 from ..present import document as doc
+from ..present.annotations import Annotation
 from ..text import SENTENCE, listed, many, shown, tr
 from .carried import CarriedBy
 from .findings import LayerRow, Mistake, ProgramPlace, Stage, StepRow
@@ -70,6 +71,19 @@ def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
         details.append((tr("effect"), effect))
     sides = both_places(mistake.paddle, mistake.torch, marked_calls, around=True) if mistake.paddle or mistake.torch else []
     return doc.ListedFinding(str(mistake), sides, details)
+
+
+def annotated(mistake: Mistake, verdict: str) -> Annotation:
+    """A mistake at the port's lines, and at the original's."""
+    places = [(place.file, place.line) for place in (mistake.paddle, mistake.torch) if place]
+    lines = [*places[:1], *mistake.also, *places[1:]]
+    text = str(mistake)
+    if mistake.paddle:
+        text = tr("{finding}; the port: {line}", finding=text, line=_where(mistake.paddle))
+    if mistake.torch:
+        line = _where(mistake.torch)
+        text = tr("{finding}; the original: {line}: {call}", finding=text, line=line, call=shown(mistake.torch.call))
+    return Annotation(f"{verdict}: {mistake.cause.value}", "error", text, lines)
 
 
 def both_places(

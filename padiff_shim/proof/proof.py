@@ -9,6 +9,7 @@ from typing import Any
 from ..arguments import whole
 from ..dispatch.call_site import at_line
 from ..errors import ArgumentError, PadiffShimError, described
+from ..present.annotations import Annotation
 from ..present.document import Document
 from ..present.result import Presented
 from ..text import joined, tr
@@ -16,7 +17,7 @@ from .alignment import Alignment
 from .carried import CarriedBy
 from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
-from .pages import proof_document
+from .pages import annotated, proof_document
 
 _BITWISE = tr("padiff_shim.bitwise(port, original, inputs) names each line where the bits part, and what to write to have the same")
 
@@ -156,6 +157,10 @@ class Proof(Presented):
         for mistake, fields in zip(self.mistakes, data["mistakes"]):
             fields["cause"] = str(mistake.cause)
         return {**data, "headline": self.headline, "right": bool(self)}
+
+    def annotations(self) -> list[Annotation]:
+        """The mistakes, each at the port's line."""
+        return [annotated(mistake, str(self.verdict)) for mistake in self.mistakes]
 
     def document(self) -> Document:
         """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..files import write
+from ..present.annotations import Annotation
 from ..present.document import Document
 from ..present.result import Presented
 from ..runlog.events import IN_STEP, NAMED
@@ -277,6 +278,10 @@ class Difference(Presented):
             "steps": [step.as_dict() for step in self.steps],
             "rows": [row.as_dict() for row in self.rows],
         }
+
+    def annotations(self) -> list[Annotation]:
+        """The first difference, and where bits part, each at its line."""
+        return pages.first_and_origins(self)
 
     def document(self) -> Document:
         """Where both runs part, by how much, and what differs around them."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from ..present import document as doc
+from ..present.annotations import Annotation, places_of
 from ..runlog.events import IN_STEP, STATE
 from ..text import SENTENCE, capped, joined, many, marked, shown, tr
 from .alignment import TensorDistance
@@ -114,6 +115,20 @@ def headline(difference: DifferenceView) -> str:
     if not difference.not_joined:
         return text
     return tr("{answer}; {not_paired}", answer=text, not_paired=_not_paired(difference.not_joined))
+
+
+def first_and_origins(difference: DifferenceView) -> list[Annotation]:
+    """The first difference and the places where bits part, at the lines of b, or of a."""
+    first = difference.first
+    answer = [] if first is None else [Annotation("DIFFERENT", "error", headline(difference), _lines(first))]
+    for origin in difference.call_origins.held[:ORIGINS]:
+        text = tr(_BEGINS[origin.kind], row=described(origin.row))
+        answer.append(Annotation(f"bits part: {origin.kind}", "warning", text, _lines(origin.row)))
+    return answer
+
+
+def _lines(row: ComparedRow) -> list[tuple[str, int]]:
+    return [place for tensor in (row.b, row.a) if tensor is not None for place in places_of(tensor.site, tensor.file, tensor.line)]
 
 
 def _not_paired(not_joined: Sequence[tuple[str, str]]) -> str:

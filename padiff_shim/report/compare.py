@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..present import document as doc
+from ..present.annotations import Annotation, Level, places_of
 from ..runlog import words
 from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding, excess_of
 from ..text import SENTENCE, capped, many, shown, tr
@@ -212,6 +213,14 @@ def _accusation(finding: LineFinding) -> str:
         says=says,
         size="" if verdict is Verdict.NONFINITE else _size(record),
     )
+
+
+def annotated(finding: LineFinding) -> Annotation:
+    """A finding at its line."""
+    record, verdict = finding.worst, Verdict(finding.worst["verdict"])
+    places = places_of(str(record.get("site") or ""), str(record.get("file") or ""), int(record.get("line") or 0))
+    level: Level = "error" if verdict in HARD else "note" if verdict is Verdict.LOCAL_SUSPECT else "warning"
+    return Annotation(verdict.value, level, _accusation(finding), places)
 
 
 def _at(record: Mapping[str, Any], layer: str = "") -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from ..arguments import one_of, whole
 from ..errors import OPS_LISTED, ArgumentError, PadiffShimError, UnknownNameError, optional, unknown
 from ..files import Scratch
+from ..present.annotations import Annotation
 from ..present.document import Document
 from ..progress import Waiting
 from ..report import compare, compare_page
@@ -244,6 +245,10 @@ class CompareRun(Run):
         Those whose ``apart`` is not empty come last: known differences and negligible ones.
         """
         return self.counts.sorted_findings()
+
+    def annotations(self) -> list[Annotation]:
+        """The findings, each at its line."""
+        return [compare.annotated(finding) for finding in self.findings() if not finding.apart]
 
     def coverage(self) -> dict[str, Any]:
         """How many float calls and output elements were checked, and why others were not; docs/log.md has the fields."""

@@ -18,6 +18,7 @@ from typing import Any
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
 from ..files import try_file, write
+from ..present.annotations import Annotation, places_of
 from ..present.document import MARKDOWN, PAGE, TEXT, Column, Document, Folded, Items, ListItem, Only, Table, figures
 from ..present.result import Presented
 from ..runlog.calls import Calls
@@ -144,6 +145,14 @@ class Gate(Presented):
     def done(self) -> bool:
         """What was asked for happened: the baseline was updated, or, without ``update``, the run passed."""
         return self.updated or (self.passed and not self.refused)
+
+    def annotations(self) -> list[Annotation]:
+        """The places that are a complaint, each at its line; none once they are the baseline."""
+        if self.updated:
+            return []
+        complaints = [(now, self._change(now, before)) for now, before in self.worse]
+        complaints += [(now, tr("new, and not clean: {place}", place=now)) for now in self.new if now.severity]
+        return [Annotation(f"gate: {now.verdict}", "error", text, places_of(now.site)) for now, text in complaints]
 
     def document(self) -> Document:
         """Whether it passed, and each place that changed; for a pull request what got worse stands in a table."""

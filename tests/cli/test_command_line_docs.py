@@ -13,7 +13,7 @@ from padiff_shim.cli import app, mode_options
 INDEX = "command-line.md"
 # Where each command has its page: the rows of the index.
 OF = dict(re.findall(r"^\| \[`(\w+)`\]\(([\w-]+\.md)", (ROOT / "docs" / INDEX).read_text(encoding="utf-8"), re.MULTILINE))
-PAGES = tuple(dict.fromkeys((INDEX, *OF.values(), "pytest.md", "distributed.md")))
+PAGES = tuple(dict.fromkeys((INDEX, *OF.values(), "pytest.md", "distributed.md", "ci.md")))
 WORDS = {
     "padiff-shim": ["-m", "padiff_shim"],
     "python": [],
@@ -74,7 +74,8 @@ def check(expected, out):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_the_page(page, tmp_path):
-    for block in (*blocks(INDEX, "python"), *blocks(page, "python")):
+    files = ("prove.md", page) if page == "ci.md" else (page,)  # the page shows the findings of that port
+    for block in (block for source in (INDEX, *files) for block in blocks(source, "python")):
         name, _, program = block.partition("\n")
         if re.fullmatch(r"# \w+\.py", name):
             (tmp_path / name[2:]).write_text(program)
