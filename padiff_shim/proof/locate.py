@@ -463,6 +463,11 @@ ROUNDED = tr("equal up to rounding")
 LOSS = "loss"  # the path of the loss among the outputs
 
 
+def identical(values: str) -> str:
+    """That all of several values are identical, as a stage says it."""
+    return tr("{values} identical bit for bit", values=values)
+
+
 @dataclass(frozen=True)
 class Differing:
     """What differs between the bits of two runs, in words; "" where nothing does.
@@ -528,7 +533,7 @@ def stages_of(
         broken = broken or (LOSS if wrong else "")
     if differing.gradients or differing.missing:
         wrong = not broken and (BACKWARD in parts or bool(differing.missing) or bool(plain and differing.backward))
-        same = joined(" ", (many(differing.gradients, "gradient"), IDENTICAL))
+        same = identical(many(differing.gradients, "gradient"))
         text = differing.missing or (plain if wrong and plain else differing.backward)
         stages.append(_stage("backward", wrong, text, behind=broken, same=same))
     if original.statistics and port.unlike:
@@ -537,14 +542,14 @@ def stages_of(
         )
     elif original.statistics and port.statistics:
         wrong = STATISTICS in parts or (bool(plain and differing.first == differing.statistics != ""))
-        same = joined(" ", (many(len(port.statistics), "running statistic"), IDENTICAL))
+        same = identical(many(len(port.statistics), "running statistic"))
         stages.append(_stage("statistics", wrong, differing.statistics, behind="" if wrong else broken, same=same))
     return stages
 
 
 def _stage(name: str, wrong: bool, text: str, *, behind: str = "", same: str = IDENTICAL) -> Stage:
     if behind:
-        return Stage(name, None, tr("behind the {behind}", behind=behind))
+        return Stage(name, None, tr("behind the {behind}", behind=tr(behind)))
     return Stage(name, not wrong, text if wrong else ROUNDED if text else same)
 
 

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..text import joined, listed, many, tr
+from ..text import listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.tree import LayerNode, WeightSide
 from ..weights.values import prepared
 from . import agreement
 from .agreement import Agreement, Array, Noise, RunOutcome
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
-from .locate import IDENTICAL, LOSS, ROUNDED, Differing
+from .locate import IDENTICAL, LOSS, ROUNDED, Differing, identical
 from .programs import NotWider, PaddleSide, TorchSide, error_text, forward_alone, in_wider
 from .proof import Proof
 from .updates import USUAL, Recipe, Settings, StepUpdate
@@ -400,7 +400,7 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
         apart = optimizer_replay(port, mapping, trained.recipe, trained.original)
         further = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=False)
         proof.stages.append(_alone(apart, further, len(seen)))
-        proof.stages.append(Stage("training", None, tr("behind the {broken}", broken=broken)))
+        proof.stages.append(Stage("training", None, tr("behind the {broken}", broken=tr(broken))))
         proof.mistakes += further
         return
     in_weights = first is not None and first[1] == WEIGHTS
@@ -435,8 +435,8 @@ def _undecided(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
 
 def _identical(proof: Proof, trained: TrainingRuns) -> None:
     steps, count = len(trained.original), len(trained.original[0].weights)
-    proof.stages.append(Stage("optimizer step", True, joined(" ", (many(count, "weight"), IDENTICAL))))
-    proof.stages.append(Stage("training", True, joined(" ", (many(steps, "step"), IDENTICAL))))
+    proof.stages.append(Stage("optimizer step", True, identical(many(count, "weight"))))
+    proof.stages.append(Stage("training", True, identical(many(steps, "step"))))
     proof.reason = tr("{steps} {reason}", steps=many(steps, "training step"), reason=proof.reason)
 
 

@@ -28,6 +28,7 @@ def train():
 # What the program prints, and the page says too. The first program of the README is that of docs/port-a-model.md.
 SAYS = {
     "README.md": ["All 15 float calls ran on torch's kernels.", "Optimizers on torch kernels: adamw by Torch's definition (18)."],
+    "README.zh-CN.md": ["全部 15 次浮点调用都在 torch 的内核上运行。", "torch 内核上的优化器：adamw 按 Torch 的定义（18）。"],
     "docs/amp.md": [],
     "docs/audit.md": [],
     "docs/bisect.md": ["Paddle's kernels of 1 of 4 ops make the difference (no other is needed or makes it); 7 runs"],
@@ -42,6 +43,13 @@ SAYS = {
         "CODE_CORRECT: bit for bit on Torch's kernels; natively the port does not run",
         "another setting of the optimizer: weight_decay=0.1 against 0.01",
         "✓ backward: 6 gradients identical bit for bit",
+    ],
+    "docs/zh/prove.md": [
+        "CODE_DIFFERS: 属性不同：approximate='tanh'，应为 'none'（改写为 approximate=False），在 port.py:22",
+        "return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))",
+        "CODE_CORRECT: 在 Torch 的内核上逐位一致；移植版在原生内核上不能运行",
+        "优化器设置不同：weight_decay=0.1，应为 0.01",
+        "✓ 反向: 6 个梯度逐位一致",
     ],
     "docs/random.md": [],
     "docs/record.md": [],

@@ -10,7 +10,7 @@ from helpers import says
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = re.compile(r"^```(python)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PAGES = {"en": ROOT / "docs" / "port-a-model.md"}
+PAGES = {"en": ROOT / "docs" / "port-a-model.md", "zh": ROOT / "docs" / "zh" / "port-a-model.md"}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
