@@ -48,7 +48,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs messages test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -163,6 +163,9 @@ messages: $(READY) ## bring the catalogues of messages up to date with the sourc
 docs: $(READY) ## write docs/ops.md, docs/defects.md and docs/bitwise.md from the declarations
 	$(FROM_CHECKOUT) $(PY) -m padiff_shim.catalogue.document
 	$(FROM_CHECKOUT) $(PY) -m padiff_shim.bits.document
+
+images: $(READY) ## take the picture of the README anew (needs Chromium)
+	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) tests/images.py
 
 bench: $(READY) ## cost of a call: native, substituted, through numpy; cost of comparing
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_call.py

@@ -54,3 +54,11 @@ def test_links_between_pages_lead_somewhere():
             if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
                 lost.append((page, link))
     assert lost == []
+
+
+def test_the_readme_is_short_and_begins_with_a_picture():
+    text = text_of("README.md")
+    assert len(text.split()) <= 900
+    picture = ROOT / re.search(r"!\[[^]]+\]\((\S+)\)", text[: text.index("## Install")])[1]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert picture.stat().st_size < 150_000
