@@ -50,7 +50,8 @@ HEAD = """# Public questions, answered
 
 Users asked in public issue trackers why Paddle and Torch differ. A script of at most 30 lines in
 [examples/questions](../examples/questions) rebuilds each thread from its description and asks `compare` or `prove`;
-`make demo-questions` runs them all and prints the answers. Where a thread needs another machine, mostly a GPU, the script emulates
+`make demo-questions` runs them all and prints the answers; `python examples/demo_questions.py --verbose 35123 609` runs some, and
+prints all that the library prints. Where a thread needs another machine, mostly a GPU, the script emulates
 that machine in place of Paddle's kernel (`padiff_shim.testing.planted`), and the page says so.
 
 Where the answer is rounding, the last column is the smallest safe `atol` for a test of that call: every right kernel passes,
@@ -112,7 +113,7 @@ def page() -> str:
             f"[{name}.py](../examples/questions/{name}.py), {asked_question.thread}.{emulated} It prints\n\n```\n{quotes}\n```\n"
         )
     table = ["| thread | what was seen | verdict | answer | atol needed |", "|---|---|---|---|---:|", *rows]
-    return "\n".join([HEAD, *table, "", "## What is printed", "These parts of the output hold on any machine.", "", *texts])
+    return "\n".join([HEAD, *table, "", "## What is printed", "These parts of the output (with `--verbose`) hold on any machine.", "", *texts])
 
 
 def chosen(wanted: list[str]) -> list[str]:

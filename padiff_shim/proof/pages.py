@@ -74,16 +74,19 @@ def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
 
 
 def annotated(mistake: Mistake, verdict: str) -> Annotation:
-    """A mistake at the port's lines, and at the original's."""
-    places = [(place.file, place.line) for place in (mistake.paddle, mistake.torch) if place]
-    lines = [*places[:1], *mistake.also, *places[1:]]
+    """A mistake at the port's lines; related: where to write the fix, and the original's line."""
+    port, original, fix = mistake.paddle, mistake.torch, mistake.fix
+    places = [*([(port.file, port.line)] if port else []), *mistake.also]
+    places += [(other.file, other.line) for other in (fix, original) if other and other.file]
     text = str(mistake)
-    if mistake.paddle:
-        text = tr("{finding}; the port: {line}", finding=text, line=_where(mistake.paddle))
-    if mistake.torch:
-        line = _where(mistake.torch)
-        text = tr("{finding}; the original: {line}: {call}", finding=text, line=line, call=shown(mistake.torch.call))
-    return Annotation(f"{verdict}: {mistake.cause.value}", "error", text, lines)
+    if port:
+        text = tr("{finding}; the port: {line}", finding=text, line=_where(port))
+    if original:
+        line = _where(original)
+        text = tr("{finding}; the original: {line}: {call}", finding=text, line=line, call=shown(original.call))
+    if fix:
+        text = tr("{finding}; fix: {fix}", finding=text, fix=str(fix))
+    return Annotation(f"{verdict}: {mistake.cause.value}", "error", text, places)
 
 
 def both_places(
