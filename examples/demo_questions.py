@@ -113,7 +113,8 @@ def page() -> str:
             f"[{name}.py](../examples/questions/{name}.py), {asked_question.thread}.{emulated} It prints\n\n```\n{quotes}\n```\n"
         )
     table = ["| thread | what was seen | verdict | answer | atol needed |", "|---|---|---|---|---:|", *rows]
-    return "\n".join([HEAD, *table, "", "## What is printed", "These parts of the output (with `--verbose`) hold on any machine.", "", *texts])
+    printed = ["## What is printed", "These parts of the output (with `--verbose`) hold on any machine.", ""]
+    return "\n".join([HEAD, *table, "", *printed, *texts])
 
 
 def chosen(wanted: list[str]) -> list[str]:
