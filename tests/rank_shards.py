@@ -1,7 +1,7 @@
 """Trainings that lie on several ranks, recorded: ``python rank_shards.py FOLDER NAME...``; imported, the same on one rank.
 
 A name is a layout and a fault: ``tensor``, ``tensor-order``, ``data-sum``... Weights are drawn whole and then sliced, so that
-every layout trains the same model.
+every layout trains the same model, and those with experts another one.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ from paddle.autograd import PyLayer
 
 import padiff_shim
 
-WIDTH, HIDDEN, WORDS, BATCH, LENGTH, STEPS = 8, 16, 12, 4, 5, 2
+WIDTH, HIDDEN, WORDS, BATCH, LENGTH, STEPS, EXPERTS = 8, 16, 12, 4, 5, 2, 4
 DRAWN = np.random.default_rng(0)
 IDS = DRAWN.integers(0, WORDS, (STEPS, BATCH, LENGTH + 1))
 WHOLE = {
@@ -27,6 +27,8 @@ WHOLE = {
         *((f"blocks.{place}.up", {"weight": (WIDTH, HIDDEN), "bias": (HIDDEN,)}) for place in range(2)),
         *((f"blocks.{place}.down", {"weight": (HIDDEN, WIDTH), "bias": (WIDTH,)}) for place in range(2)),
         ("head", {"weight": (WIDTH, WORDS)}),
+        ("mixture.gate", {"weight": (WIDTH, EXPERTS)}),
+        *((f"mixture.experts.{place}", {"weight": (WIDTH, WIDTH)}) for place in range(EXPERTS)),
     )
     for name, shape in shapes.items()
 }
@@ -36,15 +38,15 @@ class Copy(PyLayer):
     """Identity forward, a sum over the ranks backward."""
 
     @staticmethod
-    def forward(context, x, reduced):
-        context.reduced = reduced
+    def forward(context, x, group):
+        context.group = group
         return x.clone()
 
     @staticmethod
     def backward(context, gradient):
         gradient = gradient.clone()
-        if context.reduced:
-            dist.all_reduce(gradient)
+        if context.group is not None:
+            dist.all_reduce(gradient, group=context.group)
         return gradient
 
 
@@ -52,9 +54,9 @@ class Reduce(PyLayer):
     """A sum over the ranks forward, identity backward."""
 
     @staticmethod
-    def forward(context, x):
+    def forward(context, x, group):
         y = x.clone()
-        dist.all_reduce(y)
+        dist.all_reduce(y, group=group)
         return y
 
     @staticmethod
@@ -63,10 +65,10 @@ class Reduce(PyLayer):
 
 
 class Share:
-    """What this rank holds: ``number`` of ``count`` slices of the split weights."""
+    """What this rank holds: ``number`` of ``count`` slices of the split weights, the others in a ``group`` of ranks."""
 
-    def __init__(self, number=0, count=1, fault=""):
-        self.number, self.count, self.fault = number, count, fault
+    def __init__(self, number=0, count=1, fault="", group=None):
+        self.number, self.count, self.fault, self.group = number, count, fault, group
 
     def of(self, layer, name, axis=None):
         """Give a layer the parameter of this name, or this rank's slice of it."""
@@ -89,7 +91,9 @@ class Column(nn.Layer):
         share.of(self, f"{name}.bias", 0)
 
     def forward(self, x):
-        return F.linear(Copy.apply(x, self.share.fault != "backward") if self.share.count > 1 else x, self.weight, self.bias)
+        if self.share.count > 1:
+            x = Copy.apply(x, None if self.share.fault == "backward" else self.share.group)
+        return F.linear(x, self.weight, self.bias)
 
 
 class Row(nn.Layer):
@@ -103,10 +107,10 @@ class Row(nn.Layer):
         if self.share.count == 1:
             return F.linear(x, self.weight, self.bias)
         if self.share.fault == "bias":
-            return Reduce.apply(F.linear(x, self.weight, self.bias))
+            return Reduce.apply(F.linear(x, self.weight, self.bias), self.share.group)
         partial = paddle.matmul(x, self.weight)
         if self.share.fault != "reduce" or self.name != "blocks.1.down":
-            partial = Reduce.apply(partial)
+            partial = Reduce.apply(partial, self.share.group)
         return partial + self.bias
 
 
@@ -124,7 +128,7 @@ class Words(nn.Layer):
         size = self.weight.shape[0]
         local = ids - self.share.number * size
         inside = ((local >= 0) & (local < size)).astype("float32").unsqueeze(-1)
-        return Reduce.apply(F.embedding(local.clip(0, size - 1), self.weight) * inside)
+        return Reduce.apply(F.embedding(local.clip(0, size - 1), self.weight) * inside, self.share.group)
 
 
 class Block(nn.Layer):
@@ -161,38 +165,145 @@ class Net(nn.Layer):
         return self.head(x)
 
 
-def train(folder, model, ids, *, loss_scale=1.0, before_step=lambda model: None, layer=None, **options):
-    """Record a training on this rank's part of the data: ids ``[STEPS, samples, LENGTH + 1]``."""
+class Expert(nn.Layer):
+    def __init__(self, number):
+        super().__init__()
+        Share().of(self, f"mixture.experts.{number}.weight")
+
+    def forward(self, x):
+        return F.gelu(F.linear(x, self.weight))
+
+
+class Gate(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        Share().of(self, "mixture.gate.weight")
+
+    def forward(self, x):
+        return F.softmax(F.linear(x, self.weight))
+
+
+class Exchange(PyLayer):
+    """Part r of each rank's tensor to rank r of a group; by all_gather, since gloo has no alltoall."""
+
+    @staticmethod
+    def forward(context, x, group, number):
+        context.group, context.number = group, number
+        parts = []
+        dist.all_gather(parts, x, group=group)
+        return paddle.stack([part[number] for part in parts])
+
+    @staticmethod
+    def backward(context, gradient):
+        parts = []
+        dist.all_gather(parts, gradient.contiguous(), group=context.group)
+        return paddle.stack([part[context.number] for part in parts])
+
+
+class Mixture(nn.Layer):
+    """Each token goes to one of the experts, of which each rank of a group has its share; as many places as tokens for each."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.share, count = share, EXPERTS // share.count
+        first = count * (share.count - 1 - share.number if share.fault == "order" else share.number)
+        self.gate, self.experts = Gate(), nn.LayerList([Expert(first + place) for place in range(count)])
+
+    def forward(self, x):
+        ranks, count, tokens = self.share.count, len(self.experts), x.shape[0]
+        weights = self.gate(x)
+        chosen = F.one_hot(weights.argmax(-1), EXPERTS)
+        sent = (chosen.t().unsqueeze(-1) * x).reshape([ranks, count, tokens, WIDTH])
+        if ranks > 1:
+            sent = Exchange.apply(sent, self.share.group, self.share.number)
+        results = [expert(sent[:, place].reshape([-1, WIDTH])) for place, expert in enumerate(self.experts)]
+        back = paddle.stack([result.reshape([ranks, tokens, WIDTH]) for result in results], 1)
+        if ranks > 1:
+            back = Exchange.apply(back, self.share.group, self.share.number)
+        best = (weights * chosen).sum(-1, keepdim=True)
+        return best * (chosen.t().unsqueeze(-1) * back.reshape([EXPERTS, tokens, WIDTH])).sum(0)
+
+
+class MixtureNet(nn.Layer):
+    def __init__(self, share):
+        super().__init__()
+        self.words, self.mixture, self.head = Words(Share()), Mixture(share), Head()
+
+    def forward(self, ids):
+        x = self.words(ids)
+        return self.head(x + self.mixture(x.reshape([-1, WIDTH])).reshape(x.shape))
+
+
+class Stage(nn.Layer):
+    """One block of the model, which counts its blocks from 0, with what stands before the first or behind the last."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.words = Words(Share()) if number == 0 else None
+        self.blocks = nn.LayerList([Block(f"blocks.{number}", Share())])
+        self.head = Head() if number == 1 else None
+
+    def forward(self, x):
+        x = self.blocks[0](x if self.words is None else self.words(x))
+        return x if self.head is None else self.head(x)
+
+
+def loss_of(logits, ids):
+    return F.cross_entropy(logits.reshape([-1, WORDS]), ids[:, 1:].reshape([-1]))
+
+
+def train(folder, model, ids, *, parts=1, loss_scale=1.0, before_step=lambda model: None, layer=None, **options):
+    """Record a training on this rank's part of the data: ids ``[STEPS, samples, LENGTH + 1]``; ``parts`` of each step's batch."""
     optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
     with padiff_shim.record(folder, model, gradients=True, **options) as recording:
-        for batch in map(paddle.to_tensor, ids):
-            logits = (layer or model)(batch[:, :-1])
-            loss = F.cross_entropy(logits.reshape([-1, WORDS]), batch[:, 1:].reshape([-1]))
-            recording.note("loss", loss)
-            (loss * loss_scale).backward()
+        for batch in ids:
+            for part in map(paddle.to_tensor, np.split(batch, parts)):
+                loss = loss_of((layer or model)(part[:, :-1]), part)
+                recording.note("loss", loss)
+                (loss * loss_scale).backward()
             before_step(model)
             optimizer.step()
             optimizer.clear_grad()
 
 
+def pairs():
+    """This rank's number in its pair of ranks, the pair's group, and the group of ranks with its number; None for it alone."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    groups = {members: dist.new_group(members) for members in [(place, place + 1) for place in range(0, count, 2)]}
+    across = [dist.new_group(list(range(place, count, 2))) for place in range(2)] if count > 2 else [None, None]
+    return rank % 2, groups[rank - rank % 2, rank - rank % 2 + 1], across[rank % 2]
+
+
+def sum_gradients(group=None, left_out="", experts_group=None):
+    """Sums the gradients of a model's parameters over ranks; ``experts_group``: those of experts, None for not at all."""
+
+    def summed(model):
+        for name, parameter in model.named_parameters():
+            if "experts" in name:
+                if experts_group is not None:
+                    dist.all_reduce(parameter.grad, group=experts_group)
+            elif name != left_out:
+                dist.all_reduce(parameter.grad, group=group)
+
+    return summed
+
+
 def tensor(folder, fault):
-    """Megatron's tensor parallelism."""
+    """Megatron's tensor parallelism in pairs of ranks, of which each pair has a part of the batch."""
+    number, group, across = pairs()
     options = {"values": "digest"} if fault == "digest" else {}
-    train(folder, Net(Share(dist.get_rank(), dist.get_world_size(), fault)), IDS, **options)
+    shares = dist.get_world_size() // 2
+    ids = np.split(IDS, shares, 1)[dist.get_rank() // 2]
+    before_step = (lambda model: None) if across is None else sum_gradients(across)
+    train(folder, Net(Share(number, 2, fault, group)), ids, loss_scale=1 / shares, before_step=before_step, **options)
 
 
 def data(folder, fault):
-    """Each rank has a part of the batch, and sums its gradients with the others'."""
-    number = dist.get_world_size()
-
-    def sum_gradients(model):
-        for name, parameter in model.named_parameters():
-            if fault != "alone" or name != "blocks.0.up.bias":
-                dist.all_reduce(parameter.grad)
-
-    scale = 1.0 if fault == "sum" else 1 / number
-    model = Net(Share())
-    train(folder, model, np.split(IDS, number, 1)[dist.get_rank()], loss_scale=scale, before_step=sum_gradients)
+    """Each rank has a part of the batch, and sums its gradients with the others'; every other sample with ``turns``."""
+    count, rank = dist.get_world_size(), dist.get_rank()
+    ids = IDS[:, rank::count] if fault == "turns" else np.split(IDS, count, 1)[rank]
+    before_step = sum_gradients(left_out="blocks.0.up.bias" if fault == "alone" else "")
+    train(folder, Net(Share()), ids, loss_scale=1.0 if fault == "sum" else 1 / count, before_step=before_step)
 
 
 def reducer(folder, fault):
@@ -201,7 +312,41 @@ def reducer(folder, fault):
     train(folder, model, np.split(IDS, dist.get_world_size(), 1)[dist.get_rank()], layer=paddle.DataParallel(model))
 
 
-LAYOUTS = {"tensor": tensor, "data": data, "reducer": reducer}
+def experts(folder, fault):
+    """Experts are split over pairs of ranks, the batch over all."""
+    number, group, across = pairs()
+    count = dist.get_world_size()
+    before_step = sum_gradients(left_out="mixture.gate.weight" if fault == "gate" else "", experts_group=across)
+    ids = np.split(IDS, count, 1)[dist.get_rank()]
+    train(folder, MixtureNet(Share(number, 2, fault, group)), ids, loss_scale=1 / count, before_step=before_step)
+
+
+def pipeline(folder, fault):
+    """One block on each of two ranks, which send by broadcasts, in two micro-batches."""
+    rank = dist.get_rank()
+    model = Stage(rank)
+    optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    with padiff_shim.record(folder, model, gradients=True) as recording:
+        for batch in IDS:
+            for part in map(paddle.to_tensor, np.split(batch, 2)):
+                hidden = model(part[:, :-1]) if rank == 0 else paddle.zeros([part.shape[0], LENGTH, WIDTH])
+                sent = hidden.detach().clone()
+                dist.broadcast(sent, 0)
+                gradient = paddle.zeros_like(sent)
+                if rank == 1:
+                    sent.stop_gradient = False
+                    loss = loss_of(model(sent), part)
+                    recording.note("loss", loss)
+                    (loss * (1.0 if fault == "scale" else 0.5)).backward()
+                    gradient = sent.grad * 2 if fault == "sent" else sent.grad.clone()
+                dist.broadcast(gradient, 1)
+                if rank == 0:
+                    hidden.backward(gradient)
+            optimizer.step()
+            optimizer.clear_grad()
+
+
+LAYOUTS = {"tensor": tensor, "data": data, "reducer": reducer, "experts": experts, "pipeline": pipeline}
 
 
 def main():

@@ -113,8 +113,10 @@ def _diff_of_ranks(
                 f"{name} holds fingerprints, which cannot be put together: record with values='full' to compare with shards="
             )
     a, b = JoinedRun(both[0], rules), JoinedRun(both[1], rules)
-    a.meet(b)
-    b.meet(a)
+    for one_run, other_run in ((a, b), (b, a)):
+        one_run.number(other_run)
+    for one_run, other_run in ((a, b), (b, a)):
+        one_run.meet(other_run)
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework))
     difference.surroundings = _surroundings(a, b)
     _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))

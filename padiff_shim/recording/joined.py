@@ -7,10 +7,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from ..runlog.events import NAMED, JsonTable
+from ..runlog.events import IN_STEP, NAMED, JsonTable
+from .numbering import Numbers, numbers_of, renumbered
 from .reading import Recorded, RecordedStep
-from .shards import MEAN, RankTensor, ShardRules, Way, whole_shape
+from .shards import RankTensor, ShardRules, Way, whole_shape
 from .tensors import INPUT, WEIGHT, Tensor, parameter_name
 
 _WRAPPERS = re.compile(r"^(?:(?:_layers|module)(?:\.|$))+")  # DataParallel's and DistributedDataParallel's names for the model
@@ -35,14 +37,18 @@ class RankLayout:
         owners: layers with a weight that is split along its rows or its vocabulary: calls in them make partial sums.
         marks: name of a weight -> the axis along which the program says that it is split.
         holders: name of a weight -> the ranks that have it.
-        gradient_way: how gradients of several shares make the whole one.
+        numbers: rank -> numbers of its layers in the whole model, where it counts its own.
+        stages: rank -> its stage of a pipeline: ranks of different stages hardly have a weight in common.
+        micro_batches: into how many a step's batch is divided, where the other run takes it at once.
     """
 
     groups: tuple[tuple[int, ...], ...]
     owners: set[str] = field(default_factory=set)
     marks: dict[str, int] = field(default_factory=dict)
     holders: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    gradient_way: str = MEAN
+    numbers: dict[int, Numbers] = field(default_factory=dict)
+    stages: dict[int, int] = field(default_factory=dict)
+    micro_batches: int = 1
 
 
 class JoinedRun:
@@ -55,40 +61,66 @@ class JoinedRun:
 
     def __init__(self, ranks: Mapping[int, Recorded], rules: ShardRules) -> None:
         self.ranks, self._rules = ranks, rules
-        self._first = ranks[min(ranks)]
-        self.rank, self.framework, self.header = self._first.rank, self._first.framework, self._first.header
-        begun = {rank: next(recorded.steps(), RecordedStep(0)) for rank, recorded in ranks.items()}
-        self.layout = RankLayout((tuple(ranks),))
+        first = ranks[min(ranks)]
+        self.rank, self.framework, self.header = first.rank, first.framework, first.header
+        self._begun = {rank: next(recorded.steps(), RecordedStep(0)) for rank, recorded in ranks.items()}
+        self.layout = RankLayout((tuple(ranks),), stages=dict.fromkeys(ranks, 0))
         self._index = 0
-        self._begun = begun
-        for rank, step in begun.items():
-            for weight in step.inputs:
-                if weight.tensor == WEIGHT:
-                    name = weight_name(weight.name)
-                    self.layout.holders[name] = (*self.layout.holders.get(name, ()), rank)
-        for recorded in ranks.values():
-            self.layout.marks |= _marks(recorded.header)
 
     def kinds(self) -> set[str]:
         """The kinds of tensors that any rank has."""
         return set().union(*(recorded.kinds() for recorded in self.ranks.values()))
 
+    def own_weights(self) -> dict[int, dict[str, Tensor]]:
+        """Rank -> the weights with which it begins, by its own names."""
+        return {
+            rank: {weight_name(weight.name): weight for weight in step.inputs if weight.tensor == WEIGHT}
+            for rank, step in self._begun.items()
+        }
+
     def weights(self) -> dict[str, Tensor]:
-        """The weights with which the run begins, by name."""
+        """The weights with which the run begins, by their names in the whole model."""
         step = self._joined(self._begun)
         return {weight.name: weight for weight in step.inputs if weight.tensor == WEIGHT}
 
+    def number(self, other: JoinedRun) -> None:
+        """Learn from the other run's weights which experts and which blocks of a pipeline each rank has, and what else it has."""
+        own, layout = self.own_weights(), self.layout
+        theirs = {name: weight for weights in other.own_weights().values() for name, weight in weights.items()}
+        layout.numbers = numbers_of(own, theirs)
+        names = {rank: {renumbered(name, layout.numbers[rank]) for name in weights} for rank, weights in own.items()}
+        for rank, known in names.items():
+            for name in known:
+                layout.holders[name] = (*layout.holders.get(name, ()), rank)
+            layout.marks |= {renumbered(name, layout.numbers[rank]): axis for name, axis in _marks(self.ranks[rank].header).items()}
+        layout.stages = _stages(names)
+        calls = self._model_calls(), other._model_calls()
+        if 0 < calls[1] < calls[0] and not calls[0] % calls[1]:
+            layout.micro_batches = calls[0] // calls[1]
+
+    def _model_calls(self) -> int:
+        """How often a step calls the whole model, as far as layers were recorded."""
+        counts = [
+            max(Counter(tensor.name for tensor in step.tensors if tensor.kind == "layer" and not tensor.layer).values(), default=0)
+            for step in self._begun.values()
+        ]
+        return min(counts)
+
     def layer_classes(self) -> dict[str, str]:
         """Path of a layer -> its class, as far as layers were recorded."""
-        tensors = (tensor for step in self._begun.values() for tensor in step.tensors if tensor.kind == "layer")
-        return {_WRAPPERS.sub("", tensor.layer): tensor.name for tensor in tensors}
+        return {
+            self._path(rank, tensor.layer): tensor.name
+            for rank, step in self._begun.items()
+            for tensor in step.tensors
+            if tensor.kind == "layer"
+        }
 
     def meet(self, other: JoinedRun) -> None:
         """Learn from the other run's weights which layers own a weight that is split along its rows or its vocabulary."""
         partners, classes = other.weights(), self.layer_classes()
         crossing, split = self.framework != other.framework, False
         for name, weight in self.weights().items():
-            if not isinstance(weight, RankTensor):
+            if not isinstance(weight, RankTensor) or len(weight.all_ranks) == 1:
                 continue
             split = split or not weight.inner_equal
             owner = name.rpartition(".")[0]
@@ -100,6 +132,13 @@ class JoinedRun:
             if axis is not None and _sums(axis, len(weight.parts[0][0].shape), self.framework, classes.get(owner, owner)):
                 self.layout.owners.add(owner)
         self.layout.groups = _groups(self._begun, split=split)
+
+    def _path(self, rank: int, path: str) -> str:
+        """A layer's path, or a weight's name, in the whole model."""
+        return renumbered(_WRAPPERS.sub("", path), self.layout.numbers.get(rank, {}))
+
+    def _name(self, rank: int, tensor: Tensor) -> str:
+        return self._path(rank, weight_name(tensor.name)) if _is_weight(tensor) else tensor.name
 
     def steps(self) -> Iterator[RecordedStep]:
         """The steps in their order, with the tensors of all ranks that recorded it."""
@@ -119,52 +158,79 @@ class JoinedRun:
 
     def _joined(self, steps: Mapping[int, RecordedStep]) -> RecordedStep:
         """One step of all ranks."""
-        sequences = {rank: _keyed(step) for rank, step in steps.items()}
+        sequences = {rank: self._keyed(rank, step) for rank, step in steps.items()}
+        keys = list(_in_order([list(sequence) for sequence in sequences.values()]))
+        if len(set(self.layout.stages.values())) > 1:  # a later stage's forward runs before an earlier one's backward
+            keys = _forward_first(keys)
         whole = RecordedStep(min(step.step for step in steps.values()))
-        for key in _in_order([list(sequence) for sequence in sequences.values()]):
+        for key in keys:
             tensor = self._tensor({rank: sequence[key] for rank, sequence in sequences.items() if key in sequence})
             (whole.inputs if tensor.kind == INPUT else whole.tensors).append(tensor)
         return whole
 
-    def _tensor(self, parts: Mapping[int, Tensor]) -> Tensor:
-        """The tensors of some ranks as one."""
+    def _keyed(self, rank: int, step: RecordedStep) -> dict[_Key, list[Tensor]]:
+        """What a rank recorded in a step, in its order, by what makes tensors of ranks and of micro-batches belong together."""
+        model = max((match[0] for tensor in step.tensors if (match := _WRAPPERS.match(tensor.layer))), key=len, default="")
+        stage, sequences = self.layout.stages.get(rank, 0), defaultdict[tuple[Any, ...], list[Tensor]](list)
+        order: list[tuple[tuple[Any, ...], int]] = []
+        for tensor in sorted((*step.inputs, *step.tensors), key=lambda tensor: tensor.index):
+            if tensor.kind == "layer" and len(tensor.layer) < len(model.rstrip(".")) and model.startswith(tensor.layer):
+                continue  # the wrapper returns what the model has returned
+            where = -1 if _is_weight(tensor) else stage
+            key = tensor.kind, self._name(rank, tensor), self._path(rank, tensor.layer), tensor.tensor, where
+            order.append((key, len(sequences[key])))
+            sequences[key].append(tensor)
+        keyed: dict[_Key, list[Tensor]] = {}
+        for key, number in order:
+            count, batches = len(sequences[key]), self.layout.micro_batches
+            if batches > 1 and key[0] == "gradient":  # each backward adds to it
+                if number == count - 1:
+                    keyed[key, 0] = [sequences[key][-1]]
+            elif batches > 1 and key[0] not in NAMED and not count % batches:
+                keyed.setdefault((key, number % (count // batches)), []).append(sequences[key][number])
+            else:
+                keyed[key, number] = [sequences[key][number]]
+        return keyed
+
+    def _tensor(self, parts: Mapping[int, list[Tensor]]) -> Tensor:
+        """The tensors of some ranks, one for each micro-batch, as one."""
         self._index += 1
-        first = next(iter(parts.values()))
-        layer = _WRAPPERS.sub("", first.layer)
-        names = (weight_name(first.name),) if _is_weight(first) else first.names
-        ranks = [tuple(rank for rank in group if rank in parts) for group in self.layout.groups]
-        ranks = [row for row in ranks if row]
-        if len({len(row) for row in ranks}) > 1:
-            ranks = [tuple(parts)]
-        missing = self._missing(first, parts)
-        if len(parts) == 1 and not missing:
+        rank, (first, *others) = next(iter(parts.items()))
+        layer, weight = self._path(rank, first.layer), _is_weight(first)
+        names = (self._name(rank, first),) if weight else first.names
+        if len(self.ranks) == 1 and not others:
             return dataclasses.replace(first, index=self._index, layer=layer, names=names)
+        groups = [row for group in self.layout.groups if (row := tuple(rank for rank in group if rank in parts))]
+        if len({len(row) for row in groups}) > 1:
+            groups = [tuple(parts)]
+        batches = range(min(map(len, parts.values())))
+        rows = [(row, batch) for row in groups for batch in batches]
         known = {entry.name: getattr(first, entry.name) for entry in dataclasses.fields(Tensor)}
         known |= {"index": self._index, "layer": layer, "names": names, "_at": None}
         return RankTensor(
             **known,
-            parts=tuple(tuple(parts[rank] for rank in row) for row in ranks),
-            ranks=tuple(ranks),
-            way=self._way(first, layer),
+            parts=tuple(tuple(parts[rank][batch] for rank in row) for row, batch in rows),
+            ranks=tuple(row for row, _ in rows),
+            way=self._way(first, names[0], layer),
             partial=layer in self.layout.owners,
-            gradient_way=self.layout.gradient_way,
-            missing=missing,
+            missing=self._missing(first, names[0], parts),
         )
 
-    def _missing(self, tensor: Tensor, parts: Mapping[int, Tensor]) -> tuple[int, ...]:
-        """Ranks that should have recorded a tensor too: those with the weight, and for what a program notes all."""
+    def _missing(self, tensor: Tensor, name: str, parts: Mapping[int, list[Tensor]]) -> tuple[int, ...]:
+        """Ranks that should have recorded a tensor too: those with the weight, and for what a program notes those of the stage."""
+        others: Sequence[int] = ()
         if tensor.kind in NAMED:
-            others: Sequence[int] = self.layout.holders.get(weight_name(tensor.name), ())
-        else:
-            others = list(self.ranks) if tensor.kind == "note" else ()
+            others = self.layout.holders.get(name, ())
+        elif tensor.kind == "note":
+            stages = {self.layout.stages[rank] for rank in parts}
+            others = [rank for rank, stage in self.layout.stages.items() if stage in stages]
         return tuple(rank for rank in others if rank not in parts)
 
-    def _way(self, tensor: Tensor, layer: str) -> Way | None:
+    def _way(self, tensor: Tensor, name: str, layer: str) -> Way | None:
         """A rule of the user, or else a mark of the program."""
         weight = _is_weight(tensor)
         if tensor.kind == INPUT and not weight:
             return None
-        name = weight_name(tensor.name) if weight else tensor.name
         way = self._rules.way(name if weight or tensor.kind == "note" else layer)
         return self.layout.marks.get(name) if way is None and weight else way
 
@@ -199,19 +265,30 @@ def _marks(header: JsonTable) -> dict[str, int]:
     return {weight_name(name): axis for name, axis in axes.items() if type(axis) is int}
 
 
-def _keyed(step: RecordedStep) -> dict[_Key, Tensor]:
-    """What a rank recorded in a step, in its order, by what makes tensors of several ranks belong together."""
-    count: Counter[_Key] = Counter()
-    keyed: dict[_Key, Tensor] = {}
-    model = max((match[0] for tensor in step.tensors if (match := _WRAPPERS.match(tensor.layer))), key=len, default="")
-    for tensor in sorted((*step.inputs, *step.tensors), key=lambda tensor: tensor.index):
-        if tensor.kind == "layer" and len(tensor.layer) < len(model.rstrip(".")) and model.startswith(tensor.layer):
-            continue  # the wrapper returns what the model has returned
-        name = weight_name(tensor.name) if _is_weight(tensor) else tensor.name
-        key = tensor.kind, name, _WRAPPERS.sub("", tensor.layer), tensor.tensor
-        keyed[key, count[key]] = tensor
-        count[key] += 1
-    return keyed
+def _stages(names: Mapping[int, set[str]]) -> dict[int, int]:
+    """Rank -> its stage of a pipeline: that of an earlier rank which has half of the weights of the smaller of both.
+
+    Experts say nothing: each rank of a stage has its own.
+    """
+    common = {rank: {name for name in own if "expert" not in name.lower()} for rank, own in names.items()}
+    stages: dict[int, int] = {}
+    for rank, own in common.items():
+        near = (stage for other, stage in stages.items() if 2 * len(own & common[other]) >= min(len(own), len(common[other])))
+        stages[rank] = next(near, len(set(stages.values())))
+    return stages
+
+
+_PHASES = {"gradient": 1, IN_STEP: 2}
+
+
+def _forward_first(keys: Sequence[_Key]) -> list[_Key]:
+    """Keys in the order of a step: parameters as it begins, its forward, gradients, and what its end has left."""
+    phases, begun = [], False
+    for key in keys:
+        kind = key[0][0]  # type: ignore[index]
+        begun = begun or kind not in NAMED
+        phases.append(_PHASES.get(kind, 3 if begun and kind in NAMED else 0))
+    return [key for _, key in sorted(zip(phases, keys), key=lambda entry: entry[0])]
 
 
 def _in_order(sequences: Sequence[Sequence[_Key]]) -> Iterator[_Key]:

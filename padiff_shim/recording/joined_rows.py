@@ -30,6 +30,7 @@ class JoinedRows:
     def __init__(self, difference: Difference, runs: tuple[JoinedRun, JoinedRun]) -> None:
         self._difference, self._runs = difference, runs
         self._gradient_ways: tuple[str, str] | None = None
+        self._order: tuple[int, ...] = ()  # of a's samples in this step, as b has them
         self.lost: set[int] = set()  # tensors of this step that were not put together, by identity
 
     def guess(self, first: RecordedStep, second: RecordedStep) -> None:
@@ -41,7 +42,7 @@ class JoinedRows:
 
     def inputs(self, pairs: Sequence[Pair], tolerances: EqualWithin) -> list[TensorRow]:
         """What both runs were given, where that can be compared."""
-        rows = []
+        rows, self._order = list[TensorRow](), ()
         for a, b in pairs:
             if a is None or b is None:
                 continue
@@ -72,15 +73,34 @@ class JoinedRows:
             if pair.a.digest and pair.b.digest:
                 rows.append(tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances))
             elif pair.a.rows and pair.b.rows:
-                same = pair.a.rows == pair.b.rows
+                same = self._same_samples(pair.a.rows, pair.b.rows, (a, b))
                 distance = TensorDistance(same, elements=pair.a.size, different=0 if same else pair.a.size)
                 rows.append(TensorRow(self._rank, pair.a, pair.b, distance, not same))
         if rows:
             yield self._worst(rows)
 
+    def _same_samples(self, first: Sequence[str], second: Sequence[str], pair: tuple[Tensor, Tensor]) -> bool:
+        """Whether both runs read the same samples: in one order, or in the order that the first such data of a step shows.
+
+        Ranks often take turns through a data set, so that their shares do not lie behind each other.
+        """
+        if first == second:
+            return True
+        if len(set(first)) == len(first) and sorted(first) == sorted(second) and not self._order:
+            self._order = tuple(first.index(sample) for sample in second)
+            self._difference.notes += [note for note in [self._turns(pair)] if note not in self._difference.notes]
+        return len(self._order) == len(first) and [first[place] for place in self._order] == list(second)
+
+    def _turns(self, pair: tuple[Tensor, Tensor]) -> str:
+        sides = [side for side, tensor in zip("ab", pair) if isinstance(tensor, RankTensor)]
+        return tr("samples lie over the ranks of {side} in another order, by their digests; it is undone", side=sides[0])
+
     def rows(self, pairs: Sequence[Pair], tolerances: EqualWithin, partners: ExpectedPartners) -> list[TensorRow]:
         """What both runs computed in a step, measured."""
         self.lost = set()
+        if self._order:
+            for a, b in pairs:
+                self._arrange(a, b)
         self._choose_gradient_ways(pairs, tolerances)
         measured: list[tuple[TensorRow, bool]] = []  # and whether ranks hold parts of it that were not concatenated
         compared = {_bits(tensor) for pair in pairs if None not in pair for tensor in pair if tensor is not None}
@@ -98,17 +118,28 @@ class JoinedRows:
                 measured += self._joined_row(a, b, tolerances)
         return _backwards(self._without_intermediate(measured))
 
+    def _arrange(self, a: Tensor | None, b: Tensor | None) -> None:
+        """Write the order of the samples into the side that has them on several ranks."""
+        if isinstance(a, RankTensor):
+            a.order = self._order
+        elif isinstance(b, RankTensor):
+            b.order = tuple(self._order.index(place) for place in range(len(self._order)))
+
     def _joined_row(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[tuple[TensorRow, bool]]:
         """The row of two tensors of which one lies on several ranks, if they can be put together."""
         joined = put_together(a, b, crossing=tolerances.crossing)
         if isinstance(joined, NotJoined):
             self.lost |= {id(a), id(b)}
             self._difference.values_missing += joined.values
-            self._not_paired(a, joined.reason)
+            self._not_paired(a, joined.reason, joined.detail)
             return
         row = self._worst([self._measured(pair, tolerances) for pair in joined])
         if row.differs and _scales(a) and _scales(b):
             row = self._added_up(a, b, tolerances) or row
+        if row.differs and not joined[0].ordered:
+            self.lost |= {id(a), id(b)}
+            self._not_paired(a, tr("shapes agree only if they are reshaped"))
+            return
         distance = row.apart
         if row.differs and distance is not None and distance.how == "figures" and distance.relative <= tolerances.rtol:
             self._difference.values_missing += 1
@@ -150,8 +181,9 @@ class JoinedRows:
 
         return max(rows, key=badness)
 
-    def _not_paired(self, tensor: Tensor, reason: str) -> None:
-        self._difference.not_joined.append((str(tensor) + (f" (step {tensor.step})" if tensor.step else ""), reason))
+    def _not_paired(self, tensor: Tensor, reason: str, detail: str = "") -> None:
+        text = tr("{tensor} (step {step})", tensor=tensor, step=tensor.step) if tensor.step else str(tensor)
+        self._difference.not_joined.append((tr("{tensor}: {detail}", tensor=text, detail=detail) if detail else text, reason))
 
     def _choose_gradient_ways(self, pairs: Sequence[Pair], tolerances: EqualWithin) -> None:
         """Whether gradients of shares of the data add up to the whole one, or are averaged: as most of them say, for the whole run.

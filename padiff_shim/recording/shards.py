@@ -72,6 +72,7 @@ class RankTensor(Tensor):
         partial: a call in a layer that owns a row-split or vocabulary-split weight: ranks may hold partial sums.
         gradient_way: how gradients of ranks with other data make the whole one: ``"sum"`` or ``"mean"``.
         missing: ranks that should have recorded it too.
+        order: places of the samples in the concatenated shares of the data, in the partner's order; () where they lie alike.
     """
 
     parts: tuple[tuple[Tensor, ...], ...] = ()
@@ -80,6 +81,7 @@ class RankTensor(Tensor):
     partial: bool = False
     gradient_way: str = MEAN
     missing: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
 
     @property
     def inner_equal(self) -> bool:
@@ -222,14 +224,14 @@ def _fit(tensor: Tensor, shape: tuple[int, ...], partner: Tensor, other: tuple[i
     return 1 if np.prod(shape) == np.prod(other) else 0
 
 
-def _best(a: Tensor, b: Tensor, *, crossing: bool) -> tuple[Joint | None, Joint | None] | None:
-    """How both are put together so that their shapes agree; None where they cannot."""
+def _best(a: Tensor, b: Tensor, *, crossing: bool) -> tuple[Joint, Joint, int] | None:
+    """How both are put together so that their shapes agree, and how well they do; None where they cannot."""
     ways = [list(joints(side)) if isinstance(side, RankTensor) else [Joint(ONE, ONE, side.shape)] for side in (a, b)]
-    best, most = None, 0
+    best: tuple[Joint, Joint, int] | None = None
     for first, second in itertools.product(*ways):
         fit = _fit(a, first.shape, b, second.shape, crossing=crossing)
-        if fit > most:
-            best, most = (first, second), fit
+        if fit > (0 if best is None else best[2]):
+            best = first, second, fit
     return best
 
 
@@ -247,11 +249,13 @@ class NotJoined:
     """Why tensors of ranks were not put together.
 
     Attributes:
-        reason: in words.
+        reason: in words, the same for all tensors alike.
+        detail: what is more to say of these.
         values: it is only that values were not recorded.
     """
 
     reason: str
+    detail: str = ""
     values: bool = False
 
 
@@ -262,11 +266,13 @@ class JoinedPair:
     Attributes:
         a, b: the tensors.
         split: ranks that read the same data hold different bits of it, and it was not concatenated of them.
+        ordered: their shapes agree, so that their elements are known to lie alike.
     """
 
     a: Tensor
     b: Tensor
     split: bool
+    ordered: bool
 
 
 def put_together(a: Tensor, b: Tensor, *, crossing: bool) -> list[JoinedPair] | NotJoined:
@@ -286,30 +292,29 @@ def put_together(a: Tensor, b: Tensor, *, crossing: bool) -> list[JoinedPair] | 
             return NotJoined(tr("rank {ranks} recorded none", ranks=ranks))
     ways = _best(a, b, crossing=crossing)
     if ways is None:
-        return NotJoined(tr("no way to put shapes {a} together gives {b}", a=_shapes(a), b=_shapes(b)))
-    made = [_variants(side, way) for side, way in zip((a, b), ways)]
+        return NotJoined(tr("no split explains the shapes"), tr("{a} against {b}", a=_shapes(a), b=_shapes(b)))
+    made = [_variants(side, way) for side, way in zip((a, b), ways[:2])]
     if not all(made):
         return NotJoined(tr("its values were not recorded"), values=True)
     split = any(
-        isinstance(side, RankTensor) and not side.inner_equal and way is not None and not isinstance(way.inner, int)
-        for side, way in zip((a, b), ways)
+        isinstance(side, RankTensor) and not side.inner_equal and not isinstance(way.inner, int)
+        for side, way in zip((a, b), ways[:2])
     )
     first, second = made
-    if len(first) == len(second):
-        return [JoinedPair(one_side, other, split) for one_side, other in zip(first, second)]
-    return [JoinedPair(one_side, other, split) for one_side, other in itertools.product(first, second)]
+    pairs = zip(first, second) if len(first) == len(second) else itertools.product(first, second)
+    return [JoinedPair(one_side, other, split, ways[2] > 1) for one_side, other in pairs]
 
 
 def _shapes(tensor: Tensor) -> str:
     if not isinstance(tensor, RankTensor):
         return str(list(tensor.shape))
     counts = Counter(part.shape for row in tensor.parts for part in row)
-    return ", ".join(f"{number} x {list(shape)}" for shape, number in counts.items())
+    return ", ".join(f"{number} x {list(shape)}" if number > 1 else str(list(shape)) for shape, number in counts.items())
 
 
-def _variants(tensor: Tensor, way: Joint | None) -> list[Tensor]:
+def _variants(tensor: Tensor, way: Joint) -> list[Tensor]:
     """The whole tensor, or one for each rank that should hold it; none without values."""
-    if not isinstance(tensor, RankTensor) or way is None:
+    if not isinstance(tensor, RankTensor):
         return [tensor]
     rows = range(len(tensor.parts)) if way.outer == EACH else (None,)
     columns = range(len(tensor.parts[0])) if way.inner == EACH else (None,)
@@ -344,6 +349,8 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
     dtype = parts[0][0].dtype
     lines = [_combined([array for array in line if array is not None], way.inner, dtype) for line in arrays]
     array = _combined(lines, way.outer, dtype)
+    if isinstance(way.outer, int) and len(lines) > 1:
+        array = _arranged(array, way.outer, tensor.order)
     words = [_words(step) for step, number in ((way.inner, len(parts[0])), (way.outer, len(parts))) if number > 1]
     ranks = ", ".join(str(tensor.ranks[at][place]) for at, line in zip(chosen, places) for place in line)
     return _joined(parts[0][0], array, rank, tr("{how}: ranks {ranks}", how=joined(", ", words), ranks=ranks), named)
@@ -368,6 +375,15 @@ def _combined(arrays: Sequence[Array], way: Way, dtype: str) -> Array:
     total = np.sum([array.astype(wide) for array in arrays], axis=0)
     rounded = np.asarray(total if way == SUM else total / len(arrays)).astype(arrays[0].dtype)
     return _to_bfloat16(rounded) if dtype == "bfloat16" else rounded
+
+
+def _arranged(array: Array, axis: int, order: Sequence[int]) -> Array:
+    """The samples along an axis in another order; each may be several elements there, as words of a sentence are."""
+    if not order or array.shape[axis] % len(order):
+        return array
+    shape = array.shape
+    samples = array.reshape(*shape[:axis], len(order), -1, *shape[axis + 1 :])
+    return np.take(samples, order, axis).reshape(shape)
 
 
 def _to_bfloat16(array: Array) -> Array:

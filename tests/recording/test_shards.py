@@ -8,6 +8,7 @@ from helpers import ROOT
 
 from padiff_shim import diff, record
 
+# A layout and its fault -> kind and layer, or kind and name, of the first difference.
 FAULTS = {
     "tensor-order": ("op", "blocks.1.up"),
     "tensor-reduce": ("op", "blocks.1.down"),
@@ -15,8 +16,11 @@ FAULTS = {
     "tensor-backward": ("gradient", "blocks.1.norm.bias"),
     "data-sum": ("step gradient", "blocks.1.down.bias"),
     "data-alone": ("step gradient", "blocks.0.up.bias"),
+    "pipeline-scale": ("gradient", "head.weight"),
+    "pipeline-sent": ("gradient", "blocks.0.down.bias"),
 }
-RIGHT = ["tensor", "data", "reducer"]
+OF_EXPERTS = {"experts-order": ("op", "mixture.experts.0"), "experts-gate": ("step gradient", "mixture.gate.weight")}
+RIGHT = ["tensor", "data", "data-turns", "reducer", "pipeline"]
 RTOL = 1e-5
 
 
@@ -60,8 +64,10 @@ def train_torch(folder):
 def runs(tmp_path_factory):
     """A folder with a recording of each layout and fault on two ranks, and of one rank in Paddle and in Torch."""
     folder = tmp_path_factory.mktemp("shards")
-    ranks.run([ROOT / "tests" / "rank_shards.py", folder, *RIGHT, *FAULTS, "tensor-digest"])
+    ranks.run([ROOT / "tests" / "rank_shards.py", folder, *RIGHT, *FAULTS, "experts", *OF_EXPERTS, "tensor-digest"])
     rank_shards.train(folder / "whole", rank_shards.Net(rank_shards.Share()), rank_shards.IDS)
+    rank_shards.train(folder / "parts", rank_shards.Net(rank_shards.Share()), rank_shards.IDS, parts=2, loss_scale=0.5)
+    rank_shards.train(folder / "mixture", rank_shards.MixtureNet(rank_shards.Share()), rank_shards.IDS)
     train_torch(folder / "torch")
     return folder
 
@@ -78,13 +84,34 @@ def test_right_layouts_are_the_same_within_rounding(runs, name, whole):
     assert bool(diff(runs / whole, runs / name, rtol=RTOL, shards="auto"))
 
 
+def test_micro_batches_are_one_batch(runs):
+    assert diff(runs / "parts", runs / "whole", rtol=RTOL, shards="auto")
+    assert diff(runs / "parts", runs / "pipeline", rtol=RTOL, shards="auto")
+
+
+def test_experts_are_numbered_over_the_ranks(runs):
+    difference = diff(runs / "experts", runs / "mixture", rtol=RTOL, shards="auto")
+    assert difference, difference.headline
+    compared = {row.any.layer or row.any.name for row in difference.compared}
+    assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
+
+
 @pytest.mark.parametrize("whole", ["whole", "torch", "tensor"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_a_rank_is_the_first_difference(runs, name, whole):
-    difference = diff(runs / name, runs / whole, rtol=RTOL, shards="auto")
+    first_differs(runs / name, runs / whole, FAULTS[name])
+
+
+@pytest.mark.parametrize("name", OF_EXPERTS)
+def test_a_fault_among_experts_is_the_first_difference(runs, name):
+    first_differs(runs / name, runs / "mixture", OF_EXPERTS[name])
+
+
+def first_differs(faulty, whole, place):
+    difference = diff(faulty, whole, rtol=RTOL, shards="auto")
     assert not difference
     first = difference.first
-    assert (first.any.kind, first.any.layer or first.any.name) == FAULTS[name], difference.headline
+    assert (first.any.kind, first.any.layer or first.any.name) == place, difference.headline
 
 
 @pytest.mark.parametrize("whole", ["whole", "torch"])
@@ -92,3 +119,15 @@ def test_split_digests_are_never_the_same(runs, whole):
     difference = diff(runs / "tensor-digest", runs / whole, rtol=RTOL, shards="auto")
     assert not difference
     assert difference.headline.startswith("NOT COMPARABLE: record values")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["tensor", "data", "experts"])
+def test_four_ranks(tmp_path, layout):
+    """Tensor parallelism in pairs with shares of the batch, four shares, and experts in pairs whose gradients are summed across."""
+    faults = {"tensor": "bias", "data": "alone", "experts": "order"}
+    ranks.run([ROOT / "tests" / "rank_shards.py", tmp_path, layout, f"{layout}-{faults[layout]}"], 4)
+    model = (rank_shards.MixtureNet if layout == "experts" else rank_shards.Net)(rank_shards.Share())
+    rank_shards.train(tmp_path / "whole", model, rank_shards.IDS)
+    assert diff(tmp_path / layout, tmp_path / "whole", rtol=RTOL, shards="auto")
+    first_differs(tmp_path / f"{layout}-{faults[layout]}", tmp_path / "whole", (FAULTS | OF_EXPERTS)[f"{layout}-{faults[layout]}"])

@@ -1,0 +1,127 @@
+"""What a rank calls its share of a list of layers: which experts, and which blocks of a pipeline, these are in the whole model."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from .tensors import Tensor
+
+Weights = Mapping[str, Tensor]  # those with which a rank begins, by name
+Numbers = dict[str, dict[int, int]]  # path of a list of layers -> number of a layer on this rank -> its number in the whole model
+_ALIKE = 1e-9  # relative: sums of the same numbers in another order, in float64
+
+
+def renumbered(path: str, numbers: Numbers) -> str:
+    """A path on a rank as it is in the whole model.
+
+    >>> renumbered("moe.experts.0.up.weight", {"moe.experts": {0: 2, 1: 3}})
+    'moe.experts.2.up.weight'
+    """
+    if not numbers:
+        return path
+    parts, local, whole = path.split("."), "", []
+    for part in parts:
+        known = numbers.get(local)
+        whole.append(str(known.get(int(part), part)) if known is not None and part.isdigit() else part)
+        local = f"{local}.{part}" if local else part
+    return ".".join(whole)
+
+
+def numbers_of(ranks: Mapping[int, Weights], other: Weights) -> dict[int, Numbers]:
+    """Rank -> the numbers of its layers in the whole model, where every rank counts from 0 and the ``other`` run has more layers.
+
+    Experts go to the ranks in their order. Blocks of a pipeline are known by their weights, which are those of one block of the
+    other run; where these do not say it, they go to the ranks in their order, too.
+    """
+    numbers: dict[int, Numbers] = {rank: {} for rank in ranks}
+    whole = _lists(other)
+    lists = {rank: _lists(weights) for rank, weights in ranks.items()}
+    for path in sorted(set().union(*lists.values()), key=lambda path: path.count(".")):
+        counts = {rank: len(known[path]) for rank, known in lists.items() if path in known}
+        here = next(renumbered(path, numbers[rank]) for rank in counts)
+        total = len(whole.get(here, ()))
+        if any(lists[rank][path] != set(range(count)) for rank, count in counts.items()) or max(counts.values()) >= total:
+            continue
+        if "expert" in path.lower():
+            share = _experts(path, {rank: ranks[rank] for rank in counts}, total)
+        else:
+            share = _blocks(path, here, {rank: ranks[rank] for rank in counts}, other) or _in_order(path, ranks, counts)
+        for rank, known in share.items():
+            numbers[rank][path] = known
+    return numbers
+
+
+def _lists(weights: Iterable[str]) -> dict[str, set[int]]:
+    """Path of a list of layers -> the numbers in it."""
+    lists: defaultdict[str, set[int]] = defaultdict(set)
+    for name in weights:
+        parts = name.split(".")
+        for place, part in enumerate(parts):
+            if part.isdigit() and place:
+                lists[".".join(parts[:place])].add(int(part))
+    return dict(lists)
+
+
+def _below(path: str, weights: Weights) -> dict[str, Tensor]:
+    """The weights below a path, by the rest of their names."""
+    return {name[len(path) + 1 :]: weight for name, weight in weights.items() if name.startswith(f"{path}.")}
+
+
+def _classes(path: str, ranks: Mapping[int, Weights]) -> dict[int, int]:
+    """Rank -> which of the different sets of weights below a path it holds, in the order of the ranks."""
+    known: dict[tuple[tuple[str, str], ...], int] = {}
+    return {
+        rank: known.setdefault(tuple((name, weight.digest) for name, weight in sorted(_below(path, weights).items())), len(known))
+        for rank, weights in ranks.items()
+    }
+
+
+def _experts(path: str, ranks: Mapping[int, Weights], total: int) -> dict[int, dict[int, int]]:
+    """Megatron's rule: expert i of the r-th rank of a group is the r * n + i-th."""
+    count = len(_lists(next(iter(ranks.values())))[path])
+    if total % count:
+        return {}
+    size, classes = total // count, _classes(path, ranks)
+    if len(set(classes.values())) != size:  # experts that begin alike, or shares of data with the same experts elsewhere
+        classes = {rank: place % size for place, rank in enumerate(ranks)}
+    return {rank: {number: classes[rank] * count + number for number in range(count)} for rank in ranks}
+
+
+def _blocks(path: str, here: str, ranks: Mapping[int, Weights], other: Weights) -> dict[int, dict[int, int]]:
+    """The blocks of the other run that begin with the same weights; nothing where they do not show it."""
+    blocks_there = {number: _below(f"{here}.{number}", other) for number in _lists(other)[here]}
+    share: dict[int, dict[int, int]] = {}
+    for rank, weights in ranks.items():
+        share[rank] = {}
+        for number in _lists(weights)[path]:
+            block = _below(f"{path}.{number}", weights)
+            fitting = [place for place, candidate in blocks_there.items() if _same_weights(block, candidate)]
+            if len(fitting) != 1:
+                return {}
+            share[rank][number] = fitting[0]
+    return share
+
+
+def _same_weights(block: Weights, other: Weights) -> bool:
+    return block.keys() == other.keys() and all(_alike(weight, other[name]) for name, weight in block.items())
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    """Whether both hold the same numbers, however they lie."""
+    names = ("min", "max", "norm", "mean_abs")
+    figures = [(a.figures.get(name, 0.0), b.figures.get(name, 0.0)) for name in names]
+    return sorted(a.shape) == sorted(b.shape) and all(math.isclose(first, second, rel_tol=_ALIKE) for first, second in figures)
+
+
+def _in_order(path: str, ranks: Mapping[int, Weights], counts: Mapping[int, int]) -> dict[int, dict[int, int]]:
+    """Stages in the order of their ranks; ranks with equal weights are of one stage."""
+    classes = _classes(path, {rank: ranks[rank] for rank in counts})
+    starts: dict[int, int] = {}
+    begin = 0
+    for rank, stage in classes.items():
+        if stage not in starts:
+            starts[stage] = begin
+            begin += counts[rank]
+    return {rank: {number: starts[stage] + number for number in range(counts[rank])} for rank, stage in classes.items()}

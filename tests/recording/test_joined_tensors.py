@@ -1,0 +1,139 @@
+"""Tensors of ranks, put together without any process: on arrays."""
+
+import json
+
+import numpy as np
+import pytest
+
+from padiff_shim import ArgumentError, FileError
+from padiff_shim.cli import diff as command
+from padiff_shim.recording import tensors
+from padiff_shim.recording.numbering import numbers_of
+from padiff_shim.recording.shards import JoinedTensor, NotJoined, RankTensor, ShardRules, put_together
+
+DRAWN = np.random.default_rng(0).standard_normal((4, 6)).astype("float32")
+FIELDS = {"site": "", "file": "", "line": 0, "function": "", "step": 0, "left_out": "", "sample": (), "_folder": None, "_at": None}
+
+
+def tensor(array, kind="op", name="matmul", layer="", of=JoinedTensor, **more):
+    array = np.asarray(array)
+    known = {"index": 0, "kind": kind, "names": (name,), "tensor": "out", "layer": layer, "shape": array.shape}
+    known |= {"dtype": array.dtype.name, "digest": tensors.digest(array), "figures": tensors.figures(array), **FIELDS}
+    return of(**known, **({"array": array} if of is JoinedTensor else {}), **more)
+
+
+def of_ranks(rows, **more):
+    """A tensor with these arrays: a row for ranks with the same data, and a row for each share of the data."""
+    options = {name: more.pop(name) for name in ("kind", "name", "layer") if name in more}
+    parts = tuple(tuple(tensor(array, **options) for array in row) for row in rows)
+    numbers = iter(range(99))
+    ranks = tuple(tuple(next(numbers) for _ in row) for row in parts)
+    return tensor(rows[0][0], of=RankTensor, parts=parts, ranks=ranks, **options, **more)
+
+
+def whole(rows, partner, crossing=False, **more):
+    made = put_together(of_ranks(rows, **more), tensor(partner, more.get("kind", "op")), crossing=crossing)
+    return made if isinstance(made, NotJoined) else [pair.a.values() for pair in made]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_slices_are_concatenated_along_the_axis_of_the_partners_shape(axis):
+    (joined,) = whole([np.split(DRAWN, 2, axis)], DRAWN)
+    np.testing.assert_array_equal(joined, DRAWN)
+
+
+def test_a_grid_of_ranks():
+    rows = [np.split(half, 2, 1) for half in np.split(DRAWN, 2, 0)]
+    (joined,) = whole(rows, DRAWN)
+    np.testing.assert_array_equal(joined, DRAWN)
+
+
+def test_equal_slices_are_no_replicas():
+    zeros = np.zeros((2, 3), "float32")
+    assert [array.shape for array in whole([[zeros, zeros]], np.zeros((2, 6), "float32"))] == [(2, 6)]
+    assert [array.shape for array in whole([[zeros, zeros]], zeros)] == [(2, 3)]
+    assert isinstance(whole([[zeros, zeros]], zeros, way=0), NotJoined), "a rule says that they are slices"
+
+
+@pytest.mark.parametrize(("kind", "partial", "sums"), [("op", True, True), ("op", False, False), ("layer", True, False)])
+def test_only_calls_in_layers_with_a_row_split_weight_are_added_up(kind, partial, sums):
+    made = whole([[DRAWN - 1, np.ones_like(DRAWN)]], DRAWN, kind=kind, partial=partial)
+    assert len(made) == (1 if sums else 2)
+    if sums:
+        np.testing.assert_allclose(made[0], DRAWN, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["parameter", "step gradient"])
+def test_parameters_and_gradients_in_the_step_are_never_added_up(kind):
+    for rows in ([[DRAWN - 1, np.ones_like(DRAWN)]], [[DRAWN - 1], [np.ones_like(DRAWN)]]):
+        assert len(whole(rows, DRAWN, kind=kind, partial=True)) == 2
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("sum", 5.0), ("mean", 2.5)])
+def test_a_rule_says_how_a_scalar_belongs_together(rule, expected):
+    shares = [[np.float32(2.0)], [np.float32(3.0)]]
+    assert whole(shares, np.float32(0.0), kind="note", way=rule) == [expected]
+    assert whole(shares, np.float32(0.0), kind="note") == [2.5]
+
+
+def test_a_weight_may_lie_transposed_in_the_other_framework():
+    slices = np.split(DRAWN, 2, 1)
+    assert isinstance(whole([slices], DRAWN.T.copy(), kind="gradient"), NotJoined)
+    (joined,) = whole([slices], DRAWN.T.copy(), crossing=True, kind="gradient")
+    np.testing.assert_array_equal(joined, DRAWN)
+
+
+def test_what_no_split_explains_is_not_put_together():
+    made = whole([[DRAWN, DRAWN + 1]], np.zeros((5, 7), "float32"))
+    assert isinstance(made, NotJoined)
+    assert "2 x [4, 6] against [5, 7]" in made.detail
+    assert isinstance(whole([[DRAWN, DRAWN]], DRAWN, missing=(2,)), NotJoined)
+
+
+def test_samples_in_turns_are_put_into_the_partners_order():
+    shares = [[DRAWN[0::2]], [DRAWN[1::2]]]
+    made = put_together(of_ranks(shares, order=(0, 2, 1, 3)), tensor(DRAWN), crossing=False)
+    np.testing.assert_array_equal(made[0].a.values(), DRAWN)
+
+
+def weights(**arrays):
+    return {name.replace("_", "."): tensor(array, "input", name) for name, array in arrays.items()}
+
+
+def test_blocks_of_a_pipeline_are_known_by_their_weights():
+    blocks = [weights(blocks_0_w=DRAWN + number)["blocks.0.w"] for number in range(3)]
+    ranks = {0: {"blocks.0.w": blocks[2]}, 1: {"blocks.0.w": blocks[0], "blocks.1.w": blocks[1]}}
+    other = {f"blocks.{number}.w": block for number, block in enumerate(blocks)}
+    assert numbers_of(ranks, other) == {0: {"blocks": {0: 2}}, 1: {"blocks": {0: 0, 1: 1}}}
+    unlike = {name: tensor(np.zeros((4, 6), "float32")) for name in other}
+    assert numbers_of(ranks, unlike) == {0: {"blocks": {0: 0}}, 1: {"blocks": {0: 1, 1: 2}}}, "in the order of the ranks"
+
+
+def test_experts_go_to_the_ranks_in_their_order():
+    mine = [weights(experts_0_w=DRAWN + number)["experts.0.w"] for number in range(4)]
+    other = {f"experts.{number}.w": mine[number] for number in range(2)}
+    share = {rank: {"experts.0.w": mine[1 - rank % 2]} for rank in range(4)}
+    assert [numbers_of(share, other)[rank]["experts"] for rank in range(4)] == [{0: 0}, {0: 1}, {0: 0}, {0: 1}]
+
+
+@pytest.mark.parametrize("rules", [3, {"": 1}, {"a": "concat"}, {"a": True}, {"a": 1.0}, {2: 1}, "first"])
+def test_rules_that_are_none(rules):
+    with pytest.raises(ArgumentError, match="shards="):
+        ShardRules(rules)
+
+
+def test_rules_on_the_command_line(tmp_path):
+    assert command._shards(None) is None
+    assert command._shards("auto") == "auto"
+    assert command._shards("*.qkv.weight=1, loss=sum,x=-1") == {"*.qkv.weight": 1, "loss": "sum", "x": -1}
+    (tmp_path / "rules.json").write_text(json.dumps({"a.*": 0}))
+    (tmp_path / "rules.toml").write_text('"a.*" = 0\nloss = "mean"\n')
+    assert command._shards(str(tmp_path / "rules.json")) == {"a.*": 0}
+    assert command._shards(str(tmp_path / "rules.toml")) == {"a.*": 0, "loss": "mean"}
+    for wrong in ("", "a", "=1"):
+        with pytest.raises(ArgumentError, match="--shards"):
+            command._shards(wrong)
+    (tmp_path / "rules.toml").write_text("[")
+    for path in ("rules.toml", "none.json"):
+        with pytest.raises(FileError, match="--shards"):
+            command._shards(str(tmp_path / path))
