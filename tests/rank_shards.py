@@ -34,6 +34,22 @@ WHOLE = {
 }
 
 
+def gathered(x, members):
+    """The tensors of some ranks; all ranks call this. gloo's own groups cannot overlap in Paddle: two pairs of four ranks, and two
+    others."""
+    parts = []
+    dist.all_gather(parts, x.contiguous())
+    return [parts[rank] for rank in members]
+
+
+def add_up(x, members):
+    """Write the sum of some ranks' tensors into this rank's."""
+    if len(members) == dist.get_world_size():
+        dist.all_reduce(x)
+    else:
+        x.set_value(sum(part.numpy() for part in gathered(x, members)))
+
+
 class Copy(PyLayer):
     """Identity forward, a sum over the ranks backward."""
 
@@ -46,7 +62,7 @@ class Copy(PyLayer):
     def backward(context, gradient):
         gradient = gradient.clone()
         if context.group is not None:
-            dist.all_reduce(gradient, group=context.group)
+            add_up(gradient, context.group)
         return gradient
 
 
@@ -56,7 +72,7 @@ class Reduce(PyLayer):
     @staticmethod
     def forward(context, x, group):
         y = x.clone()
-        dist.all_reduce(y, group=group)
+        add_up(y, group)
         return y
 
     @staticmethod
@@ -65,7 +81,7 @@ class Reduce(PyLayer):
 
 
 class Share:
-    """What this rank holds: ``number`` of ``count`` slices of the split weights, the others in a ``group`` of ranks."""
+    """What this rank holds: ``number`` of ``count`` slices of the split weights, the others on the ranks of a ``group``."""
 
     def __init__(self, number=0, count=1, fault="", group=None):
         self.number, self.count, self.fault, self.group = number, count, fault, group
@@ -189,15 +205,11 @@ class Exchange(PyLayer):
     @staticmethod
     def forward(context, x, group, number):
         context.group, context.number = group, number
-        parts = []
-        dist.all_gather(parts, x, group=group)
-        return paddle.stack([part[number] for part in parts])
+        return paddle.stack([part[number] for part in gathered(x, group)])
 
     @staticmethod
     def backward(context, gradient):
-        parts = []
-        dist.all_gather(parts, gradient.contiguous(), group=context.group)
-        return paddle.stack([part[context.number] for part in parts])
+        return paddle.stack([part[context.number] for part in gathered(gradient, context.group)])
 
 
 class Mixture(nn.Layer):
@@ -267,23 +279,18 @@ def train(folder, model, ids, *, parts=1, loss_scale=1.0, before_step=lambda mod
 
 
 def pairs():
-    """This rank's number in its pair of ranks, the pair's group, and the group of ranks with its number; None for it alone."""
+    """This rank's number in its pair of ranks, the ranks of the pair, and the ranks with its number in all pairs."""
     rank, count = dist.get_rank(), dist.get_world_size()
-    groups = {members: dist.new_group(members) for members in [(place, place + 1) for place in range(0, count, 2)]}
-    across = [dist.new_group(list(range(place, count, 2))) for place in range(2)] if count > 2 else [None, None]
-    return rank % 2, groups[rank - rank % 2, rank - rank % 2 + 1], across[rank % 2]
+    return rank % 2, (rank - rank % 2, rank - rank % 2 + 1), tuple(range(rank % 2, count, 2))
 
 
-def sum_gradients(group=None, left_out="", experts_group=None):
-    """Sums the gradients of a model's parameters over ranks; ``experts_group``: those of experts, None for not at all."""
+def sum_gradients(members=None, left_out="", across=()):
+    """Sums the gradients of a model's parameters over ranks; ``across``: those of experts."""
 
     def summed(model):
         for name, parameter in model.named_parameters():
-            if "experts" in name:
-                if experts_group is not None:
-                    dist.all_reduce(parameter.grad, group=experts_group)
-            elif name != left_out:
-                dist.all_reduce(parameter.grad, group=group)
+            if name != left_out:
+                add_up(parameter.grad, across if "experts" in name else members or range(dist.get_world_size()))
 
     return summed
 
@@ -294,8 +301,8 @@ def tensor(folder, fault):
     options = {"values": "digest"} if fault == "digest" else {}
     shares = dist.get_world_size() // 2
     ids = np.split(IDS, shares, 1)[dist.get_rank() // 2]
-    before_step = (lambda model: None) if across is None else sum_gradients(across)
-    train(folder, Net(Share(number, 2, fault, group)), ids, loss_scale=1 / shares, before_step=before_step, **options)
+    model = Net(Share(number, 2, fault, group))
+    train(folder, model, ids, loss_scale=1 / shares, before_step=sum_gradients(across), **options)
 
 
 def data(folder, fault):
@@ -316,7 +323,7 @@ def experts(folder, fault):
     """Experts are split over pairs of ranks, the batch over all."""
     number, group, across = pairs()
     count = dist.get_world_size()
-    before_step = sum_gradients(left_out="mixture.gate.weight" if fault == "gate" else "", experts_group=across)
+    before_step = sum_gradients(left_out="mixture.gate.weight" if fault == "gate" else "", across=across)
     ids = np.split(IDS, count, 1)[dist.get_rank()]
     train(folder, MixtureNet(Share(number, 2, fault, group)), ids, loss_scale=1 / count, before_step=before_step)
 
