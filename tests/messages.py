@@ -13,6 +13,7 @@ from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
 
 from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES
+from padiff_shim.present.html import script_messages
 
 ROOT = Path(__file__).resolve().parent.parent
 # Without it Babel writes names and dates that nobody needs.
@@ -27,7 +28,6 @@ msgstr ""
 "Content-Transfer-Encoding: 8bit\n"
 
 """
-_SCRIPT = re.compile(r'\btr\(\s*("(?:[^"\\]|\\.)*")')
 
 
 def messages():
@@ -51,9 +51,11 @@ def messages():
             for part in ast.walk(node.args[at]):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
                     places.setdefault((part.value, counted), []).append((name, node.lineno))
-    for path in sorted((ROOT / "padiff_shim/present/page").glob("*.js")):
-        for match in _SCRIPT.finditer(path.read_text(encoding="utf-8")):
-            places.setdefault((ast.literal_eval(match[1]), False), []).append((path.relative_to(ROOT).as_posix(), 1))
+    for path in sorted((ROOT / "padiff_shim/present/page").iterdir()):
+        texts, nouns = script_messages(path.read_text(encoding="utf-8")) if path.suffix == ".js" else ([], [])
+        texts += re.findall(r"\[\[(.+?)\]\]", path.read_text(encoding="utf-8")) if path.suffix == ".html" else []
+        for message, counted in [*((text, False) for text in texts), *((noun, True) for noun in nouns)]:
+            places.setdefault((message, counted), []).append((path.relative_to(ROOT).as_posix(), 1))
     return places
 
 

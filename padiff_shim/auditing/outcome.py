@@ -17,7 +17,7 @@ from ..files import write
 from ..present import document as doc
 from ..present import html
 from ..present.result import Presented
-from ..text import capped, joined, many, tr
+from ..text import capped, joined, many, reader, tr
 from .report import (
     ACCURACY,
     CRASH,
@@ -93,10 +93,11 @@ class Audit(Presented):
         """What is wrong with which kernels, what else differs, and what was not tried."""
         return _document(self)
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
+    def to_html(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
         """Write the report as one page, with links to the reproducers in :attr:`folder`; returns its path. Raises FileError."""
         target = as_path("path", path)
-        return write(target, html.render(_document(self, os.path.relpath(self.folder, target.parent))))
+        with reader(lang):
+            return write(target, html.render(_document(self, os.path.relpath(self.folder, target.parent))))
 
     def save(self) -> list[Path]:
         """Write ``audit.md``, ``audit.html`` and ``audit.json`` into the folder; returns their paths. Raises FileError."""

@@ -207,9 +207,9 @@ class Bitwise(Presented):
         blocks = [Findings([_finding(origin) for origin in self.origins]), *layers, Notes(self.notes)]
         return Document(self.headline, blocks, "good" if self.mended else "")
 
-    def to_html(self) -> str:
+    def to_html(self, *, lang: str | None = None) -> str:
         """One page that needs nothing beside it."""
-        return self.page()
+        return self.page(lang=lang)
 
 
 def _counted(numbers: Sequence[int], same: Sequence[int] = ()) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import itertools
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +24,7 @@ from .document import NARROW, PAGE, Cell, Column, Document, Share, Word, flatten
 
 FOLDER = Path(__file__).with_name("page")
 LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
+_HOLES = re.compile(r"\{\{([A-Z]+)\}\}|\[\[(.+?)\]\]")  # of a template: a part, or a text
 _HYPHENS = re.compile(r"(\S*-\S+)")
 _WHOLE = 24  # characters of a word that a page does not break
 # A word's parts: behind / . _ and the like, but a line's number stays with the end of its file's name. base.js has the same.
@@ -85,8 +88,29 @@ def application(template: str, styles: Iterable[str], scripts: Iterable[str], da
     style = "".join(map(read, styles))
     script = '"use strict";\n(() => {\n' + "\n".join(map(read, scripts)) + "})();\n"
     parts = {"POLICY": _policy(style, script), "STYLE": style, "SCRIPT": script, "DATA": data}
+    parts["LANGUAGE"] = LANGUAGE_TAGS[current()]
     # One pass over the template: whatever stands in the data is not looked at again.
-    return re.sub(r"\{\{([A-Z]+)\}\}", lambda match: parts[match[1]], read(template))
+    return _HOLES.sub(lambda match: parts[match[1]] if match[1] else _plain(tr(match[2])), read(template))
+
+
+def script_messages(text: str) -> tuple[list[str], list[str]]:
+    """What a script shows: messages, ``tr("...")`` and ``tr`... ${x} ...``` with numbered fields, and the nouns that it counts."""
+    messages = [json.loads(literal) for literal in re.findall(r'\btr\(\s*("(?:[^"\\]|\\.)*")', text)]
+    for template in re.findall(r"\btr`([^`]*)`", text):
+        numbers = itertools.count()
+        messages.append(re.sub(r"\$\{[^{}]*\}", lambda _, numbers=numbers: f"{{{next(numbers)}}}", template))  # type: ignore[misc]
+    return messages, re.findall(r'\bcount\([^"`]*?, "([a-z ]+)"\)', text)
+
+
+def translations(scripts: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What :func:`application`'s scripts need to speak the reader's language: ``messages`` and ``nouns`` of their data."""
+    if current() == "en":
+        return {"messages": {}, "nouns": {}}
+    messages, nouns = script_messages("\n".join(map(read, scripts)))
+    return {
+        "messages": {message: str(tr(message)) for message in messages},
+        "nouns": {noun: str(many(2, noun)).partition(" ")[2] for noun in nouns},
+    }
 
 
 def _policy(style: str, script: str = "") -> str:

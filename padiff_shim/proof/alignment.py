@@ -126,9 +126,9 @@ class Alignment(Presented):
         """The conclusion with its evidence, environment, weights, and a section for each thing that was compared."""
         return alignment_document(self)
 
-    def to_html(self) -> str:
+    def to_html(self, *, lang: str | None = None) -> str:
         """One page, with curves, that needs nothing beside it."""
-        return self.page()
+        return self.page(lang=lang)
 
     def write(self, path: str | Path) -> list[Path]:
         """Write the report as Markdown, and the page with curves beside it: ``align.md`` and ``align.html``.

@@ -167,6 +167,6 @@ class Proof(Presented):
         rounded = self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         return proof_document(self, [_BITWISE] if rounded else [])
 
-    def to_html(self) -> str:
+    def to_html(self, *, lang: str | None = None) -> str:
         """One page that needs nothing beside it."""
-        return self.page()
+        return self.page(lang=lang)

@@ -287,13 +287,13 @@ class Difference(Presented):
         """Where both runs part, by how much, and what differs around them."""
         return pages.difference_document(self)
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
+    def to_html(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
         """Write it as one self-contained page, with a picture over the steps; returns its path.
 
         Raises:
             FileError: it cannot be written.
         """
-        return write(path, self.page(), "the page ")
+        return write(path, self.page(lang=lang), "the page ")
 
 
 class ExpectedPartners:

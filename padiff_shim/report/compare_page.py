@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 from ..arguments import path as file
 from ..arguments import whole
 from ..files import write as write_file
-from ..present.html import application
+from ..present.html import application, translations
 from ..progress import Waiting
 from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
-from ..text import SENTENCE, shown, tr
+from ..text import SENTENCE, reader, shown, tr
 from ..verdicts import MEANING, Verdict
 from .compare import headline, status, ties
 from .source import Compared
@@ -304,7 +304,7 @@ def pack(
         "status": status(known),
         **surveyed(known),
         "severity": {verdict.value: verdict.severity for verdict in Verdict},
-        "meaning": {verdict.value: meaning for verdict, meaning in MEANING.items()},
+        "meaning": {verdict.value: str(tr(meaning)) for verdict, meaning in MEANING.items()},
         "limit": limit,
         **packer.columns(rows),
     }
@@ -375,6 +375,7 @@ def render(
         "header": plain(header),
         "coverage": plain(coverage),
         "warnings": plain(remarks),
+        **translations(SCRIPTS),
         **pack(records, coverage, limit, counts),
     }
     return application("page.html", ("base.css", "page.css"), SCRIPTS, json_block(data))
@@ -397,4 +398,5 @@ def text(run: Compared, *, limit: int = LIMIT) -> str:
     # What was counted and did not reach the log is not on the page.
     counts = run.counts if run.counts.records == len(run.calls) else None
     records = run.calls.records()
-    return render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)
+    with reader(None):
+        return render(run.header, records, run.coverage(), run.warnings, limit=limit, counts=counts)

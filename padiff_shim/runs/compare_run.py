@@ -26,7 +26,7 @@ from ..runlog.events import SCHEMA
 from ..runlog.reader import LogError
 from ..runlog.recorder import INPUTS, Recorder
 from ..runlog.replicas import Replicas, replicas
-from ..text import SENTENCE, shown, tr
+from ..text import SENTENCE, reader, shown, tr
 from ..verdicts import Verdict
 from .run import Run, command
 
@@ -287,13 +287,14 @@ class CompareRun(Run):
         """The answer, versions, counts, the worst calls, verdicts per op and layer, and what was not checked."""
         return compare.document(self)
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write one self-contained page, in a folder that is made if need be; returns its path.
+    def to_html(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
+        """Write one self-contained page in the language ``lang``, in a folder that is made if need be; returns its path.
 
         Raises:
             FileError: it cannot be written.
         """
-        return compare_page.write(self, path)
+        with reader(lang):
+            return compare_page.write(self, path)
 
     def notebook_page(self) -> str:
         """The page with a sample of the records."""

@@ -275,13 +275,13 @@ class Run(Presented):
         """Coverage, where the time went, what stayed native, layers, lines and ops."""
         return reference.document(self)
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write one self-contained page, in a folder that is made if need be; returns its path.
+    def to_html(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
+        """Write one self-contained page in the language ``lang``, in a folder that is made if need be; returns its path.
 
         Raises:
             FileError: it cannot be written.
         """
-        return write(as_path("path", path), self.page(), "the page ")
+        return write(as_path("path", path), self.page(lang=lang), "the page ")
 
     def __repr__(self) -> str:
         calls, native = sum(self.substituted.values()), sum(self._tallies.total("native").values())

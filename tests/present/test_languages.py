@@ -134,3 +134,28 @@ def test_a_sentence_is_english_to_programs(monkeypatch):
     with reader("en"):
         assert str(again) == "2,000 more are not shown"
         assert type(tr("Worst calls")) is str
+
+
+def test_the_page_of_a_comparison_has_its_words():
+    from padiff_shim.report.compare_page import render
+
+    english, chinese = (_page(render, lang) for lang in ("en", "zh"))
+    assert '<html lang="zh-CN">' in chinese
+    assert "[[" not in chinese.partition("<script")[0]
+    assert "先看什么" in chinese
+    assert "What to look at first" in english
+    texts, nouns = _words(chinese)
+    assert len(texts) > 150
+    assert {text for text, translation in texts.items() if text == translation} <= {"Tensor", "rank {0}"}
+    assert nouns["record"] == "条记录"
+    assert _words(english) == ({}, {})
+
+
+def _page(render, lang):
+    with reader(lang):
+        return render({"environment": {}}, [], {})
+
+
+def _words(page):
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+    return data["messages"], data["nouns"]

@@ -90,15 +90,23 @@ function grouped(x) {
   return String(x).replace("-", "−").replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 }
 
-function count(n, one, many) {
-  return `${grouped(n)} ${n === 1 ? one : many || one + "s"}`;
+/** A sentence in the reader's language, a string or a template: D.messages has the translations of a page that is not English. */
+function tr(sentence, ...values) {
+  const message = typeof sentence === "string" ? sentence : sentence.reduce((text, part, place) => `${text}{${place - 1}}${part}`);
+  const text = D.messages[message] || message;
+  return values.length ? text.replace(/\{(\d+)\}/g, (_, place) => values[place]) : text;
+}
+
+function count(n, noun) {
+  return `${grouped(n)} ${D.nouns[noun] || (n === 1 ? noun : noun + "s")}`;
 }
 
 function percent(part, whole) {
   if (!whole) return "–";
   if (part === whole) return "100 %";
   const share = (100 * part) / whole;
-  return `${share > 99.9 ? "more than 99.9" : share < 0.1 && part > 0 ? "less than 0.1" : share.toFixed(1)} %`;
+  if (share > 99.9) return tr("more than 99.9 %");
+  return share < 0.1 && part > 0 ? tr("less than 0.1 %") : `${share.toFixed(1)} %`;
 }
 
 function shape(dims) {
@@ -149,6 +157,6 @@ async function copyText(text, button) {
     button.focus();
   }
   const before = button.dataset.label || (button.dataset.label = button.textContent);
-  button.textContent = done ? "Copied" : "Select and copy it";
+  button.textContent = done ? tr("Copied") : tr("Select and copy it");
   setTimeout(() => (button.textContent = before), 1600);
 }

@@ -107,7 +107,7 @@ function titles(base) {
   pen.fillStyle = colours.soft;
   pen.textAlign = "center";
   pen.textBaseline = "top";
-  pen.fillText("record (its place in run.calls)", (left + chart.width - right) / 2, base + 26);
+  pen.fillText(tr("record (its place in run.calls)"), (left + chart.width - right) / 2, base + 26);
   pen.translate(2, (top + base) / 2);
   pen.rotate(-Math.PI / 2);
   pen.fillText(chart.scale.title, 0, 0);
@@ -232,7 +232,7 @@ function drawChart() {
   if (!chart.rows.length) {
     pen.fillStyle = colours.soft;
     pen.textAlign = "center";
-    pen.fillText("No records to draw.", chart.width / 2, chart.height / 2 - 20);
+    pen.fillText(tr("No records to draw."), chart.width / 2, chart.height / 2 - 20);
   }
   tell("charted");
 }

@@ -41,10 +41,10 @@ function showTip(row, at) {
   fill(
     tip,
     h("p", {}, badge(outcome(row).verdict), outcome(row).side === "none" ? null : ` ${outcome(row).side}`),
-    h("p", {}, h("b", {}, `${here.op} `), `${here.tensor} · record ${positions[row]} · step ${valueText(T.step(row))}`),
+    h("p", {}, h("b", {}, `${here.op} `), tr`${here.tensor} · record ${positions[row]} · step ${valueText(T.step(row))}`),
     here.layer ? h("p", { class: "path" }, here.layer) : null,
     h("p", { class: "path" }, here.site || ""),
-    h("p", {}, `${chart.scale.single ? "difference" : "paddle"} ${figure(figureOf(chart.scale.paddle, row))}`, chart.torch ? `, torch ${figure(figureOf(chart.scale.torch, row))}` : "", chart.scale.marks && bound !== null && chart.scale.marks === "bound" ? `, bound ${figure(bound)}` : "")
+    h("p", {}, `${chart.scale.single ? tr("difference") : "paddle"} ${figure(figureOf(chart.scale.paddle, row))}`, chart.torch ? `, torch ${figure(figureOf(chart.scale.torch, row))}` : "", chart.scale.marks && bound !== null && chart.scale.marks === "bound" ? tr`, bound ${figure(bound)}` : "")
   );
   const x = at ? at[0] : chart.x(positions[row]);
   const y = at ? at[1] : chart.y(chart.paddle[row] >= 0 ? chart.paddle[row] : 1);
@@ -153,8 +153,8 @@ function drawLegend() {
   for (let row = 0; row < ROWS; row++) if (hasPoint(row)) drawn.add(outcome(row).verdict);
   fill(
     $("legend"),
-    item("paddle", scale.single || "paddle's error"),
-    scale.torch ? item("torch", "torch's error") : null,
+    item("paddle", scale.single || tr("paddle's error")),
+    scale.torch ? item("torch", tr("torch's error")) : null,
     item("bound", scale.bound),
     VERDICTS.filter((name) => drawn.has(name)).map((name) => h("span", {}, mark(name), name))
   );
@@ -167,14 +167,14 @@ function hasPoint(row) {
 
 function describeChart() {
   const bare = chart.rows.reduce((sum, row) => sum + (hasPoint(row) ? 0 : 1), 0);
-  const absent = bare ? ` ${count(bare, "record")} without such a figure (equal results that were not audited, or no bound) ${bare === 1 ? "is" : "are"} not drawn.` : "";
-  const steps = chart.stepsDrawn ? " Dotted upright lines: a new step." : "";
-  const place = state.range ? ` Records ${grouped(Math.ceil(state.range[0]))} to ${grouped(Math.floor(state.range[1]))}.` : "";
-  $("chart-note").textContent = `${chart.scale.note}${absent}${steps}${place} A verdict colours the side it names. Drag to enlarge a part; a point opens its details.`;
+  const absent = bare ? tr` ${count(bare, "record")} without such a figure (equal results that were not audited, or no bound) not drawn.` : "";
+  const steps = chart.stepsDrawn ? tr(" Dotted upright lines: a new step.") : "";
+  const place = state.range ? tr` Records ${grouped(Math.ceil(state.range[0]))} to ${grouped(Math.floor(state.range[1]))}.` : "";
+  $("chart-note").textContent = tr`${chart.scale.note}${absent}${steps}${place} A verdict colours the side it names. Drag to enlarge a part; a point opens its details.`;
   $("canvas").setAttribute(
     "aria-label",
-    `${chart.scale.title} against the place in run.calls, ${count(chart.rows.length, "record")}, logarithmic from 1e${chart.low} to 1e${chart.high}. ` +
-      "Arrow keys move along the records, Enter opens the details, plus and minus enlarge and reduce. The table below holds the same records."
+    tr`${chart.scale.title} against the place in run.calls, ${count(chart.rows.length, "record")}, logarithmic from 1e${chart.low} to 1e${chart.high}. ` +
+      tr("Arrow keys move along the records, Enter opens the details, plus and minus enlarge and reduce. The table below holds the same records.")
   );
 }
 

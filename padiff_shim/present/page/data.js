@@ -47,6 +47,7 @@ function larger(a, b) {
 
 const severity = Uint8Array.from({ length: ROWS }, (_, row) => SEVERITY[outcome(row).verdict]);
 const excess = larger(series("paddle.prob"), series("torch.prob"));
+const APART = { muted: tr("muted"), known: tr("known"), negligible: tr("negligible") };
 /** Why a row comes after all others and is not to be looked at first: "muted", "known", "negligible"; "" for most. */
 function apart(row) {
   const o = outcome(row);

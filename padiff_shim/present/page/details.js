@@ -6,7 +6,7 @@ function facts(title, pairs) {
 }
 
 function operandText(input) {
-  if ("number" in input) return `the number ${valueText(input.number)}`;
+  if ("number" in input) return tr`the number ${valueText(input.number)}`;
   const layout = input.strides && input.strides !== "contiguous" ? `, ${input.strides}` : "";
   return `${input.dtype || ""} ${shape(input.shape)}${layout}`.trim();
 }
@@ -18,12 +18,12 @@ function sides(row) {
   const cell = (side, name) => {
     const value = figureOf(`${side}.${name}`, row);
     const over = (name === "prob" || name === "det") && !(number(value) <= 1) && value !== null;
-    return h("td", { class: over ? "n over" : "n" }, figureText(`${side}.${name}`, row), over ? h("span", { class: "offscreen" }, " above the bound") : null);
+    return h("td", { class: over ? "n over" : "n" }, figureText(`${side}.${name}`, row), over ? h("span", { class: "offscreen" }, tr(" above the bound")) : null);
   };
   return h(
     "section",
     {},
-    h("h3", {}, "Against the oracle"),
+    h("h3", {}, tr("Against the oracle")),
     h(
       "table",
       { class: "sides" },
@@ -48,15 +48,15 @@ function boundLine(row) {
   const error = figureOf("error", row);
   if (bound === null && error === null) return null;
   const ratio = number(error) / number(bound);
-  const words = Number.isFinite(ratio) ? (ratio <= 1 ? `, ${figure(ratio)} of the bound` : `, ${capped(ratio)} times the bound`) : "";
-  return h("p", { class: "boundline" }, "Predicted bound ", h("b", {}, figure(bound)), ", observed error ", h("b", {}, figure(error)), words, ".");
+  const words = Number.isFinite(ratio) ? (ratio <= 1 ? tr`, ${figure(ratio)} of the bound` : tr`, ${capped(ratio)} times the bound`) : "";
+  return h("p", { class: "boundline" }, tr("Predicted bound "), h("b", {}, figure(bound)), tr(", observed error "), h("b", {}, figure(error)), words, ".");
 }
 
 function toleranceLine(row) {
   const atol = figureOf("tolerance.atol", row);
   const rtol = figureOf("tolerance.rtol", row);
   if (atol === null && rtol === null) return null;
-  return h("p", {}, `A check with a tolerance would have needed atol = ${figure(atol)} alone, or rtol = ${figure(rtol)} alone.`);
+  return h("p", {}, tr`A check with a tolerance would have needed atol = ${figure(atol)} alone, or rtol = ${figure(rtol)} alone.`);
 }
 
 /** Whether the difference was made here or came in. */
@@ -64,38 +64,38 @@ function streamLine(row) {
   const times = number(figureOf("amplification", row));
   if (times === undefined || Number.isNaN(times)) return null;
   const local = Math.max(number(figureOf("paddle.rho_max", row)) || 0, number(figureOf("torch.rho_max", row)) || 0);
-  return h("p", {}, `An incoming difference of ${figure(figureOf("incoming", row))} leaves this call as ${figure(figureOf("propagated", row))}: amplification × ${capped(times)}. The call's own error is ${figure(local)} rounding units.`);
+  return h("p", {}, tr`An incoming difference of ${figure(figureOf("incoming", row))} leaves this call as ${figure(figureOf("propagated", row))}: amplification × ${capped(times)}. The call's own error is ${figure(local)} rounding units.`);
 }
 
 function reproduce(row) {
   const place = positions[row];
   const lines = [`run.repro(run.calls[${place}], "repro.py")`, `padiff-shim repro LOG ${place} -o repro.py && python repro.py`];
   const codes = lines.map((line) => {
-    const button = h("button", { type: "button", class: "copy" }, "Copy");
+    const button = h("button", { type: "button", class: "copy" }, tr("Copy"));
     button.addEventListener("click", () => copyText(line, button));
     return h("div", { class: "code" }, h("code", { tabindex: "0" }, line), button);
   });
-  return h("section", {}, h("h3", {}, "Show it alone"), codes);
+  return h("section", {}, h("h3", {}, tr("Show it alone")), codes);
 }
 
 function related(row) {
   const others = siblings(row).slice(0, 12);
   if (!others.length) return null;
-  return h("section", {}, h("h3", {}, "Of the same call"), h("div", { class: "chips" }, others.map((other) =>
+  return h("section", {}, h("h3", {}, tr("Of the same call")), h("div", { class: "chips" }, others.map((other) =>
     h("button", { type: "button", class: "chip", onclick: () => select(other, "details") }, mark(outcome(other).verdict), h("span", {}, kind(other).tensor), h("span", { class: "soft" }, outcome(other).verdict))
   )));
 }
 
 function verdictPart(row) {
   const o = outcome(row);
-  const named = o.hypothesis ? h("p", {}, "Explained by ", h("b", {}, o.hypothesis), (o.alternatives || []).length ? `; fits as well: ${o.alternatives.join(", ")}` : "", ".") : null;
+  const named = o.hypothesis ? h("p", {}, tr("Explained by "), h("b", {}, o.hypothesis), (o.alternatives || []).length ? tr`; fits as well: ${o.alternatives.join(", ")}` : "", ".") : null;
   return [
-    h("p", { class: "verdict" }, badge(o.verdict), o.side === "none" ? null : h("b", {}, ` side: ${o.side}`)),
+    h("p", { class: "verdict" }, badge(o.verdict), o.side === "none" ? null : h("b", {}, tr` side: ${o.side}`)),
     h("p", { class: "soft" }, MEANING[o.verdict]),
     reason(row) ? h("p", { class: "reason" }, reason(row)) : null,
     named,
     (o.modifiers || []).map((name) => h("p", {}, MODIFIERS[name] || name)),
-    o.quirk ? h("p", {}, "Known difference: ", h("b", {}, o.quirk), o.muted ? " (muted)" : "", ".") : null,
+    o.quirk ? h("p", {}, tr("Known difference: "), h("b", {}, o.quirk), o.muted ? tr(" (muted)") : "", ".") : null,
   ];
 }
 
@@ -120,31 +120,31 @@ function showDetails(from) {
   const k = kind(row);
   const file = k.file ? `${k.file}:${k.line}` : null;
   const title = h("h2", { tabindex: "-1", id: "details-title" }, `${k.op} ${k.tensor === "out" ? "" : k.tensor || ""}`.trim());
-  const shut = h("button", { type: "button", class: "close", "aria-label": "Close the details", onclick: closeDetails }, "×");
+  const shut = h("button", { type: "button", class: "close", "aria-label": tr("Close the details"), onclick: closeDetails }, "×");
   fill(
     panel,
     h("div", { class: "bar" }, title, shut),
-    h("p", { class: "soft" }, `record ${positions[row]} · call ${valueText(T.call(row))} · step ${valueText(T.step(row))} · ${k.phase || ""}`),
+    h("p", { class: "soft" }, tr`record ${positions[row]} · call ${valueText(T.call(row))} · step ${valueText(T.step(row))} · ${k.phase ? tr(k.phase) : ""}`),
     verdictPart(row),
     boundLine(row),
     toleranceLine(row),
     streamLine(row),
     reproduce(row),
-    facts("Where", [["site", k.site], ["file", file], ["layer", k.layer || "outside of any layer"], ["written as", k.entry]]),
-    facts("What", [
-      ...(k.inputs || []).map((input) => [input.name || "input", operandText(input)]),
+    facts(tr("Where"), [[tr("site"), k.site], [tr("file"), file], [tr("layer"), k.layer || tr("outside of any layer")], [tr("written as"), k.entry]]),
+    facts(tr("What"), [
+      ...(k.inputs || []).map((input) => [input.name || tr("input"), operandText(input)]),
       ...Object.entries(k.attributes || {}).map(([name, value]) => [name, valueText(value)]),
-      [k.tensor === "out" || !k.tensor ? "result" : k.tensor, `${k.dtype || ""} ${shape(k.shape)}`.trim()],
-      ["device", k.device],
-      ["autocast", k.amp],
-      ["mode", k.train === true ? "training" : k.train === false ? "evaluation" : null],
+      [k.tensor === "out" || !k.tensor ? tr("result") : k.tensor, `${k.dtype || ""} ${shape(k.shape)}`.trim()],
+      [tr("device"), k.device],
+      [tr("autocast"), k.amp],
+      [tr("mode"), k.train === true ? tr("training") : k.train === false ? tr("evaluation") : null],
       ...Object.entries(k).filter(([name]) => !PLACED.has(name)).map(([name, value]) => [name, valueText(value)]),
     ]),
     sides(row),
-    facts("Paddle against torch", described(BETWEEN, row)),
-    facts("How it was judged", described(JUDGED, row)),
-    facts("Along the stream", described(STREAM, row)),
-    facts("Further figures", furtherFigures(row).map((name) => [name, figureText(name, row)])),
+    facts(tr("Paddle against torch"), described(BETWEEN, row)),
+    facts(tr("How it was judged"), described(JUDGED, row)),
+    facts(tr("Along the stream"), described(STREAM, row)),
+    facts(tr("Further figures"), furtherFigures(row).map((name) => [name, figureText(name, row)])),
     related(row)
   );
   panel.scrollTop = 0;

@@ -3,7 +3,7 @@
 const controls = {};
 
 function picker(label, name, values) {
-  const element = h("select", { id: "filter-" + name }, h("option", { value: "" }, "all"));
+  const element = h("select", { id: "filter-" + name }, h("option", { value: "" }, tr("all")));
   for (const [value, text] of values) element.append(h("option", { value }, text));
   element.addEventListener("change", () => {
     if (name === "verdict") setVerdicts(element.value ? [element.value] : []);
@@ -31,14 +31,14 @@ function buildFilters() {
   controls.muted = muted;
   fill(
     $("filters"),
-    typed("Text", "text", "site, layer, entry, reason…"),
-    picker("Verdict", "verdict", VERDICTS.filter((name) => D.verdicts[name]).map((name) => [name, name])),
-    picker("Op", "op", ops.map((name) => [name, name])),
-    typed("Layer", "layer", "a part of its path"),
-    picker("Side", "side", ["paddle", "torch", "both", "none"].map((name) => [name, name])),
-    picker("Phase", "phase", [["forward", "forward"], ["backward", "backward"]]),
-    D.muted ? h("label", { class: "check" }, muted, `muted known differences (${grouped(D.muted)})`) : null,
-    h("button", { type: "button", id: "reset", onclick: resetFilter }, "Clear")
+    typed(tr("Text"), "text", tr("site, layer, entry, reason…")),
+    picker(tr("Verdict"), "verdict", VERDICTS.filter((name) => D.verdicts[name]).map((name) => [name, name])),
+    picker(tr("Op"), "op", ops.map((name) => [name, name])),
+    typed(tr("Layer"), "layer", tr("a part of its path")),
+    picker(tr("Side"), "side", ["paddle", "torch", "both", "none"].map((name) => [name, name])),
+    picker(tr("Phase"), "phase", [["forward", tr("forward")], ["backward", tr("backward")]]),
+    D.muted ? h("label", { class: "check" }, muted, tr`muted known differences (${grouped(D.muted)})`) : null,
+    h("button", { type: "button", id: "reset", onclick: resetFilter }, tr("Clear"))
   );
   $("filters").addEventListener("submit", (event) => event.preventDefault());
 }
@@ -115,9 +115,9 @@ function applyFilter() {
   controls.verdict.value = f.verdicts.size === 1 ? [...f.verdicts][0] : "";
   controls.muted.checked = f.muted;
   $("reset").hidden = !isFiltered();
-  const several = f.verdicts.size > 1 ? ` Verdicts: ${[...f.verdicts].join(", ")}.` : "";
+  const several = f.verdicts.size > 1 ? tr` Verdicts: ${[...f.verdicts].join(", ")}.` : "";
   $("shown").textContent = isFiltered()
-    ? `${grouped(state.shown.length)} of ${count(ROWS, "record")} shown.${several}`
-    : `${count(ROWS, "record")}, all shown.`;
+    ? tr`${grouped(state.shown.length)} of ${count(ROWS, "record")} shown.${several}`
+    : tr`${count(ROWS, "record")}, all shown.`;
   tell("filtered");
 }

@@ -1,6 +1,6 @@
 // Putting it together.
 
-const THEMES = ["system", "light", "dark"];
+const THEMES = ["system", "light", "dark"]; // tr("system"), tr("light"), tr("dark")
 
 function buildTheme() {
   const button = $("theme");
@@ -9,7 +9,7 @@ function buildTheme() {
     now = (now + 1) % THEMES.length;
     if (now) document.documentElement.dataset.theme = THEMES[now];
     else delete document.documentElement.dataset.theme;
-    button.textContent = `Theme: ${THEMES[now]}`;
+    button.textContent = tr`Theme: ${tr(THEMES[now])}`;
     tell("themed");
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => tell("themed"));

@@ -2,15 +2,15 @@
 
 const COLUMNS = [
   { id: "position", title: "#", kind: "n", text: (row) => String(positions[row]), value: (row) => positions[row] },
-  { id: "verdict", title: "Verdict", cell: (row) => [badge(outcome(row).verdict), under(kind(row).site)], value: (row) => (severity[row] > SEVERITY.UNVERIFIED && !apart(row) ? 1e8 : 0) + severity[row] * 1e6 + Math.min(excess[row] || 0, 9e5) },
-  { id: "side", title: "Side", text: (row) => (outcome(row).side === "none" ? "" : outcome(row).side) },
-  { id: "op", title: "Op", text: (row) => kind(row).op || "", cell: (row) => [kind(row).op || "", under(kind(row).layer)] },
-  { id: "tensor", title: "Tensor", text: (row) => kind(row).tensor || "" },
-  { id: "ratio", title: "Error ÷ bound", kind: "n", text: (row) => (Number.isNaN(excess[row]) ? "–" : capped(excess[row])), value: (row) => excess[row] },
-  { id: "diff", title: "Max |p − t|", kind: "n", text: (row) => figure(figureOf("max_abs", row)), value: (row) => series("max_abs")[row] },
-  { id: "layer", title: "Layer", text: (row) => kind(row).layer || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).layer || "") },
-  { id: "site", title: "Site", text: (row) => kind(row).site || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).site || "") },
-  { id: "step", title: "Step", kind: "n", text: (row) => valueText(T.step(row)), value: (row) => number(T.step(row)) },
+  { id: "verdict", title: tr("Verdict"), cell: (row) => [badge(outcome(row).verdict), under(kind(row).site)], value: (row) => (severity[row] > SEVERITY.UNVERIFIED && !apart(row) ? 1e8 : 0) + severity[row] * 1e6 + Math.min(excess[row] || 0, 9e5) },
+  { id: "side", title: tr("Side"), text: (row) => (outcome(row).side === "none" ? "" : outcome(row).side) },
+  { id: "op", title: tr("Op"), text: (row) => kind(row).op || "", cell: (row) => [kind(row).op || "", under(kind(row).layer)] },
+  { id: "tensor", title: tr("Tensor"), text: (row) => kind(row).tensor || "" },
+  { id: "ratio", title: tr("Error ÷ bound"), kind: "n", text: (row) => (Number.isNaN(excess[row]) ? "–" : capped(excess[row])), value: (row) => excess[row] },
+  { id: "diff", title: tr("Max |p − t|"), kind: "n", text: (row) => figure(figureOf("max_abs", row)), value: (row) => series("max_abs")[row] },
+  { id: "layer", title: tr("Layer"), text: (row) => kind(row).layer || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).layer || "") },
+  { id: "site", title: tr("Site"), text: (row) => kind(row).site || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).site || "") },
+  { id: "step", title: tr("Step"), kind: "n", text: (row) => valueText(T.step(row)), value: (row) => number(T.step(row)) },
 ];
 
 const grid = { order: new Uint32Array(0), sort: "verdict", down: true, cursor: -1, rowHeight: 34 };
@@ -153,7 +153,7 @@ function buildTable() {
   grid.above = h("tr", { class: "gap", "aria-hidden": "true" }, h("td"));
   grid.below = h("tr", { class: "gap", "aria-hidden": "true" }, h("td"));
   grid.body = h("tbody", { role: "rowgroup" });
-  grid.empty = h("p", { class: "empty", hidden: true }, "No record passes the filter.");
+  grid.empty = h("p", { class: "empty", hidden: true }, tr("No record passes the filter."));
   const box = fill($("table"), h("table", { role: "presentation" }, grid.head, grid.body), grid.empty);
   box.setAttribute("aria-colcount", COLUMNS.length);
   const redraw = eachFrame(drawRows);

@@ -43,20 +43,20 @@ function layerTree() {
   };
   join(root);
   if (Object.keys(root.own).length) {
-    root.children = new Map([["", { name: "(outside of any layer)", path: "", counts: root.own, own: root.own, children: new Map() }], ...root.children]);
+    root.children = new Map([["", { name: tr("(outside of any layer)"), path: "", counts: root.own, own: root.own, children: new Map() }], ...root.children]);
   }
   return root;
 }
 
 function countsText(counts) {
   const { records, remarkable } = totals(counts);
-  return remarkable ? `${grouped(remarkable)} of ${grouped(records)}` : grouped(records);
+  return remarkable ? tr`${grouped(remarkable)} of ${grouped(records)}` : grouped(records);
 }
 
 function describeNode(name, counts) {
   const { records, remarkable } = totals(counts);
-  const rest = remarkable ? `, ${grouped(remarkable)} to look at` : "";
-  return `${name}: worst ${worstOf(counts)}, ${count(records, "record")}${rest}`;
+  const rest = remarkable ? tr`, ${grouped(remarkable)} to look at` : "";
+  return tr`${name}: worst ${worstOf(counts)}, ${count(records, "record")}${rest}`;
 }
 
 function nodeLine(name, counts) {
@@ -154,7 +154,7 @@ function buildTree() {
   const items = [...root.children.values()].map((node) => treeItem(node, 0));
   const list = h("ul", { role: "tree", "aria-labelledby": "layers-title" }, items);
   list.addEventListener("keydown", treeKey);
-  fill($("layers"), items.length ? list : h("p", { class: "soft" }, "No layers."));
+  fill($("layers"), items.length ? list : h("p", { class: "soft" }, tr("No layers.")));
   if (items.length) {
     items[0].tabIndex = 0;
     openFirst(items);
@@ -165,7 +165,7 @@ function buildTree() {
   const ops = byWorst.map(([name, counts]) =>
     h("button", { type: "button", "data-op": name, "aria-pressed": "false", "aria-label": describeNode(name, counts), onclick: () => setFilter({ op: state.filter.op === name ? "" : name }) }, nodeLine(name, counts))
   );
-  fill($("ops"), ops.length ? ops : h("p", { class: "soft" }, "No ops."));
+  fill($("ops"), ops.length ? ops : h("p", { class: "soft" }, tr("No ops.")));
   on("filtered", () => {
     const f = state.filter;
     for (const button of ops) button.setAttribute("aria-pressed", String(f.op === button.dataset.op));
