@@ -109,7 +109,7 @@ class Mistaken:
     def __init__(self, place):
         self.torch = self.paddle = place
         self.also = ((place.file, place.line),) * 20
-        self.effect = 0.25
+        self.effect, self.fix = 0.25, None
 
     def __str__(self):
         return "another attribute: eps=1e-05 against 1e-06"
