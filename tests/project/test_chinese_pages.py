@@ -11,7 +11,7 @@ HEADING = re.compile(r"^(#+) ", re.MULTILINE)
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e-?\d+)?")
 CHINESE = re.compile("[\u4e00-\u9fff]")
 # Their outputs in Chinese are checked where those of the English page are.
-TRIED = ("README.zh-CN.md", "docs/zh/port-a-model.md", "docs/zh/prove.md", "docs/zh/doctor.md")
+TRIED = ("README.zh-CN.md", *(f"docs/zh/{name}.md" for name in ("port-a-model", "prove", "doctor", "models")))
 PAIRS = {
     "README.zh-CN.md": "README.md",
     **{f"docs/zh/{path.name}": f"docs/{path.name}" for path in ROOT.glob("docs/zh/*.md") if path.name != "glossary.md"},

@@ -1,4 +1,4 @@
-"""docs/models.md: each family's program prints what the page says, for the right pair and with each of the page's mistakes."""
+"""docs/models.md in both languages: each family's program prints what the page says, as it is and with each of its mistakes."""
 
 import importlib
 import re
@@ -10,11 +10,17 @@ import pytest
 import torch
 from helpers import ROOT, says, thinned
 
-PAGE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+PAGES = {
+    language: (ROOT / "docs" / folder / "models.md").read_text(encoding="utf-8") for language, folder in (("en", ""), ("zh", "zh"))
+}
 BLOCK = re.compile(r"^```(python)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CHANGE = re.compile(r"# change the Paddle half of zoo/(\w+)\.py\n(.*) -> (.*)\n")
 ROW = re.compile(r"^\| \[(.+?)\]\(#.+?\) \| \[(\w+)\]\(\S+\) \| .+ \| `(.+)` \|$", re.MULTILINE)
-SECTIONS = {section.partition("\n")[0]: section for section in re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]}
+SECTIONS = {
+    (language, section.partition("\n")[0]): section
+    for language, page in PAGES.items()
+    for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]
+}
 
 pytestmark = pytest.mark.usefixtures("undone")
 
@@ -24,8 +30,13 @@ def beside_the_examples(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
 
 
-def blocks(family):
-    return [(bool(kind), text) for kind, text in BLOCK.findall(SECTIONS[family])]
+def blocks(section):
+    return [(bool(kind), text) for kind, text in BLOCK.findall(SECTIONS[section])]
+
+
+def label(section):
+    """The language and the pair of a section."""
+    return "-".join((section[0], *re.findall(r"from zoo\.(\w+)", SECTIONS[section])))
 
 
 def printed(program, capsys):
@@ -45,14 +56,19 @@ def changed(change, folder, monkeypatch):
     assert right in port
     path = folder / f"{name}.py"
     path.write_text(port.replace(right, wrong) + original + rest, encoding="utf-8")
-    importlib.import_module(f"zoo.{name}")
-    monkeypatch.setitem(sys.modules, f"zoo.{name}", module_of(f"zoo.{name}", path))
+    monkeypatch.setitem(sys.modules, f"zoo.{name}", importlib.import_module(f"zoo.{name}"))  # to have it back
+    module_of(f"zoo.{name}", path)
 
 
 @pytest.mark.bitexact
-@pytest.mark.parametrize("family", thinned(SECTIONS, "Swin", "Recognisers of text (CRNN)"))
-def test_a_family_is_proven_and_its_mistakes_are_named(family, tmp_path, monkeypatch, capsys):
-    (first, program), (_, output), *rest = blocks(family)
+@pytest.mark.parametrize(
+    "section",
+    thinned(SECTIONS, ("en", "Swin"), ("en", "Recognisers of text (CRNN)"), ("zh", "Swin")),
+    ids=label,
+)
+def test_a_family_is_proven_and_its_mistakes_are_named(section, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PADIFF_SHIM_LANG", section[0])
+    (first, program), (_, output), *rest = blocks(section)
     assert first
     assert len([line for line in program.splitlines() if line.strip()]) <= 10
     says(printed(program, capsys), output)
@@ -66,12 +82,17 @@ def test_a_family_is_proven_and_its_mistakes_are_named(family, tmp_path, monkeyp
             says(printed(program, capsys), answer)
 
 
-def test_every_family_has_its_row_with_what_its_section_shows():
-    rows = ROW.findall(PAGE)
-    assert [family for family, _, _ in rows] == list(SECTIONS)
-    for family, pair, claim in rows:
-        shown = blocks(family)
+@pytest.mark.parametrize("language", PAGES)
+def test_every_family_has_its_row_with_what_its_section_shows(language):
+    rows = ROW.findall(PAGES[language])
+    sections = [section for section in SECTIONS if section[0] == language]
+    assert [(language, family) for family, _, _ in rows] == sections
+    for section, (_, pair, claim) in zip(sections, rows):
+        shown = blocks(section)
         assert f"from zoo.{pair} import" in shown[0][1]
         assert claim in shown[3][1]
-    chinese = (ROOT / "docs" / "zh" / "models.md").read_text(encoding="utf-8")
-    assert [row[1:] for row in ROW.findall(chinese)] == [row[1:] for row in rows]
+
+
+def test_both_languages_have_the_same_changes():
+    english, chinese = ([CHANGE.findall(SECTIONS[section]) for section in SECTIONS if section[0] == language] for language in PAGES)
+    assert english == chinese
