@@ -22,6 +22,9 @@ Examples:
       --optimizer pair.py:optimizers --report align.md
   padiff-shim align --torch original.py:build --paddle port.py:build \\
       --inputs x.npy --dtype float32 --steps 0
+  # in a workflow of GitHub
+  padiff-shim align --torch original.py:build --paddle port.py:build \\
+      --inputs x.npy --report align.md --format github
 
 Exit status: 0 if the port is right, 1 if it is not, or that is not known.
 """
@@ -49,6 +52,7 @@ class _ReportFiles(output.Target):
 @click.option(
     "--report", type=_ReportFiles(piped=True), help="Write Markdown, and a page with curves beside it (.html); - is stdout."
 )
+@output.format_options
 @click.option("--json", "data", type=output.TEXT, help="Write it as JSON; - is standard output.")
 @click.option("--dtype", "dtypes", multiple=True, default=("float32", "bfloat16"), show_default=True, metavar="DTYPE",
               help="Of parameters and inputs; may be repeated.")  # fmt: skip
@@ -69,6 +73,8 @@ def command(
     config: tuple[str, ...],
     report: str | None,
     data: str | None,
+    form: str | None,
+    sarif: str | None,
     loss: str | None,
     optimizer: str,
     generate: str | None,
@@ -100,6 +106,7 @@ def command(
     elif report == "-":
         output.write_markdown(report, answer)
     output.write_json(data, answer.as_dict)
-    if "-" not in (report, data):
-        click.echo(answer.headline if report is not None else output.as_text(answer))
+    output.write_sarif(sarif, answer)
+    if "-" not in (report, data, sarif):
+        click.echo(answer.headline if report is not None and form is None else output.formatted(answer, form))
     return FINE if answer else NO

@@ -103,6 +103,11 @@ def formatted(result: Presented, form: str | None) -> str:
         return json.dumps(as_sarif(findings, str(document.headline), level, __version__), indent=2, ensure_ascii=False)
 
 
+def write_sarif(path: str | None, result: Presented) -> None:
+    """Write a result's findings as SARIF, as :func:`write_json` writes JSON."""
+    _put(path, lambda: formatted(result, "sarif") + "\n", "")
+
+
 def answer(
     result: Any,
     html: str | None,
@@ -127,7 +132,7 @@ def answer(
         written(page(html) if page is not None else write(html, result.page(), "the page "))
     write_json(data, lambda: result.as_dict())
     write_markdown(markdown, result)
-    _put(sarif, lambda: formatted(result, "sarif") + "\n", "")
+    write_sarif(sarif, result)
     files = [path for path in (html, markdown, data, sarif) if path is not None]
     if "-" not in files and (always or form is not None or not files):
         click.echo(formatted(result, form))

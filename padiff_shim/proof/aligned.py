@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ..present.annotations import Annotation
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
 from .agreement import RunOutcome
@@ -27,6 +28,7 @@ class AlignedProof(Proven, Protocol):
     complete: bool
 
     def as_dict(self) -> dict[str, Any]: ...
+    def annotations(self) -> list[Annotation]: ...
 
 
 @dataclass

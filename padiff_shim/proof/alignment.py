@@ -15,6 +15,7 @@ from ..arguments import path as checked
 from ..dispatch.call_site import at_line
 from ..files import write
 from ..frameworks import settings
+from ..present.annotations import Annotation
 from ..present.document import Document
 from ..present.result import Presented
 from ..text import many, tr
@@ -121,6 +122,13 @@ class Alignment(Presented):
 
     def __bool__(self) -> bool:
         return bool(self.verdict)
+
+    def annotations(self) -> list[Annotation]:
+        """The mistakes, those of several dtypes once, each at the port's line."""
+        mistakes: list[Annotation] = []
+        for aligned in self.dtypes:
+            mistakes += [mistake for mistake in aligned.proof.annotations() if mistake not in mistakes]
+        return mistakes
 
     def document(self) -> Document:
         """The conclusion with its evidence, environment, weights, and a section for each thing that was compared."""

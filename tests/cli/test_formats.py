@@ -61,6 +61,19 @@ def test_a_mistake_stands_at_its_line(folder, capsys):
     assert json.loads(capsys.readouterr().out) == json.loads((folder / "proof.sarif").read_text())
 
 
+@pytest.mark.compat
+def test_a_mistake_in_two_dtypes_stands_there_once(folder, capsys):
+    (folder / "pair.py").write_text(PAIR)
+    np.save(folder / "x.npy", np.linspace(-2, 2, 12))
+    words = ["align", "--paddle", "pair.py:Port", "--torch", "pair.py:Original", "--inputs", "x.npy", "--steps", "0"]
+    dtypes = ["--dtype", "float32", "--dtype", "float64"]
+    assert main([*words, *dtypes, "--report", "align.md", "--format", "github", "--sarif", "align.sarif"]) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("::error file=pair.py,line=8,title=CODE_DIFFERS%3A another attribute::")
+    assert last.startswith("::error title=padiff-shim::WRONG: ")
+    assert places(folder / "align.sarif") == [("CODE_DIFFERS: another attribute", "error", "pair.py", 8)]
+
+
 def test_findings_of_a_comparison_stand_at_their_lines(folder, capsys):
     (folder / "train.py").write_text("pass\n")
     elsewhere = log_data.wrong(1, verdict="LOW_ACCURACY", prob=2.0, site="none.py:3 in f")
