@@ -55,7 +55,15 @@ def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
         if any(value is not None for value in values):
             marker, colour = _STYLES[side]
             heights = [float("nan") if value is None else max(value, floor) for value in values]
-            axes.plot(range(len(rows)), heights, marker, color=colour, label=side, markersize=3, linewidth=1)
+            axes.plot(
+                range(len(rows)),
+                heights,
+                marker,
+                color=colour,
+                label="Torch's kernels" if side == "substituted" else side,
+                markersize=3,
+                linewidth=1,
+            )
     axes.set_yscale("log")
     axes.axhline(floor, color="gray", linewidth=0.5)
     axes.text(0, floor, "0: equal", fontsize=7, va="bottom", color="gray")
@@ -161,7 +169,7 @@ class Drift(Presented):
             Column("torch", 5, markdown="under"),
             Column(tr("line"), 6, markdown="under"),
         ]
-        for side, of_mean, of_max in ((tr("native"), 9, 0), (tr("substituted"), 8, 0), ("float64", 7, 1)):
+        for side, of_mean, of_max in ((tr("native"), 9, 0), (tr("Torch's kernels"), 8, 0), ("float64", 7, 1)):
             columns.append(Column(tr("{side} mean", side=side), of_mean, right=True, markdown="absent"))
             columns.append(Column(tr("{side} max", side=side), of_max, right=True))
         words = tr("Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero.")
