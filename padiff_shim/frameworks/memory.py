@@ -314,6 +314,21 @@ def _remember(dense: torch.Tensor, result: torch.Tensor) -> None:
     layouts[dense.data_ptr()] = Layout(reference, dense.element_size(), shape, strides, _blocks(shape, strides))
 
 
+def with_strides(handed: Any, result: torch.Tensor) -> Any:
+    """The tensor that :func:`hand_over` made of a contiguous result, with the strides of its axes of size 1 remembered."""
+    if result.is_contiguous() and 1 in result.shape and handed.data_ptr() == result.data_ptr():
+        if list(result.stride()) != list(handed.strides):
+            _remember(result, result)
+    return handed
+
+
+def forget_strides(tensor: PaddleTensor) -> None:
+    """A program has asked for a contiguous tensor, and Paddle has given it the very one: so it lies on Torch's side from now on."""
+    layout = layouts.get(tensor.data_ptr() - tensor.offset) if layouts and has_elements(tensor) else None
+    if layout is not None and math.prod(layout.shape) == math.prod(tensor.shape):
+        layouts.pop(tensor.data_ptr() - tensor.offset, None)
+
+
 def with_torch_strides(tensor: PaddleTensor) -> torch.Tensor:
     """Torch's side of a Paddle tensor with the strides it has in a Torch program: shares memory unless they were remembered."""
     side = to_torch(tensor)
@@ -329,6 +344,8 @@ def with_torch_strides(tensor: PaddleTensor) -> torch.Tensor:
     strides = _strides_of(layout, tensor, side)
     if strides is None or strides == side.stride():
         return side
+    if all(size == 1 or stride == own for size, stride, own in zip(side.shape, strides, side.stride())):
+        return side.as_strided(side.shape, strides)
     return torch.empty_strided(side.shape, strides, dtype=side.dtype, device=side.device).copy_(side)
 
 

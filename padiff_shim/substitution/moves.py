@@ -14,11 +14,13 @@ from ..frameworks.memory import (
     TENSOR_TYPES,
     as_operand,
     check_target,
+    forget_strides,
     hand_over,
     shares_memory,
     stream_of,
     to_torch,
     torch_dtype,
+    with_strides,
 )
 from ..frameworks.versions import PaddleTensor
 from ..interrupts import let_pass
@@ -42,14 +44,17 @@ def move(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if type(tensor) not in TENSOR_TYPES:
         return None
     wanted = not tensor.stop_gradient and islands.recording()
+    copies = name in _COPYING and not tensor.is_contiguous()  # Paddle's own contiguous() makes it so in place
     if wanted:
         result = views.view(name, original, args)
         if result is not None:
             return result
     if name == "_getitem_dygraph":
         return _indexed(tensor, args[1], wanted=wanted)
-    if name in _COPYING and not tensor.is_contiguous():
+    if copies:
         return _reshaped(name, tensor, args[1:], wanted=wanted)
+    if name == "contiguous":
+        forget_strides(tensor)
     return None
 
 
@@ -85,7 +90,13 @@ def recast(tensor: PaddleTensor, dtype: str) -> Any:
 
 def _reshaped(name: str, tensor: PaddleTensor, rest: Sequence[Any], *, wanted: bool) -> Any:
     """A strided tensor in another shape, if that takes a copy."""
-    return _copied_by_torch(name, tensor, (), lambda side: views.VIEWS[name](side, *rest), wanted=wanted)
+
+    def formula(side: torch.Tensor) -> torch.Tensor:
+        if name == "contiguous" and side.is_contiguous():  # but for an axis of size 1, whose stride Torch leaves as it is
+            return side.clone()
+        return views.VIEWS[name](side, *rest)
+
+    return _copied_by_torch(name, tensor, (), formula, wanted=wanted)
 
 
 def _indexed(tensor: PaddleTensor, index: Any, *, wanted: bool) -> Any:
@@ -138,7 +149,7 @@ def _copied_by_torch(
     if not out.numel() or shares_memory(out, (side,)):
         return None
     if not wanted:
-        return moved_result(out, (side,))
+        return with_strides(moved_result(out, (side,)), out)
     with torch.enable_grad():
         return on_tape(TapeCall(name, None, [(operand, operand.inplace_version) for operand in read]), out, (side,))
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import paddle
 import torch
 
 from ..frameworks.memory import FLOATS
 from ..frameworks.versions import set_attribute
 from ..interrupts import let_pass
+from ..patching.functions import CFunctionPatch
 from .calls import TapeCall
 from .paddle_graph import same_node
 from .twins import TAPE, Taped, leaf, share, taped
@@ -111,6 +113,9 @@ VIEWS: dict[str, Callable[..., Any]] = {
 }
 
 
+_view_of_all = CFunctionPatch(paddle._C_ops.view_shape).original
+
+
 def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     """A view of a tensor that wants gradients, on the tape; None where the two frameworks' views are not the same."""
     tensor = args[0]
@@ -127,9 +132,13 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
         return _several(name, original(*args), side, record) if viewed else None
     if not _is_view(side, base, apart):
         return None
+    if name == "contiguous" and not tensor.is_contiguous():  # but for an axis of size 1: Paddle copies, and Torch does not
+        return None
     source = original(*args)
     if source is tensor:
-        return source
+        if not apart or side is base:
+            return source
+        source = _view_of_all(tensor, list(tensor.shape))  # Torch copies what lies strided there, and Paddle nothing
     if side is base:
         side = side.view_as(side)
     made = _agreed(source, side, apart)

@@ -15,6 +15,7 @@ from trials import differentiable
 import padiff_shim
 from padiff_shim.frameworks import memory
 from padiff_shim.frameworks.memory import as_operand, hand_over, is_reversed
+from padiff_shim.frameworks.torch_state import LooksOn
 from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = pytest.mark.compat
@@ -217,3 +218,69 @@ def test_no_view_ends_the_process(mode):
     """In a child, because a wrong view may end it: values and gradients of views of every kind, with and without a mode."""
     done = forked.run([HERE / "views.py", mode])
     assert done.stdout.splitlines()[-1:] == ["0 differences"], (done.stdout[-2000:], done.stderr[-2000:])
+
+
+class Operands(LooksOn):
+    """The strides with which Torch's tanh gets its operand."""
+
+    def __init__(self):
+        super().__init__()
+        self.strides = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.tanh.default:
+            self.strides.append(args[0].stride())
+        return function(*args, **(kwargs or {}))
+
+
+# Shape, and the same movement in both frameworks: what Torch lays with strides where Paddle copies, or has an axis of size 1.
+MOVED = {
+    "chunk": ((2, 3, 8), lambda x: paddle.chunk(x, 2, axis=-1)[0], lambda x: torch.chunk(x, 2, -1)[0]),
+    "split": ((2, 3, 8), lambda x: paddle.split(x, [3, 5], axis=-1)[1], lambda x: torch.split(x, [3, 5], -1)[1]),
+    "unbind": ((2, 3, 4), lambda x: paddle.unbind(x, axis=1)[1], lambda x: torch.unbind(x, 1)[1]),
+    "unstack": ((2, 3, 4), lambda x: paddle.unstack(x, axis=1)[1], lambda x: torch.unbind(x, 1)[1]),
+    "tensor_split": ((2, 3, 7), lambda x: paddle.tensor_split(x, 3, axis=-1)[1], lambda x: torch.tensor_split(x, 3, -1)[1]),
+    "slice": ((2, 3, 8), lambda x: x[..., 2:5], lambda x: x[..., 2:5]),
+    "slice of size 1": ((2, 3, 4), lambda x: x[:, :1], lambda x: x[:, :1]),
+    "chunk of size 1": ((2, 2, 4), lambda x: paddle.chunk(x, 2, axis=1)[0], lambda x: torch.chunk(x, 2, 1)[0]),
+    "transpose": ((2, 3, 4), lambda x: x.transpose([0, 2, 1]), lambda x: x.permute(0, 2, 1)),
+    "heads of one token": ((2, 1, 3, 4), lambda x: x.transpose([0, 2, 1, 3]), lambda x: x.permute(0, 2, 1, 3)),
+    "expand": ((1, 3), lambda x: x.expand([4, 3]), lambda x: x.expand(4, 3)),
+    "sum": ((3, 4), lambda x: x.t() + x.t(), lambda x: x.t() + x.t()),
+    "chunk, reshape": ((2, 8), lambda x: paddle.chunk(x, 2, -1)[0].reshape([2, 2, 2]), lambda x: x.chunk(2, -1)[0].reshape(2, 2, 2)),
+}
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 copies on the way")
+@pytest.mark.parametrize("grad", [False, True], ids=["plain", "with gradient"])
+@pytest.mark.parametrize("name", MOVED)
+def test_what_is_made_contiguous_is_contiguous_to_torch(name, grad):
+    """Paddle's contiguous() gives back what it has copied already; Torch's view of it then has to go."""
+    shape, move, torch_move = MOVED[name]
+    values = np.arange(np.prod(shape), dtype="float32").reshape(shape) / 10
+    original = torch.tensor(values, requires_grad=grad)
+    with Operands() as expected:
+        torch_result = torch.tanh(torch_move(original * 1.0).contiguous())
+    port = paddle.to_tensor(values, stop_gradient=not grad)
+    with padiff_shim.reference("torch"), Operands() as seen:
+        result = paddle.tanh(move(port * 1.0).contiguous())
+        if grad:
+            result.sum().backward()
+    assert set(seen.strides) == set(expected.strides)  # a program with gradients may try a call more than once
+    assert np.array_equal(result.numpy(), torch_result.detach().numpy())
+    if grad:
+        torch_result.sum().backward()
+        assert np.array_equal(port.grad.numpy(), original.grad.numpy())
+
+
+def test_what_is_written_into_a_contiguous_tensor_is_written_as_natively():
+    """Paddle's contiguous() of a chunk is the chunk itself."""
+
+    def program():
+        chunk = paddle.chunk(paddle.arange(12.0).reshape([3, 4]), 2, axis=-1)[0]
+        chunk.contiguous().add_(paddle.ones([3, 2]))
+        return chunk.numpy()
+
+    expected = program()
+    with padiff_shim.reference("torch"):
+        assert np.array_equal(program(), expected)
