@@ -316,9 +316,9 @@ def _remember(dense: torch.Tensor, result: torch.Tensor) -> None:
 
 def with_strides(handed: Any, result: torch.Tensor) -> Any:
     """The tensor that :func:`hand_over` made of a contiguous result, with the strides of its axes of size 1 remembered."""
-    if result.is_contiguous() and 1 in result.shape and handed.data_ptr() == result.data_ptr():
-        if list(result.stride()) != list(handed.strides):
-            _remember(result, result)
+    contiguous = result.is_contiguous() and 1 in result.shape and handed.data_ptr() == result.data_ptr()
+    if contiguous and list(result.stride()) != list(handed.strides):
+        _remember(result, result)
     return handed
 
 

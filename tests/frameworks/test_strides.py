@@ -247,7 +247,7 @@ MOVED = {
     "heads of one token": ((2, 1, 3, 4), lambda x: x.transpose([0, 2, 1, 3]), lambda x: x.permute(0, 2, 1, 3)),
     "expand": ((1, 3), lambda x: x.expand([4, 3]), lambda x: x.expand(4, 3)),
     "sum": ((3, 4), lambda x: x.t() + x.t(), lambda x: x.t() + x.t()),
-    "chunk, reshape": ((2, 8), lambda x: paddle.chunk(x, 2, -1)[0].reshape([2, 2, 2]), lambda x: x.chunk(2, -1)[0].reshape(2, 2, 2)),
+    "chunk, reshape": ((2, 8), lambda x: x.chunk(2, -1)[0].reshape([2, 2, 2]), lambda x: x.chunk(2, -1)[0].reshape(2, 2, 2)),
 }
 
 
