@@ -92,18 +92,26 @@ def _value(node: ast.expr, names: Mapping[str, Any], others: Mapping[str, Any]) 
             return owner[key] if type(owner) in (list, tuple, dict) and type(key) in (int, str) else None
         except LookupError:
             return None
+    return _number(node, names, others) if isinstance(node, (ast.BinOp, ast.UnaryOp)) else None
+
+
+def _number(node: ast.BinOp | ast.UnaryOp, names: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
+    """What arithmetic of numbers gives; None for that of anything else."""
     sides = [_value(side, names, others) for side in ast.iter_child_nodes(node) if isinstance(side, ast.expr)]
-    if any(type(side) not in (int, float) for side in sides):
+    operation = _ARITHMETIC.get(type(node.op))
+    if operation is None or any(type(side) not in (int, float) for side in sides):
         return None
-    operation = node.op  # type: ignore[attr-defined]
+    if isinstance(node.op, ast.Pow) and abs(sides[1]) > _GREATEST_POWER:
+        return None
     try:
-        return _ARITHMETIC[type(operation)](*sides) if type(operation) in _ARITHMETIC else None
+        return operation(*sides)
     except (ArithmeticError, ValueError):
         return None
 
 
 _VALUED = (ast.Attribute, ast.Subscript, ast.Name, ast.BinOp, ast.UnaryOp)
 _LOAD = ast.Load()
+_GREATEST_POWER = 1e6  # of a whole number, whose digits would take for ever
 _ARITHMETIC: Mapping[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
     ast.USub: operator.neg,

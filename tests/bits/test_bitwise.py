@@ -196,6 +196,13 @@ def test_a_proof_within_rounding_points_here(tmp_path):
     assert "padiff_shim.bitwise(" in str(proof)
 
 
+def test_a_statement_with_slices_and_lists_is_no_obstacle(tmp_path):
+    path = port_of(
+        tmp_path, SCALE, ("        y = self.norm(x)", "        y = paddle.concat([self.norm(x)[:, :4], self.norm(x)[:, 4:]], 1)")
+    )
+    assert ask(path).origins
+
+
 def test_a_patch_refuses_lines_that_were_changed(tmp_path):
     path = port_of(tmp_path, SCALE)
     (patch,) = ask(path).patches
