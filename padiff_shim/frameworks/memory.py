@@ -164,6 +164,7 @@ _new = _Tensor.__new__
 _bare = paddle.to_tensor([0.0], place=_CPU)  # shared by what is new until it is filled: a quarter of the price of a constructor
 _begin: Callable[[Any], None] = _bare._share_buffer_to
 as_view: Callable[..., Any] = CFunctionPatch(paddle._C_ops.as_strided).original
+view_of_all: Callable[..., Any] = CFunctionPatch(paddle._C_ops.view_shape).original
 
 
 def takes_numpy(tensor: torch.Tensor) -> bool:

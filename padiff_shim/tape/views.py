@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import paddle
 import torch
 
-from ..frameworks.memory import FLOATS
+from ..frameworks.memory import FLOATS, view_of_all
 from ..frameworks.versions import set_attribute
 from ..interrupts import let_pass
-from ..patching.functions import CFunctionPatch
 from .calls import TapeCall
 from .paddle_graph import same_node
 from .twins import TAPE, Taped, leaf, share, taped
@@ -113,9 +111,6 @@ VIEWS: dict[str, Callable[..., Any]] = {
 }
 
 
-_view_of_all = CFunctionPatch(paddle._C_ops.view_shape).original
-
-
 def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     """A view of a tensor that wants gradients, on the tape; None where the two frameworks' views are not the same."""
     tensor = args[0]
@@ -138,7 +133,7 @@ def view(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if source is tensor:
         if not apart or side is base:
             return source
-        source = _view_of_all(tensor, list(tensor.shape))  # Torch copies what lies strided there, and Paddle nothing
+        source = view_of_all(tensor, list(tensor.shape))  # Torch copies what lies strided there, and Paddle nothing
     if side is base:
         side = side.view_as(side)
     made = _agreed(source, side, apart)
