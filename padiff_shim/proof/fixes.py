@@ -16,7 +16,8 @@ import paddle
 from ..dispatch.call_site import is_library
 from .findings import Fix, Mistake
 
-_WRITE = re.compile(r"\bwrite (?=[\w.]+ ?=)")
+_WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
+_PASS = re.compile(r"\bpass (?=[\w.]+ ?=)")  # to a call, not to the constructor of what is called
 
 
 def with_fixes(mistakes: Sequence[Mistake], port: paddle.nn.Layer) -> list[Mistake]:
@@ -32,11 +33,12 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
     place = mistake.paddle
     if place is None:
         return Fix(text)
-    return constructor(place.layer, layers, text) or (Fix(text) if is_library(place.file) else Fix(text, place.file, place.line))
+    made = None if _PASS.search(mistake.text) else constructor(place.layer, layers, text)
+    return made or (Fix(text) if is_library(place.file) else Fix(text, place.file, place.line))
 
 
 def _written(text: str) -> Iterator[str]:
-    """What an English sentence says to write: from ``write name=value`` to the end of its brackets, or of the clause.
+    """What an English sentence says to write: from ``write name=value`` (or ``pass``) to the end of its brackets, or of the clause.
 
     >>> list(_written("eps=0.001 against 1e-05 (write epsilon=1e-05), dim=1 against 0 (write axis=(0, 1))"))
     ['epsilon=1e-05', 'axis=(0, 1)']

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -332,6 +333,7 @@ def align_draws(original: ModelSide, port: ModelSide) -> list[str]:
 Undo = Callable[[], None]
 _MUCH, _NEAR = 0.1, 1e-3  # shares: much nearer, of a distance; rounding, of the largest element
 _FEW = 4  # layers that are tried one by one
+_SHOWN = 8  # lengths of a packed sequence that a text shows
 
 
 class _Adjustment(NamedTuple):
@@ -376,7 +378,8 @@ def mending_settings(
     expected, actual = runs
     with contextlib.ExitStack() as stack:
         stack.callback(port.forget_wide)
-        for adjustment in [*_of_layers(original, port, mapping), *_of_definitions(original, port, mapping)]:
+        adjustments = (of(original, port, mapping) for of in (_of_layers, _of_sequences, _of_definitions))
+        for adjustment in list(itertools.chain.from_iterable(adjustments)):
             parts = {(adjustment.name, pair) for pair in adjustment.layers}
             if parts and parts <= settled:
                 continue
@@ -521,6 +524,57 @@ def _place(side: ModelSide, layer: Model, path: str) -> ProgramPlace | None:
     code = type(layer).forward.__code__
     site = sites[0] if path else CallSite(code.co_filename, code.co_firstlineno, code.co_name)
     return ProgramPlace.at(site, path, type(layer).__name__)
+
+
+def _of_sequences(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> Iterator[_Adjustment]:
+    """The recurrences whose original reads packed sequences: Paddle's take the lengths of these as an argument."""
+    layers = port.layers
+    for path, lengths in _packed_lengths(original).items():
+        module = original.layers[path]
+        partner = _partner(path, _RECURRENT[type(module)], layers, mapping)
+        if partner is None:
+            continue
+
+        def apply(partner: str = partner, lengths: list[int] = lengths) -> Undo:
+            return layers[partner].register_forward_pre_hook(functools.partial(_with_lengths, lengths)).remove
+
+        def places(path: str = path, partner: str = partner) -> tuple[ProgramPlace | None, ProgramPlace | None]:
+            return _place(original, original.layers[path], path), _place(port, layers[partner], partner)
+
+        text = tr(
+            "sequence_length=None against {lengths}, the lengths of Torch's packed sequence (pass sequence_length=lengths)",
+            lengths=lengths if len(lengths) <= _SHOWN else f"[{', '.join(map(str, lengths[:_SHOWN]))}, ...]",
+        )
+        yield _Adjustment("sequence_length", text, [], apply, places)
+
+
+def _packed_lengths(original: TorchSide) -> dict[str, list[int]]:
+    """Path of a recurrence -> the lengths of the packed sequences that it reads, if they are those of all its calls."""
+    lengths: dict[str, list[list[int]]] = {}
+
+    def note(path: str, _: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        if arguments and isinstance(arguments[0], torch.nn.utils.rnn.PackedSequence):
+            packed = arguments[0]
+            sizes = packed.batch_sizes.tolist()
+            rows = [sum(size > row for size in sizes) for row in range(sizes[0])]
+            order = range(len(rows)) if packed.unsorted_indices is None else packed.unsorted_indices.tolist()
+            lengths.setdefault(path, []).append([rows[place] for place in order])
+
+    recurrences = {path: module for path, module in original.layers.items() if type(module) in _RECURRENT}
+    if recurrences:
+        hooks = [module.register_forward_pre_hook(functools.partial(note, path)) for path, module in recurrences.items()]
+        try:
+            original.run_forward()
+        finally:
+            for hook in hooks:
+                hook.remove()
+    return {path: calls[0] for path, calls in lengths.items() if all(call == calls[0] for call in calls)}
+
+
+def _with_lengths(lengths: list[int], _: Model, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The arguments of a recurrence of Paddle with lengths, if it got none."""
+    inputs, states, own = (*arguments, None, None)[:3]
+    return (inputs, states, paddle.to_tensor(lengths)) if own is None else None
 
 
 def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> Iterator[_Adjustment]:

@@ -56,6 +56,42 @@ def test_a_right_recurrence_is_proven(batch_first):
     assert prove(*recurrent("LSTM", not batch_first, batch_first), numbers(3, 5, 8))
 
 
+def packed(kind, forward):
+    """A recurrence over sequences of several lengths, in Torch packed; ``forward``: of the port."""
+
+    def original(self, x, lengths):
+        whole = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.out(torch.nn.utils.rnn.pad_packed_sequence(self.inner(whole)[0], batch_first=True)[0])
+
+    ours, theirs = pair(forward, original)
+    ours.inner = RECURRENT[kind][0](8, 8, direction="bidirect")
+    theirs.inner = RECURRENT[kind][1](8, 8, bidirectional=True, batch_first=True)
+    ours.out, theirs.out = paddle.nn.Linear(16, 3), torch.nn.Linear(16, 3)
+    return ours, theirs
+
+
+LENGTHS = np.array([3, 5, 2])
+
+
+@pytest.mark.parametrize("kind", thinned(RECURRENT, "GRU"))
+def test_lengths_that_are_not_passed_are_named(kind):
+    mistake = only(prove(*packed(kind, lambda self, x, lengths: self.out(self.inner(x)[0])), (numbers(3, 5, 8), LENGTHS)))
+    assert mistake.cause is Cause.ATTRIBUTE
+    assert "sequence_length=None against [3, 5, 2]" in mistake.text
+    assert mistake.paddle.layer == "inner"
+    assert (mistake.fix.text, mistake.fix.file, mistake.fix.line) == ("sequence_length=lengths", __file__, mistake.paddle.line)
+
+
+@pytest.mark.parametrize("position", [(), (None,)])
+def test_lengths_that_are_passed_are_no_mistake(position):
+    def forward(self, x, lengths):
+        states = self.inner(x, *position, lengths)[0] if position else self.inner(x, sequence_length=lengths)[0]
+        return self.out(paddle.tanh(states))
+
+    mistake = only(prove(*packed("GRU", forward), (numbers(3, 5, 8), LENGTHS)))
+    assert "tanh" in mistake.text
+
+
 def test_the_state_of_another_layer():
     ours, theirs = pair(lambda self, x: self.out(self.inner(x)[1][0][0]), lambda self, x: self.out(self.inner(x)[1][0][-1]))
     ours.inner, theirs.inner = paddle.nn.LSTM(8, 8, num_layers=2), torch.nn.LSTM(8, 8, 2, batch_first=True)
