@@ -44,6 +44,8 @@ class Explanation:
             for side, place in (("paddle", mistake.paddle), ("torch ", mistake.torch)):
                 where = f"{at_line(place.file, place.line)}: {place.source}" if place else "no counterpart"
                 lines.append(f"     {side} {where}")
+            if mistake.fix is not None:
+                lines.append(f"     fix    {mistake.fix}")
         return lines
 
 

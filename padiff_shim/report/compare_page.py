@@ -27,7 +27,7 @@ from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
 from ..text import SENTENCE, reader, shown, tr
 from ..verdicts import MEANING, Verdict
-from .compare import headline, status, ties
+from .compare import advice, headline, status, ties
 from .source import Compared
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
@@ -302,6 +302,7 @@ def pack(
     return {
         "headline": headline(known, coverage),
         "status": status(known),
+        "advice": [_text(line) for line in advice(known)],
         **surveyed(known),
         "severity": {verdict.value: verdict.severity for verdict in Verdict},
         "meaning": {verdict.value: str(tr(meaning)) for verdict, meaning in MEANING.items()},

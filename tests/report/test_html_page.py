@@ -35,6 +35,7 @@ def test_counts_of_verdicts(show):
         assert int(count) == sum(r["verdict"] == name for r in records) > 0
     assert page.locator("#verdicts .chip").count() == len({r["verdict"] for r in records})
     assert page.locator("h1 .status.bad").inner_text() == "WRONG"
+    assert "NVIDIA_TF32_OVERRIDE=0" in page.locator("#findings-body").inner_text(), "what can be done about the findings"
 
 
 def test_chart_scales_draw_something(show):

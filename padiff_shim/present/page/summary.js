@@ -139,6 +139,7 @@ function buildFindings() {
     row === undefined ? null : h("p", {}, tr("The first divergence is "), h("button", { type: "button", class: "link", onclick: () => select(row, "finding") }, tr`record ${first}`), tr`: ${kind(row).op}${kind(row).tensor === "out" ? "" : " " + kind(row).tensor} at ${kind(row).site}.`),
     list,
     all.length > 6 ? more : null,
+    D.advice.map((line) => h("p", {}, line)),
     ties,
     D.further ? h("p", { class: "soft" }, tr`${count(D.further, "further record")} of other kinds are not listed here.`) : null
   );
