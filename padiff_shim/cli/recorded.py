@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..modes.environment import not_imported
+
 WHO = "padiff-shim: "  # who speaks among the lines of the program
 
 
@@ -78,7 +80,7 @@ def report(run: RecordedProgram | None, remarks: list[str], options: RecordOptio
     folder, framework = options.folder, options.framework
     if run is None:
         other = " (--framework torch records a Torch program)" if framework == "paddle" else ""
-        remarks = [*remarks, f"the program did not import {framework}: nothing was recorded{other}"]
+        remarks = [*remarks, f"nothing was recorded: {not_imported(framework)}{other}"]
     for remark in remarks:
         print(f"{WHO}{remark}", file=sys.stderr)
     if any(Path(folder).glob("records-*.jsonl")):

@@ -11,6 +11,7 @@ import click
 
 from ..errors import PadiffShimError
 from ..files import try_folder
+from ..modes.environment import not_imported
 from ..modes.options import ModeOptions, Setting
 from . import output, program
 from .mode_options import Command, chosen, mode_options, switch
@@ -147,7 +148,7 @@ class _Report:
         if self._ranks is not None:
             run, remarks = self._ranks.gathered(run)
         if run is None:
-            remarks.append("the program did not import paddle: nothing was observed")
+            remarks.append(f"nothing was observed: {not_imported('paddle')}")
         if not self._quiet:
             for remark in remarks:
                 print(f"{WHO}{remark}", file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import warnings
@@ -31,6 +32,16 @@ def _refuse_torch_proxy() -> None:
 def missing_framework(name: str, error: ImportError) -> MissingFrameworkError:
     """The error that says how to install a framework that cannot be imported."""
     return MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {INSTALL[name]}")
+
+
+def not_imported(name: str) -> str:
+    """What to say of a program that did not import a framework: how to install it, if it is not there."""
+    try:
+        there = importlib.util.find_spec(name) is not None
+    except ImportError:
+        there = False
+    text = f"the program did not import {name}"
+    return text if there else f"{text}, which is not installed. Install it: {INSTALL[name]}"
 
 
 def _framework(name: str) -> Any:

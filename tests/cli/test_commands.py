@@ -104,6 +104,16 @@ def test_without_frameworks_each_command_says_what_to_install(tmp_path):
     assert done.stderr.count("Install it: pip install") == len(commands)
 
 
+def test_a_program_without_its_framework_ends_as_it_would(tmp_path):
+    (tmp_path / "train.py").write_text("import paddle\n")
+    code = WITHOUT.partition("for command")[0] + "import sys\nsys.exit(main(['record', 'folder', 'train.py']))\n"
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1
+    assert "ModuleNotFoundError: No module named 'paddle'" in done.stderr
+    assert "the program did not import paddle, which is not installed. Install it: pip install paddlepaddle" in done.stderr
+
+
 def test_ops_lists_families_and_ops(capsys):
     assert main(["ops"]) == 0
     assert (
