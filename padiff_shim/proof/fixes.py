@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import FunctionType
 
 import paddle
 
@@ -68,7 +69,7 @@ def constructor(path: str, layers: dict[str, paddle.nn.Layer], text: str = "") -
         return None
     for made_by in type(layers[owner]).__mro__:
         for function in vars(made_by).values() if not _of_a_library(made_by) else ():
-            if inspect.isfunction(function) and (line := _assignment(function, attribute, type(layer).__name__)):
+            if inspect.isfunction(function) and (line := _assignment(function, attribute, type(layer))):
                 file = function.__code__.co_filename
                 return Fix(text, file, line, linecache.getline(file, line).strip())
     return None
@@ -79,22 +80,37 @@ def _of_a_library(made: type) -> bool:
     return is_library(getattr(sys.modules.get(made.__module__), "__file__", None) or "")
 
 
-def _assignment(function: object, attribute: str, name: str) -> int:
-    """The line in a method that sets ``self.attribute``, at the call of ``name`` in it if there is just that; 0: none."""
+def _assignment(function: FunctionType, attribute: str, made: type) -> int:
+    """The line that makes the layer which a method sets as ``self.attribute``; 0: none, or one of several.
+
+    It is that of the only call of the class in what is assigned. Where several are, it is the assignment; where none is, because a
+    function makes the layer, the only call of the class in the file.
+    """
     try:
-        lines, first = inspect.getsourcelines(function)  # type: ignore[arg-type]
+        lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError, TypeError):
+    except (OSError, SyntaxError):
         return 0
     for value in _values_of(tree, attribute):
-        calls = [node for node in ast.walk(value) if isinstance(node, ast.Call) and _called(node) == name]
-        return first - 1 + (calls[0] if len(calls) == 1 else value).lineno
+        calls = _calls(value, function, made)
+        if calls:
+            return first - 1 + (calls[0] if len(calls) == 1 else value).lineno
+        everywhere = _calls(ast.parse("".join(linecache.getlines(function.__code__.co_filename))), function, made)
+        return everywhere[0].lineno if len(everywhere) == 1 else 0
     return 0
 
 
-def _called(node: ast.Call) -> str:
-    """The last name of what is called."""
-    return getattr(node.func, "attr", getattr(node.func, "id", ""))
+def _calls(tree: ast.AST, function: FunctionType, made: type) -> list[ast.Call]:
+    """The calls of a class, by its own name or that of the module of ``function``."""
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and (
+            getattr(node.func, "attr", getattr(node.func, "id", "")) == made.__name__
+            or (isinstance(node.func, ast.Name) and function.__globals__.get(node.func.id) is made)
+        )
+    ]
 
 
 def _values_of(tree: ast.AST, attribute: str) -> Iterator[ast.expr]:
@@ -106,5 +122,10 @@ def _values_of(tree: ast.AST, attribute: str) -> Iterator[ast.expr]:
             parts = list(zip(target.elts, value.elts)) if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) else []
             spread = [(part, value) for part in target.elts] if isinstance(target, ast.Tuple) else [(target, value)]
             for part, own in parts or spread:
-                if isinstance(part, ast.Attribute) and part.attr == attribute and own is not None:
+                if (
+                    isinstance(part, ast.Attribute)
+                    and isinstance(part.value, ast.Name)
+                    and part.attr == attribute
+                    and own is not None
+                ):
                     yield own

@@ -44,6 +44,25 @@ class Nested(paddle.nn.Layer):
         self.add_sublayer("late", paddle.nn.GELU())
 
 
+def activation():
+    return paddle.nn.Sequential(paddle.nn.Hardswish())
+
+
+Norm = paddle.nn.BatchNorm1D
+
+
+class Made(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.act = activation()
+        self.norm = Norm(6)
+        self.linear = self.projection()
+        self.linear.act = activation()
+
+    def projection(self):
+        return paddle.nn.Linear(3, 3)
+
+
 def test_a_fix_names_the_line_to_change():
     torch.manual_seed(0)
     proof = prove(Port(), Original(), np.random.default_rng(0).standard_normal((4, 6)))
@@ -78,3 +97,8 @@ def test_constructors():
         "port.up": "self.up, self.norm = paddle.nn.Linear(6, 6), paddle.nn.LayerNorm(6, epsilon=1e-3)",
         "port.norm": "self.up, self.norm = paddle.nn.Linear(6, 6), paddle.nn.LayerNorm(6, epsilon=1e-3)",
     }
+    layers = dict(Made().named_sublayers(include_self=True))
+    sources = {path: fix.source for path in layers if (fix := constructor(path, layers))}
+    hardswish = "return paddle.nn.Sequential(paddle.nn.Hardswish())"
+    assert sources == {"act.0": hardswish, "norm": "self.norm = Norm(6)", "linear.act.0": hardswish}
+    assert "linear" in layers, "Linear is made at several lines: none is named"
