@@ -50,6 +50,9 @@ Exit status: 0 if nothing differs, 1 if something does, 2 if nothing can be comp
     metavar="RULES",
     help="Put the ranks together: auto, PATTERN=AXIS,... (or =sum, =mean, =replicate), or a file (.toml, .json) with such a table.",
 )
+@click.option(
+    "--names", metavar="PATHS", help="With --shards: PATTERN=PATH,... of names in A and in B, or a file with such a table."
+)
 @output.format_options
 @click.option("--html", type=output.PAGE, help="Write the page.")
 @click.option("--markdown", type=output.TEXT, help="Write the difference as Markdown; - is standard output.")
@@ -61,6 +64,7 @@ def command(
     rtol: float,
     ranks: str | None,
     shards: str | None,
+    names: str | None,
     form: str | None,
     sarif: str | None,
     html: str | None,
@@ -70,7 +74,7 @@ def command(
     """Compare two runs that padiff_shim.record() recorded: machines, devices, versions, commits, Paddle and Torch. Says where
     they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
-    difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards))
+    difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards), names=_names(names))
     files = (html, markdown, data, sarif)
     output.answer(difference, html, markdown, data, form, sarif, page=difference.to_html, always=False)
     if form is None and "-" not in files and files != (None,) * 4:
@@ -91,17 +95,30 @@ def _shards(text: str | None) -> Mapping[str, Any] | str | None:
     """Rules on splits, as they were written on the command line or into a file."""
     if text is None or text == "auto":
         return text
+    rules = _table("--shards", text)
+    return {pattern: int(way) if re.fullmatch(r"-?\d+", str(way)) else way for pattern, way in rules.items()}
+
+
+def _names(text: str | None) -> Mapping[str, Any] | None:
+    """Names in one run and in the other, likewise."""
+    return None if text is None else _table("--names", text)
+
+
+def _table(option: str, text: str) -> dict[str, Any]:
+    """``PATTERN=WORD,...``, or a file with a table."""
     if text.endswith((".toml", ".json")):
         try:
-            content = Path(text).read_text()
-            return tomllib.loads(content) if text.endswith(".toml") else json.loads(content)
+            content = Path(text).read_text(encoding="utf-8")
+            table = tomllib.loads(content) if text.endswith(".toml") else json.loads(content)
         except (OSError, ValueError) as error:
-            raise FileError(f"--shards {text}: {error}") from None
-    rules: dict[str, int | str] = {}
+            raise FileError(f"{option} {text}: {error}") from None
+        if not isinstance(table, dict):
+            raise FileError(f"{option} {text}: it holds no table")
+        return table
+    table = {}
     for entry in text.split(","):
-        pattern, sign, way = entry.rpartition("=")
+        pattern, sign, word = entry.rpartition("=")
         if not sign or not pattern.strip():
-            raise ArgumentError(f"--shards takes auto, PATTERN=AXIS,... or a .toml or .json file, got {entry!r}")
-        way = way.strip()
-        rules[pattern.strip()] = int(way) if re.fullmatch(r"-?\d+", way) else way
-    return rules
+            raise ArgumentError(f"{option} takes PATTERN=WORD,... or a .toml or .json file, got {entry!r}")
+        table[pattern.strip()] = word.strip()
+    return table

@@ -18,8 +18,9 @@ from .alignment import Pair, align
 from .call_origins import OriginFinder
 from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow, tensor_row
 from .fingerprint_diff import compare_fingerprints
-from .joined import JoinedRun
+from .joined import JoinedRun, join
 from .joined_rows import JoinedRows
+from .numbering import NameMap
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .shards import ShardRules, Way
 from .tensors import WEIGHT, Tensor, parameter_name
@@ -36,6 +37,7 @@ def diff(
     rtol: float = 0.0,
     ranks: int | tuple[int, int] | None = None,
     shards: Mapping[str, Way] | str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Difference:
     """Say how two recordings of :func:`padiff_shim.record` differ, and where first.
 
@@ -54,6 +56,8 @@ def diff(
             along which ranks hold slices, ``"sum"``, ``"mean"`` or ``"replicate"``. A pattern (``*``, ``?``) is matched with names
             of parameters and notes, and with layers' paths. What no pattern names is put together by the program's marks and by
             shapes.
+        names: with ``shards=``: pattern of a path or name in a -> that in b, as ``{"blocks.*.up.l": "blocks.*.up"}``; it holds for
+            what lies below, too. Names that differ by one layer around a weight's need no entry.
 
     Returns:
         A :class:`Difference`, true if nothing differs.
@@ -78,7 +82,9 @@ def diff(
     if shards is not None:
         if ranks is not None:
             raise ArgumentError("ranks= chooses processes, and shards= puts all of them together: pass one of both")
-        return _diff_of_ranks(folders, both, ShardRules(shards), EqualWithin(atol, rtol, crossing=False))
+        return _diff_of_ranks(folders, both, ShardRules(shards), NameMap(names), EqualWithin(atol, rtol, crossing=False))
+    if names is not None:
+        raise ArgumentError("names= goes with shards=, which pairs tensors by their names: pass shards='auto'")
     chosen = _ranks(ranks, both)
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(first[0].framework, first[1].framework))
@@ -104,7 +110,11 @@ def diff(
 
 
 def _diff_of_ranks(
-    folders: tuple[Path, Path], both: tuple[dict[int, Recorded], dict[int, Recorded]], rules: ShardRules, tolerances: EqualWithin
+    folders: tuple[Path, Path],
+    both: tuple[dict[int, Recorded], dict[int, Recorded]],
+    rules: ShardRules,
+    names: NameMap,
+    tolerances: EqualWithin,
 ) -> Difference:
     """All ranks of each run, put together."""
     for name, known in zip("ab", both):
@@ -112,11 +122,7 @@ def _diff_of_ranks(
             raise ArgumentError(
                 f"{name} holds fingerprints, which cannot be put together: record with values='full' to compare with shards="
             )
-    a, b = JoinedRun(both[0], rules), JoinedRun(both[1], rules)
-    for one_run, other_run in ((a, b), (b, a)):
-        one_run.number(other_run)
-    for one_run, other_run in ((a, b), (b, a)):
-        one_run.meet(other_run)
+    a, b = join(*both, rules, names)
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework))
     difference.surroundings = _surroundings(a, b)
     _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
@@ -126,8 +132,9 @@ def _diff_of_ranks(
         for recorded in known.values()
         for remark in (*recorded.beside, *recorded.remarks)
     ]
-    if rules.unused:
-        difference.notes.append(tr("shards: no name matches {patterns}", patterns=", ".join(rules.unused)))
+    for option, unused in (("shards", rules.unused), ("names", names.unused)):
+        if unused:
+            difference.notes.append(tr("{option}: no name matches {patterns}", option=option, patterns=", ".join(unused)))
     difference.holes += [f"{name}: {hole}" for name, run in zip("ab", (a, b)) for hole in run.holes]
     return difference
 

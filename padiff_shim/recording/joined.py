@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runlog.events import IN_STEP, NAMED, JsonTable
-from .numbering import Numbers, numbers_of, renumbered
+from .numbering import NameMap, Numbers, numbers_of, renumbered, wrapped
 from .reading import Recorded, RecordedStep
 from .shards import RankTensor, ShardRules, Way, whole_shape
 from .tensors import INPUT, WEIGHT, Tensor, parameter_name
@@ -38,6 +39,7 @@ class RankLayout:
         marks: name of a weight -> the axis along which the program says that it is split.
         holders: name of a weight -> the ranks that have it.
         numbers: rank -> numbers of its layers in the whole model, where it counts its own.
+        renamed: path of a layer -> that in the other run, where one of both has a layer around it.
         stages: rank -> its stage of a pipeline: ranks of different stages hardly have a weight in common.
         micro_batches: into how many a step's batch is divided, where the other run takes it at once.
     """
@@ -47,6 +49,7 @@ class RankLayout:
     marks: dict[str, int] = field(default_factory=dict)
     holders: dict[str, tuple[int, ...]] = field(default_factory=dict)
     numbers: dict[int, Numbers] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
     stages: dict[int, int] = field(default_factory=dict)
     micro_batches: int = 1
 
@@ -57,10 +60,12 @@ class JoinedRun:
     Args:
         ranks: rank -> its recording.
         rules: what the user says of splits.
+        names: what the user says of names; of the other run where it is this one's.
     """
 
-    def __init__(self, ranks: Mapping[int, Recorded], rules: ShardRules) -> None:
-        self.ranks, self._rules = ranks, rules
+    def __init__(self, ranks: Mapping[int, Recorded], rules: ShardRules, names: NameMap) -> None:
+        self.ranks, self._rules, self._names = ranks, rules, names
+        self._paths: dict[tuple[int, str], str] = {}
         first = ranks[min(ranks)]
         self.rank, self.framework, self.header = first.rank, first.framework, first.header
         self._begun = {rank: next(recorded.steps(), RecordedStep(0)) for rank, recorded in ranks.items()}
@@ -72,9 +77,9 @@ class JoinedRun:
         return set().union(*(recorded.kinds() for recorded in self.ranks.values()))
 
     def own_weights(self) -> dict[int, dict[str, Tensor]]:
-        """Rank -> the weights with which it begins, by its own names."""
+        """Rank -> the weights with which it begins, by its own names and numbers."""
         return {
-            rank: {weight_name(weight.name): weight for weight in step.inputs if weight.tensor == WEIGHT}
+            rank: {self._names.path(weight_name(weight.name)): weight for weight in step.inputs if weight.tensor == WEIGHT}
             for rank, step in self._begun.items()
         }
 
@@ -84,19 +89,34 @@ class JoinedRun:
         return {weight.name: weight for weight in step.inputs if weight.tensor == WEIGHT}
 
     def number(self, other: JoinedRun) -> None:
-        """Learn from the other run's weights which experts and which blocks of a pipeline each rank has, and what else it has."""
-        own, layout = self.own_weights(), self.layout
+        """Learn which experts and which blocks of a pipeline each rank has, and into how many parts a step's batch is divided."""
         theirs = {name: weight for weights in other.own_weights().values() for name, weight in weights.items()}
-        layout.numbers = numbers_of(own, theirs)
-        names = {rank: {renumbered(name, layout.numbers[rank]) for name in weights} for rank, weights in own.items()}
+        self.layout.numbers = numbers_of(self.own_weights(), theirs)
+        calls = self._model_calls(), other._model_calls()
+        if 0 < calls[1] < calls[0] and not calls[0] % calls[1]:
+            self.layout.micro_batches = calls[0] // calls[1]
+
+    def _numbered(self) -> dict[int, list[str]]:
+        """Rank -> the names of its weights in the whole model."""
+        return {rank: [self._path(rank, weight.name) for weight in self._weights_of(rank)] for rank in self.ranks}
+
+    def _weights_of(self, rank: int) -> list[Tensor]:
+        return [weight for weight in self._begun[rank].inputs if weight.tensor == WEIGHT]
+
+    def rename(self, other: JoinedRun) -> None:
+        """Take over the other run's names of layers that differ from them by one layer around it."""
+        own, others = (itertools.chain.from_iterable(run._numbered().values()) for run in (self, other))
+        self.layout.renamed = wrapped(own, others)
+        self._paths.clear()
+
+    def settle(self) -> None:
+        """Learn what each rank has, by the names of the whole model."""
+        layout, names = self.layout, self._numbered()
         for rank, known in names.items():
             for name in known:
                 layout.holders[name] = (*layout.holders.get(name, ()), rank)
-            layout.marks |= {renumbered(name, layout.numbers[rank]): axis for name, axis in _marks(self.ranks[rank].header).items()}
-        layout.stages = _stages(names)
-        calls = self._model_calls(), other._model_calls()
-        if 0 < calls[1] < calls[0] and not calls[0] % calls[1]:
-            layout.micro_batches = calls[0] // calls[1]
+            layout.marks |= {self._path(rank, name): axis for name, axis in _marks(self.ranks[rank].header).items()}
+        layout.stages = _stages({rank: set(known) for rank, known in names.items()})
 
     def _model_calls(self) -> int:
         """How often a step calls the whole model, as far as layers were recorded."""
@@ -134,11 +154,19 @@ class JoinedRun:
         self.layout.groups = _groups(self._begun, split=split)
 
     def _path(self, rank: int, path: str) -> str:
-        """A layer's path, or a weight's name, in the whole model."""
-        return renumbered(_WRAPPERS.sub("", path), self.layout.numbers.get(rank, {}))
+        """A layer's path, or a weight's name, in the whole model and by the other run's names."""
+        known = self._paths.get((rank, path))
+        if known is None:
+            known = renumbered(self._names.path(weight_name(path)), self.layout.numbers.get(rank, {}))
+            for end in (known, *(known[: match.start()] for match in reversed(list(re.finditer(r"\.", known))))):
+                if end in self.layout.renamed:
+                    known = self.layout.renamed[end] + known[len(end) :]
+                    break
+            self._paths[rank, path] = known
+        return known
 
     def _name(self, rank: int, tensor: Tensor) -> str:
-        return self._path(rank, weight_name(tensor.name)) if _is_weight(tensor) else tensor.name
+        return self._path(rank, tensor.name) if _is_weight(tensor) else tensor.name
 
     def steps(self) -> Iterator[RecordedStep]:
         """The steps in their order, with the tensors of all ranks that recorded it."""
@@ -231,13 +259,30 @@ class JoinedRun:
         weight = _is_weight(tensor)
         if tensor.kind == INPUT and not weight:
             return None
-        way = self._rules.way(name if weight or tensor.kind == "note" else layer)
+        if weight:
+            way = self._rules.way(name, weight_name(tensor.name))
+        else:
+            way = self._rules.way(tensor.name) if tensor.kind == "note" else self._rules.way(layer, tensor.layer)
         return self.layout.marks.get(name) if way is None and weight else way
 
     @property
     def holes(self) -> list[str]:
         """What should be in the recordings and is not."""
         return [hole for recorded in self.ranks.values() for hole in recorded.holes]
+
+
+def join(a: Mapping[int, Recorded], b: Mapping[int, Recorded], rules: ShardRules, names: NameMap) -> tuple[JoinedRun, JoinedRun]:
+    """Two runs whose tensors are put together, each as the other has them; ``names``: of a's layers in b."""
+    runs = JoinedRun(a, rules, names), JoinedRun(b, rules, NameMap(None))
+    both = runs, runs[::-1]
+    for run, other in both:
+        run.number(other)
+    runs[0].rename(runs[1])
+    for run in runs:
+        run.settle()
+    for run, other in both:
+        run.meet(other)
+    return runs
 
 
 def split_axis(weight: RankTensor, partner: Tensor, *, crossing: bool) -> int | None:

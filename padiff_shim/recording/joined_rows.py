@@ -132,6 +132,10 @@ class JoinedRows:
             self.lost |= {id(a), id(b)}
             self._difference.values_missing += joined.values
             self._not_paired(a, joined.reason, joined.detail)
+            ruled = next((side for side in (a, b) if isinstance(side, RankTensor) and side.way is not None), None)
+            if ruled is not None and joined.detail:
+                hole = tr("shards: the rule or mark on {tensor} does not give the shape in the other run", tensor=ruled)
+                self._difference.holes += [hole] if hole not in self._difference.holes else []
             return
         row = self._worst([self._measured(pair, tolerances) for pair in joined])
         if row.differs and _scales(a) and _scales(b):

@@ -3,14 +3,94 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from ..errors import ArgumentError, described
 from .tensors import Tensor
 
 Weights = Mapping[str, Tensor]  # those with which a rank begins, by name
 Numbers = dict[str, dict[int, int]]  # path of a list of layers -> number of a layer on this rank -> its number in the whole model
 _ALIKE = 1e-9  # relative: sums of the same numbers in another order, in float64
+
+
+class NameMap:
+    """What the user says of names: pattern of a path in one run -> the path in the other.
+
+    A pattern stands for a layer or a parameter and for all below it. Each ``*`` in it, any part of a path, is put for one in the
+    other path, in their order. The first pattern that matches counts.
+
+    Raises:
+        ArgumentError: it is no such table.
+
+    >>> NameMap({"blocks.*.up.l": "blocks.*.up"}).path("blocks.0.up.l.weight")
+    'blocks.0.up.weight'
+    """
+
+    def __init__(self, names: Mapping[str, str] | None) -> None:
+        if not isinstance(names, Mapping | None):
+            raise ArgumentError(f"names= is a table of patterns of paths, got {described(names)}")
+        self._patterns: list[tuple[str, re.Pattern[str], str]] = []
+        self.used: set[str] = set()
+        for pattern, path in (names or {}).items():
+            if not isinstance(pattern, str) or not pattern or not isinstance(path, str) or path.count("*") > pattern.count("*"):
+                entry = f"{described(pattern)}: {described(path)}"
+                raise ArgumentError(f"names= maps patterns to paths that have at most as many *, got {entry}")
+            regular = "(.*?)".join(map(re.escape, pattern.split("*")))
+            self._patterns.append((pattern, re.compile(rf"{regular}(?=\.|$)"), path))
+
+    def path(self, path: str) -> str:
+        """A path or name as the other run has it."""
+        for pattern, regular, other in self._patterns:
+            match = regular.match(path)
+            if match:
+                self.used.add(pattern)
+                parts = iter(match.groups())
+                renamed = "".join(next(parts) if sign == "*" else sign for sign in other)
+                return (renamed + path[match.end() :]).removeprefix(".")
+        return path
+
+    @property
+    def unused(self) -> list[str]:
+        """Patterns that nothing has matched."""
+        return [pattern for pattern, _, _ in self._patterns if pattern not in self.used]
+
+
+def wrapped(own: Iterable[str], other: Iterable[str]) -> dict[str, str]:
+    """Path of a layer in one run -> in the other, for layers whose weights' names differ by one layer around them.
+
+    >>> wrapped(["up.l.weight", "head.weight"], ["up.weight", "head.weight"])
+    {'up.l': 'up'}
+    """
+    mine, others = set(own), set(other)
+    left = {side: {name for name in names if "." in name} for side, names in (("own", mine - others), ("other", others - mine))}
+    shorter = {side: _without_a_layer(names) for side, names in left.items()}
+    pairs: dict[str, str] = {}
+    for name in sorted(left["own"]):
+        partners = shorter["other"].get(name, set()) | {short for short in _shortened(name) if short in left["other"]}
+        if len(partners) != 1:
+            continue
+        (partner,) = partners
+        back = shorter["own"].get(partner, set()) | {short for short in _shortened(partner) if short in left["own"]}
+        if back == {name}:
+            pairs[name.rpartition(".")[0]] = partner.rpartition(".")[0]
+    return pairs
+
+
+def _shortened(name: str) -> Iterable[str]:
+    """A weight's name without one of the layers around it."""
+    parts = name.split(".")
+    return (".".join(parts[:place] + parts[place + 1 :]) for place in range(len(parts) - 1) if not parts[place].isdigit())
+
+
+def _without_a_layer(names: Iterable[str]) -> dict[str, set[str]]:
+    """Name without a layer -> the names with it."""
+    table: defaultdict[str, set[str]] = defaultdict(set)
+    for name in names:
+        for short in _shortened(name):
+            table[short].add(name)
+    return table
 
 
 def renumbered(path: str, numbers: Numbers) -> str:

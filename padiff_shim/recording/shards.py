@@ -47,10 +47,10 @@ class ShardRules:
         self._rules = dict(table)
         self.used: set[str] = set()
 
-    def way(self, name: str) -> Way | None:
-        """That of a parameter, a note, or a layer's path; None where no pattern matches."""
+    def way(self, *names: str) -> Way | None:
+        """That of a parameter, a note, or a layer's path, by any of its names; None where no pattern matches."""
         for pattern in reversed(self._rules):
-            if fnmatch.fnmatchcase(name, pattern):
+            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
                 self.used.add(pattern)
                 return self._rules[pattern]
         return None

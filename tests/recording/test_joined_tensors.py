@@ -8,7 +8,7 @@ import pytest
 from padiff_shim import ArgumentError, FileError
 from padiff_shim.cli import diff as command
 from padiff_shim.recording import tensors
-from padiff_shim.recording.numbering import numbers_of
+from padiff_shim.recording.numbering import NameMap, numbers_of, wrapped
 from padiff_shim.recording.shards import JoinedTensor, NotJoined, RankTensor, ShardRules, put_together
 
 DRAWN = np.random.default_rng(0).standard_normal((4, 6)).astype("float32")
@@ -137,3 +137,22 @@ def test_rules_on_the_command_line(tmp_path):
     for path in ("rules.toml", "none.json"):
         with pytest.raises(FileError, match="--shards"):
             command._shards(str(tmp_path / path))
+
+
+def test_names_of_two_runs():
+    names = NameMap({"model.*": "*", "blocks.*.up.l": "blocks.*.up", "none": "x"})
+    assert names.path("blocks.0.up.l.weight") == "blocks.0.up.weight"
+    assert names.path("blocks.0.up.linear.weight") == "blocks.0.up.linear.weight", "whole parts of a path"
+    assert names.path("model.norm.weight") == "norm.weight"
+    assert names.unused == ["none"]
+    for wrong in ({"a": "*"}, {"": "a"}, {"a": 1}, [("a", "b")], "a"):
+        with pytest.raises(ArgumentError, match="names="):
+            NameMap(wrong)
+    assert command._names("a.*.l=a.*") == {"a.*.l": "a.*"}
+
+
+def test_a_layer_around_another_changes_no_name():
+    assert wrapped(["up.l.weight", "up.l.bias", "head.weight"], ["up.weight", "up.bias", "head.weight"]) == {"up.l": "up"}
+    assert wrapped(["up.weight"], ["up.l.weight"]) == {"up": "up.l"}
+    assert wrapped(["up.a.weight", "up.b.weight"], ["up.weight"]) == {}, "two that it may be"
+    assert wrapped(["blocks.0.weight"], ["blocks.weight"]) == {}, "numbers are no layers around"
