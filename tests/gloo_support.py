@@ -103,10 +103,10 @@ def sharding():
 def report(name, function, *args):
     try:
         function(*args)
-        said = "works"
+        outcome = "works"
     except Exception as error:
-        said = " ".join(str(error).split())
-    print(name, said, sep="\t", flush=True)
+        outcome = " ".join(str(error).split())
+    print(name, outcome, sep="\t", flush=True)
 
 
 if __name__ == "__main__":

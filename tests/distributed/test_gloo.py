@@ -16,5 +16,5 @@ def test_the_table_is_right(program):
     table = dict(_ROW.findall(page[page.index("## What Paddle refuses on gloo") :]))
     lines = [line.split("\t") for line in ranks.run([ROOT / "tests" / "gloo_support.py", program])[1].splitlines() if "\t" in line]
     assert lines
-    for name, said in lines:
-        assert table[name].strip("`") in said, name
+    for name, outcome in lines:
+        assert table[name].strip("`") in outcome, name
