@@ -423,10 +423,16 @@ def _of_operand(
     here, there = original.value.node, other.value.node
     named = all(value.node is not None or has_name(value) for value in (original.value, other.value))
     if named and matching.is_matched(other.value):
-        if here is not None and there is not None and (_is_same_of_constants(here, there) or takes_others(matching, here, there)):
+        if here is not None and there is not None and _is_explained(matching, here, there):
             return difference_of(matching, here, there)
         return Cause.WEIGHT if here is None is there else Cause.OPERAND, different_sources(original, other)
     return values_differ(original, other) if there is None or here is None else None
+
+
+def _is_explained(matching: Matching, original: TraceCall, port: TraceCall) -> bool:
+    """Whether two calls that made different values show themselves why."""
+    explanations = (takes_others, _joins_otherwise)
+    return _is_same_of_constants(original, port) or any(explains(matching, original, port) for explains in explanations)
 
 
 def _factors(original: TraceCall, port: TraceCall) -> tuple[list[TraceOperand], list[TraceOperand], str]:
@@ -485,6 +491,13 @@ def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
     if not alike or not unlike_attributes(call, other):
         return False
     return all(matching.same(operand.value, partner.value) for operand, partner in zip(call.operands, other.operands))
+
+
+def _joins_otherwise(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
+    """Whether two calls join the same tensors in another order."""
+    if not (call.name == other.name and call.moves and 1 < len(call.operands) == len(other.operands)):
+        return False
+    return all(any(matching.same(operand.value, partner.value) for operand in call.operands) for partner in other.operands)
 
 
 def _is_index(operand: TraceOperand) -> bool:
@@ -661,7 +674,7 @@ def reads_another_result(matching: Matching, alone: TraceCall, pairs: Sequence[C
             continue
         fed = any(matching.same(two.value, other.value) for two in alone.operands)
         if kind(other.value.node) == kind(alone) and not fed:
-            if takes_others(matching, alone, other.value.node):
+            if takes_others(matching, alone, other.value.node) or _joins_otherwise(matching, alone, other.value.node):
                 return (*difference_of(matching, alone, other.value.node), following)
             return Cause.OPERAND, different_sources(operand, other), following
     return None
@@ -779,8 +792,14 @@ def explain(
 
 
 def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, CallSite] | None:
-    """The first steps in which both lay an operand out differently."""
-    if cause is not Cause.ORDER or pair.original is None or pair.port is None:
+    """The first steps in which both lay an operand out differently, or the calls that join its parts in another order."""
+    if pair.original is None or pair.port is None:
+        return None
+    if cause is Cause.SWAPPED:
+        apart = [two for two in zip(pair.original.operands, pair.port.operands) if not matching.same(two[0].value, two[1].value)]
+        joins = [(operand.value.node, other.value.node) for operand, other in apart]
+        return next(((a.site, b.site) for a, b in joins if a and b and _joins_otherwise(matching, a, b)), None)
+    if cause is not Cause.ORDER:
         return None
     for operand, other in zip(pair.original.operands, pair.port.operands):
         if operand.tensor.shape != other.tensor.shape or not matching.in_order(operand.value, operand.tensor, other.tensor):

@@ -273,3 +273,21 @@ def test_rows_in_another_order_of_a_table_that_is_read_whole():
     assert len(proof.mistakes) == 1, str(proof)
     assert str(proof.mistakes[0].cause) == "another constant"
     assert "in another order" in proof.mistakes[0].text
+
+
+def test_parts_that_are_joined_in_another_order():
+    """Patches as Swin merges them: the joined tensors hold the same elements, and what reads them is not to blame."""
+
+    def port(self, x):
+        x = paddle.concat([x[:, 0::2, 0::2], x[:, 0::2, 1::2], x[:, 1::2, 0::2], x[:, 1::2, 1::2]], axis=-1)
+        return self.a(self.norm(x))
+
+    def original(self, x):
+        x = torch.cat([x[:, 0::2, 0::2], x[:, 1::2, 0::2], x[:, 0::2, 1::2], x[:, 1::2, 1::2]], dim=-1)
+        return self.a(self.norm(x))
+
+    proof = prove(*pair(port, original, norm=("LayerNorm", 4 * D), a=("Linear", 4 * D, 4)), numbers(2, 4, 4, D))
+    (mistake,) = proof.mistakes
+    assert told(proof) == ["number 2 of tensors is what the original has as number 3"]
+    lines = [forward.__code__.co_firstlineno + 1 for forward in (port, original)]
+    assert [mistake.paddle.line, mistake.torch.line] == lines
