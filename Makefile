@@ -48,7 +48,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -77,8 +77,11 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_training.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_seeds.py
 
-demo-bitwise: $(READY) ## five formulations exchanged in each of five ports: origins of different bits named, and mended in the source
+demo-bitwise: $(READY) ## formulations exchanged in each of five ports: origins of different bits named, and mended in the source
 	$(FROM_CHECKOUT) $(PY) examples/demo_bitwise.py
+
+demo-bitwise-nlp: $(READY_PORTS) ## the same of paddlenlp's BERT and Reformer (LSH attention) as they are
+	PYTHONPATH="$(CURDIR):$(CURDIR)/$(VENV_PORTS)/transformers-4" $(VENV_PORTS)/bin/python -W ignore examples/demo_bitwise.py --paddlenlp
 
 ALIGN := $(VENV_PORTS)/bin/python -m padiff_shim align --torch examples/aligned_pair.py:original \
   --inputs examples/aligned_pair.py:inputs --loss examples/aligned_pair.py:losses

@@ -1,8 +1,8 @@
-"""Why do the bits of a right port differ, and what makes them equal? Five formulations exchanged in each of five ports.
+"""Why do the bits of a right port differ, and what makes them equal? Formulations exchanged in each of five ports.
 
 `python examples/demo_bitwise.py` prints a row for each exchange: whether its line was named as an origin of different bits, with
 its cause, and whether the printed change, written into the source by this script, makes the port identical bit for bit. It fails if
-an origin is invented on an identical pair.
+an origin is invented on an identical pair. `--paddlenlp` asks of two ports of paddlenlp as they are (`make demo-bitwise-nlp`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import digits_paddle
 import digits_torch
 import numpy as np
 import torch
+from ports import nlp
 from rich.console import Console
 from tables import new_progress, new_table
 from zoo.pairs import arrays_of, drop_nothing, module_of
@@ -106,10 +107,17 @@ EXCHANGES: dict[str, tuple[Exchange, ...]] = {
         exchange(
             "key heads repeated before the rotation",
             BACKWARD,
-            "        q, k = paddle_rotated(q, cos, sin), paddle_rotated(k, cos, sin)\n"
+            "        q, k = paddle_rotated(self.q_norm(q), cos, sin), paddle_rotated(self.k_norm(k), cos, sin)\n"
             "        k, v = (paddle.repeat_interleave(t, HEADS // KEYS, axis=1) for t in (k, v))\n",
             "        k, v = (paddle.repeat_interleave(t, HEADS // KEYS, axis=1) for t in (k, v))\n"
-            "        q, k = paddle_rotated(q, cos, sin), paddle_rotated(k, cos, sin)\n",
+            "        q, k = paddle_rotated(self.q_norm(q), cos, sin), paddle_rotated(self.k_norm(k), cos, sin)\n",
+        ),
+        exchange(
+            "product by transposing the result",
+            LAYOUT,
+            "        mixed = paddle.matmul(PF.softmax(scores, axis=-1), v)\n",
+            "        weights = PF.softmax(scores, axis=-1)\n"
+            "        mixed = paddle.matmul(v, weights, transpose_x=True, transpose_y=True).transpose([0, 1, 3, 2])\n",
         ),
     ),
     "moe": (
@@ -137,6 +145,13 @@ EXCHANGES: dict[str, tuple[Exchange, ...]] = {
             ROUNDING,
             "paddle.matmul(q, k, transpose_y=True) / D**0.5",
             "paddle.matmul(q, k, transpose_y=True) * D**-0.5",
+        ),
+        exchange(
+            "product by transposing the result",
+            LAYOUT,
+            "        return self.out(paddle.matmul(PF.softmax(scores, axis=-1), v))\n",
+            "        weights = PF.softmax(scores, axis=-1)\n"
+            "        return self.out(paddle.matmul(v, weights, transpose_x=True, transpose_y=True).transpose([0, 2, 1]))\n",
         ),
     ),
     "bert": (
@@ -173,6 +188,14 @@ EXCHANGES: dict[str, tuple[Exchange, ...]] = {
             GROUPING,
             "paddle.tanh(self.pooler(x[:, 0]))",
             "paddle.tanh(PF.linear(x[:, 0], self.pooler.weight) + self.pooler.bias)",
+        ),
+        exchange(
+            "product by transposing the result",
+            LAYOUT,
+            "        mixed = paddle.matmul(self.drop(PF.softmax(scores, axis=-1)), v).transpose([0, 2, 1, 3])",
+            "        weights = self.drop(PF.softmax(scores, axis=-1))\n"
+            "        mixed = paddle.matmul(v, weights, transpose_x=True, transpose_y=True)"
+            ".transpose([0, 1, 3, 2]).transpose([0, 2, 1, 3])",
         ),
     ),
     "reformer": (
@@ -312,6 +335,42 @@ def asked(name: str, exchanges: Sequence[Exchange], dtype: str, folder: Path, *,
     return [whole_row, *(row._replace(what=f"  {row.what}") for row in rows)]
 
 
+NLP = {  # ports of paddlenlp 2.8.1, as they are: what is run forward, or both
+    "BERT": ("BertModel", nlp.ENCODER, "both"),
+    "Reformer": (
+        "ReformerModel",
+        {
+            **nlp.REFORMER,
+            "attn_layers": ["lsh", "local"],
+            "lsh_attn_chunk_length": 4,
+            "num_hashes": 2,
+            "num_buckets": 4,
+            "hash_seed": 0,
+        },
+        "forward",  # its training fails natively
+    ),
+}
+
+
+def of_paddlenlp(console: Console, dtypes: Sequence[str]) -> int:
+    """Where the bits of paddlenlp's own ports part from transformers'; 1 if one of them is not right."""
+    table = new_table("port", "dtype", "origins", "with a change", "identical", "headline")
+    wrong = 0
+    for name, (model, config, phase) in NLP.items():
+        for dtype in dtypes:
+            port, original, arrays = nlp.both(model, model, config, config)
+            answer = padiff_shim.bitwise(port, original, arrays, weights="random", phase=phase, dtype=dtype)
+            console.print(
+                f"===== {name}, {dtype}", answer.headline, *map(str, answer.origins), sep="\n", markup=False, highlight=False
+            )
+            changes = sum(bool(origin.change) for origin in answer.origins)
+            same = "yes" if answer.mended else "no"
+            table.add_row(name, dtype, str(len(answer.origins)), str(changes), same, answer.headline)
+            wrong += not answer.comparable
+    console.print(table)
+    return int(wrong > 0)
+
+
 def main() -> int:
     """Print the table; the exit status is 1 if an origin was invented on an identical pair."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -319,8 +378,13 @@ def main() -> int:
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
     parser.add_argument("--only", type=int, help="the number of the one exchange to make, from 0")
     parser.add_argument("--verbose", action="store_true", help="print every answer")
+    parser.add_argument(
+        "--paddlenlp", action="store_true", help="paddlenlp's BERT and Reformer as they are; see `make demo-bitwise-nlp`"
+    )
     options = parser.parse_args()
     console = Console()
+    if options.paddlenlp:
+        return of_paddlenlp(console, options.dtypes)
     rows: list[Row] = []
     silent: set[tuple[str, str, str]] = set()  # exchanges that change no bit
     with tempfile.TemporaryDirectory() as folder, new_progress(console, transient=True) as progress:

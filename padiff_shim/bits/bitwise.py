@@ -115,6 +115,7 @@ def _look_into(answer: Bitwise, search: OriginSearch, port: PaddleSide) -> None:
     if answer.identical:
         return
     answer.origins, answer.explained = _searched(answer, search)
+    answer.results, answer.gradients = answer.results_changed, answer.gradients_changed = search.identical(search.natural)
     answer.results_changed, answer.gradients_changed = search.identical(search.changed())
     answer.travel = list(_travel(search, port.dtype(), answer.origins))
 

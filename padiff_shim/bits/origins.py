@@ -72,6 +72,11 @@ class OriginGroup:
         return self.port[-1].backward or call_number(self.port[-1]) is None
 
     @property
+    def is_of_equal_calls(self) -> bool:
+        """Whether both programs call the same kernels there."""
+        return [call.name for call in self.port] == [call.name for call in self.original]
+
+    @property
     def calls(self) -> set[int]:
         """The numbers of the Paddle calls that they belong to."""
         return {number for number in map(call_number, self.port) if number is not None}

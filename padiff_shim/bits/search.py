@@ -75,6 +75,7 @@ class OriginSearch:
     def __init__(self, original: TorchSide, port: PaddleSide, mapping: Weights, *, steps: int = 0) -> None:
         self._sides, self._port, self._mapping, self.steps = (original, port), port, mapping, steps
         self._units: list[float] | None = None
+        self._unlike: set[str] = set()
         self.origins: list[Origin] = []
         self.original = original.run(LinkedCapture)
         port.order = list(self.original.outputs)
@@ -95,8 +96,12 @@ class OriginSearch:
         wide = traced_in_wider(*self._sides, self._mapping)
         self.partners = Partners(self.original.capture.trace, self.natural.capture, wide)
         self._forced = self.partners.forced()
-        self._base = self.forced_run(Followed())
+        outcome = self._run(Followed(), self._forced)
+        assert isinstance(outcome.capture, NumberedCapture)
+        self._base = ForcedRun(outcome.capture, self.ends(outcome))
         self.base_ends = self._base.ends
+        # Layers of one name that return something else: other bits of equal values are no rounding.
+        self._unlike = {layer for layer, pairs in self.layers(outcome) if not all(_equal(*pair) for pair in pairs)}
         self.origins = self._origins()
 
     def _run(self, followed: Followed, forced: Forced | None = None) -> RunOutcome:
@@ -193,9 +198,9 @@ class OriginSearch:
         groups = {id(origin): [next(rest) for _ in origin.times] for origin in self.origins}
         for origin in self.origins:
             first = groups[id(origin)][0]
-            origin.formulation = next(
-                (held.formulation for held in first if len(held.calls) > 1 and origin.times[0] <= set(held.calls)), None
-            )
+            held = (held.formulation for held in first if len(held.calls) > 1 and origin.times[0] <= set(held.calls))
+            # Equal calls are no other spelling: their operands lie otherwise, or have other dtypes.
+            origin.formulation = None if all(group.is_of_equal_calls for group in origin.groups) else next(held, None)
         self._try(self.origins, groups)
         assert isinstance(self.original.capture, LinkedCapture)
         left = [origin for origin in self.origins if origin.change is None]
@@ -271,7 +276,11 @@ class OriginSearch:
         order = {name: place for place, name in enumerate(self.original.layers)}
         for name, partner in sorted(self._mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
             pairs = list(zip(self.original.layers.get(name, ()), outcome.layers.get(partner, ())))
-            if pairs and all(expected.shape == actual.shape and expected.dtype.kind == "f" for expected, actual in pairs):
+            if (
+                partner not in self._unlike
+                and pairs
+                and all(expected.shape == actual.shape and expected.dtype.kind == "f" for expected, actual in pairs)
+            ):
                 yield partner, pairs
 
     def identical(self, outcome: RunOutcome) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -249,7 +249,8 @@ class Translator:
         sides = self._by_memory.get(partner.tensor.untyped_storage().data_ptr(), [])
         for value, side in sorted(sides, key=lambda pair: pair[1].stride() != operand.tensor.stride()):
             if side.shape == operand.tensor.shape:
-                return self._cast(self._named(value), side, operand.tensor)
+                dense = ".contiguous()" if operand.tensor.is_contiguous() and not side.is_contiguous() else ""
+                return self._cast(self._named(value) + dense, side, operand.tensor)
         for value, side in sides:
             if side.numel() == operand.tensor.numel():
                 return self._cast(self._shaped(self._named(value), side, operand.tensor, call), side, operand.tensor)

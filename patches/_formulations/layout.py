@@ -141,6 +141,38 @@ FORMULATIONS: tuple[Formulation, ...] = (
         seen="Megatron-LM's column-parallel layers",
     ),
     Formulation(
+        name="batched product by transposing the result",
+        cause=LAYOUT,
+        operands="x w",
+        spellings=(
+            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
+            Spelling(
+                "paddle.matmul(w, x, transpose_x=True, transpose_y=True).transpose([0, 2, 1])",
+                "torch.matmul(w.mT, x.mT).permute(0, 2, 1)",
+            ),
+        ),
+        samples=(Sample((4, 20, 20), (4, 20, 8)), Sample((2, 5, 8), (2, 8, 6))),
+        may_differ={"float32": BOTH},
+        why="a product has another kernel, with another order of sums, for each layout of its operands",
+        seen="attention that computes values by keys",
+    ),
+    Formulation(
+        name="product of heads by transposing the result",
+        cause=LAYOUT,
+        operands="x w",
+        spellings=(
+            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
+            Spelling(
+                "paddle.matmul(w, x, transpose_x=True, transpose_y=True).transpose([0, 1, 3, 2])",
+                "torch.matmul(w.mT, x.mT).permute(0, 1, 3, 2)",
+            ),
+        ),
+        samples=(Sample((2, 4, 12, 12), (2, 4, 12, 8)), Sample((1, 2, 5, 8), (1, 2, 8, 6))),
+        may_differ={"float32": BOTH},
+        why="a product has another kernel, with another order of sums, for each layout of its operands",
+        seen="attention that computes values by keys",
+    ),
+    Formulation(
         name="last token alone",
         cause=LAYOUT,
         operands="x w",
