@@ -29,6 +29,8 @@ WHOLE = {
         ("head", {"weight": (WIDTH, WORDS)}),
         ("mixture.gate", {"weight": (WIDTH, EXPERTS)}),
         *((f"mixture.experts.{place}", {"weight": (WIDTH, WIDTH)}) for place in range(EXPERTS)),
+        ("gated.up", {"weight": (WIDTH, 2 * HIDDEN)}),
+        ("gated.down", {"weight": (HIDDEN, WIDTH), "bias": (WIDTH,)}),
     )
     for name, shape in shapes.items()
 }
@@ -199,6 +201,41 @@ class Gate(nn.Layer):
         return F.softmax(F.linear(x, self.weight))
 
 
+class Fused(nn.Layer):
+    """Gate and up in one product; each rank has its slices of both."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.share, whole = share, WHOLE["gated.up.weight"]
+        halves = [whole] if share.fault == "order" else np.split(whole, 2, 1)
+        own = np.concatenate([np.split(half, share.count, 1)[share.number] for half in halves], 1)
+        self.weight = self.create_parameter(list(own.shape))
+        self.weight.set_value(own)
+
+    def forward(self, x):
+        return F.linear(Copy.apply(x, self.share.group) if self.share.count > 1 else x, self.weight)
+
+
+class Gated(nn.Layer):
+    def __init__(self, share):
+        super().__init__()
+        self.up, self.down = Fused(share), Row("gated.down", share)
+
+    def forward(self, x):
+        gate, up = self.up(x).chunk(2, -1)
+        return self.down(F.silu(gate) * up)
+
+
+class GatedNet(nn.Layer):
+    def __init__(self, share):
+        super().__init__()
+        self.words, self.gated, self.head = Words(Share()), Gated(share), Head()
+
+    def forward(self, ids):
+        x = self.words(ids)
+        return self.head(x + self.gated(x))
+
+
 class Exchange(PyLayer):
     """Part r of each rank's tensor to rank r of a group; by all_gather, since gloo has no alltoall."""
 
@@ -305,6 +342,12 @@ def tensor(folder, fault):
     train(folder, model, ids, loss_scale=1 / shares, before_step=sum_gradients(across), **options)
 
 
+def fused(folder, fault):
+    """Tensor parallelism of a product of two fused weights."""
+    number, group, _ = pairs()
+    train(folder, GatedNet(Share(number, 2, fault, group)), IDS)
+
+
 def data(folder, fault):
     """Each rank has a part of the batch, and sums its gradients with the others'; every other sample with ``turns``."""
     count, rank = dist.get_world_size(), dist.get_rank()
@@ -353,7 +396,7 @@ def pipeline(folder, fault):
             optimizer.clear_grad()
 
 
-LAYOUTS = {"tensor": tensor, "data": data, "reducer": reducer, "experts": experts, "pipeline": pipeline}
+LAYOUTS = {"tensor": tensor, "fused": fused, "data": data, "reducer": reducer, "experts": experts, "pipeline": pipeline}
 
 
 def main():

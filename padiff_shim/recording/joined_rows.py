@@ -15,7 +15,7 @@ from .alignment import Pair, TensorDistance, apart, by_figures
 from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, tensor_row
 from .joined import JoinedRun
 from .reading import RecordedStep
-from .shards import MEAN, SUM, JoinedPair, JoinedTensor, NotJoined, RankTensor, guess, put_together
+from .shards import MEAN, SUM, JoinedPair, JoinedTensor, NotJoined, RankTensor, fused_ways, guess, put_together
 from .tensors import WEIGHT, Tensor
 
 
@@ -140,6 +140,8 @@ class JoinedRows:
         row = self._worst([self._measured(pair, tolerances) for pair in joined])
         if row.differs and _scales(a) and _scales(b):
             row = self._added_up(a, b, tolerances) or row
+        if row.differs:
+            row = self._fused(a, b, tolerances) or row
         if row.differs and not joined[0].ordered:
             self.lost |= {id(a), id(b)}
             self._not_paired(a, tr("shapes agree only if they are reshaped"))
@@ -150,6 +152,26 @@ class JoinedRows:
             self._not_paired(a, tr("its values were not recorded"))
         else:
             yield row, joined[0].split
+
+    def _fused(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow | None:
+        """A product of fused weights (gate and up; query, key and value), of which each rank has a slice of each; or None.
+
+        What such a layer returns is right in any order of its elements in which the program goes on with them: calls behind it
+        show a wrong one.
+        """
+        for side, partner in ((a, b), (b, a)):
+            before = side.way if isinstance(side, RankTensor) else None
+            for way in fused_ways(side, partner, crossing=tolerances.crossing):
+                assert isinstance(side, RankTensor)
+                side.way = way
+                joined = put_together(a, b, crossing=tolerances.crossing)
+                if not isinstance(joined, NotJoined):
+                    row = self._worst([self._measured(pair, tolerances) for pair in joined])
+                    if not row.differs:
+                        return row
+            if isinstance(side, RankTensor):
+                side.way = before
+        return None
 
     def _added_up(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow | None:
         """A scaled loss whose shares add up to the whole one, as they do where a program divides by the number of shares; or None.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import itertools
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +23,44 @@ from .tensors import INPUT, Array, Tensor
 AUTO = "auto"
 SUM, MEAN, REPLICATE = "sum", "mean", "replicate"
 ONE, EACH = "one", "each"  # equal on the ranks, so that the first stands for all; or to be equal: each is compared
-Way = int | str  # an axis along which parts are concatenated, or one of the words above
+Way = int | str  # an axis along which parts are concatenated (:class:`FusedAxis`, too), or one of the words above
+_FUSED = ((1, 1), (1, 1, 1))  # gate and up, or query, key and value
 _AXES = 8  # beyond them no axis of a split is looked for
 
 
+class FusedAxis(int):
+    """An axis along which tensors lie fused, of each of which every rank holds its slice: gate and up, or query, key and value.
+
+    Attributes:
+        proportions: of the fused tensors' sizes.
+
+    >>> axis = FusedAxis.of("1:4:1:1")
+    >>> int(axis), axis.proportions
+    (1, (4, 1, 1))
+    """
+
+    proportions: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> FusedAxis | None:
+        """``AXIS:SIZE:SIZE...``; None for another text."""
+        axis, *sizes = text.split(":")
+        if not re.fullmatch(r"-?\d+(:[1-9]\d*){2,}", text):
+            return None
+        return cls.along(int(axis), tuple(map(int, sizes)))
+
+    @classmethod
+    def along(cls, axis: int, proportions: tuple[int, ...]) -> FusedAxis:
+        """Tensors of these proportions along an axis."""
+        fused = cls(axis)
+        fused.proportions = tuple(size // math.gcd(*proportions) for size in proportions)
+        return fused
+
+
 class ShardRules:
-    """What the user says of splits: pattern -> axis, ``"sum"``, ``"mean"`` or ``"replicate"``.
+    """What the user says of splits: pattern -> axis, ``"AXIS:SIZE:SIZE..."``, ``"sum"``, ``"mean"`` or ``"replicate"``.
+
+    Sizes are proportions of tensors that lie fused along the axis, as query, key and value do.
 
     A pattern (``*`` and ``?`` as in file names) is matched with names of parameters and notes, and with the paths of layers, for
     what they return and for the calls in them. The last pattern that matches counts.
@@ -39,12 +73,16 @@ class ShardRules:
         table = {} if isinstance(rules, str) and rules == AUTO else rules
         if not isinstance(table, Mapping):
             raise ArgumentError(f"shards= is {AUTO!r} or a table of patterns, got {described(rules)}")
+        self._rules: dict[str, Way] = {}
         for pattern, way in table.items():
             axis = isinstance(way, int) and not isinstance(way, bool)
-            if not isinstance(pattern, str) or not pattern or not (axis or way in (SUM, MEAN, REPLICATE)):
+            fused = FusedAxis.of(way) if isinstance(way, str) else None
+            if not isinstance(pattern, str) or not pattern or not (axis or fused is not None or way in (SUM, MEAN, REPLICATE)):
                 entry = f"{described(pattern)}: {described(way)}"
-                raise ArgumentError(f"shards= maps patterns to an axis, 'sum', 'mean' or 'replicate', got {entry}")
-        self._rules = dict(table)
+                raise ArgumentError(
+                    f"shards= maps patterns to an axis, 'AXIS:SIZE:SIZE', 'sum', 'mean' or 'replicate', got {entry}"
+                )
+            self._rules[pattern] = way if fused is None else fused
         self.used: set[str] = set()
 
     def way(self, *names: str) -> Way | None:
@@ -178,6 +216,8 @@ def _outer_ways(tensor: RankTensor, *, split: bool) -> Sequence[Way]:
 
 
 def _ruled(way: Way, dimensions: int, *, equal: bool) -> Way:
+    if isinstance(way, FusedAxis):
+        return FusedAxis.along(way % max(dimensions, 1), way.proportions)
     if isinstance(way, int):
         return way + dimensions if way < 0 else way
     return ONE if equal else EACH if way == REPLICATE else way
@@ -356,7 +396,30 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
     return _joined(parts[0][0], array, rank, tr("{how}: ranks {ranks}", how=joined(", ", words), ranks=ranks), named)
 
 
+def _unfused(arrays: Sequence[Array], axis: FusedAxis) -> Array:
+    """Slices of fused tensors, put together tensor by tensor; as they lie if the proportions do not divide them."""
+    total = sum(axis.proportions)
+    if any(array.shape[axis] % total for array in arrays):
+        return np.concatenate(arrays, axis)
+    ends = np.cumsum(axis.proportions)[:-1]
+    tensors = zip(*(np.split(array, ends * (array.shape[axis] // total), axis) for array in arrays))
+    return np.concatenate([part for tensor in tensors for part in tensor], axis)
+
+
+def fused_ways(tensor: Tensor, partner: Tensor, *, crossing: bool) -> Iterator[FusedAxis]:
+    """Ways to put slices of two or three fused tensors together, where ranks hold slices of a tensor and nobody said how."""
+    if not isinstance(tensor, RankTensor) or isinstance(tensor.way, FusedAxis):
+        return
+    way = whole_shape(tensor, partner, crossing=crossing)
+    if way is not None and isinstance(way.inner, int):
+        for proportions in _FUSED:
+            if not tensor.parts[0][0].shape[way.inner] % len(proportions):
+                yield FusedAxis.along(way.inner, proportions)
+
+
 def _words(way: Way) -> str:
+    if isinstance(way, FusedAxis):
+        return tr("concatenated along axis {axis}, fused {sizes}", axis=int(way), sizes=":".join(map(str, way.proportions)))
     if isinstance(way, int):
         return tr("concatenated along axis {axis}", axis=way)
     return tr("added up") if way == SUM else tr("averaged") if way == MEAN else ""
@@ -366,6 +429,8 @@ def _combined(arrays: Sequence[Array], way: Way, dtype: str) -> Array:
     """Sums and means in float64 (or complex128), rounded once."""
     if len(arrays) == 1 or way in (ONE, EACH):
         return arrays[0]
+    if isinstance(way, FusedAxis):
+        return _unfused(arrays, way)
     if isinstance(way, int):
         return np.concatenate(arrays, way)
     if not np.issubdtype(arrays[0].dtype, np.inexact):

@@ -76,6 +76,14 @@ def test_a_rule_says_how_a_scalar_belongs_together(rule, expected):
     assert whole(shares, np.float32(0.0), kind="note") == [2.5]
 
 
+def test_slices_of_fused_tensors():
+    query, key = np.split(DRAWN, [4], 1)
+    shares = [np.concatenate(pair, 1) for pair in zip(np.split(query, 2, 1), np.split(key, 2, 1))]
+    (way,) = ShardRules({"*": "-1:4:2"})._rules.values()
+    (joined,) = whole([shares], DRAWN, way=way)
+    np.testing.assert_array_equal(joined, DRAWN)
+
+
 def test_a_weight_may_lie_transposed_in_the_other_framework():
     slices = np.split(DRAWN, 2, 1)
     assert isinstance(whole([slices], DRAWN.T.copy(), kind="gradient"), NotJoined)
@@ -116,7 +124,9 @@ def test_experts_go_to_the_ranks_in_their_order():
     assert [numbers_of(share, other)[rank]["experts"] for rank in range(4)] == [{0: 0}, {0: 1}, {0: 0}, {0: 1}]
 
 
-@pytest.mark.parametrize("rules", [3, {"": 1}, {"a": "concat"}, {"a": True}, {"a": 1.0}, {2: 1}, "first"])
+@pytest.mark.parametrize(
+    "rules", [3, {"": 1}, {"a": "concat"}, {"a": True}, {"a": 1.0}, {2: 1}, {"a": "1:2"}, {"a": "1:0:2"}, "first"]
+)
 def test_rules_that_are_none(rules):
     with pytest.raises(ArgumentError, match="shards="):
         ShardRules(rules)

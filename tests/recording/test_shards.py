@@ -20,6 +20,7 @@ FAULTS = {
     "pipeline-sent": ("gradient", "blocks.0.down.bias"),
 }
 OF_EXPERTS = {"experts-order": ("op", "mixture.experts.0"), "experts-gate": ("step gradient", "mixture.gate.weight")}
+OTHERS = ["experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest"]
 RIGHT = ["tensor", "data", "data-turns", "reducer", "pipeline"]
 RTOL = 1e-5
 
@@ -64,9 +65,10 @@ def train_torch(folder):
 def runs(tmp_path_factory):
     """A folder with a recording of each layout and fault on two ranks, and of one rank in Paddle and in Torch."""
     folder = tmp_path_factory.mktemp("shards")
-    ranks.run([ROOT / "tests" / "rank_shards.py", folder, *RIGHT, *FAULTS, "experts", *OF_EXPERTS, "tensor-digest"])
+    ranks.run([ROOT / "tests" / "rank_shards.py", folder, *RIGHT, *FAULTS, *OTHERS])
     rank_shards.train(folder / "whole", rank_shards.Net(rank_shards.Share()), rank_shards.IDS)
     rank_shards.train(folder / "parts", rank_shards.Net(rank_shards.Share()), rank_shards.IDS, parts=2, loss_scale=0.5)
+    rank_shards.train(folder / "gated", rank_shards.GatedNet(rank_shards.Share()), rank_shards.IDS)
     rank_shards.train(folder / "mixture", rank_shards.MixtureNet(rank_shards.Share()), rank_shards.IDS)
     train_torch(folder / "torch")
     return folder
@@ -94,6 +96,16 @@ def test_experts_are_numbered_over_the_ranks(runs):
     assert difference, difference.headline
     compared = {row.any.layer or row.any.name for row in difference.compared}
     assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
+
+
+def test_slices_of_fused_weights(runs):
+    difference = diff(runs / "fused", runs / "gated", rtol=RTOL, shards="auto")
+    assert difference, difference.headline
+    joined = {row.any.layer or row.any.name: row.joined for row in difference.compared}
+    assert "fused 1:1" in joined["gated.up"]
+    assert "fused 1:1" in joined["gated.up.weight"]
+    assert diff(runs / "fused", runs / "gated", rtol=RTOL, shards={"gated.up*": "-1:1:1"})
+    first_differs(runs / "fused-order", runs / "gated", ("op", "gated"))
 
 
 @pytest.mark.parametrize("whole", ["whole", "torch", "tensor"])
