@@ -30,6 +30,6 @@ def lines(text):
 def test_what_the_programs_print(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     programs = list(printed())
-    assert len(programs) == 4
+    assert len(programs) == 5
     for program, expected in programs:
         assert lines(program) == lines(expected)
