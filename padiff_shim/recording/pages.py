@@ -212,16 +212,27 @@ def remarks(difference: DifferenceView) -> list[str]:
     """Notes on the inputs."""
     differing = [row for row in difference.inputs if row.differs]
     if difference.inputs and not differing:
+        by_figures = sum(row.apart is not None and row.apart.how == "figures" for row in difference.inputs)
         data = sum(row.any.tensor != WEIGHT for row in difference.inputs)
-        weights = len(difference.inputs) - data
+        weights = len(difference.inputs) - data - by_figures
         counts = [*([many(weights, "weight")] if weights else []), *([many(data, "input")] if data else [])]
-        return [tr("both runs were given the same: {inputs}", inputs=" and ".join(counts))]
+        same = [tr("both runs were given the same: {inputs}", inputs=joined(" and ", counts))] if counts else []
+        return same + ([_slices(by_figures)] if by_figures else [])
     if difference.origin is None or difference.origin.any.tensor == WEIGHT:
         return []
     notes = [tr("whether the program itself differs behind that input is not known: give both runs the same inputs")]
     if not any(row.any.tensor == WEIGHT for row in difference.inputs):
         notes.append(tr("the weights at the start were not compared: record(folder, model) in one framework notes them"))
     return notes
+
+
+def _slices(number: int) -> str:
+    """What is known of weights whose slices lie on several ranks, of which a recording has no values."""
+    return tr(
+        "{weights} of several ranks have the same extremes and norms as at the start of the other run; "
+        "the order of the slices is not known",
+        weights=many(number, "weight"),
+    )
 
 
 def described(row: ComparedRow) -> str:
