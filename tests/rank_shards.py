@@ -13,6 +13,7 @@ import paddle.distributed as dist
 import paddle.nn.functional as F
 from paddle import nn
 from paddle.autograd import PyLayer
+from paddle.distributed import fleet
 
 import padiff_shim
 
@@ -342,6 +343,15 @@ def tensor(folder, fault):
     train(folder, model, ids, loss_scale=1 / shares, before_step=sum_gradients(across), **options)
 
 
+def meshed(folder, fault):
+    """The same where fleet knows the mesh. Last: fleet stays initialized."""
+    strategy = fleet.DistributedStrategy()
+    degrees = dict.fromkeys(("dp_degree", "pp_degree", "sharding_degree"), 1)
+    strategy.hybrid_configs = {**degrees, "mp_degree": dist.get_world_size()}
+    fleet.init(is_collective=True, strategy=strategy)
+    tensor(folder, fault)
+
+
 def fused(folder, fault):
     """Tensor parallelism of a product of two fused weights."""
     number, group, _ = pairs()
@@ -396,7 +406,7 @@ def pipeline(folder, fault):
             optimizer.clear_grad()
 
 
-LAYOUTS = {"tensor": tensor, "fused": fused, "data": data, "reducer": reducer, "experts": experts, "pipeline": pipeline}
+LAYOUTS = {layout.__name__: layout for layout in (tensor, meshed, fused, data, reducer, experts, pipeline)}
 
 
 def main():

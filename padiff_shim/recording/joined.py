@@ -151,7 +151,8 @@ class JoinedRun:
             split = split or axis is not None
             if axis is not None and _sums(axis, len(weight.parts[0][0].shape), self.framework, classes.get(owner, owner)):
                 self.layout.owners.add(owner)
-        self.layout.groups = _groups(self._begun, split=split)
+        headers = {rank: recorded.header for rank, recorded in self.ranks.items()}
+        self.layout.groups = mesh_groups(headers) or _groups(self._begun, split=split)
 
     def _path(self, rank: int, path: str) -> str:
         """A layer's path, or a weight's name, in the whole model and by the other run's names."""
@@ -349,6 +350,22 @@ def _in_order(sequences: Sequence[Sequence[_Key]]) -> Iterator[_Key]:
                 behind.append(key)
         merged = [*(entry for key in merged for entry in (*before[key], key)), *behind]
     yield from merged
+
+
+def mesh_groups(headers: Mapping[int, JsonTable]) -> tuple[tuple[int, ...], ...]:
+    """Ranks that read the same data by their places in fleet's mesh; none where they were not recorded or groups have other sizes.
+
+    >>> mesh_groups({rank: {"mesh": {"data": rank // 2, "sharding": 0, "stage": 0, "model": rank % 2}} for rank in range(4)})
+    ((0, 1), (2, 3))
+    """
+    shares: defaultdict[tuple[Any, Any], list[int]] = defaultdict(list)
+    for rank, header in headers.items():
+        mesh = header.get("mesh")
+        if not isinstance(mesh, Mapping):
+            return ()
+        shares[mesh.get("data"), mesh.get("sharding")].append(rank)
+    groups = tuple(tuple(ranks) for ranks in shares.values())
+    return groups if len({len(group) for group in groups}) == 1 else ()
 
 
 def _groups(steps: Mapping[int, RecordedStep], *, split: bool) -> tuple[tuple[int, ...], ...]:

@@ -14,6 +14,7 @@ from ..text import tr
 from .alignment import Pair, TensorDistance, apart, by_figures
 from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, tensor_row
 from .joined import JoinedRun
+from .pages import NO_VALUES
 from .reading import RecordedStep
 from .shards import MEAN, SUM, JoinedPair, JoinedTensor, NotJoined, RankTensor, fused_ways, guess, put_together
 from .tensors import WEIGHT, Tensor
@@ -149,7 +150,7 @@ class JoinedRows:
         distance = row.apart
         if row.differs and distance is not None and distance.how == "figures" and distance.relative <= tolerances.rtol:
             self._difference.values_missing += 1
-            self._not_paired(a, tr("its values were not recorded"))
+            self._not_paired(a, tr(NO_VALUES))
         else:
             yield row, joined[0].split
 

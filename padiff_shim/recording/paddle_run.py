@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -28,8 +29,27 @@ _CLIP = "utils.clip_grad_norm_"
 
 
 def surroundings() -> dict[str, Any]:
-    """What the first line says of versions and switches."""
-    return {"environment": {**settings.environment(), **settings.machine()}, "flags": settings.flags()}
+    """What the first line says of versions and switches, and of this rank's place in fleet's mesh."""
+    mesh = _mesh()
+    return {
+        "environment": {**settings.environment(), **settings.machine()},
+        "flags": settings.flags(),
+        **({"mesh": mesh} if mesh else {}),
+    }
+
+
+def _mesh() -> dict[str, int]:
+    """This rank's coordinates, if fleet was initialized."""
+    fleet = getattr(sys.modules.get("paddle.distributed.fleet"), "fleet", None)
+    groups = getattr(fleet, "_hcg", None)
+    if groups is None:
+        return {}
+    return {
+        "data": groups.get_data_parallel_rank(),
+        "sharding": groups.get_sharding_parallel_rank(),
+        "stage": groups.get_stage_id(),
+        "model": groups.get_model_parallel_rank(),
+    }
 
 
 class PaddleObserver:

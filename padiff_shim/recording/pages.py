@@ -32,6 +32,7 @@ DOTS = 4000
 STEPS = doc.Most(12, 12, 500)
 LAYERS_DRAWN = 60
 REASONS = 3  # that a headline names
+NO_VALUES = marked("its values were not recorded")
 
 
 class StepView(Protocol):
@@ -109,7 +110,7 @@ def headline(difference: DifferenceView) -> str:
         return tr(
             "NOT COMPARABLE: record values: a recording has none of {tensors} split over ranks, the first {first}",
             tensors=many(difference.values_missing, "tensor"),
-            first=shown(difference.not_joined[0][0], SENTENCE),
+            first=shown(next(tensor for tensor, reason in difference.not_joined if reason == NO_VALUES), SENTENCE),
         )
     text = _answer(difference)
     if not difference.not_joined:

@@ -408,6 +408,7 @@ class RecordingHeader(FileHeader, total=False):
 
     framework: Annotated[str, Field("paddle or torch", check=_word_of(("paddle", "torch")))]
     split_axes: NumbersByName
+    mesh: NumbersByName
 
 
 class TensorRecord(TypedDict, total=False):

@@ -1,5 +1,7 @@
 """Recordings of several ranks, put together and compared with those of one: what is right is the same, and a fault is found."""
 
+import json
+
 import pytest
 import rank_shards
 import ranks
@@ -21,7 +23,7 @@ FAULTS = {
 }
 OF_EXPERTS = {"experts-order": ("op", "mixture.experts.0"), "experts-gate": ("step gradient", "mixture.gate.weight")}
 OTHERS = ["experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest"]
-RIGHT = ["tensor", "data", "data-turns", "reducer", "pipeline"]
+RIGHT = ["tensor", "data", "data-turns", "reducer", "pipeline", "meshed"]
 RTOL = 1e-5
 
 
@@ -65,7 +67,7 @@ def train_torch(folder):
 def runs(tmp_path_factory):
     """A folder with a recording of each layout and fault on two ranks, and of one rank in Paddle and in Torch."""
     folder = tmp_path_factory.mktemp("shards")
-    ranks.run([ROOT / "tests" / "rank_shards.py", folder, *RIGHT, *FAULTS, *OTHERS])
+    ranks.run([ROOT / "tests" / "rank_shards.py", folder, *FAULTS, *OTHERS, *RIGHT])
     rank_shards.train(folder / "whole", rank_shards.Net(rank_shards.Share()), rank_shards.IDS)
     rank_shards.train(folder / "parts", rank_shards.Net(rank_shards.Share()), rank_shards.IDS, parts=2, loss_scale=0.5)
     rank_shards.train(folder / "gated", rank_shards.GatedNet(rank_shards.Share()), rank_shards.IDS)
@@ -84,6 +86,12 @@ def test_right_layouts_are_the_same_within_rounding(runs, name, whole):
     assert reasons <= {"partial results of ranks whose whole is equal", "no partner in b"}
     assert not any(tensor.startswith(("layer", "gradient", "step", "note")) for tensor, _ in difference.not_joined)
     assert bool(diff(runs / whole, runs / name, rtol=RTOL, shards="auto"))
+
+
+def test_fleets_mesh_is_recorded(runs):
+    paths = sorted((runs / "meshed").glob("records-*.jsonl"))
+    meshes = [json.loads(path.read_text().splitlines()[0])["mesh"] for path in paths]
+    assert [(mesh["data"], mesh["model"]) for mesh in meshes] == [(0, 0), (0, 1)]
 
 
 def test_micro_batches_are_one_batch(runs):
