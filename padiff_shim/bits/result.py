@@ -205,7 +205,8 @@ class Bitwise(Presented):
         """All of it."""
         layers = [_layers(self)] if self.travel and not self.identical else []
         blocks = [Findings([_finding(origin) for origin in self.origins]), *layers, Notes(self.notes)]
-        return Document(self.headline, blocks, "good" if self.mended else "")
+        tone: Tone = "good" if self.mended else "open" if self.comparable else "bad"
+        return Document(self.headline, blocks, tone, verdict="" if self.identical else str(self.proof.verdict))
 
     def to_html(self, *, lang: str | None = None) -> str:
         """One page that needs nothing beside it."""

@@ -91,6 +91,17 @@ def test_paddle_stands_before_torch(results):
     assert findings >= 2
 
 
+def test_answers_have_a_badge(results):
+    badges = {name: result.document().badge()[0] for name, result in results.items()}
+    assert badges.pop("comparison") in ("ROUNDING", "EQUAL")
+    assert {name: badge for name, badge in badges.items() if badge} == {
+        "a wrong port": "CODE_DIFFERS",
+        "a right port that trains": "CODE_CORRECT_WITHIN_ROUNDING",
+        "alignment": "RIGHT",
+        "bits": "CODE_CORRECT_WITHIN_ROUNDING",
+    }
+
+
 def test_the_order_is_looked_at():
     assert in_order(["layer", "paddle", "torch"])
     assert not in_order(["layer", "original, Torch", "port, Paddle"])
