@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import gettext
 import os
+import re
+import string
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,8 +27,9 @@ from pathlib import Path
 FOLDER, DOMAIN = Path(__file__).with_name("locale"), "padiff_shim"
 LANGUAGES = {"en": "", "zh": "zh_CN"}  # as lang= and --lang take them -> folder of the catalogue
 LANGUAGE_VARIABLE = "PADIFF_SHIM_LANG"
-COUNTED = "counted"  # context of nouns behind a number
+COUNTED, LOGGED = "counted", "logged"  # contexts of nouns behind a number, and of what logs say
 _LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
+_FIGURE = r"[-+.\de]+|inf|nan"  # as a format writes a number
 _language: ContextVar[str] = ContextVar("padiff_shim_language", default="")
 
 
@@ -138,6 +141,60 @@ def with_fields(sentence: str, **fields: object) -> str:
 
 
 SEPARATORS = marked(", "), marked("; "), marked(" and "), marked(" or ")  # of joined()
+
+
+def logged(message: str, /, **fields: object) -> str:
+    """English text for a log or a recording, a literal with named fields; :func:`from_log` shows it to readers."""
+    return message.format(**{name: english(value) for name, value in fields.items()}) if fields else message
+
+
+def from_log(text: str) -> str:
+    """A text of a log in the reader's language, by the message that it was made of; unknown text as it is.
+
+    >>> from padiff_shim.language import from_log, language
+    >>> with language("zh"):
+    ...     from_log("no tensor operand"), from_log("operand of type list")
+    ('没有 Tensor 操作数', 'list 类型的操作数')
+    """
+    return _read(current(), text) if text else text
+
+
+@lru_cache(maxsize=4096)
+def _read(name: str, text: str) -> str:
+    catalogue = _catalogue(name)
+    if catalogue is None:
+        return text
+    whole = catalogue.pgettext(LOGGED, text)
+    if whole != text:
+        return whole
+    for pattern, translation in _templates(name):
+        if match := pattern.fullmatch(text):
+            return translation.format(**{field: _read(name, value) for field, value in match.groupdict().items()})
+    head, semicolon, rest = text.partition("; ")  # two messages behind each other
+    if semicolon and rest:
+        return f"{_read(name, head)}{catalogue.gettext('; ')}{_read(name, rest)}"
+    head, colon, rest = text.partition(": ")  # a side and a message
+    return f"{head}: {_read(name, rest)}" if colon and head in ("paddle", "torch", "both") else text
+
+
+@lru_cache(maxsize=4)
+def _templates(name: str) -> list[tuple[re.Pattern[str], str]]:
+    """Patterns of the messages of logs that have fields, those with most words first, and their translations."""
+    catalogue = _catalogue(name)
+    messages: dict[str, str] = getattr(catalogue, "_catalog", {})
+    templates = []
+    for key, translation in messages.items():
+        context, _, message = str(key).partition("\x04")
+        parts = list(string.Formatter().parse(message)) if context == LOGGED and "{" in message else []
+        names = [field for _, field, _, _ in parts if field]
+        if len(names) == len(set(names)) > 0:
+            pattern = "".join(
+                re.escape(words) + (f"(?P<{field}>{_FIGURE if spec else '.+?'})" if field else "")
+                for words, field, spec, _ in parts
+            )
+            words = sum(len(words) for words, _, _, _ in parts)
+            templates.append((words, re.compile(pattern, re.DOTALL), re.sub(r"\{(\w+)[^{}]*\}", r"{\1}", translation)))
+    return [(pattern, translation) for _, pattern, translation in sorted(templates, key=lambda template: -template[0])]
 
 
 def english(value: object) -> object:

@@ -21,15 +21,29 @@ from .language import (
     current,
     english,
     fields_of,
+    from_log,
     joined,
     language,
+    logged,
     many,
     marked,
     tr,
     with_fields,
 )
 
-__all__ = ["LANGUAGE_VARIABLE", "current", "english", "fields_of", "joined", "many", "marked", "tr", "with_fields"]
+__all__ = [
+    "LANGUAGE_VARIABLE",
+    "current",
+    "english",
+    "fields_of",
+    "from_log",
+    "joined",
+    "logged",
+    "many",
+    "marked",
+    "tr",
+    "with_fields",
+]
 PIPED = 200  # columns of a table that goes into a file or another program, which folds lines itself or not at all
 LONGEST = 300  # characters of one name or place that a report shows
 SENTENCE = 2000  # of one sentence

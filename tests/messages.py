@@ -12,7 +12,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
 
-from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES
+from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES, LOGGED
 from padiff_shim.present.html import script_messages
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,31 +31,31 @@ msgstr ""
 
 
 def messages():
-    """(message, whether it is a noun behind a number) -> its places in the sources."""
+    """(message, its context or None) -> its places in the sources."""
     places = {}
     for path in sorted([*ROOT.glob("padiff_shim/**/*.py"), *ROOT.glob("patches/**/*.py")]):
         name = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.Assign)):
                 for text in described(node):
-                    places.setdefault((text, False), []).append((name, node.lineno))
+                    places.setdefault((text, None), []).append((name, node.lineno))
             if not (isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))):
                 continue
             function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             for text in helped(node) if name.startswith("padiff_shim/cli/") else ():
-                places.setdefault((text, False), []).append((name, node.lineno))
-            at = {"tr": 0, "marked": 0, "Waiting": 0, "many": 1}.get(function)
+                places.setdefault((text, None), []).append((name, node.lineno))
+            at = {"tr": 0, "marked": 0, "Waiting": 0, "many": 1, "logged": 0, "Reason": 1}.get(function)
             if at is None or len(node.args) <= at or isinstance(node.args[at], ast.JoinedStr):
                 continue
-            counted = function == "many"
+            context = {"many": COUNTED, "logged": LOGGED, "Reason": LOGGED}.get(function)
             for part in ast.walk(node.args[at]):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
-                    places.setdefault((part.value, counted), []).append((name, node.lineno))
+                    places.setdefault((part.value, context), []).append((name, node.lineno))
     for path in sorted((ROOT / "padiff_shim/present/page").iterdir()):
         texts, nouns = script_messages(path.read_text(encoding="utf-8")) if path.suffix == ".js" else ([], [])
         texts += re.findall(r"\[\[(.+?)\]\]", path.read_text(encoding="utf-8")) if path.suffix == ".html" else []
-        for message, counted in [*((text, False) for text in texts), *((noun, True) for noun in nouns)]:
-            places.setdefault((message, counted), []).append((path.relative_to(ROOT).as_posix(), 1))
+        for message, context in [*((text, None) for text in texts), *((noun, COUNTED) for noun in nouns)]:
+            places.setdefault((message, context), []).append((path.relative_to(ROOT).as_posix(), 1))
     return places
 
 
@@ -80,8 +80,8 @@ def described(node):
 def template():
     """A catalogue without translations."""
     made = Catalog()
-    for message, counted in messages():
-        made.add(message, context=COUNTED if counted else None)
+    for message, context in messages():
+        made.add(message, context=context)
     return made
 
 

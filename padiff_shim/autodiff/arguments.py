@@ -13,6 +13,7 @@ import torch
 
 from ..arguments import flag, one_of, path, whole
 from ..errors import ArgumentError, described, unknown
+from ..text import tr
 from ..trees import leaves
 from .models import LayerMap, Model, create_model
 
@@ -136,12 +137,12 @@ def _possible(options: AutoDiffOptions, optimizers: bool) -> AutoDiffOptions:
     notes = []
     if options.diff_phase == "backward" and not options.single_step:
         options = replace(options, diff_phase="both")
-        notes.append("diff_phase `backward` needs single_step: set to `both`")
+        notes.append(tr("diff_phase `backward` needs single_step: set to `both`"))
     if options.diff_phase == "forward" and optimizers:
-        notes.append("diff_phase is `forward`: the optimizers are not used")
+        notes.append(tr("diff_phase is `forward`: the optimizers are not used"))
     if options.steps > 1 and (options.diff_phase == "forward" or not optimizers):
         options = replace(options, steps=1)
-        notes.append("steps is set to 1: without optimizers and a backward every step is the same")
+        notes.append(tr("steps is set to 1: without optimizers and a backward every step is the same"))
     return replace(options, notes=tuple(notes))
 
 

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ..errors import TransferError, described
+from ..text import tr
 from ..trees import as_array, leaves
 from .arguments import AutoDiffCall, check_left_behind, collected, options_of, read
 from .differences import LayerFinder, StageDifference, Tolerance
@@ -83,7 +84,9 @@ def auto_diff(*args: Any, **keywords: Any) -> bool:
     for note in call.options.notes:
         log(note)
     if not call.options.tolerance_given and call.options.kernels == "torch":
-        log("neither atol nor rtol is given: Paddle's model runs on Torch's kernels, and what is proven to be rounding is equal")
+        log(
+            tr("neither atol nor rtol is given: Paddle's model runs on Torch's kernels, and what is proven to be rounding is equal")
+        )
     report = _run(call)
     publish(report)
     return report.agree
@@ -95,12 +98,12 @@ def _run(call: AutoDiffCall) -> Report:
     try:
         pairing = assign(base, raw, call.layer_map) if call.options.auto_init else pair(base, raw, call.layer_map)
     except TransferError as error:
-        report.reason = f"Assign weight Failed !!! {error}"
+        report.reason = tr("Assign weight Failed !!! {error}", error=error)
         return report
     if call.options.auto_init:
-        log(f"Assign weight success !!! ({base.name} -> {raw.name})")
+        log(tr("Assign weight success !!! ({base} -> {raw})", base=base.name, raw=raw.name))
     elif pairing.lonely:
-        log(f"weights without partner are not compared: {', '.join(pairing.lonely[:8])}")
+        log(tr("weights without partner are not compared: {lonely}", lonely=", ".join(pairing.lonely[:8])))
     for note in pairing.notes:
         log(note)
     report.difference = _trained(call, pairing, report)
@@ -190,7 +193,7 @@ class _Check:
         self._report.explanation = explanation
         if explanation is None or options.tolerance_given or not explanation.right:
             return False
-        log(f"{difference} That is rounding: {explanation.headline}")
+        log(tr("{difference} That is rounding: {headline}", difference=difference, headline=explanation.headline))
         return True
 
 
@@ -213,11 +216,11 @@ def assign_weight(base_model: Any, raw_model: Any, layer_map: Any = None) -> boo
     try:
         pairing = assign(base, raw, LayerMap.of(layer_map, (base, raw)))
     except TransferError as error:
-        log(f"Assign weight Failed !!! {error}")
+        log(tr("Assign weight Failed !!! {error}", error=error))
         return False
     for note in pairing.notes:
         log(note)
-    log(f"Assign weight success !!! ({base.name} -> {raw.name})")
+    log(tr("Assign weight success !!! ({base} -> {raw})", base=base.name, raw=raw.name))
     return True
 
 
@@ -240,7 +243,7 @@ def check_dataloader(first_loader: Iterable[Any], second_loader: Iterable[Any], 
     for number, (batch, partner) in enumerate(zip_longest(first_loader, second_loader, fillvalue=_NOTHING)):
         difference = _batches_differ(batch, partner, tolerance)
         if difference:
-            log(f"check dataloader failed!!! batch {number}: {difference}")
+            log(tr("check dataloader failed!!! batch {number}: {difference}", number=number, difference=difference))
             return False
     return True
 
@@ -248,7 +251,7 @@ def check_dataloader(first_loader: Iterable[Any], second_loader: Iterable[Any], 
 def _batches_differ(first: Any, second: Any, tolerance: Tolerance) -> str:
     """How two batches differ; "" if they are equal within the tolerance."""
     if first is _NOTHING or second is _NOTHING:
-        return f"the {'first' if first is _NOTHING else 'second'} loader has ended"
+        return tr("the first loader has ended" if first is _NOTHING else "the second loader has ended")
     first_leaves, second_leaves = leaves(first), leaves(second)
     if [path for path, _ in first_leaves] != [path for path, _ in second_leaves]:
         return f"tensors {[path for path, _ in first_leaves]} and {[path for path, _ in second_leaves]}"

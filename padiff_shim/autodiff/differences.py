@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.call_site import CallSite
+from ..text import tr
 from .models import Model
 from .pairs import Pairing, gradients, values
 from .running import Array, ModelRun, Visit, VisitRecorder
@@ -31,12 +32,16 @@ class Tolerance:
     def difference(self, base: Array | None, raw: Array | None) -> str:
         """How two arrays differ, in words; "" if they are equal within the tolerance. None stands for a missing array."""
         if base is None or raw is None:
-            return "" if base is raw else f"there is none in the {'base' if base is None else 'raw'} model"
+            return "" if base is raw else tr("there is none in the {model} model", model="base" if base is None else "raw")
         if self.mode == "strict" and base.shape != raw.shape:
-            return f"shapes {list(base.shape)} and {list(raw.shape)}"
+            return tr("shapes {shape} and {other}", shape=list(base.shape), other=list(raw.shape))
         base_values, raw_values = self._reduced(base), self._reduced(raw)
         if not base_values.size or not raw_values.size:
-            return "" if base_values.size == raw_values.size else f"shapes {list(base.shape)} and {list(raw.shape)}"
+            return (
+                ""
+                if base_values.size == raw_values.size
+                else tr("shapes {shape} and {other}", shape=list(base.shape), other=list(raw.shape))
+            )
         apart = _apart(base_values, raw_values)
         with np.errstate(invalid="ignore"):
             allowed = self.atol + self.rtol * np.abs(np.where(np.isfinite(base_values), base_values, 0.0))
@@ -56,10 +61,22 @@ class Tolerance:
         finite = (np.abs(base) > 0) & np.isfinite(base)
         relative = float((apart[finite] / np.abs(base[finite])).max()) if finite.any() else np.inf
         what = "elements" if self.mode == "strict" else "means" if self.mode == "mean" else "means of absolute values"
-        return (
-            f"{int(wrong.sum())} of {wrong.size} {what} ({100 * wrong.mean():.3g} %) differ by more than atol={self.atol:g} and "
-            f"rtol={self.rtol:g}: largest difference {largest:.3g}{at} ({base[place]:.6g} and {raw[place]:.6g}), "
-            f"largest relative one {relative:.3g}; atol={_above(largest):.1e} would let it pass"
+        return tr(
+            "{number} of {size} {what} ({mean:.3g} %) differ by more than atol={atol:g} and rtol={rtol:g}: "
+            "largest difference {largest:.3g}{at} ({base:.6g} and {raw:.6g}), largest relative one "
+            "{relative:.3g}; atol={above:.1e} would let it pass",
+            number=int(wrong.sum()),
+            size=wrong.size,
+            what=what,
+            mean=100 * wrong.mean(),
+            atol=self.atol,
+            rtol=self.rtol,
+            largest=largest,
+            at=at,
+            base=base[place],
+            raw=raw[place],
+            relative=relative,
+            above=_above(largest),
         )
 
 
@@ -109,7 +126,15 @@ class StageDifference:
 
     def __str__(self) -> str:
         routes = f"{self.base.route} vs {self.raw.route}"
-        return f"Diff found in {self.stage.title()} Stage, step {self.step}, at {routes}: {self.text}."
+        return str(
+            tr(
+                "Diff found in {title} Stage, step {step}, at {routes}: {text}.",
+                title=self.stage.title(),
+                step=self.step,
+                routes=routes,
+                text=self.text,
+            )
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The difference as plain data."""
@@ -160,12 +185,14 @@ class LayerFinder:
             in_layer = self._first_difference(*arrays)
             if in_layer:
                 places = self._places(base_visit, raw_visit)
-                return StageDifference("backward", step, *places, f"gradient of its output: {in_layer}", wrong)
+                return StageDifference(
+                    "backward", step, *places, tr("gradient of its output: {in_layer}", in_layer=in_layer), wrong
+                )
         if not difference:
             return None
         inputs = [LayerPlace(model.name, "inputs") for model in self._models]
         base_place, raw_place = self._weight_places(wrong) if wrong else inputs
-        return StageDifference("backward", step, base_place, raw_place, f"gradient: {difference}", wrong)
+        return StageDifference("backward", step, base_place, raw_place, tr("gradient: {difference}", difference=difference), wrong)
 
     def weights(self, step: int) -> StageDifference | None:
         """The weights that differ now."""
@@ -174,19 +201,30 @@ class LayerFinder:
 
     def _outputs(self, base: ModelRun, raw: ModelRun) -> str:
         if len(base.outputs) != len(raw.outputs):
-            return f"{len(base.outputs)} outputs and {len(raw.outputs)}"
+            return tr("{outputs} outputs and {others}", outputs=len(base.outputs), others=len(raw.outputs))
         same = set(base.outputs) == set(raw.outputs)
         others = [raw.outputs[path] for path in base.outputs] if same else list(raw.outputs.values())
         for (output_path, array), partner in zip(base.outputs.items(), others):
             difference = self._tolerance.difference(array, partner)
             if difference:
-                return f"output {output_path}: {difference}" if output_path else difference
+                return (
+                    tr("output {output_path}: {difference}", output_path=output_path, difference=difference)
+                    if output_path
+                    else difference
+                )
         return ""
 
     def _inputs(self, base: ModelRun, raw: ModelRun) -> str:
         names = [name for name in base.input_gradients if name in raw.input_gradients]
         differences = ((name, self._tolerance.difference(base.input_gradients[name], raw.input_gradients[name])) for name in names)
-        return next((f"of the input {name}: {difference}" for name, difference in differences if difference), "")
+        return next(
+            (
+                tr("of the input {name}: {difference}", name=name, difference=difference)
+                for name, difference in differences
+                if difference
+            ),
+            "",
+        )
 
     def _visits(self, base: ModelRun, raw: ModelRun) -> list[tuple[Visit, Visit]]:
         """The visits of paired layers, in the base model's order."""

@@ -17,6 +17,7 @@ import torch
 
 from ..errors import TransferError
 from ..proof.preconditions import WITHOUT_EFFECT, is_neutral
+from ..text import tr
 from ..trees import as_array
 from ..weights.mapping import Mapping, Pair
 from ..weights.pairing import undecided
@@ -97,7 +98,9 @@ def pair(base: Model, raw: Model, layer_map: LayerMap) -> Pairing:
         prefixes = tuple(f"{model.name} {path}" for path in inside)
         by_hand = [name for name in pairing.lonely if prefixes and name.startswith(prefixes)]
         if by_hand:
-            pairing.notes.append(f"set these weights of mapped layers yourself, or see add_special_init: {', '.join(by_hand)}")
+            pairing.notes.append(
+                tr("set these weights of mapped layers yourself, or see add_special_init: {by_hand}", by_hand=", ".join(by_hand))
+            )
             pairing.lonely = [name for name in pairing.lonely if name not in by_hand]
             pairing.leave_out(name.partition(" ")[2] for name in by_hand)
     return pairing
@@ -122,7 +125,18 @@ def _across(base: Model, raw: Model, paths: list[tuple[str, str]], out: set[str]
     pairing = Pairing(weights, dict(layers), pins=pins, notes=notes, mapping=mapping, sides=sides)
     for model, names in ((base, mapping.unmatched_src), (raw, mapping.unmatched_dst)):
         neutral = [name for name in names if model.framework == "paddle" and _is_neutral(model, name)]
-        notes += [f"{model.name} {', '.join(neutral)}: without partner, and {WITHOUT_EFFECT}"] if neutral else []
+        notes += (
+            [
+                tr(
+                    "{name} {neutral}: without partner, and {without_effect}",
+                    name=model.name,
+                    neutral=", ".join(neutral),
+                    without_effect=WITHOUT_EFFECT,
+                )
+            ]
+            if neutral
+            else []
+        )
         pairing.lonely += [f"{model.name} {name}" for name in names if name not in neutral]
         pairing.leave_out(neutral)
     return pairing

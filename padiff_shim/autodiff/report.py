@@ -42,7 +42,7 @@ class Explanation:
         for number, mistake in enumerate(self.proof.mistakes if self.proof is not None else (), 1):
             lines.append(f"{number}. {mistake}")
             for side, place in (("paddle", mistake.paddle), ("torch ", mistake.torch)):
-                where = f"{at_line(place.file, place.line)}: {place.source}" if place else "no counterpart"
+                where = f"{at_line(place.file, place.line)}: {place.source}" if place else tr("no counterpart")
                 lines.append(f"     {side} {where}")
             if mistake.fix is not None:
                 lines.append(f"     fix    {mistake.fix}")
@@ -52,7 +52,7 @@ class Explanation:
 def explained(call: AutoDiffCall, pairing: Pairing, difference: StageDifference) -> Explanation:
     """Prove the port with the models' weights as they are now."""
     if call.alike:
-        return Explanation(None, "both models are of one framework: there is nothing to prove")
+        return Explanation(None, tr("both models are of one framework: there is nothing to prove"))
     torch_first = call.models[0].framework == "torch"
     order = (1, 0) if torch_first else (0, 1)
     port, original = (call.models[place].model for place in order)
@@ -70,7 +70,9 @@ def explained(call: AutoDiffCall, pairing: Pairing, difference: StageDifference)
     try:
         proof = prove(port, original, lambda framework: inputs[framework], phase=phase, **named)
     except Exception as error:  # the verdict of the comparison stands without it
-        return Explanation(None, f"no proof was possible ({type(error).__name__}: {str(error).splitlines()[0][:300]})")
+        return Explanation(
+            None, tr("no proof was possible ({name}: {error})", name=type(error).__name__, error=str(error).splitlines()[0][:300])
+        )
     return Explanation(proof, proof.headline)
 
 
@@ -119,14 +121,14 @@ def _lines(report: Report) -> list[str]:
     if difference is None:
         return [f"{report.steps} step(s) compared: {', '.join(_stages(report.call))} agree."]
     lines = [
-        f"Diff found in {difference.stage.title()} Stage, step {difference.step}",
-        f"    Type of layer is: {difference.base.kind} vs {difference.raw.kind}",
+        tr("Diff found in {title} Stage, step {step}", title=difference.stage.title(), step=difference.step),
+        tr("    Type of layer is: {base} vs {raw}", base=difference.base.kind, raw=difference.raw.kind),
         f"    Route: {difference.base.route}\n                      {difference.raw.route}",
     ]
     if difference.stage == "forward" and difference.base.route == report.call.models[0].name:
-        lines.append("    The layers inside that stand for each other agree: the difference is made between them.")
+        lines.append(tr("    The layers inside that stand for each other agree: the difference is made between them."))
     lines.append(f"    {shown(difference.text, SENTENCE)}")
-    lines += [f"{len(difference.weights)} weights differ"] if len(difference.weights) > 1 else []
+    lines += [tr("{weights} weights differ", weights=len(difference.weights))] if len(difference.weights) > 1 else []
     for model, place in zip(report.call.models, (difference.base, difference.raw)):
         if place.stack:
             lines.append(f"{model.framework.title()} stack:\n" + "\n".join(_frames(place)))

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from ..errors import MissingFrameworkError, PadiffShimError, optional
+from ..text import tr
 
 FINE, NO, UNUSABLE = 0, 1, 2  # exit statuses: docs/command-line.md
 
@@ -70,5 +71,5 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest of its buffer is written at exit
-        print(f"padiff-shim: standard output cannot be written: {error.strerror}", file=sys.stderr)
+        print(tr("padiff-shim: standard output cannot be written: {strerror}", strerror=error.strerror), file=sys.stderr)
         return UNUSABLE

@@ -22,6 +22,7 @@ from ..modes.options import MODES, RUN, CompareOptions, ModeOptions, Setting, as
 from ..runlog import reference_log
 from ..runlog.reader import LogError
 from ..runs.run import Run, command
+from ..text import tr
 from .bootstrap import sitecustomize
 from .main import UNUSABLE
 from .recorded import RecordOptions
@@ -269,18 +270,29 @@ class Ranks:
         return together(paths[0].parent, paths) if paths else own
 
     def _remarks(self, left: list[Note], there: list[Note]) -> list[str]:
-        remarks = [f"{_listed(there)} took part" + ("" if len(there) > 1 else ", alone")] if there else []
+        remarks = [tr("{ranks} took part" if len(there) > 1 else "{ranks} took part, alone", ranks=_listed(there))] if there else []
         for why in dict.fromkeys(note.native for note in left if note.native):
-            remarks.append(f"{_listed([note for note in left if note.native == why])} ran on Paddle's kernels: {why}")
+            remarks.append(
+                tr(
+                    "{listed} ran on Paddle's kernels: {why}",
+                    listed=_listed([note for note in left if note.native == why]),
+                    why=why,
+                )
+            )
         ended = [note for note in there if note.counted is None]
         if ended and not isinstance(self._options, (CompareOptions, RecordOptions)):  # the log of a comparison says so itself
             remarks.append(
-                f"{_listed(ended)} did not come to an end: killed, or still running; what was counted on the way is added up"
+                tr(
+                    "{listed} did not come to an end: killed, or still running; what was counted on the way is added up",
+                    listed=_listed(ended),
+                )
             )
         if not left and (self._spawned or _launches()):
             remarks.append(
-                "no rank took part: either none imported paddle, or their Python was started with -E, -I or -S, or without this "
-                "process's environment, and they ran on Paddle's kernels"
+                tr(
+                    "no rank took part: either none imported paddle, or their Python was started with -E, -I or -S, "
+                    "or without this process's environment, and they ran on Paddle's kernels"
+                )
             )
         return remarks
 
@@ -293,7 +305,7 @@ def _launches() -> bool:
 
 def _listed(there: list[Note]) -> str:
     ranks = list(dict.fromkeys(note.rank for note in there))
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+    return tr("ranks {ranks}" if len(ranks) > 1 else "rank {ranks}", ranks=", ".join(map(str, ranks)))
 
 
 def _counted(own: Run | None, there: list[Note]) -> Run | None:

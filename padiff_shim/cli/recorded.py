@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..modes.environment import not_imported
+from ..text import tr
 
 WHO = "padiff-shim: "  # who speaks among the lines of the program
 
@@ -79,10 +80,13 @@ def report(run: RecordedProgram | None, remarks: list[str], options: RecordOptio
     """Say what was recorded, and what to do with it."""
     folder, framework = options.folder, options.framework
     if run is None:
-        other = " (--framework torch records a Torch program)" if framework == "paddle" else ""
-        remarks = [*remarks, f"nothing was recorded: {not_imported(framework)}{other}"]
+        other = tr(" (--framework torch records a Torch program)") if framework == "paddle" else ""
+        remarks = [*remarks, tr("nothing was recorded: {why}{other}", why=not_imported(framework), other=other)]
     for remark in remarks:
         print(f"{WHO}{remark}", file=sys.stderr)
     if any(Path(folder).glob("records-*.jsonl")):
         shown = os.path.relpath(folder)
-        print(f"{WHO}recorded in {shown}; to compare it with another run: padiff-shim diff {shown} OTHER", file=sys.stderr)
+        print(
+            tr("{who}recorded in {shown}; to compare it with another run: padiff-shim diff {shown} OTHER", who=WHO, shown=shown),
+            file=sys.stderr,
+        )

@@ -8,6 +8,7 @@ from ..errors import ArgumentError, PadiffShimError
 from ..present.text import Screen
 from ..runlog.calls import Call
 from ..runs.compare_run import CompareRun, load
+from ..text import tr
 from .main import NO
 
 _EPILOG = """\
@@ -54,7 +55,7 @@ def _listed(run: CompareRun) -> int:
     for place, call in zip(saved.places, saved):
         _say(f"{place}: {call}")
     if not saved:
-        click.echo("no operands were saved: there was no serious difference, or keep_inputs=0 said so", err=True)
+        click.echo(tr("no operands were saved: there was no serious difference, or keep_inputs=0 said so"), err=True)
     return 0 if saved else NO
 
 

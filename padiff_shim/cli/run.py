@@ -13,6 +13,7 @@ from ..errors import PadiffShimError
 from ..files import try_folder
 from ..modes.environment import not_imported
 from ..modes.options import ModeOptions, Setting
+from ..text import tr
 from . import output, program
 from .mode_options import Command, chosen, mode_options, switch
 from .ranks import Observer, Ranks, withdraw
@@ -148,7 +149,7 @@ class _Report:
         if self._ranks is not None:
             run, remarks = self._ranks.gathered(run)
         if run is None:
-            remarks.append(f"nothing was observed: {not_imported('paddle')}")
+            remarks.append(tr("nothing was observed: {why}", why=not_imported("paddle")))
         if not self._quiet:
             for remark in remarks:
                 print(f"{WHO}{remark}", file=sys.stderr)

@@ -27,6 +27,7 @@ from ..runlog.encoding import WrittenFields
 from ..runs.compare_run import CompareRun
 from ..table.op import Op
 from ..tape.calls import gradients, reads
+from ..text import logged
 from ..verdicts import Judgement, Side, Verdict
 from .sampling import Sampling
 
@@ -697,8 +698,10 @@ def _unchanged(again: torch.Tensor, out: torch.Tensor) -> bool:
 # ---- One judged tensor of a call: a result or a gradient.
 
 MISSING = {"missing": 1}  # statistics of a gradient that Paddle does not give
-CHANGED = "changed in place before it was judged"
-OVERTAKEN = "an operand was changed in place since the call was made: the kernels' backward need not read it, the formula does"
+CHANGED = logged("changed in place before it was judged")
+OVERTAKEN = logged(
+    "an operand was changed in place since the call was made: the kernels' backward need not read it, the formula does"
+)
 
 
 def describe_tensor(tensor: torch.Tensor) -> dict[str, Any]:
@@ -844,7 +847,7 @@ class WrittenOperand(ComparedTensor):
     @property
     def verdict(self) -> Judgement:
         """It is Paddle's, whatever was written."""
-        reason = f"Paddle's function writes {self.name}, an operand that is no result of it"
+        reason = logged("Paddle's function writes {name}, an operand that is no result of it", name=self.name)
         return Judgement(Verdict.SEMANTICS, side=Side.PADDLE, hypothesis="writes-operand", reason=reason)
 
 

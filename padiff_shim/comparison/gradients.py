@@ -30,6 +30,7 @@ from ..table.signature import parse
 from ..tape import paddle_graph
 from ..tape.paddle_graph import look_on
 from ..tape.twins import TAPE
+from ..text import logged
 from .compared_call import ComparedCall, Passage, of_paddle
 
 # ---- Paddle's own grad node, watched while Paddle's backward runs.
@@ -105,7 +106,7 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
     if subject.aliased:
         return
     if subject.lacks:  # its node is that of a cast
-        subject.comparison.unseen(subject, "Paddle has no kernel for the call, and no gradient of one was seen")
+        subject.comparison.unseen(subject, logged("Paddle has no kernel for the call, and no gradient of one was seen"))
         return
     nodes = nodes_of(subject, shown, nested=nested)
     if nodes:
@@ -114,7 +115,7 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
         for node, seats, last in nodes:
             node._register_post_hook(hold(functools.partial(_on_node, subject, seats, last)))
     elif subject.door.entry.inplace:
-        subject.comparison.unseen(subject, "Paddle shows no gradients of this node")
+        subject.comparison.unseen(subject, logged("Paddle shows no gradients of this node"))
     else:
         watch(subject, shown, args, kwargs)
 
@@ -208,7 +209,14 @@ def _observe(
     subject.incoming = {}
     pairs = seats.of(len(results))
     if pairs is None:
-        comparison.unseen(subject, f"Paddle's node has {len(results)} gradients, the op {len(subject.operands)} operands")
+        comparison.unseen(
+            subject,
+            logged(
+                "Paddle's node has {results} gradients, the op {operands} operands",
+                results=len(results),
+                operands=len(subject.operands),
+            ),
+        )
         return results
     gradients = {operand: results[slot] for slot, operand in pairs}
     grads = {
@@ -216,7 +224,7 @@ def _observe(
         for position in subject.shown
         if position < len(incoming) and incoming[position]._is_initialized()
     }
-    why = ALTERED if subject.altered else "" if grads else "Paddle's node shows no incoming gradient"
+    why = ALTERED if subject.altered else "" if grads else logged("Paddle's node shows no incoming gradient")
     for position, grad in grads.items():
         why = why or misfit(subject, position, grad) or _reused(grad, gradients)
     if why:
@@ -249,7 +257,7 @@ def _reused(grad: Any, gradients: Mapping[int, Any]) -> str:
     address = grad.data_ptr()
     for tensor in gradients.values():
         if tensor._is_initialized() and tensor.data_ptr() == address:
-            return "Paddle computed the gradient in the memory of the incoming one"
+            return logged("Paddle computed the gradient in the memory of the incoming one")
     return ""
 
 
@@ -273,7 +281,13 @@ def misfit(subject: ComparedCall, position: int, grad: Any) -> str:
     kind = grad.dtype
     if grad.shape == shape and (kind is dtype or kind == dtype):
         return ""
-    return f"the incoming gradient is {list(grad.shape)} {grad.dtype}, the result {shape} {dtype}"
+    return logged(
+        "the incoming gradient is {shape} {dtype}, the result {shape2} {dtype2}",
+        shape=list(grad.shape),
+        dtype=grad.dtype,
+        shape2=shape,
+        dtype2=dtype,
+    )
 
 
 # ---- Which gradient of a node belongs to which operand of its call.
@@ -445,7 +459,9 @@ def _judge_each(
 
 # ---- Aliases: for calls whose node cannot be hooked, where the program goes on with Torch's gradients.
 
-ALIASED = "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
+ALIASED = logged(
+    "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
+)
 
 
 def of_operands(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -484,7 +500,7 @@ def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:
 # A Python function may make many nodes. Nodes of ops over lists of tensors cannot take a list back from a hook, those of
 # ``_legacy_C_ops`` never call it, and Paddle 2.6 has no such hook.
 
-CLOSED = "no mode was open during the backward, and this node's gradients can only be computed again after it"
+CLOSED = logged("no mode was open during the backward, and this node's gradients can only be computed again after it")
 
 
 def watch(subject: ComparedCall, shown: Mapping[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -519,12 +535,12 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
         copy.stop_gradient = False
         copies.setdefault(id(operand), []).append((index, copy))
     if any(len(copy) > 1 for copy in copies.values()):
-        subject.comparison.unseen(subject, "one tensor is two operands of a node that cannot be hooked")
+        subject.comparison.unseen(subject, logged("one tensor is two operands of a node that cannot be hooked"))
         return
     exchange = {key: copy[0][1] for key, copy in copies.items()}
     written = [subject.inputs.paddle[index] for index in subject.door.overwritten]
     if any(id(tensor) in exchange for tensor in written):
-        subject.comparison.unseen(subject, "Paddle's function writes into an operand that wants a gradient")
+        subject.comparison.unseen(subject, logged("Paddle's function writes into an operand that wants a gradient"))
         return
     exchange.update({id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)})
     leaves = [copy[0] for copy in copies.values()]
@@ -550,7 +566,7 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
 # and asks ``unpack`` for it in the backward. A pair of hooks may round (to float16, to eight bits), and a recomputed block may give
 # other bits.
 
-ALTERED = "what Paddle's backward read is not what was saved: saved_tensors_hooks, or a recomputed block, gave other bits"
+ALTERED = logged("what Paddle's backward read is not what was saved: saved_tensors_hooks, or a recomputed block, gave other bits")
 Pair = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 

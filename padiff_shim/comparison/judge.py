@@ -24,7 +24,7 @@ from ..numerics.bounds import Bound, Learnt
 from ..numerics.precision import first_place
 from ..runlog.encoding import Plain, tables
 from ..runs.compare_run import CompareRun
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, logged, shown
 from ..verdicts import PARTLY, SCREENED, Judgement, Side, Verdict, apart
 from .compared_call import OVERTAKEN, UNKNOWN, ComparedTensor, Spot, describe_tensor, operand_name
 
@@ -149,7 +149,7 @@ class Screening:
 def as_before(tensor: torch.Tensor, size: DifferenceSize) -> Judgement:
     """The verdict on what passed."""
     stats = {"count": tensor.numel(), "max_abs": size.largest, "rel_fro": size.whole}
-    return Judgement(Verdict.ROUNDING, modifiers=(SCREENED,), reason="a difference as before at this place", stats=stats)
+    return Judgement(Verdict.ROUNDING, modifiers=(SCREENED,), reason=logged("a difference as before at this place"), stats=stats)
 
 
 # ---- Where NaN and infinities begin: calls that make them of finite operands, and the first call whose operands hold a NaN.
@@ -241,7 +241,7 @@ TRIES, AGAIN = 3, 8
 
 
 CLEARED = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE, Verdict.UNVERIFIED)
-ALIKE = "equal bit for bit, NaN at the same places"
+ALIKE = logged("equal bit for bit, NaN at the same places")
 Pair = tuple[torch.Tensor, torch.Tensor]  # Paddle's and Torch's
 
 
@@ -267,7 +267,12 @@ class Judge:
         if native.dtype != reference.dtype:
             native_kind, reference_kind = describe_tensor(native), describe_tensor(reference)
             return Judgement(
-                Verdict.UNVERIFIED, reason=f"Paddle's result is {native_kind}, torch's {reference_kind}: nothing to compare"
+                Verdict.UNVERIFIED,
+                reason=logged(
+                    "Paddle's result is {native_kind}, torch's {reference_kind}: nothing to compare",
+                    native_kind=native_kind,
+                    reference_kind=reference_kind,
+                ),
             )
         try:
             if native.shape != reference.shape:
@@ -280,7 +285,7 @@ class Judge:
             let_pass(error)
             text = f"{type(error).__name__}: {str(error)[:200]}"
             self.run.warn(f"no verdict on a call of {case.subject.door.op.name!r}: {text}")
-            return Judgement(Verdict.UNVERIFIED, reason=f"the verdict failed: {text}")
+            return Judgement(Verdict.UNVERIFIED, reason=logged("the verdict failed: {text}", text=text))
 
     def _judged(self, case: ComparedTensor, native: torch.Tensor, reference: torch.Tensor) -> Judgement:
         spot, sides = case.spot, (native, reference)

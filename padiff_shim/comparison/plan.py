@@ -33,7 +33,7 @@ from ..table.reasons import BELOW, DRAWN, EMPTY, FORKED, INTEGER, NO_REFERENCE, 
 from ..tape import paddle_graph
 from ..tape.islands import WRITES
 from ..tape.twins import alive
-from ..text import many
+from ..text import english, logged, many
 from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
 from . import compared_call, gradients
 from .compared_call import (
@@ -56,9 +56,9 @@ from .shadow import Shadow
 
 # ---- Calls without a Paddle kernel in 16 bits: Paddle's kernel in float32 stands in.
 
-REASON = "native kernel missing in {dtype}"
-STANDS_IN = "Paddle has no kernel in {dtype} here: its side is that of its kernel in float32, rounded; "
-CAST_GRADIENT = "Paddle 2.6 rounds the cast of a gradient to 16 bits towards zero"
+REASON = logged("native kernel missing in {dtype}")
+STANDS_IN = logged("Paddle has no kernel in {dtype} here: its side is that of its kernel in float32, rounded; ")
+CAST_GRADIENT = logged("Paddle 2.6 rounds the cast of a gradient to 16 bits towards zero")
 ADVICE = (
     '\n  [padiff_shim: this Paddle has no kernel in {dtype} on this device. compare("torch", carry="torch") goes on with Torch\'s '
     'results; reference("torch") runs the program on Torch\'s kernels.]'
@@ -165,7 +165,7 @@ class NativeCalls:
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that the mode's filters leave out, or that does not fit the op's parameters."""
         if why.why is RANDOM:  # a draw is to a comparison what an op without reference is
-            fault_injection.uncompared(door.op.name, "it draws random numbers")
+            fault_injection.uncompared(door.op.name, logged("it draws random numbers"))
             drawn = Unlisted(door.op.name, door.entry.target, RANDOM, door.native, updates=False)
             return self.unlisted(drawn, frame, args, kwargs)
         result = self.own(door, args, kwargs)
@@ -410,7 +410,7 @@ def seconds_of_entry(frame: Frame, clock: Callable[[], float], calls: int = 100)
 # Paddle's call is made with the arguments that came in, and its result goes on untouched (``carry="native"``). Errors on the
 # comparing side are recorded and never reach the program.
 
-NO_MOVES = "not compared: exact=False"
+NO_MOVES = logged("not compared: exact=False")
 
 
 class Comparison(Pulses):
@@ -458,7 +458,9 @@ class Comparison(Pulses):
             raise StayNative(BELOW)
         if door.op.exact and not self.moves:
             if fault_injection.PLANTED:
-                fault_injection.uncompared(door.op.name, "it moves or chooses values, which compare(exact=False) leaves out")
+                fault_injection.uncompared(
+                    door.op.name, logged("it moves or chooses values, which compare(exact=False) leaves out")
+                )
             return self.uncompared(door, NO_MOVES, self.timed(door, args, kwargs), args, kwargs)
         if not self.sampling.accounts:
             return self.bound(door, frame, values, args, kwargs)
@@ -563,7 +565,11 @@ class Comparison(Pulses):
             self.uncompared(subject.door, why.reason, result)
         except Exception as error:  # comparing must never break the program
             let_through(error)
-            self.uncompared(subject.door, f"the comparison failed: {type(error).__name__}: {str(error)[:120]}", result)
+            self.uncompared(
+                subject.door,
+                logged("the comparison failed: {name}: {error}", name=type(error).__name__, error=str(error)[:120]),
+                result,
+            )
         finally:
             try:
                 stand(before)
@@ -582,7 +588,7 @@ class Comparison(Pulses):
         natives = of_paddle(subject.door, result)
         references = subject.run_reference(natives)
         if len(natives) != len(references):
-            raise StayNative(RESULTS, paddle=many(len(natives), "result"), torch=len(references))
+            raise StayNative(RESULTS, paddle=english(many(len(natives), "result")), torch=len(references))
         gathers = len(natives) > 1 and self.run.recorder.gather()
         try:
             records = self.results(subject, natives, references, (args, kwargs))
@@ -695,7 +701,9 @@ class Comparison(Pulses):
             if case.subject.door.op.steps and (case.extra.get("amplification") or 0.0) > 1.0:
                 judgement = replace(judgement, modifiers=(*judgement.modifiers, STEP))
         if case.extra is MISSING:
-            judgement = replace(judgement, reason=f"Paddle gives no gradient, which counts as zeros; {judgement.reason}")
+            judgement = replace(
+                judgement, reason=logged("Paddle gives no gradient, which counts as zeros; {reason}", reason=judgement.reason)
+            )
         return self.outcome.record(case, judgement, self.born(case, judgement))
 
     def born(self, case: ComparedTensor, judgement: Judgement) -> dict[str, Any] | None:

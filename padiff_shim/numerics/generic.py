@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ..interrupts import let_pass
+from ..language import logged
 from ..verdicts import PARTLY, Judgement, Side, Verdict
 from . import difference, noise, sampling, special_cases, trial
 from .hypotheses import NARROWER, Alternative, explained
@@ -46,7 +47,7 @@ QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 CLEARED = (*QUIET, Verdict.TIE)
 AGREEMENT = 1e-12  # of the largest value: two float64 runs of one formula
 ALIKE = 1e-2  # relative, and absolute: how near values of one formula are, in any dtype
-UNPROVEN = "; an operand is NaN or infinite, and whether NaN comes of it depends on how a kernel compares, or skips zeros"
+UNPROVEN = logged("; an operand is NaN or infinite, and whether NaN comes of it depends on how a kernel compares, or skips zeros")
 EXPLAINS = 0.1  # of a difference: less of it is not explained by formulas that differ
 
 
@@ -80,7 +81,7 @@ def fallback(
         return fallback(*results, **parts, operands=operands, rng=rng, audit=audit, soon=soon)
     same = difference.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
-        return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=difference.equal_stats(max(paddle.numel(), 1)))
+        return Judgement(Verdict.EQUAL, reason=logged("bit for bit equal"), stats=difference.equal_stats(max(paddle.numel(), 1)))
     seed, formula = int(rng.integers(2**31)), None
     try:
         if paddle.dtype not in KINDS:
@@ -99,8 +100,10 @@ def fallback(
         if formula is not None and formula.finite():
             raise
         stats = difference.differ(paddle, torch_).stats if paddle.dtype in KINDS else difference.equal_stats(paddle.numel())
-        without = "float64 run" if formula is None else "run beside NaN or infinities"  # such a matrix may have no factors
-        reason = f"no bound, and no {without}: {type(error).__name__}: {error}"
+        without = (
+            logged("float64 run") if formula is None else logged("run beside NaN or infinities")
+        )  # such a matrix may have no factors
+        reason = logged("no bound, and no {without}: {name}: {error}", without=without, name=type(error).__name__, error=error)
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
     open_to_doubt = judgement.verdict is Verdict.NONFINITE or (formula.mixed and judgement.verdict not in CLEARED)
     if open_to_doubt and not formula.finite():
@@ -118,7 +121,13 @@ def _another_kind(
     paddle: torch.Tensor, torch_: torch.Tensor, operands: Sequence[torch.Tensor], variants: Mapping[str, Variant]
 ) -> Judgement:
     """The verdict on results of two shapes or dtypes: Paddle's, where a known formula gives that shape and those values."""
-    reason = f"paddle gives {list(paddle.shape)} {paddle.dtype}, torch {list(torch_.shape)} {torch_.dtype}"
+    reason = logged(
+        "paddle gives {shape} {dtype}, torch {shape2} {dtype2}",
+        shape=list(paddle.shape),
+        dtype=paddle.dtype,
+        shape2=list(torch_.shape),
+        dtype2=torch_.dtype,
+    )
     for name, variant in variants.items():
         try:
             other = variant.kernel(*operands).detach()
@@ -294,7 +303,7 @@ def _patiently(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng
             break
     assert judgement is not None
     if formula.dtype == torch.float64 and judgement.verdict not in QUIET:
-        reason = f"{judgement.reason}; the oracle is Torch's formula in float64, other steps where it has any"
+        reason = logged("{reason}; the oracle is Torch's formula in float64, other steps where it has any", reason=judgement.reason)
         judgement = replace(judgement, reason=reason)
     return judgement
 
@@ -324,7 +333,9 @@ def _formulas(
     size, whole, limit = _norm(apart), _norm(seen), AGREEMENT * float(formula.value.nan_to_num(0.0, 0.0, 0.0).abs().max())
     if float(apart.nan_to_num(0.0, 0.0, 0.0).abs().max()) <= limit or size < EXPLAINS * whole:
         return judgement
-    text = f"the formulas differ: both run in float64, they are {size:.3g} apart; {judgement.reason}"
+    text = logged(
+        "the formulas differ: both run in float64, they are {size:.3g} apart; {reason}", size=size, reason=judgement.reason
+    )
     return replace(judgement, verdict=Verdict.SEMANTICS, reason=text)
 
 
@@ -358,15 +369,23 @@ def settle_steps(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, j
     if not bool(tied.any()):
         return judgement
     number, place = int(tied.sum()), first_place(tied)
-    text = f"{number} of {tied.numel()} elements differ at a tie"
+    text = logged("{number} of {numel} elements differ at a tie", number=number, numel=tied.numel())
 
     def reached(side: torch.Tensor) -> bool:
         return any(bool((((side - value).abs() <= FAR * roundoff * value.abs()) | ~tied).all()) for value in values)
 
     if not all(map(reached, sides)):
-        return replace(judgement, verdict=Verdict.UNVERIFIED, reason=f"{text}; what is allowed there was not to be settled")
+        return replace(
+            judgement, verdict=Verdict.UNVERIFIED, reason=logged("{text}; what is allowed there was not to be settled", text=text)
+        )
     seen = [f"{side[tuple(place)].item():g}" for side in sides]
-    reason = f"{text}, where both choices are allowed: at {place} paddle {seen[0]}, torch {seen[1]}"
+    reason = logged(
+        "{text}, where both choices are allowed: at {place} paddle {seen}, torch {seen2}",
+        text=text,
+        place=place,
+        seen=seen[0],
+        seen2=seen[1],
+    )
     stats = {name: figure for name, figure in judgement.stats.items() if name != "allowed"}  # no tolerance is meant for a step
     return Judgement(Verdict.TIE, reason=reason, stats={**stats, "tied": number, "first_tied": place})
 
@@ -428,5 +447,5 @@ def _rounds(whole: Trial, *, far: bool = False) -> bool:
 
 
 def _rounding(most: float, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
-    reason = f"neither is further than {most:.2g} rounding units from the oracle"
+    reason = logged("neither is further than {most:.2g} rounding units from the oracle", most=most)
     return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.differ(paddle, torch_).stats)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ..interrupts import let_pass
+from ..language import logged
 from ..verdicts import Judgement, Side, Verdict
 from . import trial
 from .difference import top_of
@@ -528,13 +529,21 @@ def explained(
         return None
     side = judged.side if judged.side in causes else next(iter(odd))
     cause = causes[side]
-    others = [f"; beside it {also}: {other.name}" for also, other in causes.items() if other is not cause]
+    others = [
+        logged("; beside it {also}: {name}", also=also, name=other.name) for also, other in causes.items() if other is not cause
+    ]
     if len(odd) == 2 and not others:
         side = Side.BOTH
     verdict = judged.verdict
     if verdict is not Verdict.NONFINITE:
         verdict = Verdict.PRECISION_MODE if cause.precision else Verdict.SEMANTICS
-    reason = f"{side}: all of it is what {cause.name} gives{''.join(others)}; {judged.reason}"
+    reason = logged(
+        "{side}: all of it is what {name} gives{others}; {reason}",
+        side=side,
+        name=cause.name,
+        others="".join(others),
+        reason=judged.reason,
+    )
     return replace(judged, verdict=verdict, side=side, hypothesis=cause.name, alternatives=(), modifiers=(), reason=reason)
 
 

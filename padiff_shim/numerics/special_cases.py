@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ..interrupts import let_pass
+from ..language import logged
 from ..verdicts import Judgement, Side, Verdict
 from . import noise
 from .measured import Formula
@@ -35,10 +36,10 @@ def judge_exact(
     count = int(unlike.sum())
     stats: dict[str, Any] = {"count": paddle.numel(), "different": count}
     if not count:
-        return Judgement(Verdict.EQUAL, reason="equal in value", stats=stats)
+        return Judgement(Verdict.EQUAL, reason=logged("equal in value"), stats=stats)
     floats = [t for t in operands if t.is_floating_point()]
     if not floats:
-        reason = f"{count} of {paddle.numel()} results of integers differ; nothing is rounded"
+        reason = logged("{count} of {numel} results of integers differ; nothing is rounded", count=count, numel=paddle.numel())
         return Judgement(Verdict.SEMANTICS, Side.NONE, reason=reason, stats=stats)
     inputs = [noise.wide(t) for t in operands]
     value = noise.exact(kernel, inputs)
@@ -48,16 +49,21 @@ def judge_exact(
     if not stable.any():
         reached = [torch.stack([side == other for other in values]).any(0) for side in (paddle, torch_)]
         if not bool((reached[0] & reached[1] | ~unlike).all()):
-            reason = f"{count} results stand on the edge; what is allowed there was not to be settled"
+            reason = logged("{count} results stand on the edge; what is allowed there was not to be settled", count=count)
             return Judgement(Verdict.UNVERIFIED, reason=reason, stats=stats)
         stats["tied"], stats["first_tied"] = count, first_place(unlike)
-        reason = f"{count} results stand on the edge, within one unit roundoff, where both choices are allowed"
+        reason = logged("{count} results stand on the edge, within one unit roundoff, where both choices are allowed", count=count)
         return Judgement(Verdict.TIE, reason=reason, stats=stats)
     wrong = {side: int((stable & (t != value)).sum()) for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_))}
     guilty = [side for side, n in wrong.items() if n]
     stats["first_bad"] = first_place(stable)
     bad = max(wrong.values())
-    reason = f"{' and '.join(guilty)}: {bad} of {paddle.numel()} results are not what float64 gives, and no tie explains it"
+    reason = logged(
+        "{guilty}: {bad} of {numel} results are not what float64 gives, and no tie explains it",
+        guilty=" and ".join(guilty),
+        bad=bad,
+        numel=paddle.numel(),
+    )
     verdict, side = wrong_class(bad, paddle.numel()), guilty[0] if len(guilty) == 1 else Side.BOTH
     return Judgement(verdict, side, reason=reason, stats=stats)
 
@@ -76,8 +82,8 @@ def _moved(
 # ---- NaN and Inf: each side's pattern against the oracle's.
 
 SAMPLES = 16
-INFINITE = "; an operand is infinite, and whether NaN or an infinity comes of it depends on the order of the steps"
-BEYOND_RANGE = "; that is beyond the range, and what is met on the way depends on the order of the steps"
+INFINITE = logged("; an operand is infinite, and whether NaN or an infinity comes of it depends on the order of the steps")
+BEYOND_RANGE = logged("; that is beyond the range, and what is met on the way depends on the order of the steps")
 
 
 def classes(values: Array, largest: float = np.inf) -> Array:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..language import logged
 from ..verdicts import Judgement, Side, Verdict
 from . import difference, generic, noise
 from .measured import Formula, JointResult
@@ -42,7 +43,7 @@ def results(
     bad = strays[0] | strays[1]
     if not bool(bad.any()):
         unlike = int((~equal_in_value(paddle, torch_)).sum())
-        reason = "both sides round to a nearest number" if unlike else "equal in value"
+        reason = logged("both sides round to a nearest number") if unlike else logged("equal in value")
         return Judgement(Verdict.ROUNDING if unlike else Verdict.EQUAL, reason=reason, stats=stats)
     guilty = [side for side, places in zip((Side.PADDLE, Side.TORCH), strays) if bool(places.any())]
     whose = guilty[0] if len(guilty) == 1 else Side.BOTH
@@ -50,12 +51,25 @@ def results(
     place, number = first_place(bad), int(bad.sum())
     seen = [f"{tensor[tuple(place)].item():g}" for tensor in (paddle, torch_, value)]
     stats["first_bad"], stats["oracle"] = place, "float64"
-    text = f"{number} of {bad.numel()} values are not those that are moved here: at {place} paddle {seen[0]}, torch {seen[1]}, "
-    text += f"right {seen[2]}"
+    text = logged(
+        "{number} of {all} values are not those that are moved here: at {place} paddle {paddle}, torch {torch}, right {right}",
+        number=number,
+        all=bad.numel(),
+        place=place,
+        paddle=seen[0],
+        torch=seen[1],
+        right=seen[2],
+    )
     strange = accused.dtype in KINDS and bool((accused.isfinite() != value.isfinite())[bad].all())
     if whose is not Side.BOTH and (name := _matching_variant(accused, bad, operands, variants)) is not None:
         verdict = Verdict.NONFINITE if strange else Verdict.PRECISION_MODE if variants[name].precision else Verdict.SEMANTICS
-        return Judgement(verdict, whose, name, reason=f"{whose}: explained by {name}; {text}", stats=stats)
+        return Judgement(
+            verdict,
+            whose,
+            name,
+            reason=logged("{whose}: explained by {name}; {text}", whose=whose, name=name, text=text),
+            stats=stats,
+        )
     verdict = Verdict.NONFINITE if strange else wrong_class(number, bad.numel())
     return Judgement(verdict, whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
 
@@ -136,7 +150,7 @@ class Settled(NamedTuple):
             return rest
         if ties.verdict.severity > rest.verdict.severity:
             return ties
-        return replace(rest, reason=f"{rest.reason}; beside it {ties.reason}")
+        return replace(rest, reason=logged("{reason}; beside it {other}", reason=rest.reason, other=ties.reason))
 
 
 def settle(
@@ -164,26 +178,37 @@ def settle(
     if bool(refused.any()):
         judgement = _refused(call, allowed, (paddle, torch_), stats, variants)
     elif allowed.doubtful is not None and bool((unlike & allowed.doubtful).any()):
-        text = (
-            f"{_count(unlike & allowed.doubtful)} where an operand is NaN, or at a tie; what is allowed there was not to be settled"
+        text = logged(
+            "{count} where an operand is NaN, or at a tie; what is allowed there was not to be settled",
+            count=_count(unlike & allowed.doubtful),
         )
         judgement = Judgement(Verdict.UNVERIFIED, reason=text, stats=stats)
     elif bool(unlike.any()):
         judgement = _allowed(allowed, unlike, (paddle, torch_), stats)
     else:
-        judgement = Judgement(Verdict.EQUAL, reason="equal at ties", stats=stats)
+        judgement = Judgement(Verdict.EQUAL, reason=logged("equal at ties"), stats=stats)
     return Settled(judgement, rest[0], rest[1])
 
 
 def _count(mask: torch.Tensor) -> str:
     number, whole = int(mask.sum()), mask.numel()
-    return f"{number} of {whole} element{'s' if whole > 1 else ''} differ{'' if number > 1 else 's'}"
+    if number > 1:
+        return logged("{number} of {whole} elements differ", number=number, whole=whole)
+    return logged(
+        "{number} of {whole} element differs" if whole == 1 else "{number} of {whole} elements differs", number=number, whole=whole
+    )
 
 
 def _allowed(allowed: Allowed, unlike: torch.Tensor, sides: Sequence[torch.Tensor], stats: dict[str, Any]) -> Judgement:
     place = first_place(unlike)
     seen = [f"{side[tuple(place)].item():g}" for side in sides]
-    reason = f"{_count(unlike)} at a tie, where both choices are allowed: at {place} paddle {seen[0]}, torch {seen[1]}"
+    reason = logged(
+        "{count} at a tie, where both choices are allowed: at {place} paddle {paddle}, torch {torch}",
+        count=_count(unlike),
+        place=place,
+        paddle=seen[0],
+        torch=seen[1],
+    )
     return Judgement(Verdict.TIE, reason=reason, stats={**stats, "tied": int(unlike.sum()), "first_tied": place})
 
 
@@ -199,16 +224,28 @@ def _refused(
     bad = allowed.refused[0] | allowed.refused[1]
     place, number = first_place(bad), int(bad.sum())
     values = [f"{tensor[tuple(place)].item():g}" for tensor in (*sides, allowed.own)]
-    text = (
-        f"at a tie {number} of {bad.numel()} answers are none of those allowed: at {place} paddle {values[0]}, torch {values[1]}, "
+    text = logged(
+        "at a tie {number} of {all} answers are none of those allowed: at {place} paddle {paddle}, torch {torch}, for instance "
+        "{allowed} would be",
+        number=number,
+        all=bad.numel(),
+        place=place,
+        paddle=values[0],
+        torch=values[1],
+        allowed=values[2],
     )
-    text += f"for instance {values[2]} would be"
     stats["first_bad"], stats["oracle"] = place, "float64"
     whose = guilty[0] if len(guilty) == 1 else Side.BOTH
     accused = sides[SIDES.index(guilty[0])]
     name = _named(call, allowed, accused, variants) if len(guilty) == 1 else None
     if name is not None:
-        return Judgement(Verdict.SEMANTICS, whose, name, reason=f"{whose}: explained by {name}; {text}", stats=stats)
+        return Judgement(
+            Verdict.SEMANTICS,
+            whose,
+            name,
+            reason=logged("{whose}: explained by {name}; {text}", whose=whose, name=name, text=text),
+            stats=stats,
+        )
     if accused.is_floating_point() and not bool(accused[bad].isfinite().any()):
         return Judgement(Verdict.NONFINITE, whose, reason=f"{whose}: {text}", stats=stats)
     return Judgement(wrong_class(number, bad.numel()), whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..language import logged
 from ..verdicts import NEGLIGIBLE, Verdict
 from .bounds import FAR_INSIDE
 from .difference import TensorDifference
@@ -329,21 +330,21 @@ def beside(sides: dict[str, tuple[Verdict, Any]], verdict: Verdict) -> str:
     """What is to be said of the other side, where that is not rounding either but less serious."""
     for name, (other, explained) in sides.items():
         if other not in (verdict, Verdict.ROUNDING):
-            return f"; beside it {name}: {other}" + (f" ({explained.name})" if explained else "")
+            return logged("; beside it {name}: {other}", name=name, other=other) + (f" ({explained.name})" if explained else "")
     return ""
 
 
 def reason(verdict: Verdict, guilty: list[str], worst: Errors, name: str) -> str:
     who = " and ".join(guilty)
-    bounds = f"{worst.prob:.2g} of the probabilistic and {worst.det:.2g} of the any-order bound"
-    size = f"error {worst.rho_max:.3g} rounding units, {bounds}"
+    bounds = logged("{prob:.2g} of the probabilistic and {det:.2g} of the any-order bound", prob=worst.prob, det=worst.det)
+    size = logged("error {rho_max:.3g} rounding units, {bounds}", rho_max=worst.rho_max, bounds=bounds)
     if name:
-        return f"{who}: explained by {name}; {size}"
+        return logged("{who}: explained by {name}; {size}", who=who, name=name, size=size)
     words = {
-        Verdict.NONFINITE: "NaN or Inf where the oracle has none, or the other way round",
-        Verdict.WRONG: "no order of summation explains it",
-        Verdict.LOCAL_WRONG: "single elements that rounding does not explain",
-        Verdict.LOW_ACCURACY: "possible rounding, but far worse than the other side or the sqrt(k) model",
-        Verdict.LOCAL_SUSPECT: "within the bounds, but single elements stand far out",
+        Verdict.NONFINITE: logged("NaN or Inf where the oracle has none, or the other way round"),
+        Verdict.WRONG: logged("no order of summation explains it"),
+        Verdict.LOCAL_WRONG: logged("single elements that rounding does not explain"),
+        Verdict.LOW_ACCURACY: logged("possible rounding, but far worse than the other side or the sqrt(k) model"),
+        Verdict.LOCAL_SUSPECT: logged("within the bounds, but single elements stand far out"),
     }
     return f"{who}: {words[verdict]}; {size}"

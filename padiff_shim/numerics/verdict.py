@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..language import logged
 from ..verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
 from . import difference as difference_module
 from . import sampling, special_cases, trial
@@ -74,7 +75,7 @@ def harmless_small(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, a
 
 def equal(tensor: torch.Tensor) -> Judgement:
     """The verdict on results that are equal bit for bit."""
-    return Judgement(Verdict.EQUAL, reason="bit for bit equal", stats=difference_module.equal_stats(max(tensor.numel(), 1)))
+    return Judgement(Verdict.EQUAL, reason=logged("bit for bit equal"), stats=difference_module.equal_stats(max(tensor.numel(), 1)))
 
 
 def _compare(
@@ -100,7 +101,7 @@ def _compare(
     # Blind: there is no place to look at first, or every one is looked at.
     scales = [] if same or _whole_grid(quantity, FIRST) else quantity.scale(torch_)
     if quantity.kind.oracle is np.longdouble and not WIDE:
-        reason = "long double is no wider than double on this platform: nothing to judge float64 by"
+        reason = logged("long double is no wider than double on this platform: nothing to judge float64 by")
         return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)
     if not difference.finite:
         judgement = special_cases.judge_nonfinite(quantity, paddle, torch_, difference.stats, rng)
@@ -120,7 +121,11 @@ def _compare(
 
 def _harmless(stats: dict[str, Any], beyond: float) -> Judgement:
     """The verdict on results that are ``beyond`` <= 1 of what needs no oracle apart."""
-    return Judgement(Verdict.ROUNDING, reason=f"nowhere further apart than {beyond:.2g} of what needs no oracle", stats=stats)
+    return Judgement(
+        Verdict.ROUNDING,
+        reason=logged("nowhere further apart than {beyond:.2g} of what needs no oracle", beyond=beyond),
+        stats=stats,
+    )
 
 
 def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, *look: Any) -> Judgement:
@@ -140,7 +145,11 @@ def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_
     special = treatment(sample, own, other)
     if special is None:
         return judged
-    return replace(judged, hypothesis=special.name, reason=f"{judged.side}: explained by {special.name}; {judged.reason}")
+    return replace(
+        judged,
+        hypothesis=special.name,
+        reason=logged("{side}: explained by {name}; {reason}", side=judged.side, name=special.name, reason=judged.reason),
+    )
 
 
 def _shapes(quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
@@ -148,7 +157,13 @@ def _shapes(quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor) -> J
     wrong = [side for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_)) if (tuple(t.shape), t.dtype) != wanted]
     side = wrong[0] if len(wrong) == 1 else Side.BOTH
     what = "shape" if paddle.shape != torch_.shape else "dtype"
-    reason = f"paddle gives {list(paddle.shape)} {paddle.dtype}, torch {list(torch_.shape)} {torch_.dtype}"
+    reason = logged(
+        "paddle gives {shape} {dtype}, torch {shape2} {dtype2}",
+        shape=list(paddle.shape),
+        dtype=paddle.dtype,
+        shape2=list(torch_.shape),
+        dtype2=torch_.dtype,
+    )
     return Judgement(Verdict.SEMANTICS, side, what, reason=reason, stats={"count": paddle.numel()})
 
 
@@ -211,7 +226,9 @@ def _small(sample: Trial) -> bool:
 
 def _rounding(sample: Trial, difference: TensorDifference, same: bool) -> Judgement:
     p, t = sample.paddle, sample.torch
-    reason = f"largest errors {p.rho_max:.2g} (paddle) and {t.rho_max:.2g} (torch) rounding units"
+    reason = logged(
+        "largest errors {rho_max:.2g} (paddle) and {rho_max2:.2g} (torch) rounding units", rho_max=p.rho_max, rho_max2=t.rho_max
+    )
     verdict = Verdict.EQUAL if same else Verdict.ROUNDING
     modifiers = trial.modifiers_of(sample, difference, verdict)
     return Judgement(verdict, modifiers=modifiers, reason=reason, stats=trial.statistics_of(sample, difference))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..text import marked, tr
 from ..weights.mapping import Mapping as Weights
 from . import agreement
 from .agreement import RunOutcome
@@ -32,6 +33,12 @@ class Distance:
     identical: bool
     relative_mean: float | None = None
     relative_max: float | None = None
+
+
+KINDS = (
+    *(marked("layer"), marked("call"), marked("output")),
+    *(marked("gradient of layer"), marked("gradient of input"), marked("gradient of parameter")),
+)
 
 
 @dataclass(frozen=True)
@@ -66,8 +73,8 @@ class DriftRow:
     @property
     def name(self) -> str:
         """The name in the port, with the number of the call."""
-        shown = self.paddle or ("(the model)" if self.kind.endswith("layer") else "(output)")
-        return f"{shown}, call {self.number + 1}" if self.number else shown
+        shown = self.paddle or (tr("(the model)") if self.kind.endswith("layer") else tr("(output)"))
+        return tr("{shown}, call {number}", shown=shown, number=self.number + 1) if self.number else shown
 
     @property
     def label(self) -> str:

@@ -118,8 +118,8 @@ class Fix:
         if not self.file:
             return self.text
         if not self.source:
-            return tr("{fix} at {line}", fix=self.text, line=at_line(self.file, self.line))
-        return tr("{fix} at {line}: {source}", fix=self.text, line=at_line(self.file, self.line), source=self.source)
+            return str(tr("{fix} at {line}", fix=self.text, line=at_line(self.file, self.line)))
+        return str(tr("{fix} at {line}: {source}", fix=self.text, line=at_line(self.file, self.line), source=self.source))
 
 
 @dataclass(frozen=True)

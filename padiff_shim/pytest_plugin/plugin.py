@@ -72,7 +72,10 @@ class Plugin:
                 item.user_properties += self._properties(item)
         findings = self._serious()
         if findings:
-            pytest.fail("\n".join([f"padiff_shim: findings from {self._threshold} up", *findings]), pytrace=False)
+            pytest.fail(
+                "\n".join(map(str, [tr("padiff_shim: findings from {threshold} up", threshold=self._threshold), *findings])),
+                pytrace=False,
+            )
         return result
 
     @pytest.hookimpl(specname="pytest_runtest_makereport")
@@ -156,7 +159,9 @@ class Plugin:
 
     def pytest_report_header(self) -> str:
         """Which mode the tests run in."""
-        return f"padiff_shim: {self._mode_name}" + (f", failing from {self._threshold}" if self._threshold else "")
+        return f"padiff_shim: {self._mode_name}" + (
+            tr(", failing from {threshold}", threshold=self._threshold) if self._threshold else ""
+        )
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """A line for each test with findings, how many tests had none, and how many had nothing to judge."""
@@ -167,7 +172,9 @@ class Plugin:
             for name, summary in getattr(report, "user_properties", ())
             if name == _PROPERTY and report.when == "call"
         ]
-        terminalreporter.section(f"padiff_shim, {self._mode_name}: {len(summaries)} tests")
+        terminalreporter.section(
+            tr("padiff_shim, {mode_name}: {summaries} tests", mode_name=self._mode_name, summaries=len(summaries))
+        )
         rows = [f"{nodeid}: {summary}" for nodeid, summary in summaries if summary not in (_QUIET, _EMPTY)]
         for row in rows[:_ROWS]:
             terminalreporter.line(row)

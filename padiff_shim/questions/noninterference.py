@@ -39,13 +39,15 @@ class HarmReport:
     def __str__(self) -> str:
         if self:
             compared = many(self.compared, "tensor or state", "tensors and states")
-            return tr("do no harm: {compared} bit-identical with and without comparing", compared=compared)
+            return str(tr("do no harm: {compared} bit-identical with and without comparing", compared=compared))
         shown = ", ".join(self.differences[:5])
-        return tr(
-            "do no harm: {differences} of {compared} differ: {shown}",
-            differences=len(self.differences),
-            compared=self.compared,
-            shown=shown,
+        return str(
+            tr(
+                "do no harm: {differences} of {compared} differ: {shown}",
+                differences=len(self.differences),
+                compared=self.compared,
+                shown=shown,
+            )
         )
 
 

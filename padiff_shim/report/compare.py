@@ -10,7 +10,7 @@ from ..present import document as doc
 from ..present.annotations import Annotation, Level, places_of
 from ..runlog import words
 from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding, excess_of
-from ..text import SENTENCE, capped, many, shown, tr
+from ..text import SENTENCE, capped, from_log, many, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
 from .source import Compared
 
@@ -105,7 +105,7 @@ def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:
     for reason, calls in list((coverage.get("unchecked") or {}).items())[:most]:
         ops = sorted(by_reason.get(reason, ()), reverse=True)
         among = ", ".join(f"{shown(op)} {number:,}" for number, op in ops[:4]) + (", ..." if len(ops) > 4 else "")
-        lines.append(f"{shown(reason, SENTENCE)}: {many(calls, 'call')}" + (f" ({among})" if among else ""))
+        lines.append(f"{shown(from_log(reason), SENTENCE)}: {many(calls, 'call')}" + (f" ({among})" if among else ""))
     more = len(coverage.get("unchecked") or {}) - most
     return [*lines, many(more, "further reason")] if more > 0 else lines
 
@@ -234,7 +234,7 @@ def _size(record: Mapping[str, Any]) -> str:
     error, bound, _ = words.observed(record)
     if error != "-":
         return tr(": error {error}, where rounding explains {bound}", error=error, bound=bound)
-    reason = shown(record.get("reason"), SENTENCE)
+    reason = shown(from_log(record.get("reason") or ""), SENTENCE)
     return f": {reason}" if reason else ""
 
 

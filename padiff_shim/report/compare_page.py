@@ -25,7 +25,7 @@ from ..present.html import application, translations
 from ..progress import Waiting
 from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
-from ..text import SENTENCE, reader, shown, tr
+from ..text import SENTENCE, from_log, reader, shown, tr
 from ..verdicts import MEANING, Verdict
 from .compare import advice, headline, status, ties
 from .source import Compared
@@ -229,7 +229,7 @@ class Packer:
             self.kinds.add(kind),
             self.outcomes.add(outcome),
             self.names.add(names),
-            _text("; ".join(filter(None, (record.get("reason"), born(record))))),
+            _text("; ".join(filter(None, (from_log(record.get("reason") or ""), str(born(record)))))),
             values,
         )
 

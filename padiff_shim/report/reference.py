@@ -9,7 +9,7 @@ from typing import Any
 
 from ..present import document as doc
 from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
-from ..text import SENTENCE, many, shown, tr
+from ..text import SENTENCE, from_log, many, shown, tr
 from .compare import share, version_words, without_kernel
 from .source import Substituted
 
@@ -174,7 +174,7 @@ class ReferenceFigures:
             "native": self.native,
             "op": shown(worst.op),
             "where": tr(" at {place}", place=place) if place else "",
-            "reason": shown(worst.reason, SENTENCE),
+            "reason": shown(from_log(worst.reason), SENTENCE),
         }
         if worst.calls < self.native:
             why = tr("{native:,} stayed on Paddle's, most often {op}{where}: {reason}", **stayed)
@@ -373,7 +373,7 @@ def _native(run: ReferenceFigures) -> doc.Part:
     for stayed in run.stayed:
         places = [] if stayed.wanted else stayed.places()
         more = [tr("and {lines}", lines=many(len(places) - _PLACES, "further line"))] if len(places) > _PLACES else []
-        op, reason = doc.Cell([shown(stayed.op)], "strong"), shown(stayed.reason, SENTENCE)
+        op, reason = doc.Cell([shown(stayed.op)], "strong"), shown(from_log(stayed.reason), SENTENCE)
         rows.append((op, reason, doc.Cell([*places[:_PLACES], *more]), f"{stayed.calls:,}"))
     seconds = sum(parts.get(NATIVE, 0.0) for parts in run.seconds_of_ops().values())
     note = tr("In {seconds} altogether.", seconds=seconds_of(seconds)) if seconds else ""

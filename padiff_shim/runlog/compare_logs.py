@@ -16,7 +16,7 @@ from typing import Any
 
 from ..arguments import path as as_path
 from ..errors import MissingFileError, PadiffShimError
-from ..text import many
+from ..text import many, tr
 from .counts import Counts, Coverage
 from .events import JsonTable
 from .reader import LINE, EventFile, LogError, WrittenLog, last_run, logs_in, open_log, text_of
@@ -126,7 +126,7 @@ def read(paths: Sequence[Path], each: Callable[[Mapping[str, Any]], None] | None
     reading.counts.coverage = merged
     if not reading.paths:
         raise refusals[0]
-    reading.lost += [f"left out: {error}" for error in refusals]
+    reading.lost += [tr("left out: {error}", error=error) for error in refusals]
     reading.unfinished = _unfinished(reading)
     remarks = [text for header in reading.headers for text in header.get("warnings", ())]
     reading.warnings = list(dict.fromkeys([*remarks, *reading.warnings, *reading.unfinished, *reading.lost]))
@@ -137,7 +137,11 @@ def _unfinished(reading: Reading) -> list[str]:
     """A remark on each log that was not closed, and on ranks of a distributed run that left none. A fork's is never closed."""
     world = max(int(header.get("ranks") or 1) for header in reading.headers)
     remarks = [
-        f"{path.name} was not closed: {_why_unfinished(header, world)}; what came after the last record is not known"
+        tr(
+            "{name} was not closed: {why}; what came after the last record is not known",
+            name=path.name,
+            why=_why_unfinished(header, world),
+        )
         for path, header, ended in zip(reading.paths, reading.headers, reading.ended)
         if not ended and ("parent" not in header or header.get("stopped"))
     ]
@@ -146,15 +150,17 @@ def _unfinished(reading: Reading) -> list[str]:
     ranks = {header.get("rank", 0) for header in reading.headers}
     missing = [str(rank) for rank in range(min(world, _MOST)) if rank not in ranks]
     if missing:
-        remarks.append(f"of the {world:,} ranks of this run, {', '.join(missing[:_SHOWN])} left no log")
+        remarks.append(
+            tr("of the {world:,} ranks of this run, {missing} left no log", world=world, missing=", ".join(missing[:_SHOWN]))
+        )
     return remarks
 
 
 def _why_unfinished(header: Mapping[str, object], world: int) -> str:
-    whose = f"rank {header.get('rank', 0)}" if world > 1 else f"process {header.get('pid', 0)}"
+    whose = tr("rank {rank}", rank=header.get("rank", 0)) if world > 1 else tr("process {pid}", pid=header.get("pid", 0))
     if stopped := text_of(header, "stopped"):
-        return f"{whose} could not go on writing, {stopped}"
-    return f"{whose} was ended in the middle, or it still runs"
+        return tr("{whose} could not go on writing, {stopped}", whose=whose, stopped=stopped)
+    return tr("{whose} was ended in the middle, or it still runs", whose=whose)
 
 
 def _scan(file: EventFile, reading: Reading, each: Callable[[Mapping[str, Any]], None] | None) -> None:
@@ -200,9 +206,14 @@ def remark_on(folder: Path, earlier: Sequence[WrittenLog]) -> str:
     latest = max(earlier, key=lambda log: log.begun)
     begun = datetime.datetime.fromtimestamp(latest.begun, datetime.timezone.utc).isoformat(timespec="seconds")
     command = f", {latest.command}" if latest.command else ""
-    return (
-        f"{folder} also holds {many(len(earlier), 'log')} of earlier runs, which were left out, the latest {latest.path.name} "
-        f"(begun {begun}{command}); give each run a folder of its own"
+    return tr(
+        "{folder} also holds {logs} of earlier runs, which were left out, the latest {name} (begun "
+        "{begun}{command}); give each run a folder of its own",
+        folder=folder,
+        logs=many(len(earlier), "log"),
+        name=latest.path.name,
+        begun=begun,
+        command=command,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
+from ..text import logged
 from ..verdicts import APART, NO_KERNEL, SCREENED, Verdict, apart
 from .encoding import Plain
 
@@ -103,8 +104,8 @@ class Clock:
 # ---- Coverage
 
 _REASONS = 1000  # reasons for not checking
-OTHERS = "other reasons"
-NO_VERDICT = "compared, but no verdict could be given (UNVERIFIED)"
+OTHERS = logged("other reasons")
+NO_VERDICT = logged("compared, but no verdict could be given (UNVERIFIED)")
 OTHER_NAMES = "(others)"
 _COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements", "screened", "exact_calls", "idle", "stretches")
 

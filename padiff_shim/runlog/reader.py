@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import FileError
+from ..text import tr
 from . import events
 from .events import JsonTable
 
@@ -200,11 +201,11 @@ class Damage:
     def __str__(self) -> str:
         numbers = ", ".join(map(str, self.numbers)) + (", ..." if self.count > len(self.numbers) else "")
         many = (
-            f"{self.count:,} lines of {self.path.name} are no records"
+            tr("{count:,} lines of {name} are no records", count=self.count, name=self.path.name)
             if self.count > 1
-            else f"1 line of {self.path.name} is no record"
+            else tr("1 line of {name} is no record", name=self.path.name)
         )
-        return f"{many} and left out (line {numbers}). {self.complaint}"
+        return str(tr("{what} and left out (line {numbers}). {complaint}", what=many, numbers=numbers, complaint=self.complaint))
 
 
 class EventFile:

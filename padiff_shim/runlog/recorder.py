@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..text import tr
 from . import inputs
 from .counts import Counts, Coverage, Tallies
 from .encoding import Plain, WrittenFields
@@ -193,7 +194,7 @@ class Recorder:
         try:
             inputs.save_inputs(self.folder / INPUTS, record, arrays, writer.name)
         except OSError as error:
-            self.warn(f"operands of call {record.get('index')} could not be saved: {error}")
+            self.warn(tr("operands of call {index} could not be saved: {error}", index=record.get("index"), error=error))
 
     def drop_inputs(self, record: Mapping[str, Any]) -> None:
         """Remove the operands that :meth:`save_inputs` wrote for a record."""

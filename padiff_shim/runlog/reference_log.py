@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import FileError
 from ..files import replace
+from ..text import tr
 from . import events
 from .compare_logs import remark_on, seconds_of
 from .counts import PARTS, Clock, ClockPlace, Tally, spent
@@ -98,7 +99,11 @@ def unfinished(path: Path, log: Mapping[str, Any]) -> str:
     if log.get("ended") is not False:
         return ""
     when = log.get("created") or "an unknown time"
-    return f"{path.name} was not closed: its process was ended in the middle, or still runs; it holds what was counted at {when}"
+    return tr(
+        "{name} was not closed: its process was ended in the middle, or still runs; it holds what was counted at {when}",
+        name=path.name,
+        when=when,
+    )
 
 
 def last_of(folder: Path, logs: Mapping[Path, JsonTable]) -> tuple[list[Path], str]:

@@ -7,18 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..text import listed, many, shown, tr
+from ..text import joined, listed, many, shown, tr
 from .events import JsonTable
 from .reader import event_at
 
 EVENT = "replicas"  # kind of the events that hold the digests
 _NAMED = 3  # values that a sentence names
-_PARAMETERS = (
-    "the gradients before were equal, so the optimizers differ: learning rate, state, or what they update; "
-    "or a rank changed its own"
+_PARAMETERS = tr(
+    "the gradients before were equal, so the optimizers differ: learning rate, state, or what they "
+    "update; or a rank changed its own"
 )
-_GRADIENTS = "gradients are not summed over the ranks at this step, though they were before"
-_FIRST_GRADIENTS = "gradients are not summed over the ranks, or not at this step; or these are shards that began with equal values"
+_GRADIENTS = tr("gradients are not summed over the ranks at this step, though they were before")
+_FIRST_GRADIENTS = tr(
+    "gradients are not summed over the ranks, or not at this step; or these are shards that began with equal values"
+)
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,21 @@ class Parting:
     first: bool
 
     def __str__(self) -> str:
-        more = len(self.names) - _NAMED
-        named = ", ".join(map(shown, self.names[:_NAMED])) + (f" and {more:,} more" if more > 0 else "")
-        groups = "; ".join(f"rank{'s' if len(group) > 1 else ''} {', '.join(map(str, group))}" for group in self.groups)
-        return f"the ranks part at step {self.step}: {self.kind} of {named} differ ({groups}): {self._meaning}"
+        named = listed(list(map(shown, self.names)), _NAMED)
+        groups = joined(
+            "; ",
+            (tr("ranks {ranks}" if len(group) > 1 else "rank {ranks}", ranks=", ".join(map(str, group))) for group in self.groups),
+        )
+        return str(
+            tr(
+                "the ranks part at step {step}: {kind} of {named} differ ({groups}): {meaning}",
+                step=self.step,
+                kind=self.kind,
+                named=named,
+                groups=groups,
+                meaning=self._meaning,
+            )
+        )
 
     @property
     def _meaning(self) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..text import SENTENCE, joined, shown, tr
+from ..text import SENTENCE, from_log, joined, shown, tr
 from ..verdicts import STEP, Side, Verdict
 
 
@@ -185,5 +185,5 @@ def call_line(record: Mapping[str, Any]) -> str:
         known = tr("known difference: {name}", name=shown(record["quirk"]))
         parts.append(tr("{text} (muted)", text=known) if record.get("muted") else known)
     if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):
-        parts.append(shown(record["reason"], SENTENCE))
+        parts.append(shown(from_log(record["reason"]), SENTENCE))
     return joined(" | ", parts)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..text import joined, tr
 from .encoding import WrittenFields, encode
 from .events import SCHEMA
 from .reader import LINE, LogError
@@ -80,7 +81,7 @@ class LogWriter:
         on_error: str = "warn",
         warn: Callable[[str], None] | None = None,
         stem: str = "calls",
-        consequence: str = "verdicts are still counted, but no further records are kept",
+        consequence: str = tr("verdicts are still counted, but no further records are kept"),
     ) -> None:
         self._stem, self._consequence = stem, consequence
         self.folder, self.path, self.name = Path(folder), Path(), ""  # ``name``: the file's, without its ending
@@ -180,9 +181,18 @@ class LogWriter:
         place = self.path if self.path.name else self.folder
         reason = error.strerror or str(error)
         if error.errno in _FULL:
-            reason = f"the disk is full ({reason})"
+            reason = tr("the disk is full ({reason})", reason=reason)
             self._mark(f"its disk was full at {now()}")
-        self.failed = f"the log cannot be {doing}: {reason} ({place})" + ("" if self._raises else f"; {self._consequence}")
+        self.failed = joined(
+            "; ",
+            filter(
+                None,
+                (
+                    tr("the log cannot be {doing}: {reason} ({place})", doing=doing, reason=reason, place=place),
+                    not self._raises and self._consequence,
+                ),
+            ),
+        )
         self.close()
         if self._raises:
             raise LogError(self.failed) from error

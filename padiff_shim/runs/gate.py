@@ -95,15 +95,17 @@ class BaselineEntry:
     def __str__(self) -> str:
         where = ", ".join(filter(None, (shown(self.layer), shown(self.site))))
         named = f" ({shown(self.name)})" if self.name else ""
-        return tr(
-            "{op} {tensor} {dtype} at {where}: {verdict}{named}, {units:g} units",
-            op=shown(self.op),
-            tensor=shown(self.tensor),
-            dtype=self.dtype,
-            where=where,
-            verdict=self.verdict,
-            named=named,
-            units=self.units,
+        return str(
+            tr(
+                "{op} {tensor} {dtype} at {where}: {verdict}{named}, {units:g} units",
+                op=shown(self.op),
+                tensor=shown(self.tensor),
+                dtype=self.dtype,
+                where=where,
+                verdict=self.verdict,
+                named=named,
+                units=self.units,
+            )
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..language import logged
+
 
 @dataclass(frozen=True)
 class Reason:
@@ -24,7 +26,7 @@ class StayNative(Exception):
 
     def __init__(self, why: Reason, **details: Any) -> None:
         self.why, self.exact = why, why.exact
-        self.reason = why.text.format(**details) if details else why.text
+        self.reason = logged(why.text, **details)
         super().__init__(self.reason)
 
 

@@ -8,12 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ..errors import nearest
+from ..text import tr
 from . import tree
 from .mapping import Mapping, Pair
 from .tree import Shape, Weight, WeightSide
 
 _Thing = TypeVar("_Thing")
-REMEDY = 'layer_map={"torch layer": "paddle layer"} says which layers belong together; rules=[("name", None)] leaves weights out.'
+REMEDY = tr(
+    'layer_map={"torch layer": "paddle layer"} says which layers belong together; rules=[("name", None)] leaves weights out.'
+)
 _LISTED = 12  # weights of one side that a message names
 _SPELT = 2000  # names that are looked through letter by letter for one that is spelt alike
 
@@ -21,8 +24,11 @@ _SPELT = 2000  # names that are looked through letter by letter for one that is 
 def incomplete(mapping: Mapping, src: WeightSide, dst: WeightSide) -> str:
     """The message for weights without partner."""
     total = sum(map(len, mapping.left))
-    head = f"{total} weight{'s have' if total > 1 else ' has'} no partner; nothing was written."
-    return "\n".join([head, *without_partner(mapping, src, dst), REMEDY])
+    head = tr(
+        "1 weight has no partner; nothing was written." if total == 1 else "{total} weights have no partner; nothing was written.",
+        total=total,
+    )
+    return "\n".join(map(str, [head, *without_partner(mapping, src, dst), REMEDY]))
 
 
 def without_partner(mapping: Mapping, src: WeightSide, dst: WeightSide, names: Collection[str] | None = None) -> list[str]:
@@ -35,7 +41,7 @@ def without_partner(mapping: Mapping, src: WeightSide, dst: WeightSide, names: C
     shown = [clash for clash in clashes if clash[0] in left[0] or clash[1] in left[1]]
     lines = []
     if shown:
-        lines.append(f"Other shapes ({mapping.src.title()}, {mapping.dst.title()}):")
+        lines.append(tr("Other shapes ({src}, {dst}):", src=mapping.src.title(), dst=mapping.dst.title()))
         lines += _listed(shown, lambda clash: f"{_shown(clash[0], src)} and {_shown(clash[1], dst)}")
     clashing = {id(weight) for clash in clashes for weight in clash}
     for place, (side, other) in enumerate(((src, dst), (dst, src))):
@@ -43,7 +49,7 @@ def without_partner(mapping: Mapping, src: WeightSide, dst: WeightSide, names: C
         free = [weight for weight in mapping.left[1 - place] if id(weight) not in clashing]
         if alone:
             line = functools.partial(_alone, free=free, side=side, other=other, mapping=mapping)
-            lines += [f"Only in the {side.framework.title()} model:", *_listed(alone, line)]
+            lines += [tr("Only in the {title} model:", title=side.framework.title()), *_listed(alone, line)]
     return lines
 
 
@@ -51,13 +57,13 @@ def in_one_line(lines: Iterable[str]) -> str:
     """The lines as one sentence."""
     text = ""
     for line in lines:
-        text += ("; " if text and not text.endswith(":") else " " if text else "") + line.strip()
+        text += ("; " if text and not text.endswith(":") else " " if text else "") + str(line).strip()
     return text
 
 
 def _listed(things: Sequence[_Thing], line: Callable[[_Thing], str]) -> list[str]:
     """A line for each of the first things, and the number of the others."""
-    more = [f"  and {len(things) - _LISTED} more"] if len(things) > _LISTED else []
+    more = [tr("  and {things} more", things=len(things) - _LISTED)] if len(things) > _LISTED else []
     return [f"  {line(thing)}" for thing in things[:_LISTED]] + more
 
 
@@ -103,7 +109,7 @@ def _near(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSid
     ]
     if fitting:
         near = _nearest(weight.name, [candidate.name for candidate in fitting]) or [candidate.name for candidate in fitting[:3]]
-        return f": of this shape and free: {', '.join(near)}"
+        return tr(": of this shape and free: {near}", near=", ".join(near))
     layers = (
         mapping.layers
         if side.framework == "torch"
@@ -111,11 +117,11 @@ def _near(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSid
     )
     layer = tree.parent(weight.name)
     if layer in layers and layer:
-        return f": its layer's partner, {layers[layer]}, has no weight for it"
+        return tr(": its layer's partner, {layers}, has no weight for it", layers=layers[layer])
     near = _nearest(weight.name, list(other.weights))
     known = {candidate.name for candidate in free}
     words = [f"{name} {_text(other.weights[name].shape)} ({'free' if name in known else 'taken'})" for name in near[:2]]
-    return f": nearest in name: {', '.join(words)}" if words else ""
+    return tr(": nearest in name: {words}", words=", ".join(words)) if words else ""
 
 
 def _nearest(name: str, among: list[str]) -> list[str]:
@@ -130,19 +136,22 @@ def unpaired(name: str, mapping: Mapping, weights: dict[str, dict[str, Weight]])
     side = next(side for side in weights if name in weights[side])
     free = mapping.left[side == mapping.src]
     if any(name in (pair.torch, pair.paddle) for pair in mapping.pairs):
-        return "its partner is absent, or an earlier rule says how it is made"
+        return tr("its partner is absent, or an earlier rule says how it is made")
     listed = ", ".join(f"{weight.name} {_text(weight.shape)}" for weight in free[:_LISTED]) or "nothing"
-    return (
-        f"{_text(weights[side][name].shape)} has no partner, and the rule does not tell which it is (free on the other side: "
-        f"{listed}); "
-        'layer_map={"torch weight": "paddle weight"} does'
+    return tr(
+        "{text} has no partner, and the rule does not tell which it is (free on the other side: "
+        '{listed}); layer_map={{"torch weight": "paddle weight"}} does',
+        text=_text(weights[side][name].shape),
+        listed=listed,
     )
 
 
 def undecided(pairs: list[Pair]) -> str:
     """The message for square matrices whose layout nothing tells."""
     listed = ", ".join(f"{pair.torch} {_text(pair.shape('torch') or ())}" for pair in pairs[:_LISTED])
-    return (
-        f"two state dicts know no types of layers, and nothing tells whether these square weights have to be transposed: {listed}. "
-        "Give a module or layer on one side, or say it in rules=[(name, transpose)] or [(name, as_is)]; nothing was written"
+    return tr(
+        "two state dicts know no types of layers, and nothing tells whether these square weights have to "
+        "be transposed: {listed}. Give a module or layer on one side, or say it in rules=[(name, "
+        "transpose)] or [(name, as_is)]; nothing was written",
+        listed=listed,
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import ArgumentError
 from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
-from ..text import many, shown, tr
+from ..text import joined, many, shown, tr
 from .pairing import Choice
 from .reading import sides_of, synchronise, view
 from .rules import Cast
@@ -117,13 +117,15 @@ class UnequalPair:
     def __str__(self) -> str:
         names = self.pair.torch if self.pair.torch == self.pair.paddle else f"{self.pair.torch} and {self.pair.paddle}"
         what = {
-            TURNED: "equal if one is transposed",
-            SWAPPED: f"Torch's values are in {' and '.join(self.other)}",
-            SIGNS: "equal but for the signs of zeros",
-            DTYPES: "equal once rounded to the narrower dtype",
+            TURNED: tr("equal if one is transposed"),
+            SWAPPED: tr("Torch's values are in {other}", other=joined(" and ", self.other)),
+            SIGNS: tr("equal but for the signs of zeros"),
+            DTYPES: tr("equal once rounded to the narrower dtype"),
             DIFFERENT: "",
         }[self.finding]
-        return f"{names}: largest difference {self.largest:.3g}" + (f", {what}" if what else "")
+        return str(
+            joined(", ", filter(None, (tr("{names}: largest difference {largest:.3g}", names=names, largest=self.largest), what)))
+        )
 
 
 @dataclass
@@ -143,8 +145,19 @@ class WeightCheck:
 
     def __str__(self) -> str:
         if self:
-            return f"{self.compared} pairs of weights, all equal bit for bit"
-        return "\n".join([f"{len(self.differences)} of {self.compared} pairs of weights differ:", *map(str, self.differences)])
+            return str(tr("{compared} pairs of weights, all equal bit for bit", compared=self.compared))
+        return "\n".join(
+            [
+                str(
+                    tr(
+                        "{differences} of {compared} pairs of weights differ:",
+                        differences=len(self.differences),
+                        compared=self.compared,
+                    )
+                ),
+                *map(str, self.differences),
+            ]
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain data."""
@@ -419,11 +432,14 @@ class Mapping(Presented):
         behind = [pair for pair in self.pairs if not pair.has_gradient]
         if behind:
             listed = ", ".join(dict.fromkeys(pair.paddle for pair in behind))
-            lines.append(f"gradients not compared, for the rule is no affine map of the weight: {listed}")
+            lines.append(tr("gradients not compared, for the rule is no affine map of the weight: {listed}", listed=listed))
         computed = [pair.paddle for pair in self.pairs if pair.rule is not None and pair.moves is None] if updates else []
         if computed:
             lines.append(
-                f"rules that do more than move elements, behind which steps of optimizers may differ: {', '.join(computed)}"
+                tr(
+                    "rules that do more than move elements, behind which steps of optimizers may differ: {computed}",
+                    computed=", ".join(computed),
+                )
             )
         return [*lines, *self.notes]
 

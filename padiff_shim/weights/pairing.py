@@ -15,6 +15,7 @@ from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
 
+from ..text import tr
 from . import tree
 from .rules import Cast
 from .tree import AS_IS, FLAT, OTHER, TRANSPOSED, Blocks, LayerNode, Slot, WeightSide, grouped, permute, reordered, select, take
@@ -239,8 +240,12 @@ def _remark(torch: Slot, paddle: Slot, torch_reading: Slot, paddle_reading: Slot
     if (torch.settled and paddle.settled) or len(torch_reading.shape) != 2 or not (torch.typed and paddle.typed):
         return ""
     if not _is_square(torch_reading):
-        return "layout found by the shapes" if TRANSPOSED in (torch_reading.layout, paddle_reading.layout) else ""
-    return f"square, of unknown type: taken as {'it is' if torch_reading.layout == paddle_reading.layout else 'a Linear holds it'}"
+        return tr("layout found by the shapes") if TRANSPOSED in (torch_reading.layout, paddle_reading.layout) else ""
+    return tr(
+        "square, of unknown type: taken as it is"
+        if torch_reading.layout == paddle_reading.layout
+        else "square, of unknown type: taken as a Linear holds it"
+    )
 
 
 # Weights whose layout neither names nor shapes tell: the possible ways, one of which their use decides.
@@ -405,7 +410,15 @@ def undecided(choices: Sequence[Choice]) -> str:
         more = f" (or {len(choice.ways) - len(ways)} other ways)" if len(choice.ways) > len(ways) else ""
         rules = " or ".join(f"rules=[({tree.starred(choice.whole)!r}, {way.rule})]" for way in ways)
         lines.append(
-            f"nothing tells how {choice.whole} holds {', '.join(choice.parts)}: {labels}{more}; {choice.reason}. Say {rules}"
+            tr(
+                "nothing tells how {whole} holds {parts}: {labels}{more}; {reason}. Say {rules}",
+                whole=choice.whole,
+                parts=", ".join(choice.parts),
+                labels=labels,
+                more=more,
+                reason=choice.reason,
+                rules=rules,
+            )
         )
     return "\n".join(reversed(lines))
 

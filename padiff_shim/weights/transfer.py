@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ArgumentError, TransferError
+from ..text import joined, many, tr
 from . import explain, pairing
 from .descriptions import Description, by_description, described_by, speaks
 from .explicit import Changes, Used, by_equal_names, by_parts, by_use, pinned, reordered_pairs
@@ -191,10 +192,17 @@ class _Draft:
             self.out.update(answer.alone)
             count = len({name_of(pair.paddle) for pair in answer.pairs})
             if answer.pairs:
-                verb = "say" if description.strict else "says"
-                self.notes.append(f"{count} weight{'s' if count > 1 else ''} as {description.of} {verb}")
+                self.notes.append(
+                    tr(
+                        "{weights} as {of} say" if description.strict else "{weights} as {of} says",
+                        weights=many(count, "weight"),
+                        of=description.of,
+                    )
+                )
             if answer.alone:
-                self.notes.append(f"without a counterpart, as {description.of} says: {', '.join(answer.alone)}")
+                self.notes.append(
+                    tr("without a counterpart, as {of} says: {alone}", of=description.of, alone=", ".join(answer.alone))
+                )
             self.notes += answer.notes
         matcher.slots += by_use(self._match.used, self.torch, self.paddle)
         matcher.slots += by_equal_names(rules, self.torch, self.paddle)
@@ -332,13 +340,13 @@ class _Draft:
         """Raise for a rule that was not applied."""
         optional = {name for side in self.weights.values() for name, weight in side.items() if weight.optional}
         reasons = [
-            f"rule {rule.pattern!r} was not applied"
+            tr("rule {pattern} was not applied", pattern=repr(rule.pattern))
             + (f" to {name}: {explain.unpaired(name, mapping, self.weights)}" if name else "")
             for rule, name in self.rules.unapplied(name for name in self.names if name not in self.out)
             if name not in optional
         ]
         if reasons:
-            raise TransferError("\n".join([*dict.fromkeys(reasons), "nothing was written"]), mapping)
+            raise TransferError("\n".join(map(str, [*dict.fromkeys(reasons), tr("nothing was written")])), mapping)
 
 
 def _place(slot: Slot) -> tuple[tuple[int, ...], ...]:
@@ -381,8 +389,13 @@ def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:
             partners = {slot.weight.key: slot.weight.name for pair in pairs if (slot := pair.slot(other)).weight}
             if len(tied) > 1:
                 mapping.notes.append(
-                    f"{' and '.join(tied)} are one tensor in {framework.title()}, but "
-                    f"{' and '.join(partners.values())} are several in {other.title()}: they part in training"
+                    tr(
+                        "{tied} are one tensor in {framework}, but {others} are several in {other}: they part in training",
+                        tied=joined(" and ", tied),
+                        framework=framework.title(),
+                        others=joined(" and ", partners.values()),
+                        other=other.title(),
+                    )
                 )
 
 
@@ -392,5 +405,5 @@ def _padding(layers: dict[str, str], paddle_side: WeightSide) -> list[str]:
     for name in layers.values():
         row = getattr(paddle_side.objects.get(name), "_padding_idx", None)
         if row is not None and row != -1:
-            notes.append(f"{name}: Paddle reads row {row} as zeros (padding_idx), Torch reads what it holds")
+            notes.append(tr("{name}: Paddle reads row {row} as zeros (padding_idx), Torch reads what it holds", name=name, row=row))
     return notes

@@ -1,5 +1,6 @@
 """The catalogue holds every message, and a result is read in either language."""
 
+import ast
 import json
 import pickle
 import re
@@ -13,7 +14,7 @@ from padiff_shim.errors import UnknownNameError
 from padiff_shim.language import COUNTED, Sentence, joined
 from padiff_shim.present.document import Column, Document, Items, ListItem, Paragraph, Table
 from padiff_shim.present.result import Presented
-from padiff_shim.text import english, many, reader, tr
+from padiff_shim.text import english, from_log, many, reader, tr
 
 
 def fields(message):
@@ -28,18 +29,18 @@ def chinese():
 def test_every_message_is_translated(chinese):
     """`python tests/messages.py` (make messages) brings the catalogue up to date; the translations are written by hand."""
     missing, strange = [], []
-    for (message, counted), places in messages.messages().items():
-        entry = chinese.get(message, COUNTED if counted else None)
+    for (message, context), places in messages.messages().items():
+        entry = chinese.get(message, context)
         if entry is None or not entry.string:
             missing.append((message, places[0]))
-        elif not counted and "{" in message and fields(entry.string) != fields(message):
+        elif context != COUNTED and "{" in message and fields(entry.string) != fields(message):
             strange.append((message, entry.string))
     assert not missing, missing
     assert not strange, strange
 
 
 def test_catalogue_holds_no_message_of_former_times(chinese):
-    known = {(message, COUNTED if counted else None) for message, counted in messages.messages()}
+    known = set(messages.messages())
     former = [entry.id for entry in chinese if entry.id and (entry.id, entry.context) not in known]
     assert not former, "run `make messages`"
 
@@ -159,3 +160,35 @@ def _page(render, lang):
 def _words(page):
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
     return data["messages"], data["nouns"]
+
+
+@pytest.mark.parametrize(
+    ("text", "translation"),
+    [
+        ("argument 'x' is missing", "缺少参数 'x'"),
+        (
+            "paddle: no order of summation explains it; error 5.06e+03 rounding units, 1.9e+02 of the probabilistic and "
+            "1.5e+02 of the any-order bound",
+            "paddle: 没有求和顺序能解释；误差 5.06e+03 个舍入单位，为概率误差界的 1.9e+02 倍，任意求和顺序误差界的 1.5e+02 倍",
+        ),
+        ("a word of nobody: nothing", "a word of nobody: nothing"),
+        ("", ""),
+    ],
+)
+def test_what_a_log_says_is_read_in_either_language(text, translation):
+    with reader("zh"):
+        assert from_log(text) == translation
+    with reader("en"):
+        assert from_log(text) == text
+
+
+def test_print_shows_the_reader_what_str_returns():
+    """`print` writes what `__str__` returns as it stands: a sentence would be written in English."""
+    wrong = []
+    for path in sorted((messages.ROOT / "padiff_shim").rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef) and function.name == "__str__":
+                returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+                calls = {value.func.id for value in returned if isinstance(value, ast.Call) and isinstance(value.func, ast.Name)}
+                wrong += [f"{path.name}:{function.lineno}"] * bool(calls & {"tr", "joined", "listed", "many"})
+    assert not wrong, wrong

@@ -1,0 +1,173 @@
+"""Results in Chinese hold no English but names: what is not translated is seen here."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import padiff_shim
+from padiff_shim import testing
+
+# Of things that have one name in every language: frameworks, verdicts, ops, layers, operands, dtypes, devices, packages.
+NAMES = frozenset(
+    [
+        "paddle",
+        "torch",
+        "Paddle",
+        "Torch",
+        "Tensor",
+        "numpy",
+        "python",
+        "cpu",
+        "linear",
+        "out",
+        "grad",
+        "gelu",
+        "layer",
+        "norm",
+        "mean",
+        "softmax",
+        "bias",
+        "weight",
+        "scale",
+        "LayerNorm",
+        "Linear",
+        "GELU",
+        "WRONG",
+        "ROUNDING",
+        "EQUAL",
+        "NaN",
+        "ULP",
+        "atol",
+        "rtol",
+        "dtype",
+        "float",
+        "step",
+        "emb",
+        "head",
+        "MiB",
+        "ulp",
+        "shape",
+        "RIGHT",
+        "outputs",
+        "multiply",
+        "forward",
+        "CODE",
+        "CORRECT",
+        "DIFFERS",
+        "DIFFERENT",
+        "SAME",
+        "eps",
+        "epsilon",
+        "write",
+        "native",
+        "pytest",
+        "AdamW",
+        "Markdown",
+        "approximate",
+        "tanh",
+        "none",
+        "None",
+        "main",
+        "Linux",
+        "axis",
+        "dim",
+        "size",
+        "adamw",
+        "embedding",
+        "Embedding",
+        "loss",
+        "token",
+    ]
+)
+CODE = re.compile(r"\S+\.py(:\d+)?( in [\w<>]+)?|/\S+|\S*[_=.()\[\]{}<>#]\S*|\b\w*\d\w*\b")
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, wrong=False):
+        super().__init__()
+        self.emb = paddle.nn.Embedding(20, 8)
+        self.norm = paddle.nn.LayerNorm(8, epsilon=1e-3 if wrong else 1e-5)
+        self.head = paddle.nn.Linear(8, 4)
+        self.wrong = wrong
+
+    def forward(self, tokens):
+        return self.head(paddle.nn.functional.gelu(self.norm(self.emb(tokens)), approximate=self.wrong))
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.norm, self.head = torch.nn.Embedding(20, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 4)
+
+    def forward(self, tokens):
+        return self.head(torch.nn.functional.gelu(self.norm(self.emb(tokens))))
+
+
+def english(text):
+    """Lines with English words, and these words."""
+    source = {line.strip() for line in Path(__file__).read_text(encoding="utf-8").splitlines()}
+    for line in text.splitlines():
+        code = line.strip().partition("：")[2] if "处写" in line else line.strip()  # a fix ends with the line itself
+        if code and code not in source and not line.startswith("命令："):
+            words = set(re.findall(r"[A-Za-z]{3,}", CODE.sub(" ", line))) - NAMES
+            if words:
+                yield line.strip(), sorted(words)
+
+
+def right():
+    proof = padiff_shim.prove(Port(), Original(), TOKENS)
+    proof.carriers()
+    return proof
+
+
+def wrong():
+    return padiff_shim.prove(Port(wrong=True), Original(), TOKENS)
+
+
+def training():
+    return padiff_shim.prove(Port(wrong=True), Original(), TOKENS, phase="train", optimizer="AdamW", steps=2)
+
+
+def compared():
+    model = Port()
+    with testing.planted("linear", lambda out, *_: out * 1.001, side="paddle"), padiff_shim.compare("torch") as run:
+        paddle.nn.functional.dropout(model(paddle.to_tensor(TOKENS))).mean().backward()
+    return run
+
+
+def substituted():
+    model = Port()
+    with padiff_shim.reference("torch", profile=True) as run:
+        paddle.nn.functional.dropout(model(paddle.to_tensor(TOKENS))).mean().backward()
+    return run
+
+
+def drifted():
+    return padiff_shim.drift(Port(), Original(), TOKENS)
+
+
+TOKENS = np.random.default_rng(0).integers(0, 20, (3, 5))
+
+
+@pytest.mark.parametrize("made", [right, wrong, training, compared, substituted, drifted], ids=lambda made: made.__name__)
+def test_results_hold_no_english(made, monkeypatch):
+    result = made()  # in English: nothing of it is fixed
+    assert not list(english(result.text(200, lang="zh")))
+    markdown = re.sub(r"</?\w+>|`+[^`]+`+|\\\\", " ", result.to_markdown(lang="zh"))
+    assert not list(english(markdown))
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    assert not list(english(str(made())))
+
+
+def test_differences_hold_no_english(tmp_path):
+    for name, factor in (("a", 1.0), ("b", 1.001)):
+        paddle.seed(0)
+        model = Port()
+        with padiff_shim.record(tmp_path / name, model):
+            (model(paddle.to_tensor(TOKENS)) * factor).mean().backward()
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert not list(english(difference.text(200, lang="zh")))
