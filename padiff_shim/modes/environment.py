@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 from ..errors import BackendError, MissingFrameworkError, PadiffShimError, described
+from ..text import tr
 
 INSTALL = {
     "paddle": "pip install paddlepaddle==3.3.1   (or the GPU build for your CUDA)",
@@ -40,8 +41,9 @@ def not_imported(name: str) -> str:
         there = importlib.util.find_spec(name) is not None
     except ImportError:
         there = False
-    text = f"the program did not import {name}"
-    return text if there else f"{text}, which is not installed. Install it: {INSTALL[name]}"
+    if there:
+        return tr("the program did not import {name}", name=name)
+    return tr("the program did not import {name}, which is not installed. Install it: {command}", name=name, command=INSTALL[name])
 
 
 def _framework(name: str) -> Any:
