@@ -14,6 +14,7 @@ from padiff_shim import testing
 # Of things that have one name in every language: frameworks, verdicts, ops, layers, operands, dtypes, devices, packages.
 NAMES = frozenset(
     [
+        "dropout",
         "paddle",
         "torch",
         "Paddle",
