@@ -65,6 +65,10 @@ class CallRecorder:
         held = self._numbers.get(id(tensor))
         return None if held is None else ValueId(held[1], _plain(tensor.dtype))
 
+    def alias(self, tensor: Any, number: int) -> None:
+        """A tensor holds a value that has a number."""
+        self._numbers[id(tensor)] = tensor, number
+
     def held(self) -> list[Any]:
         """All tensors that were met."""
         return [tensor for tensor, _ in self._numbers.values()]
@@ -160,6 +164,20 @@ class NotesCalls:
         """The result of an outermost call; ``make`` makes it."""
         return make()
 
+    def arguments(self, *parts: Any) -> tuple[Any, ...]:
+        """The arguments of an outermost call."""
+        return parts
+
+    def _outermost(self, *parts: Any) -> tuple[Any, ...]:
+        """The arguments of a call, before it is made."""
+        if self.depth:
+            return parts
+        self.depth = 1
+        try:
+            return self.arguments(*parts)
+        finally:
+            self.depth = 0
+
     def _noted(self, op: str, arguments: Callable[[], Sequence[tuple[str, Any]]], make: Callable[[], Any]) -> Any:
         if self.depth:
             return make()
@@ -176,6 +194,7 @@ class NotesCalls:
         """An op of the table."""
         frame.quick.clear()
         plan: Any = super()
+        values, args, kwargs = self._outermost(values, args, kwargs)
         return self._noted(
             door.op.name, lambda: list(zip(door.names, values)), lambda: plan.call(door, frame, values, args, kwargs)
         )
@@ -183,6 +202,7 @@ class NotesCalls:
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that stays on Paddle's kernel."""
         plan: Any = super()
+        args, kwargs = self._outermost(args, kwargs)
         return self._noted(
             door.op.name,
             lambda: list(zip(door.names, door.bind(args, kwargs))),
@@ -192,11 +212,13 @@ class NotesCalls:
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One without an entry."""
         plan: Any = super()
+        args, kwargs = self._outermost(args, kwargs)
         return self._noted(other.name, lambda: _numbered(args, kwargs), lambda: plan.unlisted(other, frame, args, kwargs))
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values."""
         plan: Any = super()
+        args, kwargs = self._outermost(args, kwargs)
         op = name.removeprefix("_").removesuffix("_dygraph")
         return self._noted(op, lambda: _numbered(args, kwargs), lambda: plan.exact(name, original, args, kwargs))
 

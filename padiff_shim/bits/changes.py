@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..catalogue.formulations import formulations
 from ..table.formulation import TRAINING, Formulation
 from .calls import CallRecorder, OpCall, ValueId
-from .following import CallPlace, Followed, Swap, as_side, same_tensor_bits
+from .following import CallPlace, Followed, Reread, Swap, as_side, same_tensor_bits
 from .patterns import Candidate, match
 from .source import Patch, patch
 from .spelling import listed, replay
@@ -36,6 +36,7 @@ class Change:
     now: int
     then: int
     candidates: tuple[Candidate, ...]
+    rereads: tuple[Reread, ...] = ()
 
     @property
     def spelling(self) -> str:

@@ -82,6 +82,8 @@ The origins explain 100.0% of the final difference.
 - **The change** was tried: the other spellings of the formulations below, or else the original's own calls in Paddle's words, are
   replayed on these very operands, and then in a run of forward and backward. `answer.apply()`, or `--apply`, writes the changes
   into the files.
+- **Gradients of several readers** are added up from the last reader to the first. Where the original has another order, the change
+  is a copy of the tensor: `y_0 = y.clone()`, and which calls read it in place of `y`.
 - **With all changes** the port runs once more, with nothing of the original's: the first line counts what is identical then. An
   origin for which no spelling that was tried gives the original's bits says so.
 - **The table** follows the difference through the layers, in units in the last place (ulp) of a tensor's largest element. `share`

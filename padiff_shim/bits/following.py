@@ -7,7 +7,7 @@ still names all the others alike.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from ..frameworks.memory import to_torch
 from ..proof.plans import TORCHS, OnTorch
 from ..proof.programs import ModelSide
 from ..proof.trace import Capture, Forced, Key, TraceCall, TraceOperand
+from ..trees import mapped
 from .calls import CallRecorder, NotesCalls, ValueId
 from .source import Span, span_of_call
 from .spelling import listed, replay
@@ -56,6 +57,18 @@ class Swap(NamedTuple):
     results: Mapping[int, int]
 
 
+class Reread(NamedTuple):
+    """Calls of the port that read copies of a value.
+
+    Attributes:
+        value: its number.
+        copies: by the number of a call: which copy. "0" is a copy of the value, "01" one of that copy.
+    """
+
+    value: int
+    copies: Mapping[int, str]
+
+
 @dataclass(frozen=True)
 class CallPlace:
     """Where a Paddle call stands in the port: line, layer, and the expression in the source."""
@@ -74,8 +87,15 @@ class Followed:
         failures: exchanges that could not be made, by their place in ``swaps``, with the reason.
     """
 
-    def __init__(self, swaps: tuple[Swap, ...] = (), probe: Callable[[int, Any], None] | None = None) -> None:
+    def __init__(
+        self,
+        swaps: tuple[Swap, ...] = (),
+        probe: Callable[[int, Any], None] | None = None,
+        rereads: Sequence[Reread] = (),
+    ) -> None:
         self.recorder = CallRecorder()
+        self._rereads = {number: (reread.value, path) for reread in rereads for number, path in reread.copies.items()}
+        self._copies: dict[tuple[int, str], Any] = {}
         self.places: list[CallPlace] = []
         self.current: int | None = None  # the number of the Paddle call that is open
         self.failures: dict[int, str] = {}
@@ -92,6 +112,26 @@ class Followed:
     def plan(self, torchs: frozenset[str] = TORCHS) -> FollowingPlan:
         """The plan of this run."""
         return FollowingPlan(self, torchs)
+
+    def arguments(self, *parts: Any) -> tuple[Any, ...]:
+        """The arguments of the next outermost call, with copies in the place of a value."""
+        value, path = self._rereads.get(len(self.recorder.calls), (0, ""))
+        if not path:
+            return parts
+
+        def copied(leaf: Any) -> Any:
+            known = self.recorder.known(leaf) if isinstance(leaf, paddle.Tensor) else None
+            return leaf if known is None or known.number != value else self._copy(leaf, value, path)
+
+        changed: tuple[Any, ...] = mapped(parts, copied)
+        return changed
+
+    def _copy(self, tensor: Any, value: int, path: str) -> Any:
+        if (value, path) not in self._copies:
+            source = self._copy(tensor, value, path[:-1]) if len(path) > 1 else tensor
+            self._copies[value, path] = made = source.clone()
+            self.recorder.alias(made, value)
+        return self._copies[value, path]
 
     def answer(self, make: Callable[[], Any]) -> Any:
         """The result of the next outermost call: its own, or that of the spelling that takes its place."""
@@ -133,6 +173,10 @@ class FollowingPlan(NotesCalls, OnTorch):
     def answer(self, op: str, make: Callable[[], Any]) -> Any:
         """See :meth:`Followed.answer`."""
         return self.run.answer(make)
+
+    def arguments(self, *parts: Any) -> tuple[Any, ...]:
+        """See :meth:`Followed.arguments`."""
+        return self.run.arguments(*parts)
 
 
 class LinkedCapture(Capture):

@@ -17,9 +17,10 @@ from ..proof.programs import PaddleSide, RunOutcome, TorchSide
 from ..proof.trace import Forced, Key
 from ..table.formulation import Formulation
 from ..weights.mapping import Mapping as Weights
+from .accumulation import OrderChange, order_change
 from .calls import OpCall, ValueId
 from .changes import Change, Probing, candidates_at, changes
-from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, Swap, call_number, layer_of, same_tensor_bits
+from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, Reread, Swap, call_number, layer_of, same_tensor_bits
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
 from .translation import Translator, changing_calls
@@ -37,7 +38,7 @@ class Origin:
 
     groups: list[OriginGroup] = field(default_factory=list)
     times: list[set[int]] = field(default_factory=list)
-    change: Change | None = None
+    change: Change | OrderChange | None = None
     formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
 
     def at(self, numbers: set[int]) -> list[OriginGroup]:
@@ -215,6 +216,10 @@ class OriginSearch:
                 for origin in left
             }
             self._try(left, translated)
+        for origin in self.origins:
+            if origin.change is None and not self.steps:
+                order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
+                origin.change = order if order is not None and self._mends(order, origin) else None
 
     def _try(self, origins: Sequence[Origin], groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Find the change of each origin among candidates, by its identity, for each time."""
@@ -224,9 +229,9 @@ class OriginSearch:
             tried = changes(groups[id(origin)], lambda candidate: probing.viable[id(candidate)], len(origin.times))
             origin.change = next((change for change in tried if self._mends(change, origin)), None)
 
-    def _mends(self, change: Change, origin: Origin) -> bool:
+    def _mends(self, change: Change | OrderChange, origin: Origin) -> bool:
         """Whether nothing of an origin differs any longer with a change, and nothing else does."""
-        followed = Followed(tuple(change.swaps(self.calls)))
+        followed = Followed(tuple(change.swaps(self.calls)), rereads=change.rereads)
         ran = self.forced_run(followed, free=change.calls)
         rest, before = ran.capture.differing, self._base.capture.differing
         same = all(result in before and same_tensor_bits(made, before[result]) for result, made in rest.items())
@@ -234,12 +239,16 @@ class OriginSearch:
 
     def changed(self) -> RunOutcome:
         """The port with all changes, and nothing of the original's."""
-        swaps: list[Swap] = []
-        for change in filter(None, (origin.change for origin in self.origins)):
-            if self.steps:
+        swaps, rereads = list[Swap](), list[Reread]()
+        for origin in self.origins:
+            change = origin.change
+            if change is None:
+                continue
+            rereads += change.rereads
+            if self.steps and isinstance(change, Change):
                 change = replace(change, candidates=(*change.candidates, *self._everywhere(change)))
             swaps += change.swaps(self.calls)
-        return self._run(Followed(tuple(swaps)))
+        return self._run(Followed(tuple(swaps), rereads=rereads))
 
     def _everywhere(self, change: Change) -> Iterator[Candidate]:
         """The candidates of a change for the other weights and steps for which its line runs."""

@@ -205,6 +205,12 @@ def patch(
     return source.changed(statement, span, written, before, earlier)
 
 
+def text_of(span: Span) -> str:
+    """The expression in one line; "" if the file has it no longer."""
+    expression = _source(span.file).at(span)
+    return "" if expression is None else ast.unparse(expression)
+
+
 def _source(file: str) -> _Source:
     """A file as it was when its lines were last read."""
     return _parsed(file, tuple(linecache.getlines(file)))

@@ -173,11 +173,36 @@ def test_gradients_alone_may_part(tmp_path):
     assert ask(port_of(tmp_path, ROOT), phase="forward").identical
 
 
-def test_an_origin_without_a_change_says_so(tmp_path):
+def test_gradients_of_readers_in_another_order_are_mended_by_a_copy(tmp_path):
     order = "q, k, v = self.q(y), self.k(y), self.v(y)", "v, q, k = self.v(y), self.q(y), self.k(y)"
     answer = ask(port_of(tmp_path, order))
     (origin,) = answer.origins
     assert origin.cause == BACKWARD
+    assert answer.mended, str(answer)
+    assert origin.change.splitlines()[0] == "y_0 = y.clone()"
+    readers = [line.rpartition(": ")[2] for line in origin.change.splitlines()[1:]]
+    source = "v, q, k = self.v(y), self.q(y), self.k(y)"
+    for reader in readers:
+        source = source.replace(reader, reader.replace("y", "y_0"))
+    path = port_of(tmp_path, (order[0], f"y_0 = y.clone()\n        {source}"))
+    assert ask(path).identical
+
+
+def test_an_origin_without_a_change_says_so():
+    """No op of Paddle's multiplies and adds with one rounding."""
+
+    class Port(paddle.nn.Layer):
+        def forward(self, x):
+            return x + 0.3 * paddle.tanh(x)
+
+    class Fused(torch.nn.Module):
+        def forward(self, x):
+            return torch.add(x, torch.tanh(x), alpha=0.3)
+
+    answer = padiff_shim.bitwise(Port(), Fused(), INPUTS)
+    if answer.identical:
+        pytest.skip("this machine's processor has no fused multiply-add")
+    (origin,) = answer.origins
     assert not origin.change
     assert "none of the spellings" in str(answer)
 

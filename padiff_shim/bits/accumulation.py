@@ -1,0 +1,173 @@
+"""The order in which the gradients of a value's readers are added up, and copies of the value by which a port has the original's.
+
+Torch's engine adds the gradients of a value's readers from the last reader to the first. A copy of the value gathers those of its
+own readers before they reach the value: so copies of copies make any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from ..proof.trace import TraceCall, Value
+from ..table.formulation import BACKWARD, Formulation, Spelling
+from ..text import tr
+from .calls import OpCall
+from .following import CallPlace, Reread, Swap, call_number
+from .origins import OriginGroup, Partners
+from .source import text_of
+
+Tree = Union[Value, tuple["Tree", "Tree"]]  # of the port's gradients: how the original adds them up
+_MOVES = frozenset({
+    "reshape", "transpose", "getitem", "slice", "flatten", "squeeze", "unsqueeze", "contiguous", "expand", "split", "chunk",
+    "unbind", "split_with_num", "clone", "view_shape",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OrderChange:
+    """Copies of values that have their gradients added up in the original's order.
+
+    Attributes:
+        formulation: what it is.
+        rereads: of each time: which calls read which copy.
+        spelling: what to write.
+    """
+
+    formulation: Formulation
+    rereads: tuple[Reread, ...]
+    spelling: str
+
+    @property
+    def calls(self) -> set[int]:
+        """The calls that read something else."""
+        return {number for reread in self.rereads for number in reread.copies}
+
+    def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
+        """No call is exchanged."""
+        return []
+
+    def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False) -> None:
+        """The readers stand in lines of their own."""
+
+
+def order_change(
+    times: Sequence[Sequence[OriginGroup]], partners: Partners, calls: Sequence[OpCall], places: Sequence[CallPlace]
+) -> OrderChange | None:
+    """Copies that make the sums of an origin the original's, for each time; None where its calls are no such sums."""
+    rereads: list[Reread] = []
+    for groups in times:
+        for group in groups:
+            reread = _reread(group, partners, calls)
+            if reread is None:
+                return None
+            rereads.append(reread)
+    if not rereads:
+        return None
+    why = tr("the gradients of a tensor's readers are added up in another order")
+    text = "\n".join(_lines(rereads[0], places))
+    formulation = Formulation("sum of gradients", BACKWARD, "", (Spelling("", ""), Spelling(text, "")), (), str(why))
+    return OrderChange(formulation, tuple(rereads), text)
+
+
+def _reread(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> Reread | None:
+    if {call.name for call in (*group.port, *group.original)} != {"add"}:
+        return None
+    tree = _of_port(_tree(group.original[-1].result, set(group.original)), partners)
+    if tree is None or not isinstance(tree, tuple):
+        return None
+    leaves = list(_leaves(tree))
+    readers = [None if leaf.node is None else call_number(leaf.node) for leaf in leaves]
+    paths = dict(_paths(tree))
+    for value in sorted(_common([number for number in readers if number is not None], calls), reverse=True):
+        direct = [None if number is None else _readers_of(number, calls).get(value) for number in readers]
+        every = [number for number, call in enumerate(calls) if any(held.number == value for _, held in call.inputs)]
+        direct = [number if number in every else None for number in direct]
+        left = [number for number in every if number not in direct]
+        if len(every) != len(leaves) or len(left) != direct.count(None) or len(left) > 1 or len(set(direct)) != len(direct):
+            continue
+        numbers = [left[0] if number is None else number for number in direct]
+        copies = {number: paths[leaf] for number, leaf in zip(numbers, leaves) if paths[leaf]}
+        return Reread(value, copies)
+    return None
+
+
+def _tree(value: Value, inside: set[TraceCall]) -> Tree:
+    """How the original adds values up."""
+    if value.node is None or value.node not in inside or len(value.node.operands) != 2:
+        return value
+    first, second = (_tree(operand.value, inside) for operand in value.node.operands)
+    return first, second
+
+
+def _of_port(tree: Tree, partners: Partners) -> Tree | None:
+    """The same of the port's gradients; what is a sum of readers itself is taken apart."""
+    if isinstance(tree, tuple):
+        first, second = (_of_port(side, partners) for side in tree)
+        return None if first is None or second is None else (first, second)
+    partner = partners.of_original.get(tree)
+    return None if partner is None else _apart(partner)
+
+
+def _apart(value: Value) -> Tree:
+    node = value.node
+    if node is None or node.name != "add" or call_number(node) is not None or len(node.operands) != 2:
+        return value
+    first, second = (_apart(operand.value) for operand in node.operands)
+    return first, second
+
+
+def _leaves(tree: Tree) -> Iterator[Value]:
+    if isinstance(tree, tuple):
+        yield from _leaves(tree[0])
+        yield from _leaves(tree[1])
+    else:
+        yield tree
+
+
+def _paths(tree: Tree, path: str = "") -> Iterator[tuple[Value, str]]:
+    """For each gradient the copy that its reader reads: "" is the value itself, "0" a copy of it, "01" a copy of that."""
+    assert isinstance(tree, tuple)
+    for place, side in enumerate(tree):
+        if isinstance(side, tuple):
+            yield from _paths(side, path + str(place))
+        else:
+            yield side, path
+
+
+def _readers_of(number: int, calls: Sequence[OpCall]) -> Mapping[int, int]:
+    """Value -> the call that reads it, of all that a call reads, as it is or moved."""
+    makers = {value.number: place for place, call in enumerate(calls) for value in call.outputs}
+    readers: dict[int, int] = {}
+    waiting = [number]
+    while waiting:
+        place = waiting.pop()
+        for _, value in calls[place].inputs:
+            if value.number not in readers:
+                readers[value.number] = place
+                maker = makers.get(value.number)
+                if maker is not None and calls[maker].op in _MOVES:
+                    waiting.append(maker)
+    return readers
+
+
+def _common(numbers: Sequence[int], calls: Sequence[OpCall]) -> set[int]:
+    """The values that all of these calls read."""
+    read = [set(_readers_of(number, calls)) for number in numbers]
+    return set.intersection(*read) if read else set()
+
+
+def _lines(reread: Reread, places: Sequence[CallPlace]) -> Iterator[str]:
+    """What to write: the copies, and who reads them."""
+    spans = [places[number].span for number in reread.copies]
+    names = (text for span in spans if span is not None for text, value in span.variables.items() if value.number == reread.value)
+    name = next(names, "x")
+    copies = {path[:end] for path in reread.copies.values() for end in range(1, len(path) + 1)}
+    for copy in sorted(copies, key=len):
+        yield f"{name}_{copy} = {f'{name}_{copy[:-1]}' if len(copy) > 1 else name}.clone()"
+        readers = [places[number] for number, path in reread.copies.items() if path == copy]
+        for reader in readers:
+            line, call = reader.site.line, "" if reader.span is None else text_of(reader.span)
+            text = tr("in place of {name} in line {line}: {call}", name=name, line=line, call=call)
+            yield f"# {name}_{copy} {text}"
