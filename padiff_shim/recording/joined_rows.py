@@ -273,6 +273,11 @@ class _WholeResults:
             elif tensor.kind == IN_STEP and not row.differs:
                 self._gradients.add((tensor.name, tensor.step))
 
+    def _in_order(self, tensor: Tensor) -> list[tuple[int, TensorRow, bool]]:
+        """Calls behind a tensor, in other layers."""
+        calls = itertools.chain.from_iterable(calls for layer, calls in self._calls.items() if layer != tensor.layer)
+        return sorted((entry for entry in calls if entry[0] > tensor.index), key=lambda entry: entry[0])
+
     def covers(self, row: TensorRow, *, split: bool) -> bool:
         """Whether a row that differs is a partial result that is put right."""
         tensor = row.any
@@ -280,6 +285,9 @@ class _WholeResults:
             return (tensor.name, tensor.step) in self._gradients
         if not split or tensor.kind not in ("op", "layer"):
             return False
+        if not self._layers:  # none were recorded: the next call elsewhere whose operands are whole
+            following = next((entry for entry in self._in_order(tensor) if not entry[2]), None)
+            return following is not None and not following[1].differs
         path = tensor.layer if tensor.kind == "op" else _above(tensor.layer)
         while path is not None:
             following = next((entry for entry in self._layers[path] if entry[0] > tensor.index), None)

@@ -22,7 +22,7 @@ FAULTS = {
     "pipeline-sent": ("gradient", "blocks.0.down.bias"),
 }
 OF_EXPERTS = {"experts-order": ("op", "mixture.experts.0"), "experts-gate": ("step gradient", "mixture.gate.weight")}
-OTHERS = ["experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest"]
+OTHERS = ["experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest", "tensor-calls"]
 RIGHT = ["tensor", "data", "data-turns", "reducer", "pipeline", "meshed"]
 RTOL = 1e-5
 
@@ -104,6 +104,12 @@ def test_experts_are_numbered_over_the_ranks(runs):
     assert difference, difference.headline
     compared = {row.any.layer or row.any.name for row in difference.compared}
     assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
+
+
+def test_a_recording_without_layers(runs):
+    difference = diff(runs / "tensor-calls", runs / "whole", rtol=RTOL, shards="auto")
+    assert difference, difference.headline
+    first_differs(runs / "tensor-calls", runs / "tensor-reduce", ("op", "blocks.1.down"))
 
 
 def test_slices_of_fused_weights(runs):
