@@ -215,7 +215,7 @@ def _compare(
         difference.steps.append(step)
         lost = set() if ranks is None else ranks.lost
         paired = {id(tensor) for pair in pairs if pair[0] is not None and pair[1] is not None for tensor in pair} - lost
-        ends = [_end(side, layers=ranks is not None) for side in (first, second)]
+        ends = [_end(side, layers=ranks is not None and "layer" in common) for side in (first, second)]
         met = [before if end is None else id(end) in paired for before, end in zip(met, ends)]
     if tolerances.crossing or ranks is not None:
         difference.met = difference.met and all(met)
