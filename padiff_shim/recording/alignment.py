@@ -131,12 +131,12 @@ def _lie_alike(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
 def _explains(best: TensorDistance, plain: TensorDistance | None, first: Array, second: Array, unit: str, *, weights: bool) -> bool:
     """Whether a difference is nothing but another arrangement.
 
-    A weight lies transposed in the other framework, whatever its values: there the nearer arrangement counts, if it is nearer by
-    far. In other tensors no element may differ by more than rounding, and chance may not have arranged them so.
+    The other arrangement has to be nearer by far. That is enough for a weight, which lies transposed in the other framework,
+    whatever its values. In other tensors no element may differ by more than rounding, and chance may not have arranged them so.
     """
-    if weights:
-        return plain is None or best.identical or best.relative < plain.relative / 2
-    if best.identical and plain is None:
+    if plain is not None and not best.identical and best.relative >= plain.relative / 2:
+        return False
+    if weights or (best.identical and plain is None):
         return True
     size = np.abs(second[np.isfinite(second)].astype(np.complex128 if np.iscomplexobj(second) else np.float64)).max(initial=0.0)
     if best.different and not best.max_abs <= _ROUNDED.get(unit, 0.0) * size:

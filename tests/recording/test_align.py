@@ -109,6 +109,12 @@ def test_a_coincidence_is_no_arrangement(made, tmp_path):
     assert apart(noted(tmp_path / "a", values), noted(tmp_path / "b", other)).layout == ""
 
 
+def test_masked_scores_with_as_many_heads_as_samples_are_not_turned(tmp_path):
+    scores = np.random.default_rng(0).standard_normal((4, 4, 6, 6)).astype("float32") + np.triu(np.full((6, 6), -1e9, "float32"), 1)
+    rounded = np.where(scores > -1e8, scores * (1 + np.float32(2**-20)), scores)
+    assert apart(noted(tmp_path / "a", scores), noted(tmp_path / "b", rounded)).layout == ""
+
+
 def test_rounding_beside_a_transposition_is_explained_and_one_wrong_element_is_not(tmp_path):
     values = np.random.default_rng(0).standard_normal((D, D)).astype("float32")
     turned = values.T * (1 + np.float32(2**-20))
