@@ -71,6 +71,7 @@ NORM = (
     ),
 )
 ROOT = "paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)", "(x.pow(2).mean(-1, keepdim=True) + 1e-6) ** -0.5"
+EXCHANGED = SCALE, SILU, NORM, ROOT
 INPUTS = np.random.default_rng(0).standard_normal((2, 9, 24)).astype("float32")
 
 
@@ -146,6 +147,17 @@ def test_the_origins_explain_the_final_difference(three):
     assert rows["q"].share == 0.0
     assert rows["down"].share > 0.0
     assert rows[""].origins == (1, 2, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_shares_of_any_exchanges_add_up(tmp_path, seed, dtype):
+    """Some formulations drawn at random: what their origins explain is the final difference."""
+    drawn = np.random.default_rng(seed).permutation(4)[:3]
+    answer = ask(port_of(tmp_path, *(EXCHANGED[place] for place in sorted(drawn))), dtype=dtype)
+    assert answer.origins
+    assert all(origin.contribution is not None for origin in answer.origins)
+    assert 0.95 <= sum(origin.contribution for origin in answer.origins) <= 1.05
 
 
 def test_it_is_shown_in_every_form(three):
