@@ -208,7 +208,7 @@ def _place(calls: Sequence[TraceCall]) -> ProgramPlace | None:
     """The line of the last of several calls, with the names of all."""
     if not calls:
         return None
-    last = calls[-1]
+    last = next((call for call in reversed(calls) if not is_library(call.site.file)), calls[-1])
     own = [call for call in calls if call.backward is last.backward]
     names = ", ".join(call.name for call in own)
     return ProgramPlace.at(

@@ -73,8 +73,9 @@ class OriginGroup:
 
     @property
     def is_of_equal_calls(self) -> bool:
-        """Whether both programs call the same kernels there."""
-        return [call.name for call in self.port] == [call.name for call in self.original]
+        """Whether both programs call the same kernels there; in a backward, in any order."""
+        names = [[call.name for call in calls] for calls in (self.port, self.original)]
+        return names[0] == names[1] or (self.backward and sorted(names[0]) == sorted(names[1]))
 
     @property
     def calls(self) -> set[int]:
@@ -240,6 +241,9 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
                 tr("the kernel sums in another order for each layout of its operands"),
             )
         return NUMBERS, tr("attributes of {op}", op=names[0][-1]), tr("a number is made otherwise")
+    if port[-1].backward and sorted(names[0]) == sorted(names[1]):
+        name = tr("order of {ops}", ops=", ".join(dict.fromkeys(map(_plain, names[1]))))
+        return BACKWARD, name, tr("gradients are added up before the backward of other calls, or behind it")
     written = " against ".join(", ".join(dict.fromkeys(map(_plain, side))) for side in (names[1], names[0]))
     dtypes = [{call.result.tensor.dtype for call in calls} for calls in (port, original)]
     cause, why = _of_other_steps(*names, same_dtypes=dtypes[0] == dtypes[1])
