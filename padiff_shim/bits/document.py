@@ -100,8 +100,8 @@ writes the printed changes into the sources, and compares all bits. Of 90 exchan
 line, 82 with the right cause, and for 79 the written change makes the port identical. The others are two exchanges. Of key heads
 that are repeated before the rotation the kernels that differ are those of the rotation, and no spelling that is tried moves a
 repetition; exchanges that meet it in one backward are left, too. Of a product whose result is transposed, in bfloat16, the call
-that is named adds the bias of the next layer, to a strided operand. `make demo-bitwise-nlp` asks the same of two ports of paddlenlp as
-they are, BERT and a Reformer with LSH attention.
+that is named adds the bias of the next layer, to a strided operand. `make demo-bitwise-nlp` asks the same of two ports of paddlenlp
+as they are, BERT and a Reformer with LSH attention.
 
 Where two runs of one Paddle program differ in their bits, record both: [`diff`](record.md#where-the-bits-part) names the calls and
 settings.
