@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from .language import joined, tr
+
 
 class PadiffShimError(Exception):
     """Base class of the library's own errors."""
@@ -81,7 +83,9 @@ def optional(name: str, install: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {install}") from error
+        raise MissingFrameworkError(
+            tr("{name} cannot be imported ({error}). Install it: {command}", name=name, error=error, command=install)
+        ) from error
 
 
 def toml(what: str) -> Any:
@@ -93,17 +97,17 @@ def toml(what: str) -> Any:
     try:
         return importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError as error:
-        raise MissingFrameworkError(f"{what}: reading TOML needs Python 3.11, or pip install tomli") from error
+        raise MissingFrameworkError(tr("{what}: reading TOML needs Python 3.11, or pip install tomli", what=what)) from error
 
 
 def unreadable(what: str, path: object, error: OSError) -> FileError:
     """The error for a file or folder that the operating system does not give."""
     kind = MissingFileError if isinstance(error, FileNotFoundError) else FileError
-    return kind(f"{what} {path} cannot be read: {error.strerror or error}")
+    return kind(tr("{what} {path} cannot be read: {error}", what=what, path=path, error=error.strerror or error))
 
 
 FEW = 40  # names that an error lists one by one
-OPS_LISTED = "`padiff-shim ops` lists them."
+OPS_LISTED = tr("`padiff-shim ops` lists them.")
 
 
 def unknown(kind: str, word: object, accepted: Iterable[str], listed: str = "", prefix: str = "") -> UnknownNameError:
@@ -115,14 +119,16 @@ def unknown(kind: str, word: object, accepted: Iterable[str], listed: str = "", 
     """
     names = sorted(map(str, accepted))
     near = [prefix + name for name in nearest(str(word)[len(prefix) :], [name[len(prefix) :] for name in names])]
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    hint = tr(" Did you mean {names}?", names=joined(" or ", map(repr, near))) if near else ""
     if len(names) <= FEW:
-        choices = f"Accepted: {', '.join(names)}."
+        choices = tr("Accepted: {names}.", names=", ".join(names))
     elif listed:
-        choices = f"Accepted are {len(names):,} names. {listed}"
+        choices = tr("Accepted are {count:,} names. {hint}", count=len(names), hint=listed)
     else:
-        choices = f"Accepted: {', '.join(names[:FEW])}, and {len(names) - FEW:,} more."
-    return UnknownNameError(f"unknown {kind} {described(word)}.{hint} {choices}")
+        choices = tr("Accepted: {names}, and {more:,} more.", names=", ".join(names[:FEW]), more=len(names) - FEW)
+    return UnknownNameError(
+        tr("unknown {kind} {word}.{hint} {choices}", kind=kind, word=described(word), hint=hint, choices=choices)
+    )
 
 
 def nearest(word: str, names: Iterable[str]) -> list[str]:

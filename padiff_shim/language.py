@@ -29,7 +29,7 @@ LANGUAGES = {"en": "", "zh": "zh_CN"}  # as lang= and --lang take them -> folder
 LANGUAGE_VARIABLE = "PADIFF_SHIM_LANG"
 COUNTED, LOGGED = "counted", "logged"  # contexts of nouns behind a number, and of what logs say
 _LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
-_FIGURE = r"[-+.\de]+|inf|nan"  # as a format writes a number
+_FIGURE = r"[-+.\de]+%?|inf|nan"  # as a format writes a number
 _language: ContextVar[str] = ContextVar("padiff_shim_language", default="")
 
 
@@ -156,6 +156,8 @@ def from_log(text: str) -> str:
     ...     from_log("no tensor operand"), from_log("operand of type list")
     ('没有 Tensor 操作数', 'list 类型的操作数')
     """
+    if isinstance(text, Sentence):
+        return str(text)
     return _read(current(), text) if text else text
 
 

@@ -18,6 +18,7 @@ from .errors import unknown
 from .language import (
     LANGUAGE_VARIABLE,
     LANGUAGES,
+    Sentence,
     current,
     english,
     fields_of,
@@ -33,6 +34,7 @@ from .language import (
 
 __all__ = [
     "LANGUAGE_VARIABLE",
+    "Sentence",
     "current",
     "english",
     "fields_of",

@@ -44,7 +44,15 @@ def messages():
             function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             for text in helped(node) if name.startswith("padiff_shim/cli/") else ():
                 places.setdefault((text, None), []).append((name, node.lineno))
-            at = {"tr": 0, "marked": 0, "Waiting": 0, "many": 1, "logged": 0, "Reason": 1}.get(function)
+            at = {
+                "tr": 0,
+                "marked": 0,
+                "Waiting": 0,
+                "many": 1,
+                "logged": 0,
+                "Reason": 1,
+                **({"_of": 1} if name == "padiff_shim/modes/options.py" else {}),
+            }.get(function)
             if at is None or len(node.args) <= at or isinstance(node.args[at], ast.JoinedStr):
                 continue
             context = {"many": COUNTED, "logged": LOGGED, "Reason": LOGGED}.get(function)

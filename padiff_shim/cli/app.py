@@ -19,7 +19,7 @@ import click
 from .. import __version__
 from ..errors import nearest
 from ..present.text import folded
-from ..text import LANGUAGE_VARIABLE, current, joined, marked, tr
+from ..text import LANGUAGE_VARIABLE, Sentence, current, joined, marked, tr
 
 LANGUAGE_OPTION = "lang"
 _WIDTH, _OPTIONS = 100, 34  # columns of help, and of those what stands before the help of an option
@@ -128,8 +128,8 @@ def _translated(text: str | None, width: int) -> str | None:
     """A translation in lines that click leaves as they are: it counts signs, of which Chinese ones are two columns wide."""
     if not text or text.startswith("\b"):
         return text
-    paragraphs = ("\b\n" + "\n".join(folded(paragraph, width)) for paragraph in str(tr(inspect.cleandoc(text))).split("\n\n"))
-    return "\n\n".join(paragraphs)
+    translation = str(text if isinstance(text, Sentence) else tr(inspect.cleandoc(text)))
+    return "\n\n".join("\b\n" + "\n".join(folded(paragraph, width)) for paragraph in translation.split("\n\n"))
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from ..modes.options import MODES, ModeOptions, Setting, kind_of, resolved, textual
+from ..text import marked, tr
 
-BOTH = "Options of both modes"
-SECTIONS = {"reference": "Options of --reference", "compare": "Options of --compare"}
+BOTH = marked("Options of both modes")
+SECTIONS = {"reference": marked("Options of --reference"), "compare": marked("Options of --compare")}
 
 
 class Option(click.Option):
@@ -27,13 +28,13 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write them, those without section first."""
-        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        sections: dict[str, list[tuple[str, str]]] = {marked("Options"): []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 sections.setdefault(getattr(parameter, "section", "Options"), []).append(record)
         for title, rows in sections.items():
-            with formatter.section(title):
+            with formatter.section(str(tr(title))):
                 formatter.write_dl(rows)
 
 
@@ -51,7 +52,10 @@ def mode_options(function: Callable[..., Any]) -> Callable[..., Any]:
         spelling = f"{switch(name)}/--no-{name.replace('_', '-')}" if not kind.metavar else switch(name)
         metavar = "|".join(kind.words) if 0 < len(kind.words) < 4 else kind.metavar
         form: dict[str, Any] = {"metavar": metavar} if metavar else {}
-        help = field.metadata["help"] + (f" One of {', '.join(kind.words)}." if len(kind.words) > 3 else "")
+        words = field.metadata["help"]
+        help = tr(words)
+        if len(kind.words) > 3:
+            help = tr("{text} One of {words}.", text=help, words=", ".join(kind.words))
         section = BOTH if name in shared else SECTIONS[mode]
         option = click.option(spelling, name, cls=Option, section=section, default=None, multiple=kind.several, help=help, **form)
         function = option(function)

@@ -16,6 +16,7 @@ from typing import Any
 from ..patterns import LayerFilter
 from ..runlog.counts import CallCounter, Tally
 from ..table.reasons import FORKED, Reason
+from ..text import logged
 
 
 class Frame:
@@ -163,7 +164,10 @@ def passed_by() -> None:
             frame.thread = None  # one thread stands for all
             name = threading.current_thread().name
             frame.run.warn(
-                f"thread {name!r} ran natively: a mode is of the thread that opened it, unless all_threads=True (--all-threads)"
+                logged(
+                    "thread {name} ran natively: a mode is of the thread that opened it, unless all_threads=True (--all-threads)",
+                    name=repr(name),
+                )
             )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import paddle
 import torch
 
+from ..language import logged
 from . import torch_state
 
 _FLAGS = (
@@ -72,24 +73,36 @@ def concerns(flags: dict[str, Any]) -> list[str]:
     compatible = flags.get("paddle.FLAGS_use_accuracy_compatible_kernel")
     if on_gpu and compatible is False:
         remarks.append(
-            "FLAGS_use_accuracy_compatible_kernel is off: Paddle's GPU kernels are not asked to follow torch's order of summation"
+            logged(
+                "FLAGS_use_accuracy_compatible_kernel is off: Paddle's GPU kernels are not asked to follow "
+                "torch's order of summation"
+            )
         )
     if on_gpu and flags["torch.backends.cuda.matmul.allow_tf32"] != _paddle_tf32(flags):
-        remarks.append("TF32 is allowed in one framework's matmul only: differences of 1e-3 relative are its doing")
+        remarks.append(logged("TF32 is allowed in one framework's matmul only: differences of 1e-3 relative are its doing"))
     if flags["torch.float32_matmul_precision"] != "highest":
         remarks.append(
-            f"torch.float32_matmul_precision is {flags['torch.float32_matmul_precision']!r}: float32 products may be rounded"
+            logged(
+                "torch.float32_matmul_precision is {word}: float32 products may be rounded",
+                word=repr(flags["torch.float32_matmul_precision"]),
+            )
         )
     if flags.get("paddle.FLAGS_gemm_use_half_precision_compute_type") and on_gpu:
-        remarks.append("FLAGS_gemm_use_half_precision_compute_type is on: Paddle sums half precision products in half precision")
+        remarks.append(
+            logged("FLAGS_gemm_use_half_precision_compute_type is on: Paddle sums half precision products in half precision")
+        )
     threads = flags.get("paddle.FLAGS_paddle_num_threads")
     if not on_gpu and threads is not None and int(threads) != flags["torch.num_threads"]:
         remarks.append(
-            f"Paddle computes on {threads} CPU thread(s), torch on {flags['torch.num_threads']}: sums may be split otherwise; "
-            "OMP_NUM_THREADS=1 and torch.set_num_threads(1) make the order of summation repeatable"
+            logged(
+                "Paddle computes on {threads} CPU thread(s), torch on {others}: sums may be split otherwise; "
+                "OMP_NUM_THREADS=1 and torch.set_num_threads(1) make the order of summation repeatable",
+                threads=threads,
+                others=flags["torch.num_threads"],
+            )
         )
     if flags["torch.deterministic_algorithms"] != bool(flags.get("paddle.FLAGS_cudnn_deterministic", False)) and on_gpu:
-        remarks.append("deterministic algorithms are on in one framework only")
+        remarks.append(logged("deterministic algorithms are on in one framework only"))
     return remarks
 
 
@@ -106,9 +119,13 @@ def missing_kernels(place: str) -> str | None:
     if not place.startswith("gpu") or paddle.full([1], 7.0).item() == 7.0:
         return None
     major, minor = torch.cuda.get_device_capability(int(place.partition(":")[2] or 0))
-    return (
-        f"this Paddle has no CUDA kernels for {paddle.device.cuda.get_device_name()!r} (compute capability {major}.{minor}): its "
-        "own ops leave their results unwritten and say nothing; install a Paddle that is built for this card"
+    return logged(
+        "this Paddle has no CUDA kernels for {device} (compute capability {major}.{minor}): its "
+        "own ops leave their results unwritten and say nothing; install a Paddle that is built for this "
+        "card",
+        device=repr(paddle.device.cuda.get_device_name()),
+        major=major,
+        minor=minor,
     )
 
 

@@ -21,6 +21,7 @@ from ..frameworks.autocast import grad_tracer
 from ..frameworks.scaling import unscale_
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import PaddleTracer
+from ..language import logged
 from ..patching.functions import AttributePatch, PyFunctionPatch
 from ..patching.patcher import Point
 from .locate import awaiting, point, present, python_function
@@ -32,17 +33,18 @@ _HALVES = frozenset({paddle.float16, paddle.bfloat16})
 _CAPABLE = ("_is_gpu_float16_supported", "_is_gpu_bfloat16_supported")
 _LEVELS = frozenset({"OD", "O1", "O2"})  # which cast
 _UNSCALE = "paddle._legacy_C_ops.check_finite_and_unscale"
-_STAYS_OFF = (
-    "automatic mixed precision stays off: on a CPU Paddle's auto_cast, decorate and GradScaler do nothing, and a comparison runs "
-    'Paddle\'s own kernels. reference("torch") makes them act (docs/amp.md)'
+_STAYS_OFF = logged(
+    "automatic mixed precision stays off: on a CPU Paddle's auto_cast, decorate and GradScaler do "
+    'nothing, and a comparison runs Paddle\'s own kernels. reference("torch") makes them act '
+    "(docs/amp.md)"
 )
-_ENTERED_BEFORE = (
-    "automatic mixed precision stays off: auto_cast was entered before this mode, and Paddle switched it off on this CPU; enter it "
-    "inside the mode (docs/amp.md)"
+_ENTERED_BEFORE = logged(
+    "automatic mixed precision stays off: auto_cast was entered before this mode, and Paddle "
+    "switched it off on this CPU; enter it inside the mode (docs/amp.md)"
 )
-_DISABLED = (
-    "a GradScaler does not scale: it was made with enable=False, or outside of reference mode, where Paddle disables it on a CPU; "
-    "make it inside the mode (docs/amp.md)"
+_DISABLED = logged(
+    "a GradScaler does not scale: it was made with enable=False, or outside of reference mode, where "
+    "Paddle disables it on a CPU; make it inside the mode (docs/amp.md)"
 )
 
 

@@ -19,6 +19,7 @@ from ..frameworks.memory import TENSOR_TYPES
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import hide_from_tracer, leads_here
 from ..interrupts import call_in_hook
+from ..language import logged
 from ..optimizers.update import updates
 from ..patches import _unsubstituted
 from ..patching.functions import InheritedPatch, PyFunctionPatch
@@ -103,7 +104,7 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
             return original(*args, **kwargs)
         result = frame.plan.unlisted(other, frame, args, kwargs)
         if name == "run_program":
-            frame.run.warn("a compiled program (to_static) ran: the ops inside it are not seen")
+            frame.run.warn(logged("a compiled program (to_static) ran: the ops inside it are not seen"))
         return result
 
     return hook
@@ -195,7 +196,7 @@ def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable
         frame = top()
         if frame is not None and not frame.idle:
             frame.tally.native[name, why.text] += 1
-            frame.run.warn(f"a static program ran ({name}): the ops inside it are not seen")
+            frame.run.warn(logged("a static program ran ({name}): the ops inside it are not seen", name=name))
         return original(*args, **kwargs)
 
     return hook

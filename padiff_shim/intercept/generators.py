@@ -13,14 +13,15 @@ from ..dispatch.frames import top
 from ..errors import ModeError
 from ..frameworks import randomness
 from ..interrupts import engine_runs
+from ..language import logged
 from ..patching.patcher import Point
 from .locate import point, present
 
 _Method = Callable[..., Any]
 _OWNER = "paddle.base.core.Generator"
-_UNKNOWN = (
-    "a state of Paddle's generator was restored that was not saved in a mode with random='torch', or is a copy of such a state: "
-    "Torch's generator begins at its seed"
+_UNKNOWN = logged(
+    "a state of Paddle's generator was restored that was not saved in a mode with random='torch', or "
+    "is a copy of such a state: Torch's generator begins at its seed"
 )
 _REPLAYED = (
     "this backward runs a forward again (recompute) that drew {} numbers, where it would draw {} numbers now: open the mode with "

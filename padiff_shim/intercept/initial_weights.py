@@ -19,14 +19,15 @@ from paddle.nn import initializer
 
 from ..catalogue.registry import INITIAL_WEIGHTS
 from ..dispatch.frames import Frame, top
+from ..language import logged
 from ..patches.initializer import LAYERS, first_bound, other_bound
 from ..patching.patcher import Point
 from .locate import point, present
 
 _DEPTH = 5  # frames up to the constructor: our own, and Paddle's decorators
-_TOGETHER = (
-    "initial weights of MultiHeadAttention are Paddle's: Torch has those of queries, keys and values in one weight, and draws them "
-    "together; transfer_weights carries a twin's across"
+_TOGETHER = logged(
+    "initial weights of MultiHeadAttention are Paddle's: Torch has those of queries, keys and values "
+    "in one weight, and draws them together; transfer_weights carries a twin's across"
 )
 
 

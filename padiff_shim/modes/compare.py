@@ -12,6 +12,7 @@ from ..comparison.sampling import Sampling
 from ..dispatch.frames import Frame
 from ..interrupts import raise_postponed
 from ..runs.compare_run import CompareRun
+from ..text import logged
 from ..verdicts import Verdict
 from .environment import processes, rank
 from .mode import Mode
@@ -90,14 +91,22 @@ class CompareMode(Mode):
         if sampling.idle:
             self.run.counts.coverage.idle, self.run.counts.coverage.stretches = sampling.idle, sampling.stretches
             self.run.warn(
-                f"budget=: the hooks stood idle in {sampling.idle} of {sampling.stretches} stretches of the program (from the "
-                "start of an outermost layer, or the end of a backward, to the next); calls made there are in no count"
+                logged(
+                    "budget=: the hooks stood idle in {idle} of {stretches} stretches of the program (from the start "
+                    "of an outermost layer, or the end of a backward, to the next); calls made there are in no count",
+                    idle=sampling.idle,
+                    stretches=sampling.stretches,
+                )
             )
         over = sampling.over
         if over is not None:
             self.run.warn(
-                f"budget=: in this program the hooks that always stay (of layers, backwards and optimizers) cost {over:.0%} of the "
-                "native time, which is more than the budget: it cannot be kept. A larger network, or steps=, costs less"
+                logged(
+                    "budget=: in this program the hooks that always stay (of layers, backwards and optimizers) cost "
+                    "{over:.0%} of the native time, which is more than the budget: it cannot be kept. A larger "
+                    "network, or steps=, costs less",
+                    over=over,
+                )
             )
 
     def __enter__(self) -> CompareRun:
@@ -237,7 +246,7 @@ def opened(options: CompareOptions) -> CompareMode:
     if processes() > 1:
         comparison.replicas = ReplicaDigests(run.recorder)
     if not _in_ranks(options.ranks):
-        comparison.aside = f"not compared: rank {rank()} is not among ranks="
+        comparison.aside = logged("not compared: rank {rank} is not among ranks=", rank=rank())
     return CompareMode(run, enabled, chosen, comparison, strict=False, all_threads=options.all_threads)
 
 

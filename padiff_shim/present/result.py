@@ -14,6 +14,17 @@ class Presented:
     ``lang`` of its methods is the language, ``"en"`` or ``"zh"``; default: as ``PADIFF_SHIM_LANG`` or the locale say.
     """
 
+    _lang: str | None = None
+
+    def speak(self, lang: str | None) -> None:
+        """Choose the language in which this result is shown where no ``lang`` is passed.
+
+        Raises:
+            UnknownNameError: another language than ``"en"`` and ``"zh"``.
+        """
+        with reader(lang):
+            self._lang = lang
+
     def document(self) -> Document:
         """All that there is to say."""
         raise NotImplementedError
@@ -33,17 +44,17 @@ class Presented:
         Raises:
             UnknownNameError: another language.
         """
-        with reader(lang):
+        with reader(lang or self._lang):
             return text.render(self.document(), width, colour=colour)
 
     def to_markdown(self, *, lang: str | None = None) -> str:
         """For an issue or a pull request, in the language ``lang``."""
-        with reader(lang):
+        with reader(lang or self._lang):
             return markdown.render(self.document())
 
     def page(self, *, lang: str | None = None) -> str:
         """One page that needs nothing beside it, as HTML, in the language ``lang``."""
-        with reader(lang):
+        with reader(lang or self._lang):
             return html.render(self.document())
 
     def notebook_page(self) -> str:

@@ -75,7 +75,7 @@ class Proof(Presented):
         """The measurements of :meth:`report`: of this proof, a number of tokens, and functions that generate them."""
         self._align = align
 
-    def report(self, *, tokens: int = 0, generate: Generate | None = None) -> Alignment:
+    def report(self, *, tokens: int = 0, generate: Generate | None = None, lang: str | None = None) -> Alignment:
         """The report that goes into a pull request: environment and commits, weights, layers, loss, gradients, training.
 
         It has one dtype, that of the proof; :func:`padiff_shim.align` proves and reports several. Both models run once more, and
@@ -84,6 +84,7 @@ class Proof(Presented):
         Args:
             tokens: how many tokens both models generate greedily; 0: none.
             generate: as for :func:`padiff_shim.align`.
+            lang: the language of the report, ``"en"`` or ``"zh"``; default: as the environment says.
 
         Returns:
             An :class:`Alignment <padiff_shim.proof.alignment.Alignment>`. A proof holds copies of both models for it.
@@ -95,7 +96,9 @@ class Proof(Presented):
         ('RIGHT', 'no steps were asked for')
         """
         assert self._align is not None  # prove has set it
-        return self._align(self, whole("tokens", tokens, least=0), generation_of(generate))
+        alignment = self._align(self, whole("tokens", tokens, least=0), generation_of(generate))
+        alignment.speak(lang)
+        return alignment
 
     def carriers(self, of: str = "outputs") -> CarriedBy:
         """Why the port differs natively: which calls carry how much of a difference.

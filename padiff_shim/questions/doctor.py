@@ -18,7 +18,7 @@ from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
 from ..present.document import Column, Document, Items, ListItem, Table, Tone
 from ..present.result import Presented
-from ..text import many, tr
+from ..text import from_log, many, marked, tr
 
 GOOD, REMARK, BAD = "good", "remark", "bad"
 _TONES: dict[str, Tone] = {GOOD: "good", REMARK: "warning", BAD: "bad"}
@@ -65,7 +65,7 @@ class Health(Presented):
         else:
             headline = tr("GOOD: Paddle and Torch work together here") + (f"; {many(remarks, 'remark')}" if remarks else "")
         rows = [(name, str(value)) for name, value in (self.environment | self.switches).items()]
-        checks = [ListItem(check.text, check.name, _TONES[check.state]) for check in self.checks]
+        checks = [ListItem(check.text, tr(check.name), _TONES[check.state]) for check in self.checks]
         columns = (Column(tr("setting")), Column(tr("here"), fold=True))
         return Document(headline, [Table(columns, rows), Items(checks, marks=True)], "good" if self else "bad")
 
@@ -79,7 +79,7 @@ def examine() -> Health:
             health.checks.extend(Check(name, state, text) for state, text in check())
         except Exception as error:  # a broken installation may raise anything
             health.checks.append(Check(name, BAD, f"{type(error).__name__}: {error}"))
-    health.checks += [Check("switches", REMARK, text) for text in settings.concerns(switches)]
+    health.checks += [Check(marked("switches"), REMARK, from_log(text)) for text in settings.concerns(switches)]
     return health
 
 
@@ -176,10 +176,10 @@ def _entry_points() -> Iterator[tuple[str, str]]:
 
 
 _CHECKS: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {
-    "versions": _versions,
-    "device": _device,
+    marked("versions"): _versions,
+    marked("device"): _device,
     "Paddle -> Torch": _to_torch,
     "Torch -> Paddle": _to_paddle,
-    "interception": _interception,
-    "entry points": _entry_points,
+    marked("interception"): _interception,
+    marked("entry points"): _entry_points,
 }

@@ -356,7 +356,7 @@ def document(run: Compared) -> doc.Document:
     return doc.Document(
         headline(counts, coverage),
         [
-            doc.Notes(list(run.warnings), warning=True),
+            doc.Notes(list(map(from_log, run.warnings)), warning=True),
             doc.Facts(list(_facts(run))),
             doc.Section(tr("Worst calls"), [_findings(run)]),
             doc.Only((doc.TEXT,), in_text),

@@ -375,7 +375,7 @@ def render(
     data = {
         "header": plain(header),
         "coverage": plain(coverage),
-        "warnings": plain(remarks),
+        "warnings": plain(list(map(from_log, remarks))),
         **translations(SCRIPTS),
         **pack(records, coverage, limit, counts),
     }

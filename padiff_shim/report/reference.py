@@ -344,7 +344,7 @@ def document(run: Substituted) -> doc.Document:
         run_figures.headline(),
         [
             doc.Facts([*facts, *run_figures.costs()]),
-            doc.Notes(run_figures.warnings, warning=True),
+            doc.Notes(list(map(from_log, run_figures.warnings)), warning=True),
             time if run_figures.profile else doc.Only((doc.PAGE,), [time]),
             _native(run_figures),
             doc.Section(tr("Coverage by layer"), [_layers(run_figures)], tr("Each layer with those inside of it."), folded=True),

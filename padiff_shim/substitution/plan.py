@@ -15,6 +15,7 @@ from ..errors import StayedNativeError
 from ..frameworks import autocast
 from ..frameworks.autocast import grad_tracer
 from ..frameworks.memory import FLOATS
+from ..language import logged
 from ..optimizers import clipping, step_cache
 from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
@@ -28,9 +29,10 @@ from .random_numbers import Drawing
 
 # ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not.
 
-PACKED = (
-    "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their backward passes through them; "
-    "what substituted calls keep is Torch's, does not, and stays in memory"
+PACKED = logged(
+    "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their "
+    "backward passes through them; what substituted calls keep is Torch's, does not, and stays in "
+    "memory"
 )
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import ArgumentError
 from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
-from ..text import joined, many, shown, tr
+from ..text import joined, many, marked, shown, tr
 from .pairing import Choice
 from .reading import sides_of, synchronise, view
 from .rules import Cast
@@ -294,16 +294,16 @@ class Pair:
     def transform(self) -> str:
         """The transformation on the way, in words; "" for a plain copy."""
         if self.rule is not None:
-            return "by rule"
+            return marked("by rule")
         if self.torch_slot.weight is None or self.paddle_slot.weight is None:
-            return "absent"
+            return marked("absent")
         ends = dict.fromkeys(in_words(self.slot(side)) for side in (self.rule_from, OTHER[self.rule_from]))
         words = [" to ".join(filter(None, ends))] if any(ends) else []
         layouts = {self.torch_slot.layout, self.paddle_slot.layout}
         if "transposed" in layouts and len(layouts) > 1:
-            words.append("transposed")
+            words.append(marked("transposed"))
         elif self.torch_slot.steps == self.paddle_slot.steps and self.shape("torch") != self.shape("paddle"):
-            words.append("reshaped")
+            words.append(marked("reshaped"))
         return ", ".join(words)
 
     @property
@@ -503,7 +503,7 @@ class Mapping(Presented):
             (
                 *(shown(pair.name(side) or "-") for side in ("paddle", "torch")),
                 _shapes(pair, arrow),
-                "; ".join(filter(None, (pair.transform, pair.note))),
+                joined("; ", filter(None, (joined(", ", map(tr, pair.transform.split(", "))), pair.note))),
             )
             for pair in self.pairs
         ]
