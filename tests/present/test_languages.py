@@ -80,7 +80,7 @@ def test_a_result_is_read_in_either_language(monkeypatch):
     assert "复现脚本" in result.to_markdown()
     assert '<html lang="zh-CN">' in result.page()
     assert '<html lang="en">' in result.page(lang="en")
-    with pytest.raises(UnknownNameError, match="unknown lang 'fr'"):
+    with pytest.raises(UnknownNameError, match="lang 'fr'"):
         result.text(lang="fr")
 
 
