@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, reduce
 from numbers import Integral, Real
 from pathlib import Path
 
@@ -30,6 +30,8 @@ LANGUAGE_VARIABLE = "PADIFF_SHIM_LANG"
 COUNTED, LOGGED = "counted", "logged"  # contexts of nouns behind a number, and of what logs say
 _LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts
 _FIGURE = r"[-+.\de]+%?|inf|nan"  # as a format writes a number
+_HAN = re.compile("[\u3400-\u9fff]")
+_WIDE_SIGNS = re.compile("[\u3001-\u301f\uff01-\uff0f\uff1a-\uff1f]")  # punctuation that is two columns wide
 _language: ContextVar[str] = ContextVar("padiff_shim_language", default="")
 
 
@@ -51,7 +53,7 @@ class Sentence(str):
 
     def _shown(self, catalogue: gettext.NullTranslations) -> str:
         text = catalogue.gettext(self.message) if self.message else ""
-        return text.format(**self.fields) if self.fields else text
+        return _filled(text, self.fields) if self.fields else text
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
@@ -84,7 +86,36 @@ class _Joined(Sentence):
     __slots__ = ()
 
     def _shown(self, catalogue: gettext.NullTranslations) -> str:
-        return (catalogue.gettext(self.message) if self.message else "").join(map(str, self.fields.values()))
+        separator = catalogue.gettext(self.message) if self.message else ""
+        first, *further = map(str, self.fields.values()) if self.fields else ("",)
+        return reduce(lambda text, part: _beside(_beside(text, separator), part), further, first)
+
+
+def _filled(text: str, fields: Mapping[str, object]) -> str:
+    """``text.format(**fields)`` with the spaces of Chinese around the fields."""
+    filled, formatter = "", string.Formatter()
+    for words, field, spec, conversion in formatter.parse(text):
+        filled = _beside(filled, words)
+        if field is not None:
+            value = formatter.convert_field(formatter.get_field(field, (), fields)[0], conversion)
+            filled = _beside(filled, format(value, spec or ""))
+    return filled
+
+
+def _beside(left: str, right: str) -> str:
+    """Two texts behind each other: a space between a Chinese and a Latin word, none beside Chinese punctuation and between Chinese
+    words. More than one space is meant as it is, and so are line breaks."""
+    start, end = left.removesuffix(" "), right.removeprefix(" ")
+    if not start or not end or start[-1].isspace() or end[0].isspace():
+        return left + right
+    wide = _WIDE_SIGNS.match(start[-1]), _WIDE_SIGNS.match(end[0])
+    words = _HAN.match(start[-1]), _HAN.match(end[0])
+    if not any((*wide, *words)):
+        return left + right
+    latin = start[-1].isascii() and start[-1].isalnum(), end[0].isascii() and end[0].isalnum()
+    if not any(wide) and any(latin):
+        return f"{start} {end}"
+    return start + end if any(wide) or all(words) else left + right
 
 
 def _made(kind: type[Sentence], english: str, message: str, fields: Mapping[str, object]) -> Sentence:
@@ -140,7 +171,7 @@ def with_fields(sentence: str, **fields: object) -> str:
     return tr(sentence.message, **{**sentence.fields, **fields})
 
 
-SEPARATORS = marked(", "), marked("; "), marked(" and "), marked(" or ")  # of joined()
+SEPARATORS = marked(", "), marked("; "), marked(": "), marked(" and "), marked(" or ")  # of joined()
 
 
 def logged(message: str, /, **fields: object) -> str:

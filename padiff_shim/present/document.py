@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, Union
 
+from ..text import tr
+
 Tone = Literal["", "good", "bad", "warning", "open", "soft", "strong"]
 TEXT, MARKDOWN, PAGE = "text", "markdown", "page"  # the renderers
 MARKS = {"good": "✓", "bad": "✗", "open": "–", "warning": "–"}
@@ -195,7 +197,7 @@ class Place(NamedTuple):
     def line(self) -> str:
         """The place and its call."""
         call = "".join(word.text for word in self.call)
-        return f"{self.where}: {call}" if call else self.where
+        return f"{self.where}{tr(': ')}{call}" if call else self.where
 
     def code(self) -> str:
         """The line of source."""

@@ -48,15 +48,15 @@ def _findings(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _finding(finding: ListedFinding) -> str:
-    lines = [f"{_text(place.title)}: {_text(place.where)} <code>{_text(place.code())}</code>" for place in finding.places]
-    lines += [f"{_text(word)}: {_text(text)}" for word, text in finding.details]
+    lines = [f"{_text(place.title)}{tr(': ')}{_text(place.where)} <code>{_text(place.code())}</code>" for place in finding.places]
+    lines += [f"{_text(word)}{tr(': ')}{_text(text)}" for word, text in finding.details]
     return f"<li>{'<br>'.join([_text(finding.text), *lines])}</li>"
 
 
 def _items(parts: Sequence[Part]) -> Iterator[str]:
     items = next((part.items for part in parts if isinstance(part, Items) and part.marks), [])
     if items:
-        yield "<p>" + "<br>".join(_text(f"{MARKS[item.tone]} {item.name}: {item.text}") for item in items) + "</p>"
+        yield "<p>" + "<br>".join(_text(f"{MARKS[item.tone]} {item.name}{tr(': ')}{item.text}") for item in items) + "</p>"
 
 
 def _table(parts: Sequence[Part]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..text import SENTENCE, current, escaped, many, shown, tr
+from ..text import SENTENCE, current, escaped, joined, many, shown, tr
 from . import document
 from .document import NARROW, PAGE, Cell, Column, Document, Share, Word, flattened, lines_of
 
@@ -214,7 +214,8 @@ def _table(block: document.Table) -> str:
     kind = f"rows {'cards' if block.cards else 'narrow'} {block.kind}".strip()
     filtering = _filter(block) if 0 < block.tones.count("good") < len(rows) == len(block.rows) else ""
     more = tr("{count:,} more are not shown", count=further)
-    note = f'<p class="soft">{_text(f"{more}: {block.hint}" if block.hint else f"{more}.")}</p>' if further else ""
+    hint = joined(": ", (more, block.hint)) if block.hint else tr("{more}.", more=more)
+    note = f'<p class="soft">{_text(hint)}</p>' if further else ""
     table = f'<table class="{kind}"><thead><tr>{top}</tr></thead><tbody>\n{body}\n</tbody></table>'
     if len(rows) > _LONG:
         table = f'<div class="long" tabindex="0" role="region" aria-label="{_plain(many(len(rows), "row"))}">{table}</div>'

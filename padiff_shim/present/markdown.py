@@ -56,7 +56,7 @@ def _notes(block: document.Notes) -> Iterator[str]:
 def _items(block: document.Items) -> Iterator[str]:
     if block.items:
         yield "\n".join(
-            f"- {MARKS[item.tone] + ' ' if block.marks else ''}{in_markdown(item.name) + ': ' if item.name else ''}"
+            f"- {MARKS[item.tone] + ' ' if block.marks else ''}{in_markdown(item.name) + tr(': ') if item.name else ''}"
             f"{in_markdown(item.text)}"
             for item in block.items
         )
@@ -90,7 +90,7 @@ def _table(block: document.Table) -> Iterator[str]:
     yield "\n".join(f"| {' | '.join(line)} |" for line in (heads, rules, *cells))
     if further:
         more = tr("{count:,} more are not shown", count=further)
-        yield in_markdown(f"{more}: {block.hint}" if block.hint else f"{more}.")
+        yield in_markdown(joined(": ", (more, block.hint)) if block.hint else tr("{more}.", more=more))
 
 
 def _cell(cells: Iterable[str | Cell]) -> str:
@@ -107,8 +107,8 @@ def _findings(block: document.Findings) -> Iterator[str]:
             source = place.code()
             fence = "``" if "`" in source else "`"
             code = f": {fence}{shown(source, SENTENCE)}{fence}" if source else ""
-            lines.append(f"   - {in_markdown(place.side)}: {in_markdown(place.line())}{code}")
-        lines += [f"   - {word}: {in_markdown(text)}" for word, text in finding.details]
+            lines.append(f"   - {in_markdown(place.side)}{tr(': ')}{in_markdown(place.line())}{code}")
+        lines += [f"   - {word}{tr(': ')}{in_markdown(text)}" for word, text in finding.details]
         if lines:
             yield "\n".join(lines)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from ..text import PIPED, SENTENCE, columns, escaped, shown, tr
+from ..text import PIPED, SENTENCE, columns, escaped, joined, shown, tr
 from . import document
 from .document import MARKS, TEXT, Cell, Column, Document, Row, flattened, lines_of
 
@@ -76,7 +76,7 @@ class Screen:
             self._console.print(_grid(table.columns, rows, dict(zip(places, widths)), styles))
         if further:
             more = tr("and {count:,} more", count=further)
-            self.say(f"{more}: {table.hint}" if table.hint else more)
+            self.say(joined(": ", (more, table.hint)) if table.hint else more)
 
     def _widths(self, heads: Sequence[Column], rows: Sequence[Row]) -> list[int] | None:
         """How wide each column is, if the table has room without breaking a word; those that may be folded share what is free.
@@ -87,6 +87,8 @@ class Screen:
             words = [word for line in lines for word in _WORDS.findall(line)] if head.fold else lines
             wide = max(map(cell_len, lines), default=0)
             longest = max(map(cell_len, [*words, *_WORDS.findall(shown(head.head))]), default=0)
+            if len(shown(head.head)) < cell_len(shown(head.head)):  # Chinese could be folded behind each sign
+                longest = max(longest, (cell_len(shown(head.head)) + 1) // 2)
             least.append(max(longest, min(wide, _FOLDED)) if head.fold else longest)
             widths.append(max(wide, cell_len(shown(head.head))))
         spare = self.width - sum(least) - 3 * len(heads) - 1
@@ -106,7 +108,8 @@ class Screen:
             if words:
                 _, first, tone = words[0]
                 self.say(first, style or STYLES[tone] or STYLES["strong"], indent=2, hang=2)
-                self.say("; ".join(f"{head}: {cell}" if head else cell for head, cell, _ in words[1:]), indent=4)
+                parts = (f"{head}{tr(': ')}{cell}" if head else cell for head, cell, _ in words[1:])
+                self.say(joined("; ", parts), indent=4)
 
     def text(self) -> str:
         """All of it."""
@@ -124,9 +127,13 @@ def _tone(cell: str | Cell) -> str:
 def _grid(heads: Sequence[Column], rows: Sequence[Row], widths: Mapping[int, int], styles: Sequence[str]) -> Grid:
     grid = Grid()
     for place, width in widths.items():
-        grid.add_column(Text(shown(heads[place].head)), justify="right" if heads[place].right else "left", width=width)
+        head = "\n".join(folded(shown(heads[place].head), width))
+        grid.add_column(Text(head), justify="right" if heads[place].right else "left", width=width)
     for row, style in zip(rows, styles):
-        cells = (Text("\n".join(_lines(row[place])), style=STYLES[_tone(row[place])]) for place in widths)
+        cells = (
+            Text("\n".join(part for line in _lines(row[place]) for part in folded(line, width)), style=STYLES[_tone(row[place])])
+            for place, width in widths.items()
+        )
         grid.add_row(*cells, style=style or None)
     return grid
 
@@ -200,7 +207,7 @@ def _notes(block: document.Notes, screen: Screen) -> None:
 def _items(block: document.Items, screen: Screen) -> None:
     for item in block.items:
         mark = f"{MARKS[item.tone]} " if block.marks else ""
-        name = f"{shown(item.name)}: " if item.name else ""
+        name = f"{shown(item.name)}{tr(': ')}" if item.name else ""
         screen.say(f"{mark}{name}{shown(item.text, SENTENCE)}", STYLES[item.tone], indent=2, hang=2)
 
 

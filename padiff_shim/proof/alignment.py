@@ -18,7 +18,7 @@ from ..frameworks import settings
 from ..present.annotations import Annotation
 from ..present.document import Document
 from ..present.result import Presented
-from ..text import many, tr
+from ..text import joined, many, tr
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
 from .findings import ProofVerdict
@@ -106,19 +106,19 @@ class Alignment(Presented):
                 if aligned not in differing:
                     how = _right(aligned) if aligned.proof.verdict else tr("not known in {dtype}", dtype=aligned.dtype)
                     text = tr("{text}; {how}", text=text, how=how)
-            return f"{verdict}: {text}"
+            return joined("", (f"{verdict}: ", text))
         if verdict:
             text = tr(
                 "for these weights and inputs the port computes what the original computes: {how}",
-                how="; ".join(_right(aligned) for aligned in self.dtypes),
+                how=joined("; ", (_right(aligned) for aligned in self.dtypes)),
             )
         else:
             parts = []
             for aligned in self.dtypes:
                 reason = _contradicted(aligned) if aligned.proof.verdict else aligned.proof.reason
                 parts.append(tr("in {dtype} {reason}", dtype=aligned.dtype, reason=reason) if reason else _right(aligned))
-            text = "; ".join(parts)
-        return f"{verdict}: {text}"
+            text = joined("; ", parts)
+        return joined("", (f"{verdict}: ", text))
 
     def __bool__(self) -> bool:
         return bool(self.verdict)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ..present import document as doc
-from ..text import many, shown, tr
+from ..text import joined, many, shown, tr
 from .aligned import AlignedDtype
 from .distances import SIDES, Distance, DriftRow
 from .findings import ProofVerdict, StepRow
@@ -124,7 +124,7 @@ def _weights(aligned: AlignedDtype) -> doc.Part:
         "absent": tr("without a partner"),
     }  # fmt: skip
     counts = Counter(ways.get(pair.transform, tr("as parts of a larger weight")) for pair in mapping)
-    how = ", ".join(f"{count} {way}" for way, count in counts.most_common())
+    how = joined(", ", (f"{count} {way}" for way, count in counts.most_common()))
     text = tr("{pairs}: {how}.", pairs=many(len(mapping), "pair of weights", "pairs of weights"), how=how)
     parts = [
         replace(part, most=PAIRS, hint=tr("the page shows all")) if isinstance(part, doc.Table) else part
@@ -215,7 +215,7 @@ def _parts_at(aligned: AlignedDtype) -> str:
         words.append(tr("Natively {name} is the first that differs.", name=native.name))
     elif all(row.native is None for row in aligned.forward):
         words.append(tr("Natively the port does not run: the notes say why."))
-    return " ".join(words)
+    return joined(" ", words)
 
 
 def _curves(rows: Sequence[DriftRow]) -> list[doc.Part]:

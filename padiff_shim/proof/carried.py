@@ -12,7 +12,7 @@ from ..arguments import path as checked
 from ..files import write
 from ..present import document as doc
 from ..present.result import Presented
-from ..text import listed, many, shown, tr
+from ..text import joined, listed, many, shown, tr
 
 CARRIERS = doc.Most(12, 12, 40)  # rows
 
@@ -179,7 +179,7 @@ def _parts(carriers: CarriedBy) -> list[doc.Part]:
         kind="carriers",
     )
     gradients = [_gradients(carriers.gradients)] if len(carriers.gradients) > 1 else []
-    return [doc.Paragraph(" ".join([*_jumps(carriers), text])), table, *gradients]
+    return [doc.Paragraph(joined(" ", [*_jumps(carriers), text])), table, *gradients]
 
 
 def _jumps(carriers: CarriedBy) -> Iterator[str]:

@@ -178,7 +178,7 @@ def drawn_differently(original: ModelSide, port: ModelSide, mapping: WeightMappi
     return [
         tr(
             "initial weights are drawn otherwise, which matters to a training from scratch: {rows} (Torch's are {write})",
-            rows=listed(rows),
+            rows=listed(rows, separator="; "),
             write=_WRITE,
         )
     ]

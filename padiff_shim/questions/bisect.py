@@ -28,7 +28,7 @@ from ..proof.programs import seeded
 from ..runs.run import Run
 from ..substitution.plan import Substituting
 from ..table.reasons import FILTERED, StayNative
-from ..text import listed, many, tr
+from ..text import joined, listed, many, tr
 from ..trees import as_array, leaves
 
 # ---- Delta debugging.
@@ -248,7 +248,7 @@ class Bisection(Presented):
             answer = tr("Paddle's kernels of {units} make the difference ({others})", units=units, others=others)
         else:
             answer = tr("Torch's kernels of {units} make the difference ({others})", units=units, others=others)
-        return f"{answer}; {many(self.runs, 'run')}"
+        return joined("; ", (answer, many(self.runs, "run")))
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""

@@ -18,7 +18,7 @@ from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
 from ..present.document import Column, Document, Items, ListItem, Table, Tone
 from ..present.result import Presented
-from ..text import from_log, many, marked, tr
+from ..text import from_log, joined, many, marked, tr
 
 GOOD, REMARK, BAD = "good", "remark", "bad"
 _TONES: dict[str, Tone] = {GOOD: "good", REMARK: "warning", BAD: "bad"}
@@ -63,7 +63,8 @@ class Health(Presented):
         if bad:
             headline = tr("BAD: {bad} of {checks} failed", bad=bad, checks=many(len(self.checks), "check"))
         else:
-            headline = tr("GOOD: Paddle and Torch work together here") + (f"; {many(remarks, 'remark')}" if remarks else "")
+            good = tr("GOOD: Paddle and Torch work together here")
+            headline = joined("; ", (good, many(remarks, "remark"))) if remarks else good
         rows = [(name, str(value)) for name, value in (self.environment | self.switches).items()]
         checks = [ListItem(check.text, tr(check.name), _TONES[check.state]) for check in self.checks]
         columns = (Column(tr("setting")), Column(tr("here"), fold=True))

@@ -27,7 +27,7 @@ from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide,
 from ..proof.prove import both_losses
 from ..recording.diff import diff
 from ..recording.record import record
-from ..text import listed, many, shown, tr
+from ..text import joined, listed, many, shown, tr
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
 
@@ -126,7 +126,7 @@ class Drift(Presented):
         values, gradients = ([row for row in self.rows if row.of_gradient is back] for back in (False, True))
         parts = [_summary(values)] if values else []
         parts += [tr("gradients: {summary}", summary=_summary(gradients))] if gradients else []
-        return "; ".join(parts)
+        return joined("; ", parts)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""

@@ -24,7 +24,7 @@ from .call_origins import (
     CallOrigins,
     ComparedRow,
 )  # fmt: skip
-from .tensors import WEIGHT
+from .tensors import SHOWN_KINDS, WEIGHT
 
 ROWS = doc.Most(12, 12, 1000)
 ORIGINS = 5  # that are shown
@@ -240,9 +240,9 @@ def described(row: ComparedRow) -> str:
     """A row in words: what, where, how far."""
     place = [tr("rank {rank}", rank=row.rank)] if row.rank else []
     place += [tr("step {step}", step=row.any.step)] if row.any.step else []
-    what = ", ".join([*place, shown(row.any, SENTENCE)])
+    what = joined(", ", [*place, shown(row.any, SENTENCE)])
     made = f" ({row.joined})" if row.joined else ""
-    return f"{what}: {_only(row) if row.apart is None else size(row.apart, row)}{made}"
+    return f"{what}{tr(': ')}{_only(row) if row.apart is None else size(row.apart, row)}{made}"
 
 
 def _only(row: ComparedRow) -> str:
@@ -469,7 +469,7 @@ def _heat(heat: HeatView) -> Iterator[doc.Part]:
 def _cells(row: ComparedRow) -> doc.Row:
     tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
-    kind = "" if tensor.kind in ("op", "loss") else f"{tensor.kind} "
+    kind = f"{tr(SHOWN_KINDS[tensor.kind])} " if tensor.kind in SHOWN_KINDS else ""
     what = tensor.name if tensor.tensor in ("", "out") else f"{tensor.name} {tensor.tensor}"
     step = tr(" (step {step})", step=tensor.step) if tensor.step else ""
     places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]

@@ -13,14 +13,18 @@ import numpy as np
 
 from ..errors import FileError
 from ..runlog.encoding import finite
-from ..runlog.events import JsonTable
+from ..runlog.events import IN_STEP, STATE, JsonTable
 from ..runlog.reader import LogError, open_log
-from ..text import tr
+from ..text import marked, tr
 
 Array = np.ndarray[Any, Any]
 SAMPLE = 64  # elements, evenly spaced in memory order
 ROWS = 1024  # of a batch whose samples have digests of their own
 INPUT = "input"
+SHOWN_KINDS = {  # before the name of a tensor; ops and losses go by their name alone
+    "layer": marked("layer"), "note": marked("note"), INPUT: marked("input"), "parameter": marked("parameter"),
+    "gradient": marked("gradient"), IN_STEP: marked("step gradient"), STATE: marked("optimizer state"),
+}  # fmt: skip
 WEIGHT = "weight"  # the ``tensor`` of an input that is a parameter or buffer as the run begins
 _FIGURES = ("min", "max", "mean", "mean_abs", "norm", "nan", "inf", "max_abs", "projection")
 _HEADER = 10_000  # bytes of an array's header in NumPy's format
@@ -193,9 +197,11 @@ class Tensor:
 
     def __str__(self) -> str:
         what = self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}"
-        kind = "" if self.kind in ("op", "loss") else f"{self.kind} "
-        place = tr(" in layer {layer}", layer=self.layer) if self.layer else ""
-        return f"{kind}{what}{place}" + (f", {self.site}" if self.site else "")
+        if kind := SHOWN_KINDS.get(self.kind):
+            what = tr("{kind} {name}", kind=tr(kind), name=what)
+        if self.layer:
+            what += tr(" in layer {layer}", layer=self.layer)
+        return str(tr("{what}, {site}", what=what, site=self.site) if self.site else what)
 
 
 def tensor_of(record: JsonTable, folder: Path) -> Tensor:

@@ -10,7 +10,7 @@ from ..present import document as doc
 from ..present.annotations import Annotation, Level, places_of
 from ..runlog import words
 from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding, excess_of
-from ..text import SENTENCE, capped, from_log, many, shown, tr
+from ..text import SENTENCE, capped, from_log, joined, many, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
 from .source import Compared
 
@@ -105,7 +105,7 @@ def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:
     for reason, calls in list((coverage.get("unchecked") or {}).items())[:most]:
         ops = sorted(by_reason.get(reason, ()), reverse=True)
         among = ", ".join(f"{shown(op)} {number:,}" for number, op in ops[:4]) + (", ..." if len(ops) > 4 else "")
-        lines.append(f"{shown(from_log(reason), SENTENCE)}: {many(calls, 'call')}" + (f" ({among})" if among else ""))
+        lines.append(f"{shown(from_log(reason), SENTENCE)}{tr(': ')}{many(calls, 'call')}" + (f" ({among})" if among else ""))
     more = len(coverage.get("unchecked") or {}) - most
     return [*lines, many(more, "further reason")] if more > 0 else lines
 
@@ -131,7 +131,7 @@ def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
     Before it stands where a NaN or an infinity begins.
     """
     births = [f"{words.born(record)}." for _, record, _ in counts.first_births()]
-    return " ".join([*births, _answer(counts, coverage)])
+    return joined(" ", [*births, _answer(counts, coverage)])
 
 
 def ties(counts: Counts) -> str:
@@ -158,7 +158,7 @@ def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
         more = len(findings) - 1 + counts.further
         further = tr("And {more}.", more=many(more, "further finding")) if more else ""
         judged = tr("Judged: {scope}.", scope=scope) if coverage.get("idle") else ""
-        return " ".join(filter(None, [_accusation(findings[0]), further, judged]))
+        return joined(" ", filter(None, [_accusation(findings[0]), further, judged]))
     unjudged, tied = (counts.verdicts().get(verdict.value, 0) for verdict in (Verdict.UNVERIFIED, Verdict.TIE))
     known = sum(counts.apart().values())
     but = [tr("{number:,} could not be judged", number=unjudged)] if unjudged else []
@@ -166,7 +166,7 @@ def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
     but += [tr("1 differs at ties, where both choices are allowed")] if tied == 1 else []
     but += [tr("{number:,} differ at ties, where both choices are allowed", number=tied)] if tied > 1 else []
     parts = [_rounding_sentence(counts, unjudged, known, tied), *([f"({', '.join(but)}.)"] if but else [])]
-    return " ".join([*parts, tr("Judged: {scope}.", scope=scope)])
+    return joined(" ", [*parts, tr("Judged: {scope}.", scope=scope)])
 
 
 def _names(counts: Counts) -> str:
@@ -193,7 +193,7 @@ def _scope(coverage: Mapping[str, Any]) -> str:
         parts.append(
             tr("for budget= the hooks stood idle in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches)
         )
-    return "; ".join(parts)
+    return joined("; ", parts)
 
 
 def _accusation(finding: LineFinding) -> str:

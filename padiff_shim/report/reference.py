@@ -9,7 +9,7 @@ from typing import Any
 
 from ..present import document as doc
 from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
-from ..text import SENTENCE, from_log, many, shown, tr
+from ..text import SENTENCE, from_log, joined, many, shown, tr
 from .compare import share, version_words, without_kernel
 from .source import Substituted
 
@@ -150,7 +150,7 @@ class ReferenceFigures:
 
     def headline(self) -> str:
         """How much ran on the reference's kernels, and what did not."""
-        return " ".join([self._coverage(), *self._beside()])
+        return joined(" ", [self._coverage(), *self._beside()])
 
     def _beside(self) -> Iterator[str]:
         if self.left_out == 1:
@@ -363,7 +363,7 @@ def _time(run: ReferenceFigures) -> list[doc.Part]:
         doc.Share(part, seconds, run.part_name(part), f"{seconds_of(seconds) or '0 s'} ({share(round(1e9 * seconds), total)})")
         for part, seconds in parts.items()
     ]
-    return [doc.Paragraph(" ".join([run.spending(), *run.remarks()]).strip()), doc.Shares(shares)]
+    return [doc.Paragraph(joined(" ", filter(None, [run.spending(), *run.remarks()]))), doc.Shares(shares)]
 
 
 def _native(run: ReferenceFigures) -> doc.Part:

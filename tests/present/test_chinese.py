@@ -112,7 +112,7 @@ def english(text):
     """Lines with English words, and these words."""
     source = {line.strip() for line in Path(__file__).read_text(encoding="utf-8").splitlines()}
     for line in text.splitlines():
-        code = line.strip().partition("：")[2] if "处写" in line else line.strip()  # a fix ends with the line itself
+        code = line.strip().rpartition("：")[2] if "处写" in line else line.strip()  # a fix ends with the line itself
         if code and code not in source and not line.startswith("命令："):
             words = set(re.findall(r"[A-Za-z]{3,}", CODE.sub(" ", line))) - NAMES
             if words:

@@ -74,7 +74,7 @@ def test_a_result_is_read_in_either_language(monkeypatch):
     assert "Worst calls" in result.text(lang="en")
     assert "最差的调用" in result.text(lang="zh")
     assert str(result) == result.text(lang="en")
-    assert "✓ 内核: 2 次调用" in result.text(lang="zh")
+    assert "✓ 内核：2 次调用" in result.text(lang="zh")
     monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
     assert str(result) == result.text(lang="zh")
     assert "复现脚本" in result.to_markdown()
@@ -180,6 +180,20 @@ def test_what_a_log_says_is_read_in_either_language(text, translation):
         assert from_log(text) == translation
     with reader("en"):
         assert from_log(text) == text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "shown"),
+    [
+        (joined(" and ", [many(15, "weight"), many(1, "input")]), "15 个权重和 1 个输入"),
+        (joined(" ", [tr("{more}.", more=tr("others make it as well")), tr("{more}.", more="2")]), "其他部分也产生差异。2。"),
+        (tr("{what}, {site}", what=tr(" in layer {layer}", layer="down"), site="port.py:7"), "，在层 down 中，port.py:7"),
+        (joined(": ", [tr("note"), "a  b"]), "记录项：a  b"),
+    ],
+)
+def test_spaces_in_chinese_stand_beside_latin_words_alone(sentence, shown, monkeypatch):
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    assert str(sentence) == shown
 
 
 def test_print_shows_the_reader_what_str_returns():
