@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..runlog.events import IN_STEP, NAMED, JsonTable
+from ..runlog.events import IN_STEP, NAMED, STATE, JsonTable
 from .numbering import NameMap, Numbers, numbers_of, renumbered, wrapped
 from .reading import Recorded, RecordedStep
 from .shards import RankTensor, ShardRules, Way, whole_shape
@@ -71,6 +71,7 @@ class JoinedRun:
         self._begun = {rank: next(recorded.steps(), RecordedStep(0)) for rank, recorded in ranks.items()}
         self.layout = RankLayout((tuple(ranks),), stages=dict.fromkeys(ranks, 0))
         self._index = 0
+        self._sharing: set[tuple[str, int]] = set()
 
     def kinds(self) -> set[str]:
         """The kinds of tensors that any rank has."""
@@ -191,6 +192,7 @@ class JoinedRun:
         keys = list(_in_order([list(sequence) for sequence in sequences.values()]))
         if len(set(self.layout.stages.values())) > 1:  # a later stage's forward runs before an earlier one's backward
             keys = _forward_first(keys)
+        self._sharing = self._updating_shares(sequences)
         whole = RecordedStep(min(step.step for step in steps.values()))
         for key in keys:
             tensor = self._tensor({rank: sequence[key] for rank, sequence in sequences.items() if key in sequence})
@@ -245,11 +247,26 @@ class JoinedRun:
             missing=self._missing(first, names[0], parts),
         )
 
+    def _updating_shares(self, sequences: Mapping[int, Mapping[_Key, list[Tensor]]]) -> set[tuple[str, int]]:
+        """Kinds and ranks that update parameters for others, which have them too, as with sharded optimizer states."""
+        updated: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+        for rank, sequence in sequences.items():
+            for tensors in sequence.values():
+                if tensors[0].kind in (IN_STEP, STATE):
+                    updated[tensors[0].kind, self._name(rank, tensors[0])].add(rank)
+        return {
+            (kind, rank)
+            for (kind, name), ranks in updated.items()
+            if set(self.layout.holders.get(name, ())) - ranks
+            for rank in ranks
+        }
+
     def _missing(self, tensor: Tensor, name: str, parts: Mapping[int, list[Tensor]]) -> tuple[int, ...]:
         """Ranks that should have recorded a tensor too: those with the weight, and for what a program notes those of the stage."""
         others: Sequence[int] = ()
         if tensor.kind in NAMED:
-            others = self.layout.holders.get(name, ())
+            holders = self.layout.holders.get(name, ())
+            others = [rank for rank in holders if (tensor.kind, rank) not in self._sharing]
         elif tensor.kind == "note":
             stages = {self.layout.stages[rank] for rank in parts}
             others = [rank for rank, stage in self.layout.stages.items() if stage in stages]

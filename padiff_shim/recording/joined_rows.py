@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..runlog.events import IN_STEP
@@ -16,7 +16,7 @@ from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, te
 from .joined import JoinedRun
 from .pages import NO_VALUES
 from .reading import RecordedStep
-from .shards import MEAN, SUM, JoinedPair, JoinedTensor, NotJoined, RankTensor, fused_ways, guess, put_together
+from .shards import MEAN, SUM, JoinedPair, JoinedTensor, NotJoined, RankTensor, fused_ways, guess, put_together, reductions
 from .tensors import WEIGHT, Tensor
 
 
@@ -77,7 +77,7 @@ class JoinedRows:
                 same = self._same_samples(pair.a.rows, pair.b.rows, (a, b))
                 distance = TensorDistance(same, elements=pair.a.size, different=0 if same else pair.a.size)
                 rows.append(TensorRow(self._rank, pair.a, pair.b, distance, not same))
-        if rows:
+        if rows and not (joined[0].split and all(row.differs for row in rows)):  # else each rank has made it of its own place
             yield self._worst(rows)
 
     def _same_samples(self, first: Sequence[str], second: Sequence[str], pair: tuple[Tensor, Tensor]) -> bool:
@@ -103,6 +103,7 @@ class JoinedRows:
             for a, b in pairs:
                 self._arrange(a, b)
         self._choose_gradient_ways(pairs, tolerances)
+        _note_sums([tensor for pair in pairs for tensor in pair if isinstance(tensor, RankTensor)])
         measured: list[tuple[TensorRow, bool]] = []  # and whether ranks hold parts of it that were not concatenated
         compared = {_bits(tensor) for pair in pairs if None not in pair for tensor in pair if tensor is not None}
         for a, b in pairs:
@@ -160,18 +161,20 @@ class JoinedRows:
         What such a layer returns is right in any order of its elements in which the program goes on with them: calls behind it
         show a wrong one.
         """
-        for side, partner in ((a, b), (b, a)):
-            before = side.way if isinstance(side, RankTensor) else None
-            for way in fused_ways(side, partner, crossing=tolerances.crossing):
-                assert isinstance(side, RankTensor)
-                side.way = way
-                joined = put_together(a, b, crossing=tolerances.crossing)
-                if not isinstance(joined, NotJoined):
-                    row = self._worst([self._measured(pair, tolerances) for pair in joined])
-                    if not row.differs:
-                        return row
-            if isinstance(side, RankTensor):
-                side.way = before
+        ways = [[None, *fused_ways(side, partner, crossing=tolerances.crossing)] for side, partner in ((a, b), (b, a))]
+        before = [side.way if isinstance(side, RankTensor) else None for side in (a, b)]
+        for chosen in itertools.product(*ways):
+            for side, way in zip((a, b), chosen):
+                if isinstance(side, RankTensor) and way is not None:
+                    side.way = way
+            joined = put_together(a, b, crossing=tolerances.crossing) if chosen != (None, None) else NotJoined("")
+            if not isinstance(joined, NotJoined):
+                row = self._worst([self._measured(pair, tolerances) for pair in joined])
+                if not row.differs:
+                    return row
+            for side, known in zip((a, b), before):
+                if isinstance(side, RankTensor):
+                    side.way = known
         return None
 
     def _added_up(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow | None:
@@ -262,6 +265,8 @@ class _WholeResults:
         self._layers: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)
         self._calls: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)
         self._gradients: set[tuple[str, int]] = set()
+        self._wrong = Counter[str]()
+        self._places: defaultdict[str, list[int]] = defaultdict(list)
         for row, split in measured:
             tensor = row.any
             if row.a is None or row.b is None:
@@ -270,8 +275,20 @@ class _WholeResults:
                 self._layers[tensor.layer].append((tensor.index, row, split))
             elif tensor.kind in ("op", "note"):
                 self._calls[tensor.layer].append((tensor.index, row, split))
-            elif tensor.kind == IN_STEP and not row.differs:
+            if tensor.kind in ("gradient", IN_STEP):
+                self._places[tensor.kind].append(tensor.index)
+                self._wrong[tensor.kind] += row.differs
+            if tensor.kind == IN_STEP and not row.differs:
                 self._gradients.add((tensor.name, tensor.step))
+
+    def _all_equal(self, kind: str) -> bool:
+        """Whether gradients of a kind were compared, and none differs."""
+        return bool(self._places[kind]) and not self._wrong[kind]
+
+    def _of_gradients(self, tensor: Tensor) -> bool:
+        """Whether a call makes the gradients that ``step()`` uses of those behind the backward, as sums over ranks do."""
+        after, before = self._places["gradient"], self._places[IN_STEP]
+        return tensor.kind == "op" and bool(after and before) and min(after) < tensor.index < max(before)
 
     def _in_order(self, tensor: Tensor) -> list[tuple[int, TensorRow, bool]]:
         """Calls behind a tensor, in other layers."""
@@ -283,6 +300,10 @@ class _WholeResults:
         tensor = row.any
         if tensor.kind == "gradient":
             return (tensor.name, tensor.step) in self._gradients
+        if _of_backward(row) and self._all_equal("gradient"):
+            return True
+        if _of_backward(row) or self._of_gradients(tensor):
+            return self._all_equal(IN_STEP)
         if not split or tensor.kind not in ("op", "layer"):
             return False
         if not self._layers:  # none were recorded: the next call elsewhere whose operands are whole
@@ -333,6 +354,19 @@ def _scales(tensor: Tensor) -> bool:
 def _shared(tensor: Tensor) -> bool:
     """Whether ranks with other data hold different bits of it."""
     return isinstance(tensor, RankTensor) and len(tensor.parts) > 1 and not tensor.outer_equal
+
+
+def _note_sums(tensors: Sequence[RankTensor]) -> None:
+    """Notes of results of which their calls say that those of shares add up, add up too."""
+    sums = {_bits(tensor) for tensor in tensors if tensor.kind == "op" and reductions(tensor) == (SUM,)}
+    for tensor in tensors:
+        if tensor.kind == "note" and tensor.way is None and _bits(tensor) in sums:
+            tensor.way = SUM
+
+
+def _of_backward(row: TensorRow) -> bool:
+    """Whether a function of the program's own computes a part of a backward: of a loss that each share divides by its own size."""
+    return row.any.kind == "op" and bool(row.joined) and row.any.site.endswith(" in backward")
 
 
 def _set_ways(pair: tuple[Tensor, Tensor] | Pair, ways: tuple[str, str]) -> None:

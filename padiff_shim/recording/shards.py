@@ -180,12 +180,14 @@ def joints(tensor: RankTensor) -> Iterator[Joint]:
     never for parameters and for gradients as ``step()`` uses them: there a sum would hide a missing all-reduce.
     """
     shapes = [[part.shape for part in row] for row in tensor.parts]
-    for inner in _inner_ways(tensor):
+    # Weights are split over ranks that read the same data, rather than over shares of it; so is what shares have equal.
+    whole = tensor.kind in NAMED or tensor.kind == INPUT or tensor.outer_equal
+    ways = list(itertools.product(_inner_ways(tensor), _outer_ways(tensor, split=len(shapes[0]) == 1)))
+    for inner, outer in sorted(ways, key=lambda way: whole and isinstance(way[1], int)):
         rows = [_made(row, inner) for row in shapes]
-        for outer in _outer_ways(tensor, split=len(shapes[0]) == 1):
-            shape = None if None in rows else _made([row for row in rows if row is not None], outer)
-            if shape is not None:
-                yield Joint(inner, outer, shape)
+        shape = None if None in rows else _made([row for row in rows if row is not None], outer)
+        if shape is not None:
+            yield Joint(inner, outer, shape)
 
 
 def _inner_ways(tensor: RankTensor) -> Sequence[Way]:
@@ -212,7 +214,7 @@ def _outer_ways(tensor: RankTensor, *, split: bool) -> Sequence[Way]:
         return (EACH, *axes)
     if tensor.kind == "gradient":
         return (tensor.gradient_way, *axes)
-    return (*axes, *_reductions(tensor))
+    return (*axes, *reductions(tensor))
 
 
 def _ruled(way: Way, dimensions: int, *, equal: bool) -> Way:
@@ -228,7 +230,7 @@ def _axes(tensor: RankTensor, *, last_first: bool) -> Sequence[int]:
     return axes[::-1] if last_first else axes
 
 
-def _reductions(tensor: RankTensor) -> Sequence[Way]:
+def reductions(tensor: RankTensor) -> Sequence[Way]:
     """How a result that has no axis of the batch depends on the whole batch, where its call says so."""
     part = tensor.parts[0][0]
     arguments = part.reads.arguments.get("reduction", "") if part.reads is not None else ""
@@ -268,10 +270,12 @@ def _best(a: Tensor, b: Tensor, *, crossing: bool) -> tuple[Joint, Joint, int] |
     """How both are put together so that their shapes agree, and how well they do; None where they cannot."""
     ways = [list(joints(side)) if isinstance(side, RankTensor) else [Joint(ONE, ONE, side.shape)] for side in (a, b)]
     best: tuple[Joint, Joint, int] | None = None
+    alike = False  # the batch has one axis in both
     for first, second in itertools.product(*ways):
         fit = _fit(a, first.shape, b, second.shape, crossing=crossing)
-        if fit > (0 if best is None else best[2]):
-            best = first, second, fit
+        here = first.outer == second.outer
+        if fit and (best is None or (fit, here) > (best[2], alike)):
+            best, alike = (first, second, fit), here
     return best
 
 

@@ -48,6 +48,24 @@ def test_a_grid_of_ranks():
     np.testing.assert_array_equal(joined, DRAWN)
 
 
+def test_gradients_of_a_grid_are_averaged_over_shares_of_the_data():
+    left, right = np.split(DRAWN, 2, 1)
+    rows = [[left - 1, right - 2], [left + 1, right + 2]]
+    (joined,) = whole(rows, DRAWN, kind="gradient")
+    np.testing.assert_allclose(joined, DRAWN, atol=1e-6)
+    (joined,) = whole(rows, DRAWN.T.copy(), crossing=True, kind="gradient")
+    np.testing.assert_allclose(joined, DRAWN, atol=1e-6)
+
+
+def test_grids_of_both_runs_have_the_batch_in_one_axis():
+    scores = np.arange(64.0).reshape(4, 4, 2, 2)  # samples, heads
+    shares = [[half] for half in np.split(scores, 2, 0)]
+    grid = [np.split(half, 2, 1) for (half,) in shares]
+    (pair,) = put_together(of_ranks(grid), of_ranks(shares), crossing=False)
+    np.testing.assert_array_equal(pair.a.values(), scores)
+    np.testing.assert_array_equal(pair.b.values(), scores)
+
+
 def test_equal_slices_are_no_replicas():
     zeros = np.zeros((2, 3), "float32")
     assert [array.shape for array in whole([[zeros, zeros]], np.zeros((2, 6), "float32"))] == [(2, 6)]
