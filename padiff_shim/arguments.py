@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ArgumentError, described, unknown
+from .language import tr
 
 
 def one_of(name: str, value: Any, accepted: Iterable[str]) -> str:
@@ -26,14 +27,16 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or number < least:
-        raise ArgumentError(f"{name}= is a whole number from {least} on, got {described(value)}")
+        raise ArgumentError(
+            tr("{name}= is a whole number from {least} on, got {value}", name=name, least=least, value=described(value))
+        )
     return number
 
 
 def flag(name: str, value: Any) -> bool:
     """True or False: the strings of a configuration ("no") would be true."""
     if value is not True and value is not False:
-        raise ArgumentError(f"{name}= is True or False, got {described(value)}")
+        raise ArgumentError(tr("{name}= is True or False, got {value}", name=name, value=described(value)))
     return bool(value)
 
 
@@ -41,14 +44,14 @@ def path(name: str, value: Any) -> Path:
     """A path, as text or :class:`os.PathLike`."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise ArgumentError(f"{name}= is a path, got {described(value)}")
+        raise ArgumentError(tr("{name}= is a path, got {value}", name=name, value=described(value)))
     return Path(text)
 
 
 def function(name: str, value: Any, of: str) -> Callable[..., Any]:
     """Something that can be called; ``of`` says with what."""
     if not callable(value):
-        raise ArgumentError(f"{name}= is a function of {of}, got {described(value)}")
+        raise ArgumentError(tr("{name}= is a function of {of}, got {value}", name=name, of=of, value=described(value)))
     checked: Callable[..., Any] = value
     return checked
 
@@ -59,5 +62,5 @@ def names(name: str, values: Any) -> list[str]:
         return [str(values)]
     listed = list(values) if isinstance(values, Iterable) and not isinstance(values, (bytes, dict)) else None
     if listed is None or not all(isinstance(entry, str) for entry in listed):
-        raise ArgumentError(f"{name}= is a name or a list of names, got {described(values)}")
+        raise ArgumentError(tr("{name}= is a name or a list of names, got {value}", name=name, value=described(values)))
     return [str(entry) for entry in listed]

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from .errors import FileError
+from .language import marked, tr
+
+WORDS = marked("the page "), marked("the log "), marked("the recording "), marked("the baseline ")  # what files are, in errors
 
 
 def write(path: str | os.PathLike[str], text: str, what: str = "") -> Path:
@@ -74,9 +77,9 @@ def try_file(path: str | os.PathLike[str], what: str = "") -> None:
         elif target.is_file():
             target.open("ab").close()
         elif target.is_dir():
-            raise IsADirectoryError(0, "it is a folder")
+            raise IsADirectoryError(0, tr("it is a folder"))
         elif not os.access(target, os.W_OK):  # opening a pipe would wait for who reads it
-            raise PermissionError(0, "it is not writable")
+            raise PermissionError(0, tr("it is not writable"))
     except OSError as error:
         raise _refused(path, error, what) from None
 
@@ -97,15 +100,17 @@ def _try_folder(path: Path) -> None:
     """Make a file without a name there, or in the folder where it would be made."""
     place = next(folder for folder in (path.absolute(), *path.absolute().parents) if os.path.lexists(folder))
     if not place.is_dir():
-        raise NotADirectoryError(0, f"{place} is no folder")
+        raise NotADirectoryError(0, tr("{place} is no folder", place=place))
     try:
         tempfile.TemporaryFile(dir=place).close()
     except OSError as error:
-        raise OSError(error.errno, f"{place} is not writable ({error.strerror or error})") from None
+        raise OSError(error.errno, tr("{place} is not writable ({error})", place=place, error=error.strerror or error)) from None
 
 
 def _refused(path: str | os.PathLike[str], error: OSError, what: str) -> FileError:
-    return FileError(f"{what}{os.fspath(path)} cannot be written: {error.strerror or error}")
+    return FileError(
+        tr("{what}{path} cannot be written: {error}", what=tr(what), path=os.fspath(path), error=error.strerror or error)
+    )
 
 
 # ---- Temporary folders

@@ -174,6 +174,11 @@ def with_fields(sentence: str, **fields: object) -> str:
 SEPARATORS = marked(", "), marked("; "), marked(": "), marked(" and "), marked(" or ")  # of joined()
 
 
+def counted(noun: str) -> str:
+    """``noun`` as it is: marks a word of a closed set that :func:`many` counts."""
+    return noun
+
+
 def logged(message: str, /, **fields: object) -> str:
     """English text for a log or a recording, a literal with named fields; :func:`from_log` shows it to readers."""
     return message.format(**{name: english(value) for name, value in fields.items()}) if fields else message

@@ -19,6 +19,7 @@ from .language import (
     LANGUAGE_VARIABLE,
     LANGUAGES,
     Sentence,
+    counted,
     current,
     english,
     fields_of,
@@ -35,6 +36,7 @@ from .language import (
 __all__ = [
     "LANGUAGE_VARIABLE",
     "Sentence",
+    "counted",
     "current",
     "english",
     "fields_of",

@@ -49,13 +49,14 @@ def messages():
                 "marked": 0,
                 "Waiting": 0,
                 "many": 1,
+                "counted": 0,
                 "logged": 0,
                 "Reason": 1,
                 **({"_of": 1} if name == "padiff_shim/modes/options.py" else {}),
             }.get(function)
             if at is None or len(node.args) <= at or isinstance(node.args[at], ast.JoinedStr):
                 continue
-            context = {"many": COUNTED, "logged": LOGGED, "Reason": LOGGED}.get(function)
+            context = {"many": COUNTED, "counted": COUNTED, "logged": LOGGED, "Reason": LOGGED}.get(function)
             for part in ast.walk(node.args[at]):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
                     places.setdefault((part.value, context), []).append((name, node.lineno))

@@ -168,7 +168,7 @@ def _answer(difference: DifferenceView) -> str:
 
 def _alone(difference: DifferenceView) -> str:
     """What one recording alone has of the kinds that go by the name of a parameter, and what kinds it alone has."""
-    kinds = [f"{kind} ({side})" for kind, side in difference.one_sided.items()]
+    kinds = [f"{tr(kind)} ({side})" for kind, side in difference.one_sided.items()]
     return ", ".join(kinds + [f"{many(len(names), kind)} ({side})" for (kind, side), names in difference.unpaired.items()])
 
 

@@ -13,16 +13,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, TypedDict, Union, get_args, get_origin, get_type_hints
 
+from ..text import counted, marked
 from ..verdicts import Side, Verdict
 
 SCHEMA = 1  # of logs, and of recordings of single tensors
 FINGERPRINT_SCHEMA = 2  # of recordings whose steps are one line each
 DEPTH = 16  # of lists and tables within each other
 LOSS = "loss"  # the kind of what a backward starts from, in fingerprints
-IN_STEP = "step gradient"  # the kind of a gradient as an optimizer's step uses it
-STATE = "optimizer state"  # of a parameter, behind a step: moments, master weight
-NAMED = ("parameter", "gradient", IN_STEP, STATE)  # kinds that go by the name of a parameter
-KINDS = ("op", "layer", *NAMED, "note", "input", LOSS)  # of a recording's tensors
+IN_STEP = counted(marked("step gradient"))  # the kind of a gradient as an optimizer's step uses it
+STATE = counted(marked("optimizer state"))  # of a parameter, behind a step: moments, master weight
+NAMED = (marked("parameter"), marked("gradient"), IN_STEP, STATE)  # kinds that go by the name of a parameter
+KINDS = ("op", marked("layer"), *NAMED, marked("note"), marked("input"), LOSS)  # of a recording's tensors
 DIMENSIONS = 32
 MOST_SAMPLED = 128  # elements of a recorded sample
 VALUES = re.compile(r"values-rank(\d{1,9})-pid(\d{1,12})(?:-(\d{1,9}))?\.npy")  # the files beside a recording
