@@ -1,5 +1,6 @@
 """Results in Chinese hold no English but names: what is not translated is seen here."""
 
+import json
 import re
 from pathlib import Path
 
@@ -161,7 +162,9 @@ def test_results_hold_no_english(made, monkeypatch):
     markdown = re.sub(r"</?\w+>|`+[^`]+`+|\\\\", " ", result.to_markdown(lang="zh"))
     assert not list(english(markdown))
     monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
-    assert not list(english(str(made())))
+    result = made()
+    assert not list(english(str(result)))
+    assert not re.findall(r"[\u2e80-\uffff]+", json.dumps(result.as_dict(), ensure_ascii=False, default=str)), "JSON is English"
 
 
 def test_differences_hold_no_english(tmp_path):
