@@ -108,5 +108,5 @@ def command(
     output.write_json(data, answer.as_dict)
     output.write_sarif(sarif, answer)
     if "-" not in (report, data, sarif):
-        click.echo(answer.headline if report is not None and form is None else output.formatted(answer, form))
+        click.echo(str(answer.headline) if report is not None and form is None else output.formatted(answer, form))
     return FINE if answer else NO

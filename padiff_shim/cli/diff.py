@@ -78,7 +78,7 @@ def command(
     files = (html, markdown, data, sarif)
     output.answer(difference, html, markdown, data, form, sarif, page=difference.to_html, always=False)
     if form is None and "-" not in files and files != (None,) * 4:
-        click.echo(difference.document().headline)
+        click.echo(str(difference.document().headline))
     return FINE if difference else NO
 
 

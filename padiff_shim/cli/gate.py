@@ -23,8 +23,7 @@ Examples:
   # in a workflow of GitHub
   padiff-shim gate runs/today --baseline baseline.jsonl --format github
 
-Exit status: 0, 1 if a call got worse or a new one is not clean (with --update: if FILE was not updated),
-2 if there is no baseline or no log.
+Exit status: 0, 1 if a call got worse or a new one is not clean (--update: if FILE was not updated), 2 without baseline or log.
 """
 
 

@@ -16,6 +16,7 @@ import click
 
 from ..errors import ArgumentError, described, unknown, unreadable
 from ..progress import Waiting
+from ..text import marked
 from .program import load
 
 SIDES = {"PADDLE": "paddle", "--paddle": "paddle", "TORCH": "torch", "--torch": "torch"}  # what names a model: its framework
@@ -24,8 +25,8 @@ _FORM = "NAME=VALUE, paddle.NAME=VALUE or torch.NAME=VALUE"
 
 def builder_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--with`` and ``--config`` to a command, as ``arguments`` and ``config``, which make a :class:`Builders`."""
-    config_help = "A config.json for the classes of both models, or paddle=FILE, torch=FILE for one."
-    with_help = "An argument of both builders, or paddle.NAME=VALUE, torch.NAME=VALUE for one; may be repeated."
+    config_help = marked("A config.json for the classes of both models, or paddle=FILE, torch=FILE for one.")
+    with_help = marked("An argument of both builders, or paddle.NAME=VALUE, torch.NAME=VALUE for one; may be repeated.")
     config = click.option("--config", multiple=True, metavar="[SIDE=]FILE", help=config_help)
     arguments = click.option("--with", "arguments", multiple=True, metavar="NAME=VALUE", help=with_help)
     return arguments(config(function))

@@ -39,7 +39,8 @@ def command(folder: str, call: str | None, output: str | None) -> int:
         return _listed(run)
     chosen = _chosen(run, call)
     path = run.repro(chosen, output if output is not None else f"repro-{call}.py")
-    _say(f"{path} written: {chosen if isinstance(chosen, Call) else run.calls[chosen]}")
+    written = chosen if isinstance(chosen, Call) else run.calls[chosen]
+    _say(tr("{path} written: {call}", path=path, call=written))
     return 0
 
 
@@ -55,7 +56,7 @@ def _listed(run: CompareRun) -> int:
     for place, call in zip(saved.places, saved):
         _say(f"{place}: {call}")
     if not saved:
-        click.echo(tr("no operands were saved: there was no serious difference, or keep_inputs=0 said so"), err=True)
+        click.echo(str(tr("no operands were saved: there was no serious difference, or keep_inputs=0 said so")), err=True)
     return 0 if saved else NO
 
 

@@ -345,6 +345,16 @@ def _json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
+def _read(coverage: Mapping[str, Any]) -> dict[str, Any]:
+    """Coverage with its reasons in the reader's language."""
+    unchecked, by_op = coverage.get("unchecked") or {}, coverage.get("unchecked_ops") or {}
+    return {
+        **coverage,
+        "unchecked": {from_log(why): calls for why, calls in unchecked.items()},
+        "unchecked_ops": {op: {from_log(why): calls for why, calls in reasons.items()} for op, reasons in by_op.items()},
+    }
+
+
 def render(
     header: Mapping[str, Any],
     records: Iterable[Mapping[str, Any]],
@@ -374,7 +384,7 @@ def render(
     remarks = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
     data = {
         "header": plain(header),
-        "coverage": plain(coverage),
+        "coverage": plain(_read(coverage)),
         "warnings": plain(list(map(from_log, remarks))),
         **translations(SCRIPTS),
         **pack(records, coverage, limit, counts),

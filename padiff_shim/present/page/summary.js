@@ -68,7 +68,7 @@ function uncheckedText(coverage, why, calls) {
   ops.sort((a, b) => b[1][why] - a[1][why]);
   const named = ops.slice(0, 12).map(([op, reasons]) => `${op} (${grouped(reasons[why])})`);
   const more = ops.length > 12 ? tr`, and ${ops.length - 12} more ops` : "";
-  return count(calls, "call") + (named.length ? `: ${named.join(", ")}${more}` : "");
+  return count(calls, "call") + (named.length ? `${tr(": ")}${named.join(", ")}${more}` : "");
 }
 
 function buildCoverage() {
