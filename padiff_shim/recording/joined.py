@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runlog.events import IN_STEP, NAMED, STATE, JsonTable
+from ..text import tr
 from .numbering import NameMap, Numbers, numbers_of, renumbered, wrapped
 from .reading import Recorded, RecordedStep
 from .shards import RankTensor, ShardRules, Way, whole_shape
@@ -270,6 +271,9 @@ class JoinedRun:
         elif tensor.kind == "note":
             stages = {self.layout.stages[rank] for rank in parts}
             others = [rank for rank, stage in self.layout.stages.items() if stage in stages]
+        else:  # where a process was killed
+            stages = {self.layout.stages[rank] for rank in parts}
+            others = [rank for rank, recorded in self.ranks.items() if recorded.holes and self.layout.stages[rank] in stages]
         return tuple(rank for rank in others if rank not in parts)
 
     def _way(self, tensor: Tensor, name: str, layer: str) -> Way | None:
@@ -286,7 +290,13 @@ class JoinedRun:
     @property
     def holes(self) -> list[str]:
         """What should be in the recordings and is not."""
-        return [hole for recorded in self.ranks.values() for hole in recorded.holes]
+        holes = [hole for recorded in self.ranks.values() for hole in recorded.holes]
+        world = self.header.get("world")
+        lost = [str(rank) for rank in range(world) if rank not in self.ranks] if type(world) is int else []
+        if lost:
+            lacking = tr("of the {world:,} ranks of this run, {missing} left no log", world=world, missing=", ".join(lost))
+            holes.insert(0, lacking)
+        return holes
 
 
 def join(a: Mapping[int, Recorded], b: Mapping[int, Recorded], rules: ShardRules, names: NameMap) -> tuple[JoinedRun, JoinedRun]:

@@ -20,7 +20,7 @@ from ..arguments import flag, one_of, path, whole
 from ..catalogue.registry import families
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, FileError, ModeError, described
-from ..modes.environment import prepare, rank
+from ..modes.environment import prepare, processes, rank
 from ..patching.functions import PyFunctionPatch
 from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, STATE, JsonTable
 from ..trees import as_array, is_tensor, leaves, parts
@@ -527,7 +527,7 @@ class Recording:
         side = importlib.import_module(f".{self.framework}_run", __package__)
         light = importlib.import_module(f".{self.framework}_fingerprints", __package__) if fingerprints else None
         self._make_room()
-        header = {"rank": rank(), "framework": self.framework, "options": options, **side.surroundings()}
+        header = {"rank": rank(), "world": processes(), "framework": self.framework, "options": options, **side.surroundings()}
         if self._model is not None and (axes := _split_axes(side.view.named(self._model))):
             header["split_axes"] = axes
         self._began = time.perf_counter()
