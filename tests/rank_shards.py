@@ -366,6 +366,24 @@ def data(folder, fault):
     train(folder, Net(Share()), ids, loss_scale=1.0 if fault == "sum" else 1 / count, before_step=before_step)
 
 
+def owners(folder, fault):
+    """Each rank updates every other parameter, and sends it to all, as sharded optimizer states do."""
+    count, rank, model = dist.get_world_size(), dist.get_rank(), Net(Share())
+    parameters = list(model.parameters())
+    optimizer = paddle.optimizer.SGD(0.1, parameters=parameters[rank::count])
+    with padiff_shim.record(folder, model, gradients=True) as recording:
+        for batch in IDS:
+            part = paddle.to_tensor(np.split(batch, count)[rank])
+            loss = loss_of(model(part[:, :-1]), part)
+            recording.note("loss", loss)
+            (loss / count).backward()
+            sum_gradients()(model)
+            optimizer.step()
+            for place, parameter in enumerate(parameters):
+                dist.broadcast(parameter, place % count)
+                parameter.clear_grad()
+
+
 def reducer(folder, fault):
     """The same by :class:`paddle.DataParallel`."""
     model = Net(Share())
@@ -406,7 +424,7 @@ def pipeline(folder, fault):
             optimizer.clear_grad()
 
 
-LAYOUTS = {layout.__name__: layout for layout in (tensor, meshed, fused, data, reducer, experts, pipeline)}
+LAYOUTS = {layout.__name__: layout for layout in (tensor, meshed, fused, data, owners, reducer, experts, pipeline)}
 
 
 def main():

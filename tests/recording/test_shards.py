@@ -1,6 +1,7 @@
 """Recordings of several ranks, put together and compared with those of one: what is right is the same, and a fault is found."""
 
 import json
+import shutil
 
 import pytest
 import rank_shards
@@ -23,7 +24,7 @@ FAULTS = {
 }
 OF_EXPERTS = {"experts-order": ("op", "mixture.experts.0"), "experts-gate": ("step gradient", "mixture.gate.weight")}
 OTHERS = ["experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest", "tensor-calls"]
-RIGHT = ["tensor", "data", "data-turns", "reducer", "pipeline", "meshed"]
+RIGHT = ["tensor", "data", "data-turns", "owners", "reducer", "pipeline", "meshed"]
 RTOL = 1e-5
 
 
@@ -92,6 +93,26 @@ def test_fleets_mesh_is_recorded(runs):
     paths = sorted((runs / "meshed").glob("records-*.jsonl"))
     meshes = [json.loads(path.read_text().splitlines()[0])["mesh"] for path in paths]
     assert [(mesh["data"], mesh["model"]) for mesh in meshes] == [(0, 0), (0, 1)]
+
+
+def test_gradients_that_one_rank_alone_updates_are_compared(runs):
+    compared = {
+        row.any.name
+        for row in diff(runs / "owners", runs / "whole", rtol=RTOL, shards="auto").compared
+        if row.any.kind == "step gradient"
+    }
+    assert compared == {name for name in rank_shards.WHOLE if not name.startswith(("mixture", "gated"))}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_without_a_recording_is_a_hole(runs, tmp_path, rank):
+    shutil.copytree(runs / "pipeline", tmp_path / "lost")
+    for path in (tmp_path / "lost").glob(f"*-rank{rank}-*"):
+        path.unlink()
+    difference = diff(tmp_path / "lost", tmp_path / "lost", rtol=RTOL, shards="auto")
+    assert not difference
+    assert difference.headline.startswith("INCOMPLETE"), difference.headline
+    assert not diff(tmp_path / "lost", runs / "whole", rtol=RTOL, shards="auto")
 
 
 def test_micro_batches_are_one_batch(runs):
