@@ -331,8 +331,8 @@ PROVE = (
     Fault(
         "step-counted-from-zero",
         "padiff_shim/proof/training.py",
-        "from step {apart.step + 1} on",
-        "from step {apart.step} on",
+        'tr("{text} from step {step} on", text=text, step=apart.step + 1)',
+        'tr("{text} from step {step} on", text=text, step=apart.step)',
         "a difference between trainings is said to begin one step too early",
     ),
     Fault(
@@ -352,8 +352,8 @@ PROVE = (
     Fault(
         "gradient-on-the-other-side",
         "padiff_shim/proof/agreement.py",
-        "{'a gradient' if expected is None else 'no gradient'}",
-        "{'no gradient' if expected is None else 'a gradient'}",
+        'in the port" if expected is None else "{name} gets no gradient',
+        'in the port" if expected is not None else "{name} gets no gradient',
         "of a parameter with a gradient on one side alone the wrong side is named",
     ),
     Fault(
