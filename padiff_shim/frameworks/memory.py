@@ -324,7 +324,7 @@ def with_strides(handed: Any, result: torch.Tensor) -> Any:
 
 
 def forget_strides(tensor: PaddleTensor) -> None:
-    """A program has asked for a contiguous tensor, and Paddle has given it the very one: so it lies on Torch's side from now on."""
+    """A program called ``contiguous()``, and Paddle returned the same tensor: so it lies on Torch's side from now on."""
     layout = layouts.get(tensor.data_ptr() - tensor.offset) if layouts and has_elements(tensor) else None
     if layout is not None and math.prod(layout.shape) == math.prod(tensor.shape):
         layouts.pop(tensor.data_ptr() - tensor.offset, None)

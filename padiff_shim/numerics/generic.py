@@ -21,7 +21,7 @@ from .precision import KINDS, first_place, norm
 from .quantity import Hypothesis
 from .special_cases import unproven_places
 from .trial import Trial, classify, far_inside
-from .verdict import GATE, judge, plain
+from .verdict import GATE, forms, judge, plain
 
 # ---- The judge for any formula.
 #
@@ -121,13 +121,7 @@ def _another_kind(
     paddle: torch.Tensor, torch_: torch.Tensor, operands: Sequence[torch.Tensor], variants: Mapping[str, Variant]
 ) -> Judgement:
     """The verdict on results of two shapes or dtypes: Paddle's, where a known formula gives that shape and those values."""
-    reason = logged(
-        "paddle gives {shape} {dtype}, torch {shape2} {dtype2}",
-        shape=list(paddle.shape),
-        dtype=paddle.dtype,
-        shape2=list(torch_.shape),
-        dtype2=torch_.dtype,
-    )
+    reason = forms(paddle, torch_)
     for name, variant in variants.items():
         try:
             other = variant.kernel(*operands).detach()

@@ -152,19 +152,23 @@ def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_
     )
 
 
-def _shapes(quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
-    wanted = (quantity.shape, quantity.dtype)
-    wrong = [side for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_)) if (tuple(t.shape), t.dtype) != wanted]
-    side = wrong[0] if len(wrong) == 1 else Side.BOTH
-    what = "shape" if paddle.shape != torch_.shape else "dtype"
-    reason = logged(
+def forms(paddle: torch.Tensor, torch_: torch.Tensor) -> str:
+    """The reason that names both sides' shapes and dtypes."""
+    return logged(
         "paddle gives {shape} {dtype}, torch {shape2} {dtype2}",
         shape=list(paddle.shape),
         dtype=paddle.dtype,
         shape2=list(torch_.shape),
         dtype2=torch_.dtype,
     )
-    return Judgement(Verdict.SEMANTICS, side, what, reason=reason, stats={"count": paddle.numel()})
+
+
+def _shapes(quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
+    wanted = (quantity.shape, quantity.dtype)
+    wrong = [side for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_)) if (tuple(t.shape), t.dtype) != wanted]
+    side = wrong[0] if len(wrong) == 1 else Side.BOTH
+    what = "shape" if paddle.shape != torch_.shape else "dtype"
+    return Judgement(Verdict.SEMANTICS, side, what, reason=forms(paddle, torch_), stats={"count": paddle.numel()})
 
 
 def _sampled(

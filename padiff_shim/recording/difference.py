@@ -313,6 +313,8 @@ class ExpectedPartners:
 
     def note(self, first: Iterable[Tensor], second: Iterable[Tensor]) -> None:
         """A step begins, with these tensors on both sides; the first step's inputs are the weights at the start."""
+        if not self._crossing:
+            return
         for weights, gradients, tensors in zip(self._weights, self._gradients, (first, second)):
             gradients.clear()
             for tensor in tensors:

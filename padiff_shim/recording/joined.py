@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runlog.events import IN_STEP, NAMED, STATE, JsonTable
-from ..text import tr
+from ..runlog.reader import lost_ranks
 from .numbering import NameMap, Numbers, numbers_of, renumbered, wrapped
 from .reading import Recorded, RecordedStep
 from .shards import RankTensor, ShardRules, Way, whole_shape
@@ -92,8 +92,8 @@ class JoinedRun:
 
     def number(self, other: JoinedRun) -> None:
         """Learn which experts and which blocks of a pipeline each rank has, and into how many parts a step's batch is divided."""
-        theirs = {name: weight for weights in other.own_weights().values() for name, weight in weights.items()}
-        self.layout.numbers = numbers_of(self.own_weights(), theirs)
+        other_weights = {name: weight for weights in other.own_weights().values() for name, weight in weights.items()}
+        self.layout.numbers = numbers_of(self.own_weights(), other_weights)
         calls = self._model_calls(), other._model_calls()
         if 0 < calls[1] < calls[0] and not calls[0] % calls[1]:
             self.layout.micro_batches = calls[0] // calls[1]
@@ -290,13 +290,8 @@ class JoinedRun:
     @property
     def holes(self) -> list[str]:
         """What should be in the recordings and is not."""
-        holes = [hole for recorded in self.ranks.values() for hole in recorded.holes]
-        world = self.header.get("world")
-        lost = [str(rank) for rank in range(world) if rank not in self.ranks] if type(world) is int else []
-        if lost:
-            lacking = tr("of the {world:,} ranks of this run, {missing} left no log", world=world, missing=", ".join(lost))
-            holes.insert(0, lacking)
-        return holes
+        lost = lost_ranks(self.header.get("ranks") or 1, self.ranks)
+        return lost + [hole for recorded in self.ranks.values() for hole in recorded.holes]
 
 
 def join(a: Mapping[int, Recorded], b: Mapping[int, Recorded], rules: ShardRules, names: NameMap) -> tuple[JoinedRun, JoinedRun]:
@@ -396,7 +391,7 @@ def mesh_groups(headers: Mapping[int, JsonTable]) -> tuple[tuple[int, ...], ...]
 
 
 def _groups(steps: Mapping[int, RecordedStep], *, split: bool) -> tuple[tuple[int, ...], ...]:
-    """Ranks that read the same data, by the digests of what they were given in their forward.
+    """Ranks that read the same data, by the digests of their forward's inputs.
 
     If weights are ``split``, calls may also read what a rank has made of its place among the others, as its part of a vocabulary:
     there most of what two ranks read has to be the same, and else all.

@@ -18,8 +18,8 @@ _ALIKE = 1e-9  # relative: sums of the same numbers in another order, in float64
 class NameMap:
     """What the user says of names: pattern of a path in one run -> the path in the other.
 
-    A pattern stands for a layer or a parameter and for all below it. Each ``*`` in it, any part of a path, is put for one in the
-    other path, in their order. The first pattern that matches counts.
+    A pattern stands for a layer or a parameter and for all below it. Each ``*`` in it, any part of a path, stands for the one
+    in the other path, in their order. The first pattern that matches counts.
 
     Raises:
         ArgumentError: it is no such table.

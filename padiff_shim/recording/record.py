@@ -527,7 +527,7 @@ class Recording:
         side = importlib.import_module(f".{self.framework}_run", __package__)
         light = importlib.import_module(f".{self.framework}_fingerprints", __package__) if fingerprints else None
         self._make_room()
-        header = {"rank": rank(), "world": processes(), "framework": self.framework, "options": options, **side.surroundings()}
+        header = {"rank": rank(), "ranks": processes(), "framework": self.framework, "options": options, **side.surroundings()}
         if self._model is not None and (axes := _split_axes(side.view.named(self._model))):
             header["split_axes"] = axes
         self._began = time.perf_counter()

@@ -19,12 +19,10 @@ from ..errors import MissingFileError, PadiffShimError
 from ..text import many, tr
 from .counts import Counts, Coverage
 from .events import JsonTable
-from .reader import LINE, EventFile, LogError, WrittenLog, last_run, logs_in, open_log, text_of
+from .reader import LINE, EventFile, LogError, WrittenLog, last_run, logs_in, lost_ranks, open_log, text_of
 from .replicas import EVENT
 
 _NAME = re.compile(r"calls-rank(\d+)-pid(\d+)(?:-(\d+))?\.jsonl")
-_MOST = 4096  # ranks that are looked for
-_SHOWN = 8  # ranks that a remark names
 
 
 class MissingLogError(LogError, MissingFileError):
@@ -147,13 +145,7 @@ def _unfinished(reading: Reading) -> list[str]:
     ]
     if world < 2:
         return remarks
-    ranks = {header.get("rank", 0) for header in reading.headers}
-    missing = [str(rank) for rank in range(min(world, _MOST)) if rank not in ranks]
-    if missing:
-        remarks.append(
-            tr("of the {world:,} ranks of this run, {missing} left no log", world=world, missing=", ".join(missing[:_SHOWN]))
-        )
-    return remarks
+    return remarks + lost_ranks(world, {header.get("rank", 0) for header in reading.headers})
 
 
 def _why_unfinished(header: Mapping[str, object], world: int) -> str:

@@ -244,6 +244,7 @@ class FileHeader(TypedDict, total=False):
     created: Text
     stopped: Text
     rank: Whole
+    ranks: Whole
     pid: Whole
     parent: Whole
     environment: Table
@@ -254,7 +255,6 @@ class FileHeader(TypedDict, total=False):
 class RunHeader(FileHeader, total=False):
     """``"type": "run"``, the first line of a log."""
 
-    ranks: Whole
     command: Text
     backend: Text
     carry: Text

@@ -10,7 +10,7 @@ import re
 import stat
 import threading
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from . import events
 from .events import JsonTable
 
 LINE = 4 * 2**20  # bytes of the longest line that is read
-_SHOWN = 8  # numbers of lost lines that a remark names
+_SHOWN = 8  # numbers of lost lines, or of lost ranks, that a remark names
 
 
 class LogError(FileError):
@@ -377,6 +377,17 @@ def last_run(logs: Sequence[WrittenLog]) -> tuple[list[Path], list[WrittenLog]]:
                 earlier += program
     gone = {log.path for log in earlier}
     return [log.path for log in logs if log.path not in gone], earlier
+
+
+_RANKS = 4096  # that are looked for
+
+
+def lost_ranks(world: int, ranks: Container[int]) -> list[str]:
+    """What is said of the ranks that left no file, of the ``world`` that the launcher started; nothing where all did."""
+    missing = [str(rank) for rank in range(min(world, _RANKS)) if rank not in ranks]
+    if not missing:
+        return []
+    return [tr("of the {world:,} ranks of this run, {missing} left no log", world=world, missing=", ".join(missing[:_SHOWN]))]
 
 
 def text_of(table: Mapping[str, object], name: str) -> str:

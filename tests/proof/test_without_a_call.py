@@ -63,11 +63,11 @@ def packed(kind, forward):
         whole = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
         return self.out(torch.nn.utils.rnn.pad_packed_sequence(self.inner(whole)[0], batch_first=True)[0])
 
-    ours, theirs = pair(forward, original)
-    ours.inner = RECURRENT[kind][0](8, 8, direction="bidirect")
-    theirs.inner = RECURRENT[kind][1](8, 8, bidirectional=True, batch_first=True)
-    ours.out, theirs.out = paddle.nn.Linear(16, 3), torch.nn.Linear(16, 3)
-    return ours, theirs
+    layer, module = pair(forward, original)
+    layer.inner = RECURRENT[kind][0](8, 8, direction="bidirect")
+    module.inner = RECURRENT[kind][1](8, 8, bidirectional=True, batch_first=True)
+    layer.out, module.out = paddle.nn.Linear(16, 3), torch.nn.Linear(16, 3)
+    return layer, module
 
 
 LENGTHS = np.array([3, 5, 2])
