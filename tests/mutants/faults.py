@@ -396,9 +396,9 @@ RECORDS = (
     ),
     Fault(
         "missing-rank-zero",
-        "padiff_shim/runlog/compare_logs.py",
-        "range(min(world, _MOST))",
-        "range(1, min(world, _MOST))",
+        "padiff_shim/runlog/reader.py",
+        "range(min(world, _RANKS))",
+        "range(1, min(world, _RANKS))",
         "that rank 0 left no log is not told",
     ),
     Fault(
