@@ -45,7 +45,7 @@ class Explanation:
                 where = f"{at_line(place.file, place.line)}: {place.source}" if place else tr("no counterpart")
                 lines.append(f"     {side} {where}")
             if mistake.fix is not None:
-                lines.append(f"     fix    {mistake.fix}")
+                lines.append(f"     {mistake.fix.label:6} {mistake.fix}")
         return lines
 
 

@@ -12,11 +12,12 @@ import paddle
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..catalogue.formulations import formulations
+from ..present.annotations import Patch
 from ..table.formulation import TRAINING, Formulation
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Reread, Swap, as_side, same_tensor_bits
 from .patterns import Candidate, match
-from .source import Patch, patch
+from .source import patch
 from .spelling import listed, replay
 
 MOST = 24  # changes that are tried for one origin

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write
-from ..present.annotations import Annotation
+from ..present.annotations import Annotation, Patch
 from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone
 from ..present.result import Presented
 from ..proof.findings import ProgramPlace
@@ -17,7 +17,6 @@ from ..proof.proof import Proof
 from ..table.formulation import LAYOUT
 from ..text import capped, joined, many, shown, tr
 from .origins import OperandLayout
-from .source import Patch
 
 UPDATE = "update"
 LAYERS = Most(40, 100, 1_000_000)
@@ -228,7 +227,7 @@ def _annotated(origin: BitOrigin) -> Annotation:
     text = tr("{finding}; {why}", finding=origin, why=origin.why)
     if origin.change:
         text = tr("{finding}. Write: {change}", finding=text, change=origin.patch.after.strip() if origin.patch else origin.change)
-    return Annotation(f"bits: {origin.cause}: {origin.name}", "warning", text, places)
+    return Annotation(f"bits: {origin.cause}: {origin.name}", "warning", text, places, origin.patch)
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:

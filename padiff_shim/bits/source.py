@@ -10,13 +10,13 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
 import paddle
 
 from ..dispatch.call_site import is_library
+from ..present.annotations import Patch
 from .calls import ValueId
 
 
@@ -121,34 +121,6 @@ _ARITHMETIC: Mapping[type, Callable[..., Any]] = {
 def _attribute(path: str) -> str:
     """``self.blocks[0].weight`` of ``blocks.0.weight``."""
     return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
-
-
-@dataclass(frozen=True)
-class Patch:
-    """Lines of a file, and what to write in their place.
-
-    Attributes:
-        file: its path.
-        line, end_line: the first and the last line, from 1.
-        before, after: their text, with the ends of lines.
-    """
-
-    file: str
-    line: int
-    end_line: int
-    before: str
-    after: str
-
-    def apply(self, source: str) -> str:
-        """The text of the file with the change.
-
-        Raises:
-            ValueError: the lines are others.
-        """
-        lines = source.splitlines(keepends=True)
-        if "".join(lines[self.line - 1 : self.end_line]) != self.before:
-            raise ValueError(f"lines {self.line} to {self.end_line} are no longer those that the change was made for")
-        return "".join([*lines[: self.line - 1], self.after, *lines[self.end_line :]])
 
 
 def patch(

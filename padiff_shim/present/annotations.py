@@ -17,6 +17,34 @@ _SITE = re.compile(r"(?P<file>.+):(?P<line>[1-9]\d*)(?: in .*)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
+class Patch:
+    """Lines of a file, and what to write in their place.
+
+    Attributes:
+        file: its path.
+        line, end_line: the first and the last line, from 1.
+        before, after: their text, with the ends of lines.
+    """
+
+    file: str
+    line: int
+    end_line: int
+    before: str
+    after: str
+
+    def apply(self, source: str) -> str:
+        """The text of the file with the change.
+
+        Raises:
+            ValueError: the lines are others.
+        """
+        lines = source.splitlines(keepends=True)
+        if "".join(lines[self.line - 1 : self.end_line]) != self.before:
+            raise ValueError(f"lines {self.line} to {self.end_line} are no longer those that the change was made for")
+        return "".join([*lines[: self.line - 1], self.after, *lines[self.end_line :]])
+
+
+@dataclass(frozen=True)
 class Annotation:
     """What a result says of a line.
 
@@ -26,20 +54,26 @@ class Annotation:
         text: the finding.
         places: (file, line), the line to change first; files are absolute, or relative to the working directory. Lines of files
             that do not lie in the project are left out.
+        patch: the change that mends it; None where its text is not known.
     """
 
     rule: str
     level: Level
     text: str
     places: Sequence[tuple[str, int]] = ()
+    patch: Patch | None = None
 
     @property
     def lines(self) -> list[tuple[str, int]]:
         """The places in the project, files relative to its root: ``GITHUB_WORKSPACE``, or the working directory."""
-        root = Path(os.environ.get("GITHUB_WORKSPACE") or os.curdir).resolve()
-        files = [(Path(file).resolve(), line) for file, line in self.places if line > 0]
-        inside = [(file.relative_to(root).as_posix(), line) for file, line in files if file.is_relative_to(root) and file.is_file()]
+        inside = [(name, line) for file, line in self.places if line > 0 and (name := _in_project(file))]
         return list(dict.fromkeys(inside))
+
+
+def _in_project(file: str) -> str:
+    """A file relative to the project's root; "" of one outside of it."""
+    root, path = Path(os.environ.get("GITHUB_WORKSPACE") or os.curdir).resolve(), Path(file).resolve()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) and path.is_file() else ""
 
 
 def places_of(site: str, file: str = "", line: int = 0) -> list[tuple[str, int]]:
@@ -109,9 +143,27 @@ def _result(annotation: Annotation, rule: int) -> Iterator[tuple[str, Any]]:
     yield "locations", [first]
     if others:
         yield "relatedLocations", others
+    if annotation.patch and (file := _in_project(annotation.patch.file)):
+        yield "fixes", [_fix(annotation.patch, file)]
+
+
+def _fix(patch: Patch, file: str) -> dict[str, Any]:
+    """The change of whole lines, whose ends stay as they are in the file."""
+    before, after = (text.splitlines() for text in (patch.before, patch.after))
+    with open(patch.file, "rb") as source:
+        end = "\r\n" if source.readline().endswith(b"\r\n") else "\n"
+    region = {"startLine": patch.line, "startColumn": 1, "endLine": patch.end_line, "endColumn": len(before[-1]) + 1}
+    replacement = {"deletedRegion": region, "insertedContent": {"text": end.join(after)}}
+    return {
+        "description": {"text": "\n".join(line.strip() for line in after if line not in before)},
+        "artifactChanges": [{"artifactLocation": _artifact(file), "replacements": [replacement]}],
+    }
+
+
+def _artifact(file: str) -> dict[str, str]:
+    return {"uri": quote(file), "uriBaseId": "%SRCROOT%"}
 
 
 def _location(line: tuple[str, int]) -> dict[str, Any]:
     file, number = line
-    artifact = {"uri": quote(file), "uriBaseId": "%SRCROOT%"}
-    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": number}}}
+    return {"physicalLocation": {"artifactLocation": _artifact(file), "region": {"startLine": number}}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -188,6 +189,14 @@ _ALSO_PADDLES = frozenset({
     "kernel_size", "stride", "padding", "dilation", "groups", "ceil_mode", "align_corners", "negative_slope", "keepdim",
     "ignore_index", "output_padding", "alpha", "beta", "threshold", "output_size", "padding_idx", "label_smoothing", "num_layers",
 })  # fmt: skip
+_ALSO_OF_PADDLES_OP = frozenset({
+    ("clamp", "min"), ("clamp", "max"), ("triu", "diagonal"), ("tril", "diagonal"), ("topk", "k"), ("topk", "largest"),
+    ("sort", "descending"), ("roll", "shifts"),
+})  # fmt: skip
+
+
+def _same_word(name: str, value: Any) -> str:
+    return tr("write {name}={value}", name=name, value=repr(value))
 
 
 def _momentum(value: Any) -> str:
@@ -234,7 +243,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "group": lambda value: tr("write num_groups={value}", value=value),
     "approximate": lambda value: tr("write approximate={value}", value=value == "tanh"),
     "reduction": _reduction,
-    **{name: lambda value, name=name: tr("write {name}={value}", name=name, value=repr(value)) for name in _ALSO_PADDLES},  # type: ignore[misc]
+    **{name: partial(_same_word, name) for name in _ALSO_PADDLES},
 }
 
 
@@ -254,6 +263,8 @@ def advice(op: str, name: str, value: Any) -> str:
         return tr("write axes={value}", value=value)
     if name == "normalization":
         return _fft_norm(op, value)
+    if (op, name) in _ALSO_OF_PADDLES_OP:
+        return _same_word(name, value)
     return _WORDS[name](value) if name in _WORDS else ""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..dispatch.call_site import CallSite, at_line
+from ..present.annotations import Patch
 from ..text import marked, tr
 from .trace import TraceCall
 
@@ -101,22 +102,31 @@ class ProgramPlace:
 
 @dataclass(frozen=True)
 class Fix:
-    """What to write in the port.
+    """What to write in the port, or where to look.
 
     Attributes:
-        text: in Paddle's words: ``"epsilon=1e-05"``.
+        text: in Paddle's words: ``"epsilon=1e-05"``; "" where that is not known, but the line that makes the layer is.
         file, line: where: the line that makes the layer, or that of the call; "" and 0 where it is not known.
         source: the text of the line that makes the layer.
+        patch: the change of that line; None where the text of the call does not tell it.
     """
 
     text: str
     file: str = ""
     line: int = 0
     source: str = ""
+    patch: Patch | None = None
+
+    @property
+    def label(self) -> str:
+        """What stands in front of it."""
+        return tr("fix") if self.text else tr("look")
 
     def __str__(self) -> str:
         if not self.file:
             return self.text
+        if not self.text:
+            return f"{at_line(self.file, self.line)}: {self.source}"
         if not self.source:
             return str(tr("{fix} at {line}", fix=self.text, line=at_line(self.file, self.line)))
         return str(tr("{fix} at {line}: {source}", fix=self.text, line=at_line(self.file, self.line), source=self.source))
@@ -134,7 +144,7 @@ class Mistake:
         also: (file, line) of further lines of the port with the same attribute.
         effect: how far the port's outputs move in float64 when it is mended (its gradients, of a mistake in the backward);
             None: not measured.
-        fix: what to write, and at which line; None where that is not known.
+        fix: what to write, and at which line; or the line that makes the layer, where to look; None where neither is known.
     """
 
     cause: Cause

@@ -1,4 +1,7 @@
-"""What to write for a mistake, in Paddle's words, and where: at the line that makes the layer, or at the call itself."""
+"""What to write for a mistake, in Paddle's words, and where: at the line that makes the layer, or at the call itself.
+
+Where the text of that call tells it, the changed line, too.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +11,143 @@ import linecache
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
+from typing import Any
 
 import paddle
 
 from ..dispatch.call_site import is_library
-from .findings import Fix, Mistake
+from ..present.annotations import Patch
+from .findings import Cause, Fix, Mistake
 
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
 _PASS = re.compile(r"\bpass (?=[\w.]+ ?=)")  # to a call, not to the constructor of what is called
+_BETWEEN_CALLS = frozenset({Cause.MISSING, Cause.PLACE, Cause.ORDER, Cause.OPERAND, Cause.SWAPPED})  # not within the layer
 
 
 def with_fixes(mistakes: Sequence[Mistake], port: paddle.nn.Layer) -> list[Mistake]:
-    """The mistakes, each with its fix where its text says what to write."""
+    """The mistakes, each with its fix where its text says what to write, else with the line that makes the layer."""
     layers = dict(port.named_sublayers(include_self=True))
     return [replace(mistake, fix=_fix(mistake, layers)) for mistake in mistakes]
 
 
 def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
     text = ", ".join(_written(mistake.text))
-    if not text:
-        return None
     place = mistake.paddle
+    if not text:
+        return constructor(place.layer, layers) if place and mistake.cause not in _BETWEEN_CALLS else None
     if place is None:
         return Fix(text)
     made = None if _PASS.search(mistake.text) else constructor(place.layer, layers, text)
-    return made or (Fix(text) if is_library(place.file) else Fix(text, place.file, place.line))
+    if made is None and is_library(place.file):
+        return Fix(text)
+    fix = made or Fix(text, place.file, place.line)
+    names = _names_in(fix.file, layers)
+    calls = [call for call in ast.walk(_parsed(fix.file)) if isinstance(call, ast.Call) and _covers(call, fix.line)]
+    if made or _of_a_library(type(layers.get(place.layer))):
+        calls = [call for call in calls if _resolved(call.func, names) is type(layers[place.layer])]
+    return replace(fix, patch=_patch(fix, calls, names))
+
+
+def _names_in(file: str, layers: Mapping[str, paddle.nn.Layer]) -> Mapping[str, Any]:
+    """The names of the module of a file of the port, and their values."""
+    for kind in {kind for layer in layers.values() for kind in type(layer).__mro__}:
+        for function in vars(kind).values():
+            if inspect.isfunction(function) and function.__code__.co_filename == file:
+                return function.__globals__
+    return next((vars(module) for module in list(sys.modules.values()) if getattr(module, "__file__", None) == file), {})
+
+
+def _parsed(file: str) -> ast.AST:
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return ast.Module([], [])
+
+
+def _covers(call: ast.Call, line: int) -> bool:
+    return call.lineno <= line <= (call.end_lineno or call.lineno)
+
+
+def _resolved(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """What a dotted name of the module stands for; None of any other expression."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute) and (owner := _resolved(node.value, names)) is not None:
+        return getattr(owner, node.attr, None)
+    return None
+
+
+def _parameters(call: ast.Call, names: Mapping[str, Any]) -> list[str]:
+    """The parameters of what is called, from the first that the brackets hold; none where that is not known."""
+    called, method = _resolved(call.func, names), False
+    if called is None and isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") != "self":
+        called, method = getattr(paddle.Tensor, call.func.attr, None), True
+    try:
+        return list(inspect.signature(called).parameters)[method:] if callable(called) else []
+    except (TypeError, ValueError):
+        return []
+
+
+def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any]) -> Patch | None:
+    """The line with the arguments of ``fix``; None where several calls take such arguments, or names would be replaced."""
+    try:
+        wanted = ast.parse(f"_({fix.text})", mode="eval").body.keywords  # type: ignore[attr-defined]
+    except SyntaxError:
+        return None
+    if any(isinstance(node, ast.Name) and node.id not in names for each in wanted for node in ast.walk(each.value)):
+        return None
+    parameters = [(call, _parameters(call, names)) for call in calls]
+    fitting = [(call, known) for call, known in parameters if wanted and all(each.arg in known for each in wanted)]
+    if len(fitting) != 1:
+        return None
+    call, known = fitting[0]
+    edits = [edit for each in wanted if (edit := _edit(call, each, known)) is not None]
+    return _changed(fix.file, edits) if len(edits) == len(wanted) else None
+
+
+_Edit = tuple[int, int, int, int, str]  # from line and column, to line and column, the new text; columns in bytes
+
+
+def _edit(call: ast.Call, wanted: ast.keyword, parameters: Sequence[str]) -> _Edit | None:
+    """Where a call's argument stands, or would stand."""
+    if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg not in parameters for each in call.keywords):
+        return None
+    place, text = parameters.index(str(wanted.arg)), ast.unparse(wanted.value)
+    written = next((each.value for each in call.keywords if each.arg == wanted.arg), None)
+    written = call.args[place] if written is None and place < len(call.args) else written
+    if written is not None:
+        try:
+            ast.literal_eval(written)
+        except ValueError:  # a name, which others may read
+            return None
+        return written.lineno, written.col_offset, written.end_lineno or 0, written.end_col_offset or 0, text
+    last = max([*call.args, *(each.value for each in call.keywords)], key=lambda each: (each.lineno, each.col_offset), default=None)
+    if last is None:
+        line, column = call.end_lineno or 0, (call.end_col_offset or 0) - 1
+        return line, column, line, column, f"{wanted.arg}={text}"
+    line, column = last.end_lineno or 0, last.end_col_offset or 0
+    return line, column, line, column, f", {wanted.arg}={text}"
+
+
+def _changed(file: str, edits: Sequence[_Edit]) -> Patch | None:
+    lines = linecache.getlines(file)
+    first, end = min(edit[0] for edit in edits), max(edit[2] for edit in edits)
+    starts = [0]
+    for line in lines[first - 1 : end]:
+        starts.append(starts[-1] + len(line.encode()))
+    before = "".join(lines[first - 1 : end])
+    after = before.encode()
+    for begin, column, stop, end_column, text in sorted(edits, reverse=True):
+        after = after[: starts[begin - first] + column] + text.encode() + after[starts[stop - first] + end_column :]
+    patch = Patch(file, first, end, before, after.decode())
+    try:
+        ast.parse(patch.apply("".join(lines)))
+    except SyntaxError:  # the last argument stands in brackets of its own
+        return None
+    return patch
 
 
 def _written(text: str) -> Iterator[str]:

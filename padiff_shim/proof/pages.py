@@ -64,7 +64,7 @@ def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
 def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     """A mistake with both places (none where neither is known, as of an optimizer that was named), and what else is known."""
     lines = [at_line(file, number) for file, number in mistake.also]
-    details = [] if mistake.fix is None else [(tr("fix"), str(mistake.fix))]
+    details = [] if mistake.fix is None else [(mistake.fix.label, str(mistake.fix))]
     details += [(tr("also"), listed(lines, LINES))] if lines else []
     if mistake.effect and mistakes > 1:
         effect = tr("mended, the port's results move by {size:.3g} in float64", size=mistake.effect)
@@ -85,8 +85,8 @@ def annotated(mistake: Mistake, verdict: str) -> Annotation:
         line = _where(original)
         text = tr("{finding}; the original: {line}: {call}", finding=text, line=line, call=shown(original.call))
     if fix:
-        text = tr("{finding}; fix: {fix}", finding=text, fix=str(fix))
-    return Annotation(f"{verdict}: {mistake.cause.value}", "error", text, places)
+        text = tr("{finding}; {label}: {fix}", finding=text, label=fix.label, fix=str(fix))
+    return Annotation(f"{verdict}: {mistake.cause.value}", "error", text, places, fix.patch if fix else None)
 
 
 def both_places(

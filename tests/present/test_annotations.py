@@ -1,8 +1,10 @@
 """Annotations for GitHub's workflows, and SARIF."""
 
+import dataclasses
+
 import pytest
 
-from padiff_shim.present.annotations import SCHEMA, Annotation, github, sarif
+from padiff_shim.present.annotations import SCHEMA, Annotation, Patch, github, sarif
 
 
 @pytest.fixture
@@ -82,3 +84,29 @@ def test_sarif_has_what_the_standard_demands(project):
         ("note", "no line"),
         ("error", "CODE_DIFFERS: at port.py:7"),
     ]
+
+
+def replaced(text, change):
+    """As an editor applies a fix: https://docs.oasis-open.org/sarif/sarif/v2.1.0, 3.57."""
+    region, lines = change["deletedRegion"], text.split("\n")
+    before = [*lines[: region["startLine"] - 1], lines[region["startLine"] - 1][: region["startColumn"] - 1]]
+    after = [lines[region["endLine"] - 1][region["endColumn"] - 1 :], *lines[region["endLine"] :]]
+    return "\n".join(before) + change["insertedContent"]["text"] + "\n".join(after)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_sarif_mends_the_file(project, end):
+    file = project / "checkout" / "port.py"
+    before = ["x = 'ö𝄞'; y = f(x,", "      axis=1)", "z = y"]
+    file.write_bytes(end.join([*before, ""]).encode())
+    patch = Patch("port.py", 1, 2, "\n".join([*before[:2], ""]), "y0 = x\nx = 'ö𝄞'; y = f(y0,\n      axis=-1)\n")
+    outside = dataclasses.replace(patch, file="../elsewhere.py")
+    mended, as_it_is = (Annotation("r", "error", "text", [("port.py", 1)], each) for each in (patch, outside))
+    first, second = sarif([mended, as_it_is], "", "error", "1")["runs"][0]["results"]
+    assert "fixes" not in second
+    (fix,) = first["fixes"]
+    assert fix["description"]["text"] == "y0 = x\nx = 'ö𝄞'; y = f(y0,\naxis=-1)"
+    (change,) = fix["artifactChanges"]
+    assert change["artifactLocation"] == first["locations"][0]["physicalLocation"]["artifactLocation"]
+    text = file.read_bytes().decode()
+    assert replaced(text, change["replacements"][0]) == patch.after.replace("\n", end) + before[2] + end
