@@ -184,8 +184,8 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
         cause=cause,
         name=name,
         why=why,
-        torch=_place(first.original),
-        paddle=_place(first.port),
+        torch=_place(first.original, first.moved[1]),
+        paddle=_place(first.port, first.moved[0]),
         layers=tuple("" if search.steps else _layer(origin, numbers) for numbers in origin.times),
         differs=UPDATE if search.steps else BOTH if len(backward) > 1 else GRADIENT if True in backward else FORWARD,
         ulp=max(each.ulp for each in far),
@@ -204,11 +204,11 @@ def _layer(origin: Origin, numbers: set[int]) -> str:
     return plain_layer(next((group for group in groups if not group.backward), groups[0]).port[-1]) if groups else ""
 
 
-def _place(calls: Sequence[TraceCall]) -> ProgramPlace | None:
-    """The line of the last of several calls, with the names of all."""
+def _place(calls: Sequence[TraceCall], moved: Sequence[TraceCall]) -> ProgramPlace | None:
+    """The line of the last of several calls, with the names of all; of those that stand elsewhere in the other program, if any."""
     if not calls:
         return None
-    last = next((call for call in reversed(calls) if not is_library(call.site.file)), calls[-1])
+    last = next((call for call in (*reversed(moved), *reversed(calls)) if not is_library(call.site.file)), calls[-1])
     own = [call for call in calls if call.backward is last.backward]
     names = ", ".join(call.name for call in own)
     return ProgramPlace.at(

@@ -7,6 +7,7 @@ So every call gets the original's operands, and what it makes of them differentl
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +77,20 @@ class OriginGroup:
         """Whether both programs call the same kernels there; in a backward, in any order."""
         names = [[call.name for call in calls] for calls in (self.port, self.original)]
         return names[0] == names[1] or (self.backward and sorted(names[0]) == sorted(names[1]))
+
+    @property
+    def moved(self) -> tuple[list[TraceCall], list[TraceCall]]:
+        """Of a backward that makes equal calls in another order: the calls of both that stand elsewhere; nothing of any other."""
+        port, original = ([call.name for call in calls] for calls in (self.port, self.original))
+        if not self.backward or port == original or sorted(port) != sorted(original):
+            return [], []
+        same = difflib.SequenceMatcher(None, port, original, autojunk=False).get_matching_blocks()
+        staying = [{block[side] + step for block in same for step in range(block.size)} for side in (0, 1)]
+        first, second = (
+            [call for place, call in enumerate(calls) if place not in places]
+            for calls, places in zip((self.port, self.original), staying)
+        )
+        return first, second
 
     @property
     def calls(self) -> set[int]:
@@ -228,7 +243,8 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     """Cause, name and reason of an origin that is no formulation of the library."""
     port, original = ([call for call in calls if call.backward is calls[-1].backward] for calls in (group.port, group.original))
     names = [[call.name for call in calls] for calls in (port, original)]
-    if port[-1].backward and "add" in names[0] and sorted(names[0]) == sorted(names[1]):
+    moved = {call.name for calls in group.moved for call in calls}
+    if port[-1].backward and sorted(names[0]) == sorted(names[1]) and (moved or {"add"}) == {"add"} <= set(names[0]):
         return BACKWARD, tr("sum of gradients"), tr("the gradients of a tensor's readers are added up in another order")
     if names[0] == names[1]:
         operands = [layouts(calls) for calls in (port, original)]

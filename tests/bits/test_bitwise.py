@@ -86,18 +86,18 @@ def port_of(folder, *exchanges):
     return path
 
 
-def model(path):
-    """The port of a file."""
+def load(path):
+    """A file as a module."""
     spec = importlib.util.spec_from_file_location(f"port_{len(sys.modules)}", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    return module.Port()
+    return module
 
 
 def ask(path, **options):
     torch.manual_seed(0)
-    return padiff_shim.bitwise(model(path), Original(), INPUTS, weights="random", **options)
+    return padiff_shim.bitwise(load(path).Port(), Original(), INPUTS, weights="random", **options)
 
 
 def line_of(path, text):
@@ -229,7 +229,7 @@ def test_a_wrong_port_is_proven_and_nothing_else(tmp_path):
 
 def test_a_proof_within_rounding_points_here(tmp_path):
     torch.manual_seed(0)
-    proof = padiff_shim.prove(model(port_of(tmp_path, SCALE)), Original(), INPUTS, weights="random")
+    proof = padiff_shim.prove(load(port_of(tmp_path, SCALE)).Port(), Original(), INPUTS, weights="random")
     assert "padiff_shim.bitwise(" in str(proof)
 
 
@@ -250,3 +250,45 @@ def test_a_patch_refuses_lines_that_were_changed(tmp_path):
 def test_the_phase_is_forward_both_or_train():
     with pytest.raises(padiff_shim.ArgumentError, match="phase"):
         padiff_shim.bitwise(paddle.nn.Linear(2, 2), torch.nn.Linear(2, 2), np.ones((1, 2)), phase="update")
+
+
+REPEATED = """
+import paddle
+import torch
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.k = paddle.nn.Linear(6, 6)
+
+    def forward(self, x, q, c):
+        k = self.k(x)
+        k = k.unsqueeze(1).expand([5, 3, 6]).reshape([15, 6])
+        k = k * c + paddle.tanh(k) * k
+        return k * q
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.k = torch.nn.Linear(6, 6)
+
+    def forward(self, x, q, c):
+        k = self.k(x)
+        k = k * c + torch.tanh(k) * k
+        k = k.unsqueeze(1).expand(5, 3, 6).reshape(15, 6)
+        return k * q
+"""
+
+
+def test_a_repetition_before_other_calls_is_named_at_its_own_line(tmp_path):
+    path = tmp_path / "repeated.py"
+    path.write_text(REPEATED)
+    rng = np.random.default_rng(0)
+    inputs = tuple(rng.standard_normal(shape).astype("float32") for shape in ((5, 6), (15, 6), (6,)))
+    port = load(path)
+    answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random")
+    (origin,) = answer.origins
+    line = REPEATED[: REPEATED.index("k = k.unsqueeze(1)")].count("\n") + 1
+    assert (origin.cause, origin.paddle.line) == (BACKWARD, line)
