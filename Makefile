@@ -102,13 +102,13 @@ test: $(READY_DEMO) ## run the test suite on Paddle 3.3.1, without what is slow
 	$(PY) $(PYTEST) -m "$(FAST)" $(PYTEST_ARGS)
 
 test-all: $(READY_DEMO) ## run everything on Paddle 3.3.1, before an issue is closed
-	$(PY) $(PYTEST) $(PYTEST_ARGS)
+	PADIFF_TESTS_TRIALS=all $(PY) $(PYTEST) $(PYTEST_ARGS)
 
 test-shuffled: $(READY_DEMO) ## the tests of `make test` in random order; PYTEST_ARGS=--randomly-seed=7 repeats one
 	$(PY) $(PYTEST) -p randomly -m "$(FAST)" $(PYTEST_ARGS)
 
 test-compat: $(READY_COMPAT) ## run the fast part of the suite on Paddle 2.6.2
-	$(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(PYTEST_ARGS)
+	PADIFF_TESTS_TRIALS=all $(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(PYTEST_ARGS)
 
 smoke-compat: $(READY_COMPAT) ## the rooms of it that meet Paddle itself, with one entry point of each op
 	PADIFF_TESTS_ENTRIES=first $(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(SMOKE_ROOMS) $(PYTEST_ARGS)
@@ -116,7 +116,7 @@ smoke-compat: $(READY_COMPAT) ## the rooms of it that meet Paddle itself, with o
 test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction sets
 
 $(TEST_ISA): test-isa-%: $(READY)
-	env $(ISA_$*) $(PY) $(PYTEST) -m "bitexact and not long" $(PYTEST_ARGS)
+	PADIFF_TESTS_TRIALS=all env $(ISA_$*) $(PY) $(PYTEST) -m "bitexact and not long" $(PYTEST_ARGS)
 
 smoke-isa: $(READY) ## what the table computes under other instruction sets, by one entry point of each op
 	@$(MAKE) --no-print-directory -j2 --output-sync=target $(SMOKE_ISA)

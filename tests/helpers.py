@@ -25,6 +25,7 @@ from padiff_shim.tested import PADDLES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAYOUTS = ("contiguous", "transposed", "sliced", "expanded")
+EVERY = os.environ.get("PADIFF_TESTS_TRIALS") == "all"  # `make test-all`
 
 
 def lay_out(values, layout, tensor):
@@ -142,6 +143,11 @@ def thinned(table, *names):
     """The keys of a table as parameters of a test: these always, the others where ``slow`` tests run."""
     assert set(names) <= set(table), f"not in the table: {set(names) - set(table)}"
     return [pytest.param(key, marks=() if key in names else pytest.mark.slow) for key in table]
+
+
+def some(choices, number):
+    """All choices for a table's first case, and for the others one of them in turn; in `make test-all` all for each."""
+    return choices if EVERY or not number else [choices[number % len(choices)]]
 
 
 def by_first_doors(doors):

@@ -1,14 +1,15 @@
 """How the op table is tried: which doors with which samples, dtypes and layouts, and what has to come out.
 
 A door is one test. Samples, layouts and dtypes are chosen by what can differ: all of them at an op's first door, which carries the
-formula, and at the others what could be bound or written wrongly.
+formula, and at the others what could be bound or written wrongly. Not every sample comes in every layout and dtype unless
+PADIFF_TESTS_TRIALS=all says so, as `make test-all` does: each sample, layout and dtype comes, and the first sample in all of them.
 """
 
 import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import LAYOUTS, array, by_first_doors, entries, flat, has_defect, takes
+from helpers import LAYOUTS, array, by_first_doors, entries, flat, has_defect, some, takes
 
 from padiff_shim.dispatch.frames import paused
 from padiff_shim.frameworks.versions import IS_3
@@ -46,12 +47,12 @@ def trials(op, entry, *, halves=True):
     """(sample, dtype, layout): see the head of this module."""
     samples = [sample for sample in op.samples if takes(op, entry, sample)]
     first = any(case.values[1] is entry for case in FIRST)
-    layouts = LAYOUTS[:-1] if entry.inplace else LAYOUTS  # nothing is written into elements that overlap
+    kinds = [("float32", layout) for layout in (LAYOUTS[:-1] if entry.inplace else LAYOUTS)]  # no writing into what overlaps
     for number, sample in enumerate(samples):
-        for layout in layouts if first or not number else LAYOUTS[:1]:
-            yield sample, "float32", layout
         if first:
-            yield sample, "float64", "contiguous"
+            yield from ((sample, *kind) for kind in some([*kinds, ("float64", "contiguous")], number))
+        else:
+            yield from ((sample, *kind) for kind in (kinds[:1] if number else kinds))
     for dtype in ("float16", "bfloat16") if first and halves else ():
         yield samples[0], dtype, "contiguous"
 

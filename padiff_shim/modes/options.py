@@ -370,31 +370,38 @@ def settings_file() -> Path | None:
         ArgumentError: one of them has such a table under a name that is not read.
     """
     try:
-        here = Path.cwd()
+        folders = _upwards(os.getcwd())
     except FileNotFoundError:  # somebody removed the current folder
         return None
-    for folder in (here, *here.parents):
+    for folder in folders:
         for name in _TABLES:
-            path = folder / name
+            path = os.path.join(folder, name)
             try:
-                stat = path.stat()
+                stat = os.stat(path)
                 has_table, misspelt = _heads(path, stat.st_mtime_ns, stat.st_size) if S_ISREG(stat.st_mode) else (False, "")
             except OSError:
                 continue  # not ours to complain of: whether it has our table is not known
             if has_table:
-                return path
+                return Path(path)
             if misspelt:
-                head = "[tool.padiff_shim]" if path.suffix == ".toml" else "[padiff_shim]"
+                head = "[tool.padiff_shim]" if name.endswith(".toml") else "[padiff_shim]"
                 raise ArgumentError(f"{path}: {misspelt} is not read. Did you mean {head}?")
     return None
 
 
+@functools.lru_cache(maxsize=8)
+def _upwards(folder: str) -> list[str]:
+    """A folder and those above it: modes are opened by the thousand, and each looks for settings."""
+    return [folder, *map(str, Path(folder).parents)]
+
+
 @functools.lru_cache(maxsize=64)
-def _heads(path: Path, *_: int) -> tuple[bool, str]:
+def _heads(path: str, *_: int) -> tuple[bool, str]:
     """Whether a file has our table, and otherwise the head of one that looks like it; ``_`` tells a file that was changed."""
-    text = path.read_bytes()
+    file = Path(path)
+    text = file.read_bytes()
     misspelt = _MISSPELT.search(text)
-    return _TABLES[path.name].search(text) is not None, misspelt.group().decode(errors="replace").strip() if misspelt else ""
+    return _TABLES[file.name].search(text) is not None, misspelt.group().decode(errors="replace").strip() if misspelt else ""
 
 
 def _table(path: Path) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ CASES = [  # what is judged of a further door is judged of the first one
         entry,
         sample,
         id=f"{entry.target.removeprefix('paddle.')}-{number}",
-        marks=() if entry is op.entries[0] else pytest.mark.slow,
+        marks=() if entry is op.entries[0] and not number else pytest.mark.slow,
     )
     for op, entry in entries()
     for number, sample in enumerate(op.samples[: 2 if entry is op.entries[0] else 1])

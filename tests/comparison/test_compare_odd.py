@@ -189,7 +189,7 @@ def twice(op, entry, grad):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("options", thinned(SAMPLINGS, "every", "budget", "layers"))
+@pytest.mark.parametrize("options", thinned(SAMPLINGS, "every", "budget"))
 def test_every_entry_runs_as_natively_whether_sampled_or_not(options, grad):
     pairs = [(op, entry) for op, entry in entries() if not (grad and entry.inplace) and op.samples and has_kernel(op)]
     native = [twice(op, entry, grad) for op, entry in pairs]

@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 import pytest
-from helpers import by_first_doors, entries, located, spelled
+from helpers import by_first_doors, entries, located, some, spelled
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3, VERSION
@@ -111,7 +111,8 @@ UNREAD = {"copysign", "remainder"}
 # Whose results native Paddle computes less accurately than float32 allows: on few elements, or by a formula with a name.
 LESS_ACCURATE = {"erfinv"}
 POOR = {"gammaincc"}  # by more than any order of its sums explains: it is accused, and rightly
-CASES = [(place, grad, last) for place in sorted(TARGETS) for grad in (False, True) for last in (False, True)]
+WAYS = [(grad, last) for grad in (False, True) for last in (False, True)]
+CASES = [(place, *way) for number, place in enumerate(sorted(TARGETS)) for way in some(WAYS, number)]
 
 
 def close(ours, native):
