@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -83,9 +83,9 @@ class Recorded:
         """Whether its steps are fingerprints: read :meth:`rows` then."""
         return self.options.get("values") == "fingerprint"
 
-    def _events(self) -> Iterator[JsonTable]:
+    def _events(self) -> Iterator[Mapping[str, Any]]:
         self.remarks, self.holes, self.ended, self.described = [], [], "", []
-        end: JsonTable = {}
+        end: Mapping[str, Any] = {}
         try:
             for _, event in self._file:
                 if event["type"] == "end":
@@ -98,7 +98,7 @@ class Recorded:
             raise FileError(str(error)) from None
         self._conclude(end)
 
-    def _conclude(self, end: JsonTable) -> None:
+    def _conclude(self, end: Mapping[str, Any]) -> None:
         """Remarks on how the file ends."""
         name = self.path.name
         if self._file.damage:
@@ -197,7 +197,7 @@ class Recorded:
                 tr("{name}: {steps} and left out", name=self.path.name, steps=many(damaged, "step is damaged", "steps are damaged"))
             )
 
-    def _row(self, event: JsonTable, known: dict[tuple[int, ...], tuple[int, ...]]) -> FingerprintRow | None:
+    def _row(self, event: Mapping[str, Any], known: dict[tuple[int, ...], tuple[int, ...]]) -> FingerprintRow | None:
         spans = tuple(event["of"])
         numbers = known.get(spans)
         if numbers is None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import FileError
 from ..runlog.encoding import finite
-from ..runlog.events import IN_STEP, STATE, JsonTable
+from ..runlog.events import IN_STEP, STATE
 from ..runlog.reader import LogError, open_log
 from ..text import marked, tr
 
@@ -204,7 +204,7 @@ class Tensor:
         return str(tr("{what}, {site}", what=what, site=self.site) if self.site else what)
 
 
-def tensor_of(record: JsonTable, folder: Path) -> Tensor:
+def tensor_of(record: Mapping[str, Any], folder: Path) -> Tensor:
     """A tensor from its record, which was checked against the schema."""
     at, stated = record.get("at"), record.get("figures") or {}
     return Tensor(
@@ -217,7 +217,7 @@ def tensor_of(record: JsonTable, folder: Path) -> Tensor:
     )  # fmt: skip
 
 
-def _reads(record: JsonTable) -> CallReads | None:
+def _reads(record: Mapping[str, Any]) -> CallReads | None:
     entries = record.get("operands")
     if entries is None:
         return None

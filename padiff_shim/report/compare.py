@@ -9,7 +9,8 @@ from typing import Any
 from ..present import document as doc
 from ..present.annotations import Annotation, Level, places_of
 from ..runlog import words
-from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding, excess_of
+from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding
+from ..runlog.encoding import excess_of
 from ..text import SENTENCE, capped, from_log, joined, many, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
 from .source import Compared

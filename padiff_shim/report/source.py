@@ -21,7 +21,7 @@ class Records(Protocol):
 
     def __len__(self) -> int: ...
 
-    def records(self) -> Iterator[dict[str, Any]]:
+    def records(self) -> Iterator[Mapping[str, Any]]:
         """They as in the log, not to be changed."""
 
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ..text import logged
 from ..verdicts import APART, NO_KERNEL, SCREENED, Verdict, apart
-from .encoding import Plain
+from .encoding import Plain, excess_of
+from .plain_lines import PlainLine
 
 # ---- Time
 
@@ -216,14 +217,15 @@ class Innocent:
         stats = record.get("stats") or {}
         if record["verdict"] not in _INNOCENT or not (stats.get("different") or stats.get("allowed")):
             return
-        self.note((record.get("op"), record.get("tensor"), record.get("site")), stats, record, log)
+        key = (record.get("op"), record.get("tensor"), record.get("site"))
+        self.note(key, stats.get("max_abs"), stats.get("allowed"), record, log)
 
-    def note(self, key: tuple[Any, ...], stats: Mapping[str, Any], record: Mapping[str, Any], log: str) -> None:
+    def note(self, key: tuple[Any, ...], max_abs: Any, allowed: Any, record: Mapping[str, Any], log: str) -> None:
         """As :meth:`add`, of a record that differs or has a bound."""
-        allowed, known = stats.get("allowed"), self._largest.get(key)
+        known = self._largest.get(key)
         if allowed is None and known is not None and known[0][0]:  # that one has a bound
             return
-        size = (allowed is not None, _number(stats.get("max_abs")), _number(allowed))
+        size = (allowed is not None, _number(max_abs), _number(allowed))
         if known is None and len(self._largest) >= PLACES:
             return
         if known is None or size > known[0]:
@@ -353,19 +355,6 @@ _SEVERITY = {verdict.value: verdict.severity for verdict in Verdict}
 _HARMLESS = Verdict.UNVERIFIED.severity
 
 
-def excess_of(stats: Mapping[str, Any]) -> float:
-    """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NaN, 0 where there is none."""
-    largest = 0.0
-    if "paddle" not in stats and "torch" not in stats:
-        return largest
-    for side in ("paddle", "torch"):
-        value = (stats.get(side) or {}).get("prob")
-        if value is not None:
-            number = float(value)
-            largest = max(largest, math.inf if math.isnan(number) else number)
-    return largest
-
-
 @dataclass
 class GroupCounts:
     """The records of one op or layer.
@@ -458,15 +447,15 @@ class _Cells(dict[Any, list[int]]):
 class _PlainKind:
     """Where plain records of one tensor, line and verdict are counted."""
 
-    __slots__ = ("first", "forward", "names", "of_layer", "of_op", "owner", "rank", "rounds", "tensor")
+    __slots__ = ("excess", "first", "forward", "names", "of_layer", "of_op", "owner", "rounds", "severity", "tensor")
 
     def __init__(self, counts: Counts, fields: Mapping[str, Any], verdict: str) -> None:
-        self.owner, severity = counts.own, _SEVERITY[verdict]
+        self.owner, self.severity, self.excess = counts.own, _SEVERITY[verdict], 0.0
         self.names = op, layer = counts.names(fields["op"], fields["layer"] or "")
         self.of_op, self.of_layer = counts.by_op[op, verdict, "none", ""], counts.by_layer[layer, verdict, "none", ""]
         self.tensor, self.forward = (fields["op"], fields["tensor"], fields["site"]), fields["phase"] == "forward"
         self.rounds = is_float(fields.get("dtype"))
-        self.rank, self.first = (0, severity, 0.0), (False, severity)
+        self.first = (False, self.severity)
 
 
 class Counts:
@@ -497,10 +486,10 @@ class Counts:
         """(op, verdict, side, why it is set apart) -> records."""
         return {key: number for key, (number,) in list(self.by_op.items())}
 
-    def add_plain(self, record: Plain, log: str = "") -> None:
+    def add_plain(self, record: Plain | PlainLine, log: str = "") -> None:
         """:meth:`add` of a plain record."""
         order, self.records = self.records, self.records + 1
-        stats, verdict = record.stats, record.verdict
+        figures, verdict = record.figures, record.verdict
         kind = record.written.counted.get(verdict)
         if kind is None or kind.owner is not self.own:
             kind = record.written.counted[verdict] = _PlainKind(self, record.written.fields, verdict)
@@ -510,17 +499,17 @@ class Counts:
             first = not record.counted.get("result")
             self.calls += first
             if kind.rounds:
-                self.coverage.checked(first, stats["count"])
+                self.coverage.checked(first, figures.elements)
             else:
                 self.coverage.exact_calls += first
         if record.modifiers:
             self.coverage.screened += SCREENED in record.modifiers
-        elif stats["different"] or "allowed" in stats:
-            self.innocent.note(kind.tensor, stats, record, log)
-        if "paddle" in stats or "torch" in stats:
-            self._rank(record, verdict, excess_of(stats), log, order, kind.names, "")
-        elif len(self._worst) < self.most or self._worst[0][:3] < kind.rank:
-            self._rank(record, verdict, 0.0, log, order, kind.names, "")
+        elif figures.different or figures.allowed is not None:
+            self.innocent.note(kind.tensor, figures.max_abs, figures.allowed, record, log)
+        excess, worst = figures.excess, self._worst
+        if excess > kind.excess or len(worst) < self.most or worst[0][:3] < (0, kind.severity, excess):
+            kind.excess = max(kind.excess, excess)
+            self._rank(record, verdict, excess, log, order, kind.names, "")
         elif kind.first not in self._first:
             self._first[kind.first] = (order, record, log)
 

@@ -7,12 +7,12 @@ import json
 import math
 import numbers
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 _COUNTED = ("type", "index", "call", "step")
 # A plain record: its fields beside those that are written once, the constant ones, and the figures of every difference.
 _PLAIN = frozenset((*_COUNTED, "verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted", "reason", "stats"))
-_HARMLESS = ("EQUAL", "ROUNDING")
+HARMLESS = ("EQUAL", "ROUNDING")
 _COUNTED_TEXT = '"type":"call","index":%d,"call":%d,"step":%d'
 # What plain records have in common; each record gets lists of its own.
 PLAIN_FIELDS: dict[str, Any] = {
@@ -24,7 +24,7 @@ PLAIN_FIELDS: dict[str, Any] = {
     "muted": False,
 }
 _NOTHING_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":[],"quirk":null,"muted":false'
-_MODIFIED_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":%s,"quirk":null,"muted":false'
+MODIFIED_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":%s,"quirk":null,"muted":false'
 _DIFFERENCE = ("count", "different", "max_abs", "mean_abs", "rel_fro", "ulp_max", "tolerance")
 _TOLERANCE_NAMES = ("atol", "rtol")
 _DIFFERENCE_TYPES = (int, int, float, float, float, float, float, float)
@@ -137,7 +137,7 @@ def plain_line(
     figures = _figures(stats)
     if figures is None:
         return None
-    nothing = _MODIFIED_TEXT % _json_list(modifiers) if modifiers else _NOTHING_TEXT
+    nothing = MODIFIED_TEXT % _json_list(modifiers) if modifiers else _NOTHING_TEXT
     rest = f'{written.text},"verdict":"{verdict}",{nothing},"reason":{_quoted(reason)},"stats":{figures}}}'
     if verdict == "EQUAL":
         written.equal = dict(stats), reason, rest
@@ -154,7 +154,7 @@ def _plain_text(record: Mapping[str, Any], written: WrittenFields) -> str | None
         return None
     if record["alternatives"] or record["modifiers"] or record["side"] != "none" or record["muted"]:
         return None
-    if record["hypothesis"] is not None or record["quirk"] is not None or record["verdict"] not in _HARMLESS:
+    if record["hypothesis"] is not None or record["quirk"] is not None or record["verdict"] not in HARMLESS:
         return None
     counted = _COUNTED_TEXT % (record["index"], record["call"], record["step"])
     return f'{counted},{written.text},"verdict":"{record["verdict"]}",{_NOTHING_TEXT},"reason":{_quoted(record["reason"])}'
@@ -233,6 +233,29 @@ def tables(stats: Mapping[str, Any]) -> dict[str, Any]:
     return {name: dict(value) if isinstance(value, dict) else value for name, value in stats.items()}
 
 
+def excess_of(stats: Mapping[str, Any]) -> float:
+    """The larger of both sides' error as a multiple of the probabilistic bound; infinite for NaN, 0 where there is none."""
+    largest = 0.0
+    if "paddle" not in stats and "torch" not in stats:
+        return largest
+    for side in ("paddle", "torch"):
+        value = (stats.get(side) or {}).get("prob")
+        if value is not None:
+            number = float(value)
+            largest = max(largest, math.inf if math.isnan(number) else number)
+    return largest
+
+
+class Figures(NamedTuple):
+    """The figures of a plain record that are counted, as in ``stats``; ``elements``: ``count``; ``excess``: :func:`excess_of`."""
+
+    elements: int
+    different: int
+    max_abs: float
+    allowed: float | None
+    excess: float
+
+
 class Plain(Mapping[str, Any]):
     """The record of a tensor that is EQUAL or only rounding, without a name or a hypothesis, as nearly all are.
 
@@ -260,6 +283,12 @@ class Plain(Mapping[str, Any]):
         self.counted, self.written, self.verdict, self.reason, self.stats = counted, written, verdict, reason, stats
         self.modifiers, self.index = modifiers, 0
         self._table: dict[str, Any] | None = None
+
+    @property
+    def figures(self) -> Figures:
+        """Those that are counted."""
+        get = self.stats.get
+        return Figures(self.stats["count"], get("different", 0), get("max_abs", 0.0), get("allowed"), excess_of(self.stats))
 
     @property
     def table(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import io
 import json
 import os
 import re
@@ -13,13 +12,16 @@ from array import array
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from ..errors import FileError
 from ..text import tr
 from . import events
 from .events import JsonTable
+from .plain_lines import CallFields, PlainForms
 
 LINE = 4 * 2**20  # bytes of the longest line that is read
+_BUFFER = 2**16  # bytes that are read at once
 _SHOWN = 8  # numbers of lost lines, or of lost ranks, that a remark names
 
 
@@ -33,7 +35,7 @@ class LogError(FileError):
     """
 
 
-def open_log(path: Path) -> io.BufferedReader:
+def open_log(path: Path) -> BinaryIO:
     """A regular file, for reading; a pipe or a device in its place would be waited for without end.
 
     Raises:
@@ -42,7 +44,7 @@ def open_log(path: Path) -> io.BufferedReader:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise LogError(f"{path} is not a regular file")
-        return open(path, "rb")
+        return open(path, "rb", buffering=_BUFFER)
     except LogError:
         raise
     except OSError as error:
@@ -101,10 +103,10 @@ def parse(line: bytes, path: Path, place: str) -> JsonTable:
     return dict(event)
 
 
-_COUNTED = re.compile(rb'\{"type":"call","index":(\d{1,18}),"call":(\d{1,18}),"step":(\d{1,18}),')
-_JUDGED, _EQUAL = b',"verdict":"', b'"verdict":"EQUAL"'
+_COUNTED = re.compile(rb'\{"type":"call","index":(N),"call":(N),"step":(N),'.replace(b"N", rb"0|[1-9]\d{0,17}"))
+_JUDGED = b',"verdict":"'
 _CALL_SCHEMA = events.EVENTS["call"]
-_REMEMBERED = 20_000  # parts of lines, in each table
+_REMEMBERED = 20_000  # parts of lines
 
 
 _DIGITS, _LONG = bytes.maketrans(b"123456789", b"000000000"), b"0" * 19
@@ -135,15 +137,15 @@ def _decoded(text: bytes) -> JsonTable:
 class CallParser:
     """Parses the call records of a log, which repeat each other: the same calls, step by step.
 
-    What is known of a call before its verdict, and the figures of equal tensors, are parsed and checked once. So records share
-    tables: who gets one must not change what lies in it.
+    What is known of a call before its verdict is parsed and checked once, and records that are EQUAL or only rounding are not
+    decoded at all (:mod:`.plain_lines`). So records share tables: who gets one must not change what lies in it.
     """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, JsonTable] = {}
-        self._equal: dict[bytes, JsonTable] = {}
+        self._known: dict[bytes, CallFields] = {}
+        self._forms = PlainForms()
 
-    def parse(self, line: bytes, path: Path, place: str) -> JsonTable:
+    def parse(self, line: bytes, path: Path, place: str) -> Mapping[str, Any]:
         """As :func:`parse`.
 
         Raises:
@@ -154,29 +156,35 @@ class CallParser:
         if counted is None or cut < 0 or not line.endswith(b"\n"):
             return parse(line, path, place)
         try:
-            known = self._part(self._known, line[counted.end() : cut], b"{%s}", path, place)
-            rest = line[cut + 1 :]
-            table = self._equal if rest.startswith(_EQUAL) else None
-            judged = self._part(table, rest, b"{%s", path, place)
-            if "op" not in known or "verdict" not in judged:
-                return parse(line, path, place)
+            known = self._known_fields(line[counted.end() : cut], path, place)
+            if known.plain and (record := self._forms.record(line, cut + 1, known)) is not None:
+                return record
+            judged = _checked(b"{%s" % line[cut + 1 :], path, place)
         except (ValueError, RecursionError, LogError):
             return parse(line, path, place)
-        if not known.keys().isdisjoint(judged):
+        if "op" not in known.fields or "verdict" not in judged or not known.fields.keys().isdisjoint(judged):
             return parse(line, path, place)
+        if known.plain:
+            self._forms.learn(line, cut + 1, judged)
         index, call, step = map(int, counted.groups())
-        return {"type": "call", "index": index, "call": call, "step": step, **known, **judged}
+        return {"type": "call", "index": index, "call": call, "step": step, **known.fields, **judged}
 
-    def _part(self, table: dict[bytes, JsonTable] | None, text: bytes, form: bytes, path: Path, place: str) -> JsonTable:
-        """Some fields of a record, checked."""
-        fields: JsonTable | None = table.get(text) if table is not None else None
+    def _known_fields(self, text: bytes, path: Path, place: str) -> CallFields:
+        """What a record says of its call."""
+        fields = self._known.get(text)
         if fields is None:
-            fields = _decoded(form % text)
-            if wrong := _CALL_SCHEMA.fault_in(fields, small=_is_small(text)):
-                raise LogError(f"{path}: no event at {place}: {wrong}")
-            if table is not None and len(table) < _REMEMBERED:
-                table[text] = fields
+            fields = CallFields(_checked(b"{%s}" % text, path, place))
+            if len(self._known) < _REMEMBERED:
+                self._known[text] = fields
         return fields
+
+
+def _checked(text: bytes, path: Path, place: str) -> JsonTable:
+    """Some fields of a record."""
+    fields = _decoded(text)
+    if wrong := _CALL_SCHEMA.fault_in(fields, small=_is_small(text)):
+        raise LogError(f"{path}: no event at {place}: {wrong}")
+    return fields
 
 
 @dataclass
@@ -231,7 +239,7 @@ class EventFile:
             raise LogError(f"{path}: schema {schema!r} is not known here (up to {newest}); a newer version wrote it")
         self.header: JsonTable = {name: value for name, value in header.items() if value is not None}
 
-    def __iter__(self) -> Iterator[tuple[int, JsonTable]]:
+    def __iter__(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """(offset, event) of all events behind the header; lines that are none go into :attr:`damage`."""
         calls, self.damage = CallParser(), Damage(self.path)
         for number, (offset, line) in enumerate(lines(self.path), 1):
@@ -291,7 +299,7 @@ class CallIndex:
                 self._read = 0
             return len(self._offsets)
 
-    def records(self, places: Iterable[int]) -> Iterator[tuple[int, Path, JsonTable]]:
+    def records(self, places: Iterable[int]) -> Iterator[tuple[int, Path, Mapping[str, Any]]]:
         """(place, file, record) of the records at ``places``, in that order; they share tables, see :class:`CallParser`.
 
         Raises:

@@ -22,7 +22,8 @@ from ..present.annotations import Annotation, places_of
 from ..present.document import MARKDOWN, PAGE, TEXT, Column, Document, Folded, Items, ListItem, Only, Table, figures
 from ..present.result import Presented
 from ..runlog.calls import Calls
-from ..runlog.counts import excess_of
+from ..runlog.encoding import excess_of
+from ..runlog.plain_lines import PlainLine
 from ..text import SENTENCE, many, shown, tr
 from ..verdicts import MEANING, Verdict, apart
 from .compare_run import CompareRun, loaded
@@ -306,6 +307,8 @@ def _order(entry: BaselineEntry) -> tuple[Any, ...]:
 
 def _units(record: Mapping[str, Any]) -> float:
     """The largest error of both sides, rounded to the digits of the file."""
+    if isinstance(record, PlainLine):
+        return float(f"{record.units:.{DIGITS}g}")
     stats = record.get("stats") or {}
     if "paddle" not in stats and "torch" not in stats:
         return 0.0

@@ -417,7 +417,7 @@ RECORDS = (
     ),
     Fault(
         "excess-of-nan",
-        "padiff_shim/runlog/counts.py",
+        "padiff_shim/runlog/encoding.py",
         "largest = max(largest, math.inf if math.isnan(number) else number)",
         "largest = max(largest, number)",
         "an error that is NaN counts as none when findings are ordered",
