@@ -83,13 +83,6 @@ class PlainLine(Mapping[str, Any]):
         fields = self.written.fields
         return fields[name] if name in fields else self.table[name]
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """As of any mapping; names that no such record has cost nothing."""
-        if name == "verdict":
-            return self.verdict
-        fields = self.written.fields
-        return fields[name] if name in fields else self.table.get(name, default)
-
     def __iter__(self) -> Iterator[str]:
         return iter(self.table)
 
