@@ -51,7 +51,7 @@ def path(name: str, value: Any) -> Path:
 def function(name: str, value: Any, of: str) -> Callable[..., Any]:
     """Something that can be called; ``of`` says with what."""
     if not callable(value):
-        raise ArgumentError(tr("{name}= is a function of {of}, got {value}", name=name, of=of, value=described(value)))
+        raise ArgumentError(tr("{name}= is a function of {of}, got {value}", name=name, of=tr(of), value=described(value)))
     checked: Callable[..., Any] = value
     return checked
 

@@ -143,6 +143,8 @@ def described(value: object) -> str:
     """A value in an error message: its ``repr`` if that is short and one line, its type otherwise (a model, an array)."""
     text = repr(value)
     if isinstance(value, (str, bytes)) and len(text) > 100:
-        return f"{text[:100]}... ({len(value):,} characters)"
-    article = "an" if type(value).__name__[:1].lower() in "aeiou" else "a"
-    return text if len(text) <= 100 and text.isprintable() else f"{article} {type(value).__name__}"
+        return tr("{text}... ({length:,} characters)", text=text[:100], length=len(value))
+    if len(text) <= 100 and text.isprintable():
+        return text
+    kind = type(value).__name__
+    return tr("an {type}", type=kind) if kind[:1].lower() in "aeiou" else tr("a {type}", type=kind)

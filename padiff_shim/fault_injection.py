@@ -11,6 +11,7 @@ from typing import Any
 from .arguments import flag, function, one_of
 from .catalogue.registry import ops
 from .errors import ArgumentError, described
+from .language import marked, tr
 from .patterns import LayerFilter
 from .verdicts import Side
 
@@ -86,7 +87,7 @@ def planted(
     """
     one_of("op", op, ops())
     one_of("side", side, ("paddle", "torch"))
-    function("change", change, "the result and the arguments")
+    function("change", change, marked("the result and the arguments"))
     flag("gradients", gradients)
     _plantable(op, gradients=gradients)
     fault = PlantedFault(op, Side(side), change, LayerFilter(layer, "layer") if layer is not None else None, gradients)
@@ -98,8 +99,11 @@ def planted(
         if not PLANTED:
             _raised.clear()
     if not fault.calls:
-        what = f"a {'gradient' if gradients else 'result'} of {op!r}" + (f" in layer {layer!r}" if layer is not None else "")
-        warnings.warn(f"planted: no comparison came by {what}, and nothing was changed", RuntimeWarning, stacklevel=3)
+        name = repr(op)
+        what = tr("a gradient of {op}", op=name) if gradients else tr("a result of {op}", op=name)
+        if layer is not None:
+            what = tr("{what} in layer {layer}", what=what, layer=repr(layer))
+        warnings.warn(tr("planted: no comparison came by {what}, and nothing was changed", what=what), RuntimeWarning, stacklevel=3)
 
 
 def _plantable(op: str, *, gradients: bool) -> None:
@@ -107,10 +111,10 @@ def _plantable(op: str, *, gradients: bool) -> None:
     declared = ops()[op]
     if declared.random is not None and not declared.tensors:
         raise ArgumentError(
-            f"op={op!r} does nothing but draw random numbers, which are not compared: no fault can be planted there"
+            tr("op={op} does nothing but draw random numbers, which are not compared: no fault can be planted there", op=repr(op))
         )
     if gradients and not (declared.gradient and declared.leading):
-        raise ArgumentError(f"op={op!r} has no gradient: no fault can be planted there")
+        raise ArgumentError(tr("op={op} has no gradient: no fault can be planted there", op=repr(op)))
 
 
 def uncompared(op: str, why: str) -> None:
@@ -120,7 +124,7 @@ def uncompared(op: str, why: str) -> None:
         ArgumentError: a fault is planted there, which would change nothing.
     """
     if any(fault.op == op for fault in PLANTED):
-        raise ArgumentError(f"a fault is planted in {op!r}, whose call is not compared: {why}")
+        raise ArgumentError(tr("a fault is planted in {op}, whose call is not compared: {why}", op=repr(op), why=why))
 
 
 def of_a_change(error: BaseException) -> bool:
@@ -144,8 +148,13 @@ def spoil(tensor: Any, door: Any, side: Side, layer: str, values: Any, *, name: 
 def _fitting(changed: Any, tensor: Any, op: str) -> Any:
     """The result of a change, in the dtype and shape of the tensor that it changes."""
     if not isinstance(changed, type(tensor)) or changed.numel() != tensor.numel():
-        what = f"a tensor {list(changed.shape)}" if isinstance(changed, type(tensor)) else described(changed)
+        what = tr("a tensor {shape}", shape=list(changed.shape)) if isinstance(changed, type(tensor)) else described(changed)
         raise ArgumentError(
-            f"change= planted in {op!r} returns a torch tensor {list(tensor.shape)}, as its argument is; it returned {what}"
+            tr(
+                "change= planted in {op} returns a torch tensor {shape}, as its argument is; it returned {what}",
+                op=repr(op),
+                shape=list(tensor.shape),
+                what=what,
+            )
         )
     return changed.to(tensor.dtype).reshape(tensor.shape)

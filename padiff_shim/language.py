@@ -241,7 +241,9 @@ def english(value: object) -> object:
 
 
 def _field(value: object) -> object:
-    """A field: never an object that may hold tensors."""
+    """A field: never an object that may hold tensors. An error: its message."""
+    if isinstance(value, Exception) and len(value.args) == 1 and isinstance(value.args[0], Sentence):
+        value = value.args[0]
     if isinstance(value, Sentence) or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, Integral) and not isinstance(value, (bool, Enum)):

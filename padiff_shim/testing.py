@@ -9,6 +9,7 @@ from typing import Any
 from .arguments import function, one_of
 from .catalogue.defects import reproducer as reproducer
 from .fault_injection import planted as planted
+from .language import marked
 from .modes.compare import opened as compare_mode
 from .modes.options import CompareOptions, ReferenceOptions
 from .modes.reference import opened as reference_mode
@@ -43,7 +44,7 @@ def assert_same_kernels(program: Callable[..., Any], *arguments: Any, below: str
         >>> testing.assert_same_kernels(lambda: x @ x).verdicts
         {'EQUAL': 1}
     """
-    function("program", program, "its arguments")
+    function("program", program, marked("its arguments"))
     threshold = one_of("below", below, Verdict)
     with compare_mode(CompareOptions(**options)) as run:
         program(*arguments)
@@ -74,7 +75,7 @@ def assert_on_torch(program: Callable[..., Any], *arguments: Any, **options: Any
         >>> testing.assert_on_torch(lambda: x @ x).substituted
         {'matmul': 1}
     """
-    function("program", program, "its arguments")
+    function("program", program, marked("its arguments"))
     with reference_mode(ReferenceOptions(**options)) as run:
         program(*arguments)
     native = [f"{op}: {why} ({calls})" for op, why, calls in stayed_native(run)]

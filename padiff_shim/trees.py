@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .language import tr
+
 Tree = Any  # tensors or arrays in tuples, lists and dicts
 
 
@@ -117,7 +119,7 @@ def as_array(tensor: Any) -> np.ndarray[Any, Any]:
     if framework is None:
         return np.asarray(tensor)
     if framework == "paddle" and tensor.is_sparse():
-        raise TypeError("a sparse tensor has no array of its values")
+        raise TypeError(tr("a sparse tensor has no array of its values"))
     if _is_bfloat16(tensor.dtype):
         if framework == "paddle":  # whose numpy() gives the bits
             return np.asarray(tensor.detach().numpy().astype(np.uint32) << 16, np.uint32).view(np.float32)

@@ -40,7 +40,9 @@ def chosen(patterns: str | Iterable[str] | None) -> list[str]:
         if set(pattern) & set("*?["):
             matches = {name for name in table() if fnmatchcase(name, pattern)}
             if not matches:
-                raise ArgumentError(f"ops={pattern!r} matches no op of the table (`padiff-shim ops` lists them)")
+                raise ArgumentError(
+                    tr("ops={pattern} matches no op of the table (`padiff-shim ops` lists them)", pattern=repr(pattern))
+                )
             wanted |= matches
         else:
             wanted |= resolve(pattern) & set(table())
@@ -137,11 +139,16 @@ class _Book:
             folder.mkdir(parents=True, exist_ok=True)
             try_folder(folder, "the folder of the audit ")
             if self.path.exists() and not resume:
-                raise FileError(f"{folder} holds an audit already: go on with it (--resume, resume=True), or choose another folder")
+                raise FileError(
+                    tr(
+                        "{folder} holds an audit already: go on with it (--resume, resume=True), or choose another folder",
+                        folder=folder,
+                    )
+                )
             if self.path.exists():
                 self._read()
         except OSError as error:
-            raise error if isinstance(error, FileError) else unreadable("the folder of the audit", folder, error) from None
+            raise error if isinstance(error, FileError) else unreadable(tr("the folder of the audit"), folder, error) from None
 
     def _read(self) -> None:
         for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1):
@@ -149,7 +156,14 @@ class _Book:
                 data = json.loads(line)
                 self.environment = self.environment or dict(data["environment"])
                 if data["environment"] != self.environment:
-                    raise FileError(f"{self.path}, line {number}, is of other versions: {data['environment']}")
+                    raise FileError(
+                        tr(
+                            "{path}, line {number}, is of other versions: {versions}",
+                            path=self.path,
+                            number=number,
+                            versions=data["environment"],
+                        )
+                    )
                 report = OpReport.read(data["report"])
             except (ValueError, TypeError, KeyError):
                 continue  # the line that was being written when the process ended
@@ -161,7 +175,14 @@ class _Book:
     def add(self, report: OpReport, environment: dict[str, str]) -> None:
         """An op is done."""
         if self.environment and environment != self.environment:
-            raise FileError(f"{self.folder} holds an audit of {self.environment}; here is {environment}")
+            raise FileError(
+                tr(
+                    "{folder} holds an audit of {environment}; here is {here}",
+                    folder=self.folder,
+                    environment=self.environment,
+                    here=environment,
+                )
+            )
         self.environment = environment
         self._started = getattr(self, "_started", time.monotonic())
         line = {

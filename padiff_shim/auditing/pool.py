@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PadiffShimError
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, shown, tr
 from .report import ALIKE, OpReport
 
 START = 120.0  # seconds until a worker has imported both frameworks, on a busy machine
@@ -49,8 +49,8 @@ class Worker:
         first = self.event(START)
         if first["event"] == "refused":
             self.process.wait()
-            place = f"on the device {device!r}" if device else "here"
-            raise PadiffShimError(f"nothing can be audited {place}: {shown(first['why'], SENTENCE)}")
+            place = tr("on the device {device}", device=repr(device)) if device else tr("here")
+            raise PadiffShimError(tr("nothing can be audited {place}: {why}", place=place, why=shown(first["why"], SENTENCE)))
         self.environment: dict[str, str] = first["environment"]
 
     def _read(self, descriptor: int) -> None:
@@ -78,14 +78,14 @@ class Worker:
             line = self._lines.get(timeout=max(seconds, 0.0))
         except queue.Empty:
             self.end()
-            raise Gone(f"no end within {seconds:.0f} s") from None
+            raise Gone(tr("no end within {seconds:.0f} s", seconds=seconds)) from None
         if not line:
             raise Gone(self._ended())
         return dict(json.loads(line))
 
     def _ended(self) -> str:
         status = self.process.wait()
-        return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return signal.Signals(-status).name if status < 0 else tr("exit status {status}", status=status)
 
     def end(self) -> None:
         """Kill it."""
@@ -181,7 +181,9 @@ class Pool:
             worker = Worker(self.device, self.module)
         except Gone as gone:
             command = f"{sys.executable} -m {self.module} 1 {self.device!r}"
-            raise PadiffShimError(f"no worker of the audit can be started ({gone.how}); see what this says: {command}") from None
+            raise PadiffShimError(
+                tr("no worker of the audit can be started ({how}); see what this says: {command}", how=gone.how, command=command)
+            ) from None
         with self._lock:
             self._workers.append(worker)
             self.environment = worker.environment
@@ -206,7 +208,9 @@ class Pool:
             except Gone as gone:
                 worker = None
                 if gone.how.startswith("exit"):  # an error of its own, and no kernel's
-                    raise PadiffShimError(f"a worker of the audit failed at {last or name} ({gone.how})") from None
+                    raise PadiffShimError(
+                        tr("a worker of the audit failed at {last} ({how})", last=last or name, how=gone.how)
+                    ) from None
                 over = time.monotonic() - start >= self.seconds
                 report.died(last, "time limit of the op" if over else gone.how, at_once=begun == 1)
                 if last == after or self._stopped.is_set():

@@ -13,7 +13,7 @@ import torch
 
 from ..arguments import flag, one_of, path, whole
 from ..errors import ArgumentError, described, unknown
-from ..text import tr
+from ..text import joined, tr
 from ..trees import leaves
 from .models import LayerMap, Model, create_model
 
@@ -70,7 +70,7 @@ def collected(keywords: Mapping[str, Any], options: Any, accepted: Iterable[str]
     if options is None:
         options = {}
     if not isinstance(options, Mapping):
-        raise ArgumentError(f"options= is a dict, got {described(options)}")
+        raise ArgumentError(tr("options= is a dict, got {options}", options=described(options)))
     arguments: dict[str, Any] = {}
     words = [*accepted, *NAMES]
     for source in (keywords, options):
@@ -79,9 +79,10 @@ def collected(keywords: Mapping[str, Any], options: Any, accepted: Iterable[str]
             if name in LEFT_BEHIND:
                 continue
             if name not in words:
-                raise unknown("argument of auto_diff", word, [*words, *ALIASES])
+                raise unknown(tr("argument of auto_diff"), word, [*words, *ALIASES])
             if name in arguments:
-                raise ArgumentError(f"auto_diff: {word}= is given twice" + (f" ({name}=)" if name != word else ""))
+                also = f" ({name}=)" if name != word else ""
+                raise ArgumentError(tr("auto_diff: {word}= is given twice{also}", word=word, also=also))
             arguments[name] = value
     return arguments
 
@@ -94,10 +95,12 @@ def check_left_behind(words: Mapping[str, Any], *, loss: bool, optimizers: bool)
     """
     for word, have, what in (("use_loss", loss, "loss_fn="), ("use_opt", optimizers, "optimizer=")):
         if words.get(word) and not have:
-            raise ArgumentError(f"{word}=True without {what}")
+            raise ArgumentError(tr("{word}=True without {what}", word=word, what=what))
     for word in ("debug", "cmd"):
         if words.get(word):
-            raise ArgumentError(f"{word}=True opened a debugger; the report folder (report_dir=) holds what it showed")
+            raise ArgumentError(
+                tr("{word}=True opened a debugger; the report folder (report_dir=) holds what it showed", word=word)
+            )
 
 
 def options_of(values: dict[str, Any], *, optimizers: bool, alike: bool) -> AutoDiffOptions:
@@ -155,7 +158,7 @@ def _bound(values: dict[str, Any], name: str) -> float:
     if value is None:
         return float(getattr(AutoDiffOptions, name))
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < math.inf:
-        raise ArgumentError(f"{name}= is a number from 0 on, got {described(value)}")
+        raise ArgumentError(tr("{name}= is a number from 0 on, got {value}", name=name, value=described(value)))
     return float(value)
 
 
@@ -207,7 +210,7 @@ def read(args: tuple[Any, ...], keywords: dict[str, Any]) -> AutoDiffCall:
     newest = {ALIASES.get(word, word) for word in keywords}
     for name in positional:
         if ALIASES.get(name, name) in newest:
-            raise ArgumentError(f"auto_diff: {name}= is given by position and by name")
+            raise ArgumentError(tr("auto_diff: {name}= is given by position and by name", name=name))
     keywords = {**positional, **keywords}
     classic = classic or all(word in _CLASSIC for word in keywords if word not in ("base_model", "raw_model", "inputs"))
     listed = keywords.get("options")
@@ -215,7 +218,7 @@ def read(args: tuple[Any, ...], keywords: dict[str, Any]) -> AutoDiffCall:
     models, turned = _models(arguments, classic)
     alike = models[0].framework == models[1].framework
     inputs = _inputs(arguments.pop("inputs", None), models, turned)
-    losses = _pair("loss_fns", arguments.pop("loss_fns", None), callable, "functions of the output", turned)
+    losses = _pair("loss_fns", arguments.pop("loss_fns", None), callable, tr("functions of the output"), turned)
     optimizers = _optimizers(arguments.pop("optimizers", None), models, turned)
     layer_map = LayerMap.of(arguments.pop("layer_map", None), models)
     check_left_behind({**(listed or {}), **keywords}, loss=losses is not None, optimizers=optimizers is not None)
@@ -235,7 +238,14 @@ def _positional(args: tuple[Any, ...]) -> tuple[dict[str, Any], bool]:
     else:
         names += ["loss_fns", "optimizers"]
     if len(args) > len(names):
-        raise ArgumentError(f"auto_diff takes at most {len(names)} arguments by position ({', '.join(names)}), got {len(args)}")
+        raise ArgumentError(
+            tr(
+                "auto_diff takes at most {most} arguments by position ({names}), got {count}",
+                most=len(names),
+                names=joined(", ", names),
+                count=len(args),
+            )
+        )
     return dict(zip(names, args)), classic
 
 
@@ -248,8 +258,12 @@ def _models(arguments: dict[str, Any], classic: bool) -> tuple[tuple[Model, Mode
     for place, model in zip(("first", "second"), pair):
         if not isinstance(model, (Model, paddle.nn.Layer, torch.nn.Module)):
             raise ArgumentError(
-                f"the {place} argument of auto_diff is a model (a paddle.nn.Layer, torch.nn.Module or what create_model made of "
-                f"one), got {described(model)}"
+                tr(
+                    "the {place} argument of auto_diff is a model (a paddle.nn.Layer, torch.nn.Module or what create_model "
+                    "made of one), got {model}",
+                    place=place,
+                    model=described(model),
+                )
             )
     first, second = (create_model(model) for model in pair)
     turned = classic and (first.framework, second.framework) == ("paddle", "torch")
@@ -257,16 +271,20 @@ def _models(arguments: dict[str, Any], classic: bool) -> tuple[tuple[Model, Mode
 
 
 def _inputs(value: Any, models: tuple[Model, Model], turned: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    pair = _pair("inputs", value, lambda inputs: isinstance(inputs, Mapping), "dicts of keyword arguments", turned)
+    pair = _pair("inputs", value, lambda inputs: isinstance(inputs, Mapping), tr("dicts of keyword arguments"), turned)
     if pair is None:
-        raise ArgumentError("inputs= is missing: a pair of dicts of keyword arguments, one for each model in their order")
+        raise ArgumentError(tr("inputs= is missing: a pair of dicts of keyword arguments, one for each model in their order"))
     tensors = paddle.Tensor, torch.Tensor
     for model, inputs in zip(models, pair):
         wrong = [name for name, leaf in leaves(inputs) if isinstance(leaf, tensors) and not isinstance(leaf, model.tensor)]
         if wrong:
             raise ArgumentError(
-                f"inputs= are in the order of the models: {wrong[0]!r} is no tensor of {model.framework.title()}, but is meant for "
-                f"{model.name}"
+                tr(
+                    "inputs= are in the order of the models: {value} is no tensor of {framework}, but is meant for {name}",
+                    value=repr(wrong[0]),
+                    framework=model.framework.title(),
+                    name=model.name,
+                )
             )
     return dict(pair[0]), dict(pair[1])
 
@@ -274,10 +292,16 @@ def _inputs(value: Any, models: tuple[Model, Model], turned: bool) -> tuple[dict
 def _optimizers(value: Any, models: tuple[Model, Model], turned: bool) -> tuple[Any, Any] | None:
     kinds = {"paddle": paddle.optimizer.Optimizer, "torch": torch.optim.Optimizer}
     fits = lambda optimizer: callable(optimizer) or isinstance(optimizer, tuple(kinds.values()))  # noqa: E731
-    pair = _pair("optimizers", value, fits, "optimizers or functions without arguments", turned)
+    pair = _pair("optimizers", value, fits, tr("optimizers or functions without arguments"), turned)
     for model, optimizer in zip(models, pair or ()):
         if isinstance(optimizer, tuple(kinds.values())) and not isinstance(optimizer, kinds[model.framework]):
-            raise ArgumentError(f"optimizers= are in the order of the models: {model.name} is of {model.framework.title()}")
+            raise ArgumentError(
+                tr(
+                    "optimizers= are in the order of the models: {name} is of {framework}",
+                    name=model.name,
+                    framework=model.framework.title(),
+                )
+            )
     return pair
 
 
@@ -285,5 +309,7 @@ def _pair(name: str, value: Any, fits: Callable[[Any], bool], what: str, turned:
     if value is None:
         return None
     if not isinstance(value, (list, tuple)) or len(value) != 2 or not all(map(fits, value)):
-        raise ArgumentError(f"{name}= is a pair of {what}, in the order of the models, got {described(value)}")
+        raise ArgumentError(
+            tr("{name}= is a pair of {what}, in the order of the models, got {value}", name=name, what=what, value=described(value))
+        )
     return (value[1], value[0]) if turned else (value[0], value[1])

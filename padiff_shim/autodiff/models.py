@@ -11,6 +11,7 @@ import torch
 
 from ..arguments import one_of
 from ..errors import ArgumentError, UnknownNameError, described, unknown
+from ..text import tr
 from ..weights.rules import captured, filled
 
 PLACES = ("self", "sublayers", "all")
@@ -30,7 +31,7 @@ class Model:
 
     def __init__(self, model: Any, name: str | None = None) -> None:
         if not isinstance(model, (paddle.nn.Layer, torch.nn.Module)):
-            raise ArgumentError(f"a model is a paddle.nn.Layer or a torch.nn.Module, got {described(model)}")
+            raise ArgumentError(tr("a model is a paddle.nn.Layer or a torch.nn.Module, got {model}", model=described(model)))
         self.model = model
         self.name = name or type(model).__name__
         self.framework = "torch" if isinstance(model, torch.nn.Module) else "paddle"
@@ -112,7 +113,9 @@ class Model:
         known = {id(layer) for _, layer in self.layers}
         for layer in listed:
             if id(layer) not in known:
-                raise ArgumentError(f"{self.name} has no such layer: {described(layer)} (layers are given as objects)")
+                raise ArgumentError(
+                    tr("{name} has no such layer: {layer} (layers are given as objects)", name=self.name, layer=described(layer))
+                )
         return listed
 
     def _reached(self, layers: list[Any], mode: str) -> set[int]:
@@ -155,13 +158,22 @@ def add_special_init(*words: Any) -> None:
     *names, function = words or (None,)
     if len(names) not in (2, 4) or not all(isinstance(name, str) for name in names) or not callable(function):
         raise ArgumentError(
-            "add_special_init(paddle_class, torch_class, function) or (base_framework, base_class, raw_framework, raw_class, "
-            f"function); got {described(words)}"
+            tr(
+                "add_special_init(paddle_class, torch_class, function) or (base_framework, base_class, raw_framework, "
+                "raw_class, function); got {words}",
+                words=described(words),
+            )
         )
     if len(names) == 2:
         names = ["paddle", names[0], "torch", names[1]]
     if names[0] not in ("paddle", "torch") or names[2] not in ("paddle", "torch"):
-        raise ArgumentError(f"add_special_init: frameworks are 'paddle' and 'torch', got {names[0]!r} and {names[2]!r}")
+        raise ArgumentError(
+            tr(
+                "add_special_init: frameworks are 'paddle' and 'torch', got {first} and {second}",
+                first=repr(names[0]),
+                second=repr(names[2]),
+            )
+        )
     _written[(names[0], names[1], names[2], names[3])] = function
 
 
@@ -207,7 +219,7 @@ class LayerMap:
     @map.setter
     def map(self, pairs: Mapping[Any, Any]) -> None:
         if not isinstance(pairs, Mapping):
-            raise ArgumentError(f"LayerMap.map is a dict of layers, got {described(pairs)}")
+            raise ArgumentError(tr("LayerMap.map is a dict of layers, got {pairs}", pairs=described(pairs)))
         self._pairs = {**self._pairs, **pairs}
 
     def ignore(self, layers: Any) -> None:
@@ -258,7 +270,14 @@ class LayerMap:
                 base_layer, raw_layer = raw_layer, base_layer
             if id(base_layer) not in known[0] or id(raw_layer) not in known[1]:
                 lost = base_layer if id(base_layer) not in known[0] else raw_layer
-                raise ArgumentError(f"layer_map: {described(lost)} is no layer of {base.name} or {raw.name}")
+                raise ArgumentError(
+                    tr(
+                        "layer_map: {lost} is no layer of {first} or {second}",
+                        lost=described(lost),
+                        first=base.name,
+                        second=raw.name,
+                    )
+                )
             pairs.append((known[0][id(base_layer)], known[1][id(raw_layer)]))
         names = self._names.items()  # Torch's -> Paddle's
         return pairs + [(partner, name) if base.framework == "paddle" else (name, partner) for name, partner in names]
@@ -279,10 +298,16 @@ class LayerMap:
             made._names = {name: partner for name, partner in pairs if isinstance(name, str) and isinstance(partner, str)}
             made.map = {layer: partner for layer, partner in pairs if layer not in made._names}
         elif layer_map is not None:
-            raise ArgumentError(f"layer_map= is a LayerMap or a dict of layers, got {described(layer_map)}")
+            raise ArgumentError(tr("layer_map= is a LayerMap or a dict of layers, got {layer_map}", layer_map=described(layer_map)))
         if len(models[0].mapped) != len(models[1].mapped):
             raise ArgumentError(
-                f"set_layer_map: {len(models[0].mapped)} layers of {models[0].name}, {len(models[1].mapped)} of {models[1].name}"
+                tr(
+                    "set_layer_map: {count} layers of {name}, {other_count} of {other}",
+                    count=len(models[0].mapped),
+                    name=models[0].name,
+                    other_count=len(models[1].mapped),
+                    other=models[1].name,
+                )
             )
         made.map = dict(zip(models[0].mapped, models[1].mapped))
         if any(model.wants_auto_map for model in models):
@@ -307,7 +332,7 @@ class LayerMap:
         kinds = [_special_classes(model) for model in (first, second)]
         layers = [_special_layers(model, names) for model, names in zip((first, second), kinds)]
         if {first.framework, second.framework} != {"paddle", "torch"}:
-            raise ArgumentError("LayerMap.auto takes a Paddle model and a Torch model")
+            raise ArgumentError(tr("LayerMap.auto takes a Paddle model and a Torch model"))
         pairs = {}
         for layer_entry, partner in zip_longest(*layers):
             if layer_entry is None or partner is None or not _belong_together(layer_entry[1], partner[1]):
@@ -327,7 +352,9 @@ def _names_in(model: Model) -> set[str]:
 
 
 def _unknown_layer(name: str, model: Model, names: set[str]) -> UnknownNameError:
-    return unknown(f"layer of {model.framework.title()}'s {model.name} in layer_map", name, names - {""})
+    return unknown(
+        tr("layer of {framework}'s {model} in layer_map", framework=model.framework.title(), model=model.name), name, names - {""}
+    )
 
 
 def _belong_together(first: Any, second: Any) -> bool:
@@ -356,5 +383,5 @@ def _listed(layers: Any) -> Iterable[Any]:
     listed = list(layers) if isinstance(layers, (list, tuple, set)) else [layers]
     for layer in listed:
         if not isinstance(layer, (paddle.nn.Layer, torch.nn.Module)):
-            raise ArgumentError(f"LayerMap takes layers (objects), got {described(layer)}")
+            raise ArgumentError(tr("LayerMap takes layers (objects), got {layer}", layer=described(layer)))
     return listed

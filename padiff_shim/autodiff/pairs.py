@@ -17,7 +17,7 @@ import torch
 
 from ..errors import TransferError
 from ..proof.preconditions import WITHOUT_EFFECT, is_neutral
-from ..text import tr
+from ..text import joined, tr
 from ..trees import as_array
 from ..weights.mapping import Mapping, Pair
 from ..weights.pairing import undecided
@@ -204,7 +204,7 @@ def assign(base: Model, raw: Model, layer_map: LayerMap) -> Pairing:
     if pairing.mapping is not None:
         transfer(pairing.mapping, *pairing.sides)
     elif pairing.lonely:
-        raise TransferError(f"weights without partner; nothing was written: {', '.join(pairing.lonely[:8])}")
+        raise TransferError(tr("weights without partner; nothing was written: {lonely}", lonely=joined(", ", pairing.lonely[:8])))
     else:
         _copy(_tensors(base), _tensors(raw), pairing.weights)
     for _, _, copy in layer_map.special(base, raw):

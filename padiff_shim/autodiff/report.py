@@ -184,8 +184,12 @@ def write(report: Report, lines: list[str], folder: Path) -> None:
                 target.unlink(missing_ok=True)
     except OSError as error:
         raise FileError(
-            f"report_dir= {folder} cannot be written: {error.strerror or error} (report_dir=None writes none; the models "
-            f"{'agree' if report.agree else 'differ'})"
+            tr(
+                "report_dir= {folder} cannot be written: {strerror} (report_dir=None writes none; {outcome})",
+                folder=folder,
+                strerror=error.strerror or error,
+                outcome=tr("the models agree") if report.agree else tr("the models differ"),
+            )
         ) from error
 
 

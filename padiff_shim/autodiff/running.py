@@ -17,6 +17,7 @@ from ..errors import ArgumentError
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
 from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide, seeded
+from ..text import tr
 from ..trees import as_array, leaves, mapped
 from .models import Model
 
@@ -239,7 +240,7 @@ def mean_loss(output: Any) -> Any:
     """
     tensors = [tensor for _, tensor in leaves(output) if isinstance(tensor, (paddle.Tensor, torch.Tensor)) and _is_float(tensor)]
     if not tensors:
-        raise ArgumentError("the model returns no tensor of floats: give loss_fn=, or diff_phase='forward'")
+        raise ArgumentError(tr("the model returns no tensor of floats: give loss_fn=, or diff_phase='forward'"))
     if len(tensors) == 1 and isinstance(output, (paddle.Tensor, torch.Tensor)):
         return tensors[0].mean()
     if isinstance(tensors[0], torch.Tensor):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ArgumentError, unknown
+from ..language import joined, tr
 from ..tested import PADDLES
 
 SHOWN = "AssertionError"
@@ -117,26 +118,40 @@ def parsed(file: str, text: str) -> Defect:
     tree = ast.parse(text, file)
     title, *paragraphs = (ast.get_docstring(tree) or "").split("\n\n")
     if len(paragraphs) < 2:
-        raise ArgumentError(f"{file}: the docstring needs a title, a paragraph and lines `Key: value`, separated by empty lines")
+        raise ArgumentError(
+            tr("{file}: the docstring needs a title, a paragraph and lines `Key: value`, separated by empty lines", file=file)
+        )
     *what, lines = paragraphs
     facts: dict[str, str] = {}
     for line in re.sub(r"\n +", " ", lines).splitlines():
         key, colon, value = line.partition(": ")
         if not colon or key in facts:
-            raise ArgumentError(f"{file}: {line!r} in the docstring is not a line `Key: value`, or repeats a key")
+            raise ArgumentError(
+                tr("{file}: {line} in the docstring is not a line `Key: value`, or repeats a key", file=file, line=repr(line))
+            )
         facts[key] = value
     for key in facts.keys() ^ KEYS.keys():
         if key in facts:
-            raise ArgumentError(f"{file}: {unknown('key of the docstring', key, KEYS)}")
+            raise ArgumentError(joined(": ", (file, unknown(tr("key of the docstring"), key, KEYS))))
         if key not in OPTIONAL:
-            raise ArgumentError(f"{file}: the docstring has no line `{key}: ...` ({KEYS[key]})")
+            raise ArgumentError(
+                tr("{file}: the docstring has no line `{key}: ...` ({meaning})", file=file, key=key, meaning=KEYS[key])
+            )
     if facts["Section"] not in SECTIONS:
-        raise ArgumentError(f"{file}: {unknown('section', facts['Section'], SECTIONS)}")
+        raise ArgumentError(joined(": ", (file, unknown(tr("section"), facts["Section"], SECTIONS))))
     if not _SEEN.fullmatch(facts["Seen on"]):
-        raise ArgumentError(f"{file}: `Seen on: {facts['Seen on']}` is not like `Paddle 2.6.2, 3.3.1; CPU, some processors`")
+        raise ArgumentError(
+            tr(
+                "{file}: `Seen on: {seen}` is not like `Paddle 2.6.2, 3.3.1; CPU, some processors`",
+                file=file,
+                seen=facts["Seen on"],
+            )
+        )
     name = re.sub(r"\W+", "_", title.lower()).strip("_") + ".py"
     if file != name:
-        raise ArgumentError(f"{file}: a program with the title {title!r} is called {name}")
+        raise ArgumentError(
+            tr("{file}: a program with the title {title} is called {name}", file=file, title=repr(title), name=name)
+        )
     code = "\n".join(text.splitlines()[tree.body[0].end_lineno :]).strip()
     return Defect(title, " ".join("\n".join(what).split()), facts, file, text, code)
 
@@ -167,5 +182,5 @@ def reproducer(name: str) -> str:
     """
     programs = {title: text for defect in defects().values() for title, text in ((defect.name, defect.text), *defect.programs())}
     if name not in programs:
-        raise unknown("defect", str(name), programs)
+        raise unknown(tr("defect"), str(name), programs)
     return programs[name]

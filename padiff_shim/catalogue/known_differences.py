@@ -43,6 +43,7 @@ from typing import Any
 
 from ..arguments import path as file
 from ..errors import ArgumentError, toml, unknown, unreadable
+from ..language import joined, tr
 from ..patterns import LayerFilter, named
 from ..verdicts import PARTLY, Side, Verdict
 
@@ -118,7 +119,7 @@ def _conditions(version_range: str) -> tuple[tuple[str, tuple[int, ...], bool], 
     for part in filter(None, (part.strip() for part in version_range.split(","))):
         match = _VERSION.fullmatch(part)
         if match is None or (match[3] and match[1] not in ("==", "!=")):
-            raise ArgumentError(f"{part!r} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'")
+            raise ArgumentError(tr("{part} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'", part=repr(part)))
         conditions.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
     return tuple(conditions)
 
@@ -180,7 +181,9 @@ def load(path: str | Path) -> tuple[Quirk, ...]:
     content = _parsed(path)
     entries = content.get("known") if isinstance(content, dict) else None
     if not isinstance(entries, list) or set(content) != {"known"}:
-        raise ArgumentError(f"{path}: expected a list of entries named 'known' ([[known]] in TOML) and nothing beside it")
+        raise ArgumentError(
+            tr("{path}: expected a list of entries named 'known' ([[known]] in TOML) and nothing beside it", path=path)
+        )
     return tuple(_entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1))
 
 
@@ -192,27 +195,27 @@ def _parsed(path: Path) -> Any:
     try:
         return reader.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise unreadable("the file of known differences", path, error) from None
+        raise unreadable(tr("the file of known differences"), path, error) from None
     except (ValueError, RecursionError) as error:  # both decoders' errors, and UnicodeDecodeError
-        raise ArgumentError(f"{path}: {error}") from error
+        raise ArgumentError(joined(": ", (path, error))) from error
 
 
 def _entry(entry: Any, where: str) -> Quirk:
     """One entry, checked."""
     if not isinstance(entry, Mapping):
-        raise ArgumentError(f"{where} is not a table of keys: {entry!r}")
+        raise ArgumentError(tr("{where} is not a table of keys: {entry}", where=where, entry=repr(entry)))
     names = [field.name for field in fields(Quirk)]
     where = f"{where} ({entry.get('name', 'without a name')})"
     for key in entry:
         if key not in names:
-            raise ArgumentError(f"{where}: {unknown('key', str(key), names)}")
+            raise ArgumentError(joined(": ", (where, unknown(tr("key"), str(key), names))))
     if set(entry) <= {"name", "mute"} and entry.get("name"):
         names = [quirk.name for quirk in shipped()]
         _among(str(entry["name"]), names, "name", where)
         return replace(shipped()[names.index(entry["name"])], mute=_value("mute", entry.get("mute", False), where))
     for key in ("name", "op", "reason", "verdict"):
         if not entry.get(key):
-            raise ArgumentError(f"{where}: {key!r} is missing")
+            raise ArgumentError(tr("{where}: {key} is missing", where=where, key=repr(key)))
     return Quirk(**{key: _value(key, value, where) for key, value in entry.items()})
 
 
@@ -221,30 +224,32 @@ def _value(key: str, value: Any, where: str) -> Any:
     if key in (*_PATTERNS, "verdict"):
         values = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else ()
         if not values or not all(isinstance(word, str) and word for word in values):
-            raise ArgumentError(f"{where}: {key!r} is a string or a list of strings, not {value!r}")
+            raise ArgumentError(
+                tr("{where}: {key} is a string or a list of strings, not {value}", where=where, key=repr(key), value=repr(value))
+            )
         for word in values if key == "verdict" else ():
             _among(word, [str(verdict) for verdict in Verdict], key, where)
         return tuple(str(word) for word in values)
     if key == "rho_max":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise ArgumentError(f"{where}: 'rho_max' is a number of rounding units, not {value!r}")
+            raise ArgumentError(tr("{where}: 'rho_max' is a number of rounding units, not {value}", where=where, value=repr(value)))
         return float(value)
     if key == "mute":
         if not isinstance(value, bool):
-            raise ArgumentError(f"{where}: 'mute' is true or false, not {value!r}")
+            raise ArgumentError(tr("{where}: 'mute' is true or false, not {value}", where=where, value=repr(value)))
         return value
     if not isinstance(value, str):
-        raise ArgumentError(f"{where}: {key!r} is a string, not {value!r}")
+        raise ArgumentError(tr("{where}: {key} is a string, not {value}", where=where, key=repr(key), value=repr(value)))
     if key in ("side", "phase"):
         _among(value, [str(side) for side in Side] if key == "side" else ["forward", "backward"], key, where)
     if key in ("paddle", "torch"):
         try:
             _conditions(value)
         except ValueError as error:
-            raise ArgumentError(f"{where}: {key!r}: {error}") from None
+            raise ArgumentError(joined(": ", (where, repr(key), error))) from None
     return value
 
 
 def _among(value: str, accepted: list[str], key: str, where: str) -> None:
     if value not in accepted:
-        raise ArgumentError(f"{where}: {key!r}: {unknown(key, value, accepted)}")
+        raise ArgumentError(joined(": ", (where, repr(key), unknown(key, value, accepted))))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..arguments import names as listed
 from ..errors import OPS_LISTED, UnknownNameError, unknown
+from ..language import tr
 from ..table.op import AUTOCAST, Entry, Op
 
 
@@ -110,14 +111,22 @@ def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]
 def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
     """The error for an unknown name: the op's name here, or why it runs natively."""
     for spelling in dict.fromkeys((name, *_spellings(name))):
-        called = "" if spelling == name else f", here {spelling!r},"
+        called = "" if spelling == name else tr(", here {spelling},", spelling=repr(spelling))
         if spelling in accepted:
-            return UnknownNameError(f"unknown op or family {name!r}: it is called {spelling!r} here")
+            return UnknownNameError(
+                tr("unknown op or family {name}: it is called {spelling} here", name=repr(name), spelling=repr(spelling))
+            )
         if why := stays_native(spelling):
             return UnknownNameError(
-                f"{argument}= takes ops that have a torch reference; {name!r}{called} runs on Paddle's kernel: {why}"
+                tr(
+                    "{argument}= takes ops that have a torch reference; {name}{called} runs on Paddle's kernel: {why}",
+                    argument=argument,
+                    name=repr(name),
+                    called=called,
+                    why=why,
+                )
             )
-    return unknown("op or family", name, accepted, OPS_LISTED)
+    return unknown(tr("op or family"), name, accepted, OPS_LISTED)
 
 
 def _spellings(name: str) -> tuple[str, ...]:

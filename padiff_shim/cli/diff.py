@@ -13,6 +13,7 @@ import tomllib
 
 from ..errors import ArgumentError, FileError
 from ..recording.diff import diff
+from ..text import joined, tr
 from . import output
 from .main import FINE, NO
 
@@ -86,7 +87,7 @@ def _ranks(text: str | None) -> int | tuple[int, int] | None:
     if text is None:
         return None
     if re.fullmatch(r"\d+(,\d+)?", text) is None:
-        raise ArgumentError(f"--ranks takes one rank of both (0), or one of each (0,3), got {text!r}")
+        raise ArgumentError(tr("--ranks takes one rank of both (0), or one of each (0,3), got {text}", text=repr(text)))
     first, _, second = text.partition(",")
     return (int(first), int(second)) if second else int(first)
 
@@ -111,14 +112,16 @@ def _table(option: str, text: str) -> dict[str, Any]:
             content = Path(text).read_text(encoding="utf-8")
             table = tomllib.loads(content) if text.endswith(".toml") else json.loads(content)
         except (OSError, ValueError) as error:
-            raise FileError(f"{option} {text}: {error}") from None
+            raise FileError(joined(": ", (f"{option} {text}", error))) from None
         if not isinstance(table, dict):
-            raise FileError(f"{option} {text}: it holds no table")
+            raise FileError(tr("{option} {text}: it holds no table", option=option, text=text))
         return table
     table = {}
     for entry in text.split(","):
         pattern, sign, word = entry.rpartition("=")
         if not sign or not pattern.strip():
-            raise ArgumentError(f"{option} takes PATTERN=WORD,... or a .toml or .json file, got {entry!r}")
+            raise ArgumentError(
+                tr("{option} takes PATTERN=WORD,... or a .toml or .json file, got {entry}", option=option, entry=repr(entry))
+            )
         table[pattern.strip()] = word.strip()
     return table

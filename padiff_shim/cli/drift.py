@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..text import tr
 from . import output
 from .models import named_pair, pair_options
 
@@ -37,7 +38,7 @@ def command(plot: str | None, csv: str | None, html: str | None, markdown: str |
     """Measure how far a port's values are from its original's, layer by layer: on Paddle's own kernels, on Torch's, and of both
     models in float64. Rounding is 0 in the second column, and about 1e-9 of the first in the third."""
     if plot is not None and Path(plot).suffix.lower() not in (".png", ".svg"):
-        raise click.UsageError(f"--plot ends with .png or .svg, got {plot!r}")
+        raise click.UsageError(tr("--plot ends with .png or .svg, got {plot}", plot=repr(plot)))
     models = named_pair(options)
     from ..questions.drift import drift
 

@@ -16,11 +16,11 @@ import click
 
 from ..errors import ArgumentError, described, unknown, unreadable
 from ..progress import Waiting
-from ..text import marked
+from ..text import joined, marked, tr
 from .program import load
 
 SIDES = {"PADDLE": "paddle", "--paddle": "paddle", "TORCH": "torch", "--torch": "torch"}  # what names a model: its framework
-_FORM = "NAME=VALUE, paddle.NAME=VALUE or torch.NAME=VALUE"
+_FORM = marked("NAME=VALUE, paddle.NAME=VALUE or torch.NAME=VALUE")
 
 
 def builder_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,7 +88,7 @@ class Builders:
             name, sign, text = word.partition("=")
             side, dot, of_side = name.partition(".")
             if not sign or (side not in ("paddle", "torch") and dot) or not (of_side if dot else name).isidentifier():
-                raise ArgumentError(f"--with is {_FORM}, got {word!r}")
+                raise ArgumentError(tr("--with is {form}, got {word}", form=tr(_FORM), word=repr(word)))
             self._arguments[side if dot else ""][of_side if dot else name] = value(text)
         self._config: dict[str, tuple[str, dict[str, Any]]] = {}
         for word in config:
@@ -109,28 +109,57 @@ class Builders:
         shared, own = self._arguments[""], self._arguments[side] | _spoken(word, argument)
         if not callable(target) or _is_model(target):
             if shared or own or side in self._config:
-                hint = "" if own else f"; --with {_other(side)}.NAME=VALUE and --config {_other(side)}=FILE are for the other model"
-                raise ArgumentError(f"{argument}: {word} is {described(target)}, which takes no arguments{hint}")
+                other = _other(side)
+                hint = (
+                    "" if own else tr("; --with {other}.NAME=VALUE and --config {other}=FILE are for the other model", other=other)
+                )
+                raise ArgumentError(
+                    tr(
+                        "{argument}: {word} is {target}, which takes no arguments{hint}",
+                        argument=argument,
+                        word=word,
+                        target=described(target),
+                        hint=hint,
+                    )
+                )
             return target
-        for arguments, hint in ((shared, f" For the other model alone: --with {_other(side)}.NAME=VALUE."), (own, "")):
+        for arguments, hint in (
+            (shared, tr(" For the other model alone: --with {other}.NAME=VALUE.", other=_other(side))),
+            (own, ""),
+        ):
             _check_names(target, arguments, word, argument, hint)
         arguments = shared | own
         if side in self._config:
             path, values = self._config[side]
             name = _config_parameter(target, arguments)
             if name is None:
-                takes = ", ".join(_parameters(target) or {}) or "nothing"
+                takes = ", ".join(_parameters(target) or {}) or tr("nothing")
                 raise ArgumentError(
-                    f"{argument}: {word} has no parameter for the config {path} (it takes {takes}). --with NAME=VALUE sets an "
-                    f"argument; --config {_other(side)}=FILE is for the other model alone"
+                    tr(
+                        "{argument}: {word} has no parameter for the config {path} (it takes {takes}). --with NAME=VALUE sets an "
+                        "argument; --config {side}=FILE is for the other model alone",
+                        argument=argument,
+                        word=word,
+                        path=path,
+                        takes=takes,
+                        side=_other(side),
+                    )
                 )
             arguments[name] = _config(_config_class(target, name), values, f"--config {path}")
         try:
             inspect.signature(target).bind(**arguments)
         except TypeError as error:
             raise ArgumentError(
-                f"{argument}: {word}: {error}. Its arguments: {', '.join(_parameters(target) or {})}; "
-                f"write {word.partition('?')[0]}?NAME=VALUE, or --with {side}.NAME=VALUE"
+                tr(
+                    "{argument}: {word}: {error}. Its arguments: {parameters}; write {target}?NAME=VALUE, or "
+                    "--with {side}.NAME=VALUE",
+                    argument=argument,
+                    word=word,
+                    error=error,
+                    parameters=joined(", ", _parameters(target) or {}),
+                    target=word.partition("?")[0],
+                    side=side,
+                )
             ) from None
         except ValueError:  # a class of C, without signature
             pass
@@ -158,7 +187,14 @@ def _spoken(word: str, argument: str) -> dict[str, Any]:
     for part in query.split("&") if sign else ():
         name, equals, text = part.partition("=")
         if not equals or not name.isidentifier():
-            raise ArgumentError(f"{argument}: behind the question mark of {target}? stand NAME=VALUE&NAME=VALUE, got {query!r}")
+            raise ArgumentError(
+                tr(
+                    "{argument}: behind the question mark of {target}? stand NAME=VALUE&NAME=VALUE, got {query}",
+                    argument=argument,
+                    target=target,
+                    query=repr(query),
+                )
+            )
         arguments[name] = value(text)
     return arguments
 
@@ -196,8 +232,14 @@ def _check_names(target: Any, arguments: Iterable[str], word: str, argument: str
         return
     for name in arguments:
         if name not in parameters:
-            message = unknown(f"argument of {word.partition('?')[0]}", name, parameters) if parameters else None
-            raise ArgumentError(f"{argument}: {message or f'{word} takes no arguments, got {name}'}{hint}")
+            kind = tr("argument of {target}", target=word.partition("?")[0])
+            message = unknown(kind, name, parameters) if parameters else None
+            raise ArgumentError(
+                joined(
+                    ": ",
+                    (argument, joined("", (message or tr("{word} takes no arguments, got {name}", word=word, name=name), hint))),
+                )
+            )
 
 
 # ---- Configs, as the files config.json of the transformers libraries hold them.
@@ -219,11 +261,13 @@ def _read(path: str) -> dict[str, Any]:
     try:
         read = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise unreadable("the config", path, error) from None
+        raise unreadable(tr("the config"), path, error) from None
     except ValueError as error:
-        raise ArgumentError(f"--config {path} is no JSON: {error}") from None
+        raise ArgumentError(tr("--config {path} is no JSON: {error}", path=path, error=error)) from None
     if not isinstance(read, dict):
-        raise ArgumentError(f"--config {path} holds {described(read)}, not an object with names and values")
+        raise ArgumentError(
+            tr("--config {path} holds {read}, not an object with names and values", path=path, read=described(read))
+        )
     return read
 
 
@@ -262,11 +306,21 @@ def _config(kind: type[Any] | None, values: dict[str, Any], option: str) -> Any:
         values = {name: item for name, item in values.items() if name in parameters or not _is_of_library(name)}
         for name in values:
             if name not in parameters:
-                raise ArgumentError(f"{option}: {unknown(f'value of {kind.__name__}', name, parameters)}")
+                raise ArgumentError(
+                    joined(": ", (option, unknown(tr("value of {config}", config=kind.__name__), name, parameters)))
+                )
     try:
         return made(dict(values)) if callable(made) else kind(**values)
     except Exception as error:  # its own checks of the values
-        raise ArgumentError(f"{option}: {kind.__name__} refuses it: {type(error).__name__}: {error}") from error
+        raise ArgumentError(
+            tr(
+                "{option}: {kind} refuses it: {type}: {error}",
+                option=option,
+                kind=kind.__name__,
+                type=type(error).__name__,
+                error=error,
+            )
+        ) from error
 
 
 def _is_of_library(name: str) -> bool:
@@ -291,7 +345,9 @@ def named_object(word: str | None, option: str) -> Any:
     if not arguments:
         return target
     if not callable(target):
-        raise ArgumentError(f"{option}: {word} is {described(target)}, which takes no arguments")
+        raise ArgumentError(
+            tr("{option}: {word} is {target}, which takes no arguments", option=option, word=word, target=described(target))
+        )
     _check_names(target, arguments, word, option)
     return functools.partial(target, **arguments)
 
@@ -307,7 +363,7 @@ def layer_map_of(words: Iterable[str]) -> dict[str, str] | None:
     for word in words:
         torch_name, sign, paddle_name = word.partition("=")
         if not sign:
-            raise ArgumentError(f"--layer-map is TORCH=PADDLE, got {word!r}")
+            raise ArgumentError(tr("--layer-map is TORCH=PADDLE, got {word}", word=repr(word)))
         pairs[torch_name] = paddle_name
     return pairs or None
 
@@ -322,9 +378,9 @@ def model_inputs(word: str, option: str = "--inputs") -> Any:
     try:
         loaded = np.load(word, allow_pickle=False)
     except OSError as error:
-        raise unreadable(f"the {option.strip('-')}", word, error) from None
+        raise unreadable(tr("the file of {option}", option=option), word, error) from None
     except ValueError as error:
-        raise ArgumentError(f"{option}: {word}: {error}") from None
+        raise ArgumentError(joined(": ", (option, word, error))) from None
     if isinstance(loaded, np.ndarray):
         return loaded
     arrays = {name: loaded[name] for name in loaded.files}

@@ -19,6 +19,7 @@ from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from ..errors import ArgumentError, MissingFileError, unknown, unreadable
+from ..text import joined, tr
 
 
 def load(word: str, argument: str) -> Any:
@@ -35,12 +36,12 @@ def load(word: str, argument: str) -> Any:
     """
     place, _, name = word.rpartition(":")
     if not place or not name.replace(".", "").isidentifier():
-        raise ArgumentError(f"{argument} is file.py:name or package.module:name, got {word!r}")
+        raise ArgumentError(tr("{argument} is file.py:name or package.module:name, got {word}", argument=argument, word=repr(word)))
     target: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place)
     for part in name.split("."):
         if not hasattr(target, part):
             names = [name for name in dir(target) if not name.startswith("_")]
-            raise ArgumentError(f"{argument}: {unknown(f'name in {place}', part, names)}")
+            raise ArgumentError(joined(": ", (argument, unknown(tr("name in {place}", place=place), part, names))))
         target = getattr(target, part)
     return target
 
@@ -53,7 +54,7 @@ def _module(name: str) -> ModuleType:
 
 def _file(path: Path, argument: str) -> ModuleType:
     if not path.is_file():
-        raise MissingFileError(f"{argument}: the file {path} does not exist")
+        raise MissingFileError(tr("{argument}: the file {path} does not exist", argument=argument, path=path))
     path = path.resolve()
     state = path.stat()
     key = path, state.st_mtime_ns, state.st_size
@@ -208,7 +209,7 @@ def script(path: str, arguments: Sequence[str]) -> Callable[[], None]:
         FileError: there is no such file, or it cannot be read.
     """
     if not os.path.exists(path):
-        raise MissingFileError(f"the program {path} does not exist")
+        raise MissingFileError(tr("the program {path} does not exist", path=path))
     if pkgutil.get_importer(path) is not None:
 
         def folder() -> None:
@@ -220,7 +221,7 @@ def script(path: str, arguments: Sequence[str]) -> Callable[[], None]:
         with open(path, "rb") as file:
             source = file.read()
     except OSError as error:
-        raise unreadable("the program", path, error) from None
+        raise unreadable(tr("the program"), path, error) from None
 
     def program() -> None:
         name = os.path.join(os.getcwd(), path)

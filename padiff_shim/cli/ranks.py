@@ -112,7 +112,13 @@ class Inheritance:
             ArgumentError: that process has another version of this library.
         """
         if data.get("version") != __version__ or set(data) != {field.name for field in fields(cls)}:
-            raise ArgumentError(f"the run is one of padiff_shim {data.get('version')}, and this rank has {__version__}")
+            raise ArgumentError(
+                tr(
+                    "the run is one of padiff_shim {other}, and this rank has {version}",
+                    other=data.get("version"),
+                    version=__version__,
+                )
+            )
         return cls(**data)
 
     def opened(self) -> Any:

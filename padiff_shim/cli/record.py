@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ..files import try_folder
+from ..text import tr
 from . import program
 from .ranks import Observer, Ranks, withdraw
 from .recorded import RecordOptions, report
@@ -59,12 +60,14 @@ def command(
     if program_name == "-m" and arguments:
         started = program.module(arguments[0], arguments[1:])
     elif program_name.startswith("-"):
-        raise click.UsageError(f"the options of padiff-shim come before DIR, got {program_name} behind it")
+        raise click.UsageError(
+            tr("the options of padiff-shim come before DIR, got {program_name} behind it", program_name=program_name)
+        )
     else:
         started = program.script(program_name, arguments)
     options = RecordOptions(folder, every or 1, around, framework=framework, overwrite=overwrite)
     if every is not None and around is not None:
-        raise click.UsageError("--every and --around exclude each other")
+        raise click.UsageError(tr("--every and --around exclude each other"))
     return recorded(options, started, inherit=inherit, quiet=quiet)
 
 

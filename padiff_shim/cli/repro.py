@@ -65,13 +65,19 @@ def _chosen(run: CompareRun, word: str) -> Call | int:
     if word.isascii() and word.isdigit():
         place, size = int(word), len(run.calls)
         if place >= size:
-            raise ArgumentError(f"CALL is 'worst', 'first' or a number below {size:,}, as many records as there are; got {word}")
+            raise ArgumentError(
+                tr(
+                    "CALL is 'worst', 'first' or a number below {size:,}, as many records as there are; got {word}",
+                    size=size,
+                    word=word,
+                )
+            )
         return place
     if word not in ("worst", "first"):
-        raise ArgumentError(f"CALL is a number from 0 on, 'worst' or 'first', got {word!r}")
+        raise ArgumentError(tr("CALL is a number from 0 on, 'worst' or 'first', got {word}", word=repr(word)))
     calls = list(run.kept())
     if not calls:
-        raise PadiffShimError("no operands were saved: there was no serious difference, or keep_inputs=0 said so")
+        raise PadiffShimError(tr("no operands were saved: there was no serious difference, or keep_inputs=0 said so"))
     if word == "first":
         return calls[0]
     saved = set(calls)

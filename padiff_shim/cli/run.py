@@ -92,22 +92,24 @@ def command(
     """Run an unchanged program with all of its Paddle calls inside of a mode, and print the run's summary on standard error at the
     end, also after an error, sys.exit or Ctrl-C."""
     if reference and compare:
-        raise click.UsageError("--reference and --compare exclude each other")
+        raise click.UsageError(tr("--reference and --compare exclude each other"))
     if record is None and around is not None:
-        raise click.UsageError("--around goes with --record")
+        raise click.UsageError(tr("--around goes with --record"))
     if record is None and framework is not None:
-        raise click.UsageError("--framework goes with --record")
+        raise click.UsageError(tr("--framework goes with --record"))
     if record is not None:
         others = {"--reference": reference, "--compare": compare, "--html": html, "--markdown": markdown, "--json": data}
         others |= {switch(name): value for name, value in words.items() if name != "every" and value not in (None, ())}
         if refused := [name for name, value in others.items() if value]:
-            raise click.UsageError(f"{refused[0]} does not go with --record, which takes --every, --around, --framework, --quiet")
+            raise click.UsageError(
+                tr("{refused} does not go with --record, which takes --every, --around, --framework, --quiet", refused=refused[0])
+            )
         every = words.get("every")
         if every is not None and (not every.isdigit() or int(every) < 1):
-            raise click.UsageError(f"--every is a whole number from 1 on, got {every!r}")
+            raise click.UsageError(tr("--every is a whole number from 1 on, got {every}", every=repr(every)))
         started = (program.module if is_module else program.script)(program_name, arguments)
         if every is not None and around is not None:
-            raise click.UsageError("--every and --around exclude each other")
+            raise click.UsageError(tr("--every and --around exclude each other"))
         recording = RecordOptions(record, int(every or 1), around, framework=framework or "paddle")
         return recorded(recording, started, inherit=inherit, quiet=quiet)
     options, settings = chosen("compare" if compare else "reference", words)

@@ -10,6 +10,7 @@ import click
 from ..arguments import one_of
 from ..errors import ArgumentError, TransferError
 from ..progress import Waiting
+from ..text import joined, tr
 from . import output
 from .main import FINE, NO
 from .models import Builders, builder_options, layer_map_of, layer_map_option, named_object
@@ -63,7 +64,14 @@ def command(
     source_side, _, target_side = weights.partition("->")
     endings = [ending for ending, framework in _FILES.items() if framework == target_side]
     if target is not None and Path(target).suffix not in endings:
-        raise ArgumentError(f"--output of weights for {target_side.title()} ends with {' or '.join(endings)}, got {target!r}")
+        raise ArgumentError(
+            tr(
+                "--output of weights for {framework} ends with {endings}, got {target}",
+                framework=target_side.title(),
+                endings=joined(" or ", endings),
+                target=repr(target),
+            )
+        )
     from ..modes.environment import frameworks
 
     with Waiting("importing Paddle and Torch"):
@@ -73,7 +81,12 @@ def command(
 
     builders = Builders(arguments, config)
     if target is not None and _is_file(port if target_side == "paddle" else original):
-        raise ArgumentError(f"--{target_side} names the model that takes the weights, as file.py:name; a file alone has no layers")
+        raise ArgumentError(
+            tr(
+                "--{target_side} names the model that takes the weights, as file.py:name; a file alone has no layers",
+                target_side=target_side,
+            )
+        )
     models = {"torch": _model(builders, original, "--torch"), "paddle": _model(builders, port, "--paddle")}
     how = {"layer_map": layer_map_of(layer_map), "rules": named_object(rules, "--rules")}
     try:

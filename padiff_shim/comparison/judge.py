@@ -24,7 +24,7 @@ from ..numerics.bounds import Bound, Learnt
 from ..numerics.precision import first_place
 from ..runlog.encoding import Plain, tables
 from ..runs.compare_run import CompareRun
-from ..text import SENTENCE, logged, shown
+from ..text import SENTENCE, logged, shown, tr
 from ..verdicts import PARTLY, SCREENED, Judgement, Side, Verdict, apart
 from .compared_call import OVERTAKEN, UNKNOWN, ComparedTensor, Spot, describe_tensor, operand_name
 
@@ -518,7 +518,7 @@ class Consequences:
         counts = " and ".join(f"{number} {why}" for why, number in self._silent.items())
         self._silent.clear()
         if counts and self.action == "warn":
-            warnings.warn(f"differences that were counted apart: {counts}; print(run) names them", stacklevel=3)
+            warnings.warn(tr("differences that were counted apart: {counts}; print(run) names them", counts=counts), stacklevel=3)
 
     @staticmethod
     def sentence(record: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import PadiffShimError
-from ..text import logged
+from ..text import logged, tr
 
 COLD = 1.35  # what a comparison costs over what its clock shows: after it the program finds cold caches (measured)
 LEAST = 0.25  # of the budget: what comparing gets where the hooks that stay cost more than all of it
@@ -36,7 +36,7 @@ def fraction(budget: str | float | None) -> float | None:
     elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
         share = float(budget)
     if share is None or not 0 < share < float("inf"):
-        raise PadiffShimError(f"budget= is a share of the native time such as '10%' or 0.1, got {budget!r}")
+        raise PadiffShimError(tr("budget= is a share of the native time such as '10%' or 0.1, got {budget}", budget=repr(budget)))
     return share
 
 
@@ -47,7 +47,7 @@ def positive(name: str, value: int | None) -> int | None:
         PadiffShimError: for anything else.
     """
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise PadiffShimError(f"{name}= is a whole number from 1 on, got {value!r}")
+        raise PadiffShimError(tr("{name}= is a whole number from 1 on, got {value}", name=name, value=repr(value)))
     return value
 
 
@@ -76,7 +76,9 @@ def in_steps(steps: Any) -> Callable[[int], bool] | None:
         return lambda step: step in steps
     if callable(steps):
         return lambda step: bool(steps(step))
-    raise PadiffShimError(f"steps= is a step number from 0 on, a range or set of them, a slice or a function of it, got {steps!r}")
+    raise PadiffShimError(
+        tr("steps= is a step number from 0 on, a range or set of them, a slice or a function of it, got {steps}", steps=repr(steps))
+    )
 
 
 @dataclass

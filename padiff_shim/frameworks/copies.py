@@ -17,6 +17,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ..errors import PadiffShimError
+from ..language import tr
 
 # ---- Copies of single parameters and buffers as ``copy.deepcopy`` makes them, in a third of the time, and with their attributes.
 #
@@ -128,7 +129,12 @@ def duplicate(model: Any, known: Memo | None = None) -> Any:
         return _Copying()(model, {**(_recomputed(model) if isinstance(model, torch.nn.Module) else {}), **(known or {})})
     except Exception as error:
         raise PadiffShimError(
-            f"{type(model).__name__} cannot be copied (copy.deepcopy: {type(error).__name__}: {error})"
+            tr(
+                "{type} cannot be copied (copy.deepcopy: {error_type}: {error})",
+                type=type(model).__name__,
+                error_type=type(error).__name__,
+                error=error,
+            )
         ) from error
 
 

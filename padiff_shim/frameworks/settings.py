@@ -8,7 +8,7 @@ from typing import Any
 import paddle
 import torch
 
-from ..language import logged
+from ..language import logged, tr
 from . import torch_state
 
 _FLAGS = (
@@ -140,17 +140,32 @@ def check_devices() -> str:
     if kind == "cpu":
         return place
     if kind != "gpu":
-        raise ValueError(f"Paddle is on {place!r}; torch shares memory with Paddle on 'cpu' and 'gpu' only")
+        raise ValueError(tr("Paddle is on {place}; torch shares memory with Paddle on 'cpu' and 'gpu' only", place=repr(place)))
     if not torch.cuda.is_available():
         raise ValueError(
-            f"Paddle is on {place!r} but this torch {torch.__version__} cannot use a GPU; install a CUDA build of torch, or call "
-            "paddle.set_device('cpu')"
+            tr(
+                "Paddle is on {place} but this torch {version} cannot use a GPU; install a CUDA build of torch, or call "
+                "paddle.set_device('cpu')",
+                place=repr(place),
+                version=torch.__version__,
+            )
         )
     if int(index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"Paddle is on {place!r} but torch sees {torch.cuda.device_count()} device(s): both must see the same")
+        raise ValueError(
+            tr(
+                "Paddle is on {place} but torch sees {device_count} device(s): both must see the same",
+                place=repr(place),
+                device_count=torch.cuda.device_count(),
+            )
+        )
     torch_name, paddle_name = torch.cuda.get_device_name(int(index or 0)), paddle.device.cuda.get_device_name(int(index or 0))
     if torch_name != paddle_name:
         raise ValueError(
-            f"device {place!r} is {paddle_name!r} for Paddle but {torch_name!r} for torch: both must number devices alike"
+            tr(
+                "device {place} is {paddle_name} for Paddle but {torch_name} for torch: both must number devices alike",
+                place=repr(place),
+                paddle_name=repr(paddle_name),
+                torch_name=repr(torch_name),
+            )
         )
     return place

@@ -13,7 +13,7 @@ from ..dispatch.frames import top
 from ..errors import ModeError
 from ..frameworks import randomness
 from ..interrupts import engine_runs
-from ..language import logged
+from ..language import logged, tr
 from ..patching.patcher import Point
 from .locate import point, present
 
@@ -22,10 +22,6 @@ _OWNER = "paddle.base.core.Generator"
 _UNKNOWN = logged(
     "a state of Paddle's generator was restored that was not saved in a mode with random='torch', or "
     "is a copy of such a state: Torch's generator begins at its seed"
-)
-_REPLAYED = (
-    "this backward runs a forward again (recompute) that drew {} numbers, where it would draw {} numbers now: open the mode with "
-    "random='torch' around both, or around neither"
 )
 
 
@@ -100,9 +96,20 @@ def _refuse_other_numbers(generator: Any, source: Any, state: Any) -> None:
     if stands is None or randomness.kept(state) is (source is not None):
         return
     if source is None and randomness.drawn_since(state, stands):
-        raise ModeError(_REPLAYED.format("Torch's", "Paddle's"))
+        raise _replayed("Torch", "Paddle")
     if source is not None and randomness.words(state) != randomness.words(generator.get_state()):
-        raise ModeError(_REPLAYED.format("Paddle's", "Torch's"))
+        raise _replayed("Paddle", "Torch")
+
+
+def _replayed(first: str, now: str) -> ModeError:
+    return ModeError(
+        tr(
+            "this backward runs a forward again (recompute) that drew {first}'s numbers, where it would draw {now}'s numbers now: "
+            "open the mode with random='torch' around both, or around neither",
+            first=first,
+            now=now,
+        )
+    )
 
 
 def _follow(source: Any, state: Any) -> None:

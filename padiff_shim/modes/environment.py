@@ -24,15 +24,19 @@ def _refuse_torch_proxy() -> None:
     module = sys.modules.get("torch")
     if (finder is not None and finder in sys.meta_path) or type(module).__name__ == "ProxyModule":
         raise BackendError(
-            "`import torch` gives Paddle's torch proxy now (paddle.enable_compat() or a torch proxy is active), and the real torch "
-            "breaks inside while it is. Call paddle.disable_compat() first, or open the mode inside "
-            "`with paddle.use_compat_guard(enable=False):`."
+            tr(
+                "`import torch` gives Paddle's torch proxy now (paddle.enable_compat() or a torch proxy is active), and "
+                "the real torch breaks inside while it is. Call paddle.disable_compat() first, or open the mode inside "
+                "`with paddle.use_compat_guard(enable=False):`."
+            )
         )
 
 
 def missing_framework(name: str, error: ImportError) -> MissingFrameworkError:
     """The error that says how to install a framework that cannot be imported."""
-    return MissingFrameworkError(f"{name} cannot be imported ({error}). Install it: {INSTALL[name]}")
+    return MissingFrameworkError(
+        tr("{name} cannot be imported ({error}). Install it: {command}", name=name, error=error, command=INSTALL[name])
+    )
 
 
 def not_imported(name: str) -> str:
@@ -58,7 +62,7 @@ def frameworks() -> tuple[Any, Any]:
     _refuse_torch_proxy()
     paddle, torch = _framework("paddle"), _framework("torch")
     if not hasattr(torch, "_C") or not hasattr(torch, "from_dlpack"):
-        raise BackendError(f"the module 'torch' at {getattr(torch, '__file__', '?')} is not PyTorch")
+        raise BackendError(tr("the module 'torch' at {torch} is not PyTorch", torch=getattr(torch, "__file__", "?")))
     return paddle, torch
 
 
@@ -70,7 +74,7 @@ def prepare() -> dict[str, str]:
     try:
         device = settings.check_devices()
     except ValueError as error:
-        raise BackendError(str(error)) from None
+        raise BackendError(*error.args) from None
     missing = settings.missing_kernels(device)
     if missing is not None:
         warnings.warn(missing, RuntimeWarning, stacklevel=2)
@@ -82,7 +86,9 @@ def rank() -> int:
     name = "PADDLE_TRAINER_ID" if os.environ.get("PADDLE_TRAINER_ID") else "RANK"
     text = os.environ.get(name) or "0"
     if not text.isascii() or not text.isdigit():
-        raise PadiffShimError(f"the environment's {name} is not the number of a process: {described(text)}")
+        raise PadiffShimError(
+            tr("the environment's {name} is not the number of a process: {text}", name=name, text=described(text))
+        )
     return int(text)
 
 

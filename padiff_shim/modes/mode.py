@@ -14,7 +14,7 @@ from ..dispatch import frames
 from ..errors import ArgumentError, ModeError, described
 from ..interrupts import finish
 from ..runs.run import Run
-from ..text import many
+from ..text import many, tr
 from .environment import prepare
 
 # ---- A mode as a decorator: open while the function's own code runs, closed while it is suspended.
@@ -27,7 +27,7 @@ def decorate(mode: Any, function: Callable[..., Any]) -> Any:
         ArgumentError: for a class, or something that is not callable.
     """
     if inspect.isclass(function) or not (callable(function) or isinstance(function, (classmethod, staticmethod))):
-        raise ArgumentError(f"decorate a function or a method with a mode, not {described(function)}")
+        raise ArgumentError(tr("decorate a function or a method with a mode, not {function}", function=described(function)))
     return _Decorated(function, functools.partial(_DRIVERS[_kind(function)], mode))
 
 
@@ -163,14 +163,22 @@ class Mode:
         run = self.__dict__.get("run")
         if run is None or name.startswith("_") or not (hasattr(type(run), name) or name in vars(run)):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        never = "" if self._used else ", and the mode was never opened: nothing was counted"
+        never = "" if self._used else tr(", and the mode was never opened: nothing was counted")
         opening = f"`with padiff_shim.{self._door}({run.backend!r}) as run:`"
-        raise ModeError(f"{name!r} belongs to the run, not to the mode{never}. {opening} gives the run, and mode.run holds it")
+        raise ModeError(
+            tr(
+                "{name} belongs to the run, not to the mode{never}. {opening} gives the run, and mode.run holds it",
+                name=repr(name),
+                never=never,
+                opening=opening,
+            )
+        )
 
     def __del__(self) -> None:
         if not self._used:
             door = f"padiff_shim.{self._door}({self.run.backend!r})"
-            warnings.warn(f"a mode of {door} was never opened: use `with {door} as run:`", RuntimeWarning, stacklevel=2)
+            message = tr("a mode of {door} was never opened: use `with {door} as run:`", door=door)
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def start(self) -> Run:
         """Open the mode in this thread.
@@ -238,7 +246,7 @@ class Mode:
     def _closing(self) -> list[Callable[[], Any]]:
         frame = frames.innermost_of(self._frames) or (self._frames[-1] if self._frames else None)
         if frame is None:
-            raise ModeError("this mode is not open")
+            raise ModeError(tr("this mode is not open"))
         return self._steps(frame)
 
     def _steps(self, frame: frames.Frame) -> list[Callable[[], Any]]:

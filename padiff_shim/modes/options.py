@@ -17,7 +17,7 @@ from .. import arguments
 from ..comparison.sampling import fraction, in_steps, positive
 from ..errors import ArgumentError, PadiffShimError, UnknownNameError, described, toml, unknown, unreadable
 from ..patterns import LayerFilter
-from ..text import LANGUAGE_VARIABLE
+from ..text import LANGUAGE_VARIABLE, joined, marked, tr
 from ..verdicts import Verdict
 
 # ---- The kinds of values: how each is checked, and how it is read from text.
@@ -111,7 +111,9 @@ def _ranks(name: str, value: Any) -> Any:
     if isinstance(value, Container) and not isinstance(value, (str, bytes)):
         return value
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentError(f"{name}= is the number of a process, a range or a set of them, got {described(value)}")
+        raise ArgumentError(
+            tr("{name}= is the number of a process, a range or a set of them, got {value}", name=name, value=described(value))
+        )
     return value
 
 
@@ -223,7 +225,9 @@ class CompareOptions(ModeOptions):
     mismatch_from: str = field(
         default=str(Verdict.LOW_ACCURACY), metadata=_of(word(Verdict), "From which verdict on_mismatch acts.")
     )
-    callback: Any = field(default=None, metadata=_of(function("one record"), "Called with the record of each such verdict."))
+    callback: Any = field(
+        default=None, metadata=_of(function(marked("one record")), "Called with the record of each such verdict.")
+    )
     on_log_error: str = field(default="warn", metadata=_of(word(LOG_ERRORS), "When the log cannot be written."))
     known_differences: Any = field(default=None, metadata=_of(PATH, "A file of known differences, to name or mute them."))
     audit: int = field(default=16, metadata=_of(whole(), "One in so many equal results of a place is checked, too; 0: none."))
@@ -330,17 +334,17 @@ def _known() -> Mapping[str, Any]:
 def _not_known(name: str, setting: Setting, known: Iterable[str]) -> ArgumentError:
     only = {option.name for mode in MODES.values() for option in fields(mode)} - set(known)
     if name in only:
-        return ArgumentError(f"{setting.origin}: {name}= takes a function, which only a call can give")
+        return ArgumentError(tr("{origin}: {name}= takes a function, which only a call can give", origin=setting.origin, name=name))
     if setting.origin.startswith(PREFIX):
-        return unknown("setting", setting.origin, (f"{PREFIX}{option.upper()}" for option in known), prefix=PREFIX)
-    return ArgumentError(f"{setting.origin}: {unknown('setting', name, known)}")
+        return unknown(tr("setting"), setting.origin, (f"{PREFIX}{option.upper()}" for option in known), prefix=PREFIX)
+    return ArgumentError(joined(": ", (setting.origin, unknown(tr("setting"), name, known))))
 
 
 def _check(name: str, setting: Setting) -> None:
     try:
         kind_of(_known()[name]).checked(name, setting.value)
     except PadiffShimError as error:
-        raise ArgumentError(f"{error} ({setting.origin})") from None
+        raise ArgumentError(tr("{error} ({origin})", error=error, origin=setting.origin)) from None
 
 
 def _from_environment() -> Iterator[tuple[str, Setting]]:
@@ -385,7 +389,9 @@ def settings_file() -> Path | None:
                 return Path(path)
             if misspelt:
                 head = "[tool.padiff_shim]" if name.endswith(".toml") else "[padiff_shim]"
-                raise ArgumentError(f"{path}: {misspelt} is not read. Did you mean {head}?")
+                raise ArgumentError(
+                    tr("{path}: {misspelt} is not read. Did you mean {head}?", path=path, misspelt=misspelt, head=head)
+                )
     return None
 
 
@@ -409,9 +415,9 @@ def _table(path: Path) -> Mapping[str, Any]:
         stat = path.stat()
         return _parsed(path, stat.st_mtime_ns, stat.st_size)
     except OSError as error:
-        raise unreadable("the settings file", path, error) from None
+        raise unreadable(tr("the settings file"), path, error) from None
     except (ValueError, configparser.Error) as error:
-        raise ArgumentError(f"{path}: {error}") from error
+        raise ArgumentError(joined(": ", (path, error))) from error
 
 
 @functools.lru_cache(maxsize=8)
@@ -422,9 +428,9 @@ def _parsed(path: Path, *_: int) -> Mapping[str, Any]:
         parser = configparser.ConfigParser(interpolation=None)
         parser.read_string(text)
         return dict(parser["padiff_shim"])
-    table = toml(f"{path} holds settings").loads(text).get("tool", {}).get("padiff_shim")
+    table = toml(tr("{path} holds settings", path=path)).loads(text).get("tool", {}).get("padiff_shim")
     if not isinstance(table, dict):
-        raise ValueError(f"tool.padiff_shim is not a table: {described(table)}")
+        raise ValueError(tr("tool.padiff_shim is not a table: {table}", table=described(table)))
     return table
 
 
@@ -457,7 +463,9 @@ def owing(settings: Mapping[str, Setting]) -> Iterator[None]:
         origins = [
             setting.origin for setting in settings.values() if _names(setting.value) & set(re.findall(r"'([^']*)'", str(error))[:1])
         ]
-        raise UnknownNameError(f"{error} ({', '.join(origins)})") if origins else error from None
+        raise (
+            UnknownNameError(tr("{error} ({origins})", error=error, origins=joined(", ", origins))) if origins else error
+        ) from None
 
 
 def _names(value: Any) -> set[str]:
@@ -489,7 +497,11 @@ def resolved(mode: str, texts: Mapping[str, Any], spelt: Callable[[str], str]) -
     for name, value in texts.items():
         if name not in own:
             others = [other for other in MODES if name in textual(MODES[other])]
-            raise ArgumentError(f"{spelt(name)} belongs to {others[0]}") if others else unknown("option", name, own)
+            raise (
+                ArgumentError(tr("{name} belongs to {other}", name=spelt(name), other=others[0]))
+                if others
+                else unknown(tr("option"), name, own)
+            )
         kind = kind_of(own[name])
         if not isinstance(value, bool):
             value = kind.from_text(value if isinstance(value, str) else ",".join(value))

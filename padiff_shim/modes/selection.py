@@ -10,6 +10,7 @@ from ..catalogue.registry import BESIDE_OPS, optimizers, resolve
 from ..catalogue.registry import ops as all_ops
 from ..errors import ArgumentError, UnknownNameError, unknown
 from ..patterns import LayerFilter
+from ..text import joined, tr
 from .environment import frameworks
 from .options import WHOSE, ModeOptions
 
@@ -28,7 +29,14 @@ def _check_backend(backend: Any, door: str) -> None:
     else:
         use = f'write `@{kind}("torch")` above the function, or call it inside `with {kind}("torch") as run:`'
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
-    raise ArgumentError(f"backend= is the name of a framework, {' or '.join(map(repr, BACKENDS))}, got {name}: {use}")
+    raise ArgumentError(
+        tr(
+            "backend= is the name of a framework, {backends}, got {name}: {use}",
+            backends=joined(" or ", map(repr, BACKENDS)),
+            name=name,
+            use=use,
+        )
+    )
 
 
 def selection(options: ModeOptions, *, door: str) -> tuple[frozenset[str], LayerFilter | None]:
@@ -39,7 +47,9 @@ def selection(options: ModeOptions, *, door: str) -> tuple[frozenset[str], Layer
     if options.exclude:
         enabled -= resolve(options.exclude, "exclude")
     if not enabled:
-        raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
+        raise UnknownNameError(
+            tr("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
+        )
     return enabled, None if options.layers is None else LayerFilter(options.layers)
 
 

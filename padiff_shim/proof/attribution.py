@@ -21,7 +21,7 @@ from ..frameworks import autocast
 from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
-from ..text import tr
+from ..text import joined, tr
 from ..trees import as_array, leaves, mapped
 from .agreement import Array
 from .carried import CarriedBy, CarrierRow, GradientRow, JumpRow
@@ -526,7 +526,11 @@ def _check(gradients: Grads, of: str) -> None:
     """Raise if there is no gradient of that name."""
     if of != "gradients" and of not in gradients:
         raise ArgumentError(
-            f'of= is "outputs", "gradients" or the name of one of them ({", ".join(list(gradients)[:8])}...), got {of!r}'
+            tr(
+                'of= is "outputs", "gradients" or the name of one of them ({gradients}...), got {of}',
+                gradients=joined(", ", list(gradients)[:8]),
+                of=repr(of),
+            )
         )
 
 

@@ -55,8 +55,11 @@ class Inputs:
     def __init__(self, source: Any, dtype: str = "") -> None:
         if not callable(source) and not leaves(source):
             raise ArgumentError(
-                "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that returns one; "
-                f"got {described(source)}"
+                tr(
+                    "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that "
+                    "returns one; got {source}",
+                    source=described(source),
+                )
             )
         self._given, self._dtype = source, dtype
         self._dtypes: dict[int, str] = {}  # by the identity of an array: the dtype of the tensor it was
@@ -397,9 +400,16 @@ class NotWider(PadiffShimError):
         """With the model's own error, or the remedy where memory ran out."""
         text = f"{type(error).__name__}: {str(error)[:300]}"
         if not out_of_memory(error):
-            return cls(f"{framework} in {dtype}: {text}")
-        remedy = "such runs take twice as much; prove fewer layers, or smaller inputs"
-        return OutOfMemory(f"{framework} in {dtype}: memory ran out ({remedy}): {text}")
+            return cls(tr("{framework} in {dtype}: {text}", framework=framework, dtype=dtype, text=text))
+        return OutOfMemory(
+            tr(
+                "{framework} in {dtype}: memory ran out (such runs take twice as much; prove fewer layers, or smaller inputs): "
+                "{text}",
+                framework=framework,
+                dtype=dtype,
+                text=text,
+            )
+        )
 
 
 class OutOfMemory(NotWider):

@@ -119,12 +119,12 @@ class Proof(Presented):
             ArgumentError: there is no gradient of that name.
         """
         if not isinstance(of, str):
-            raise ArgumentError(f'of= is "outputs", "gradients" or the name of one, got {described(of)}')
+            raise ArgumentError(tr('of= is "outputs", "gradients" or the name of one, got {of}', of=described(of)))
         if of != "outputs":
             return self._of_gradients(of)
         if self.carried is None:
             if self._measure is None:
-                raise PadiffShimError(f"no run of the port to measure: {self.headline}")
+                raise PadiffShimError(tr("no run of the port to measure: {headline}", headline=self.headline))
             self.carried, self._measure = self._measure(), None
         return self.carried
 
@@ -132,7 +132,7 @@ class Proof(Presented):
         if of not in self.carried_gradients:
             if self._measure_gradients is None:
                 why = tr("phase='forward' has no backward") if self.differences else self.headline
-                raise PadiffShimError(f"no backward of the port to measure: {why}")
+                raise PadiffShimError(tr("no backward of the port to measure: {why}", why=why))
             self.carried_gradients[of] = self._measure_gradients(of)
         return self.carried_gradients[of]
 

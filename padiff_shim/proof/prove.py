@@ -55,7 +55,9 @@ def both_losses(loss: Any) -> Losses:
     if isinstance(loss, tuple) and len(loss) == 2 and all(map(callable, loss)):
         return loss
     if loss is not None and not callable(loss):
-        raise ArgumentError(f"loss= is a function of the output, or a pair of them (Paddle's, Torch's), got {described(loss)}")
+        raise ArgumentError(
+            tr("loss= is a function of the output, or a pair of them (Paddle's, Torch's), got {loss}", loss=described(loss))
+        )
     return loss, loss
 
 
@@ -320,11 +322,11 @@ def _judged(
 
 def _check(paddle_layer: Any, torch_module: Any) -> None:
     if isinstance(paddle_layer, torch.nn.Module) and isinstance(torch_module, paddle.nn.Layer):
-        raise ArgumentError("prove(paddle_layer, torch_module, inputs): the Paddle layer comes first")
+        raise ArgumentError(tr("prove(paddle_layer, torch_module, inputs): the Paddle layer comes first"))
     if not isinstance(paddle_layer, paddle.nn.Layer):
-        raise ArgumentError(f"paddle_layer= is a paddle.nn.Layer, got {described(paddle_layer)}")
+        raise ArgumentError(tr("paddle_layer= is a paddle.nn.Layer, got {paddle_layer}", paddle_layer=described(paddle_layer)))
     if not isinstance(torch_module, torch.nn.Module):
-        raise ArgumentError(f"torch_module= is a torch.nn.Module, got {described(torch_module)}")
+        raise ArgumentError(tr("torch_module= is a torch.nn.Module, got {torch_module}", torch_module=described(torch_module)))
 
 
 def _recipe(phase: str, optimizer: Any, steps: int) -> Recipe | None:
@@ -333,7 +335,7 @@ def _recipe(phase: str, optimizer: Any, steps: int) -> Recipe | None:
     if phase == "train":
         return Recipe.of(optimizer)
     if optimizer is not None or steps != 1:
-        raise ArgumentError(f"optimizer= and steps= belong to phase='train', not to phase={phase!r}")
+        raise ArgumentError(tr("optimizer= and steps= belong to phase='train', not to phase={phase}", phase=repr(phase)))
     return None
 
 

@@ -12,7 +12,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
-from ..text import tr
+from ..text import joined, marked, tr
 from ..trees import as_array
 from .trace import Model, Optimizer, Tensor
 
@@ -182,7 +182,7 @@ def torchs_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | No
 # ---- What makes both models' optimizers, and what each of their steps shows.
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
-_ACCEPTED = (
+_ACCEPTED = marked(
     "optimizer= is a function of 'paddle' or 'torch' and the model, a pair of functions of the model (Paddle's, Torch's), or the "
     "name of an optimizer. A function returns an optimizer, (optimizer, schedule), or what the loop does after each backward"
 )
@@ -239,7 +239,14 @@ class Trainer:
         kind = paddle.optimizer.Optimizer if self._of_paddle else torch.optim.Optimizer
         self._optimizers = list({id(optimizer): optimizer for optimizer in _found(made, kind)}.values())
         if not callable(made) and not self._optimizers:
-            raise ArgumentError(f"{_ACCEPTED}; for {framework.title()} it returned {described(made)}")
+            raise ArgumentError(
+                tr(
+                    "{accepted}; for {framework} it returned {made}",
+                    accepted=tr(_ACCEPTED),
+                    framework=framework.title(),
+                    made=described(made),
+                )
+            )
 
     def step(self, parameters: Mapping[str, Any], gradients: Arrays) -> StepUpdate:
         """One step; ``gradients`` are those of the backward."""
@@ -386,7 +393,7 @@ class Recipe:
         if isinstance(optimizer, tuple) and len(optimizer) == 2 and all(map(callable, optimizer)):
             return cls(optimizer[1], optimizer[0], (optimizer[1], optimizer[0]))
         if optimizer is None or not callable(optimizer):
-            raise ArgumentError(f"{_ACCEPTED}, got {described(optimizer)}")
+            raise ArgumentError(tr("{accepted}, got {optimizer}", accepted=tr(_ACCEPTED), optimizer=described(optimizer)))
         return cls(lambda model: optimizer("torch", model), lambda model: optimizer("paddle", model), (optimizer, optimizer))
 
     def trainer(self, framework: str, model: Model) -> Trainer:
@@ -413,7 +420,14 @@ def _named(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Functions for an optimizer's name: Torch's numbers on both sides, the learning rate 1e-3."""
     known = _NAMES.get(name)
     if known is None:
-        raise ArgumentError(f"optimizer={name!r} is none of the names {', '.join(_NAMES)}. {_ACCEPTED}")
+        raise ArgumentError(
+            tr(
+                "optimizer={name} is none of the names {names}. {accepted}",
+                name=repr(name),
+                names=joined(", ", _NAMES),
+                accepted=tr(_ACCEPTED),
+            )
+        )
     torchs, options, paddles, numbers = known
     return (
         lambda model: getattr(torch.optim, torchs)(model.parameters(), lr=_RATE, **options),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..text import tr
+
 _MODES = ("reference", "compare")
 
 
@@ -32,7 +34,9 @@ def pytest_configure(config: Any) -> None:
 
         for option in ("--padiff-from", "--padiff-set"):
             if config.getoption(option):
-                raise pytest.UsageError(f"padiff_shim: {option} goes with --padiff={' or --padiff='.join(_MODES)}")
+                raise pytest.UsageError(
+                    tr("padiff_shim: {option} goes with --padiff={modes}", option=option, modes=" or --padiff=".join(_MODES))
+                )
         from .idle import Idle
 
         config.pluginmanager.register(Idle(), "padiff_shim.plugin")

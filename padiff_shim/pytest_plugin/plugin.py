@@ -18,7 +18,7 @@ from ..errors import ArgumentError, PadiffShimError
 from ..modes import options
 from ..modes.options import MODES, ModeOptions
 from ..testing import stayed_native
-from ..text import many, tr
+from ..text import joined, many, tr
 from ..verdicts import Verdict
 
 _PROPERTY = "padiff_shim"
@@ -35,7 +35,7 @@ class Plugin:
             self._options = {self._mode_name: self._resolved(self._mode_name, config.getoption("--padiff-set"))}
             self._threshold = self._verdict(config.getoption("--padiff-from"))
         except PadiffShimError as error:
-            raise pytest.UsageError(f"padiff_shim: {error}") from None
+            raise pytest.UsageError(tr("padiff_shim: {error}", error=error)) from None
         self._mode: Any = None  # the mode of the running test
         self._run: Any = None  # the run of the latest test
 
@@ -45,7 +45,7 @@ class Plugin:
 
     def _verdict(self, word: str | None) -> str | None:
         if word is not None and self._mode_name != "compare":
-            raise ArgumentError("--padiff-from belongs to --padiff=compare")
+            raise ArgumentError(tr("--padiff-from belongs to --padiff=compare"))
         return None if word is None else one_of("--padiff-from", word, Verdict)
 
     # -------------------------------------------------------------------------------------------- a test
@@ -149,7 +149,7 @@ class Plugin:
                 looked_up(*self._options[self._mode_name])
                 install()
         except PadiffShimError as error:
-            raise pytest.UsageError(f"padiff_shim: {error}") from None
+            raise pytest.UsageError(tr("padiff_shim: {error}", error=error)) from None
 
     def pytest_sessionfinish(self) -> None:
         """Put everything back."""
@@ -201,13 +201,15 @@ def _shown_warnings() -> Iterator[None]:
 
 
 def _wrong(marker: Any) -> Any:
-    raise ArgumentError(f"the marker padiff takes one mode ({', '.join((*MODES, _OFF))}), got {marker.args!r}")
+    raise ArgumentError(
+        tr("the marker padiff takes one mode ({value}), got {args}", value=joined(", ", (*MODES, _OFF)), args=repr(marker.args))
+    )
 
 
 def _pair(word: str) -> tuple[str, str]:
     name, sign, value = word.partition("=")
     if not sign:
-        raise ArgumentError(f"--padiff-set is NAME=VALUE, got {word!r}")
+        raise ArgumentError(tr("--padiff-set is NAME=VALUE, got {word}", word=repr(word)))
     return name.strip(), value
 
 

@@ -70,7 +70,7 @@ def align(
     """
     start = time.perf_counter()
     if isinstance(dtypes, str) or not dtypes:
-        raise ArgumentError(f"dtypes= is a list of names of dtypes, got {described(dtypes)}")
+        raise ArgumentError(tr("dtypes= is a list of names of dtypes, got {dtypes}", dtypes=described(dtypes)))
     for dtype in dtypes:
         one_of("dtypes", dtype, DTYPES)
     whole("steps", steps, least=0)

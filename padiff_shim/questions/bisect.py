@@ -28,7 +28,7 @@ from ..proof.programs import seeded
 from ..runs.run import Run
 from ..substitution.plan import Substituting
 from ..table.reasons import FILTERED, StayNative
-from ..text import joined, listed, many, tr
+from ..text import joined, listed, many, marked, tr
 from ..trees import as_array, leaves
 
 # ---- Delta debugging.
@@ -81,17 +81,20 @@ def question(target: Any, atol: float, rtol: float) -> Callable[[Any], bool]:
     """
     for name, value in (("atol", atol), ("rtol", rtol)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise ArgumentError(f"{name}= is a number from 0 on, got {described(value)}")
+            raise ArgumentError(tr("{name}= is a number from 0 on, got {value}", name=name, value=described(value)))
     wanted = [] if target is None else _arrays(target)
     if wanted:
         return lambda result: _differs(_arrays(result), wanted, atol, rtol)
     if not callable(target):
         raise ArgumentError(
-            "target= is a function of fn's result that is true while it is bad, or the value that it should have (numbers, arrays, "
-            f"tensors of either framework, in tuples, lists or dicts), got {described(target)}"
+            tr(
+                "target= is a function of fn's result that is true while it is bad, or the value that it should have "
+                "(numbers, arrays, tensors of either framework, in tuples, lists or dicts), got {target}",
+                target=described(target),
+            )
         )
     if atol or rtol:
-        raise ArgumentError("atol= and rtol= belong to a target that is a value; a function decides by itself")
+        raise ArgumentError(tr("atol= and rtol= belong to a target that is a value; a function decides by itself"))
     return lambda result: _yes(target(result))
 
 
@@ -100,7 +103,7 @@ def _yes(answer: Any) -> bool:
     try:
         return bool(answer)
     except Exception:
-        raise ArgumentError(f"target= has to answer with True or False, got {described(answer)}") from None
+        raise ArgumentError(tr("target= has to answer with True or False, got {answer}", answer=described(answer))) from None
 
 
 def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
@@ -116,14 +119,18 @@ def _differs(results: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, A
     """Whether an element is further from the wanted value than the tolerances allow."""
     shapes = [[array.shape for array in arrays] for arrays in (results, wanted)]
     if shapes[0] != shapes[1]:
-        raise ArgumentError(f"target= has {_shapes_text(shapes[1])}, but fn returned {_shapes_text(shapes[0])}")
+        raise ArgumentError(
+            tr("target= has {wanted}, but fn returned {returned}", wanted=_shapes_text(shapes[1]), returned=_shapes_text(shapes[0]))
+        )
     return not all(np.allclose(result, other, rtol=rtol, atol=atol, equal_nan=True) for result, other in zip(results, wanted))
 
 
 def _shapes_text(shapes: list[Any]) -> str:
     if not shapes:
-        return "nothing numeric"
-    return f"{many(len(shapes), 'array of shape', 'arrays of shapes')} {', '.join(str(list(shape)) for shape in shapes[:6])}"
+        return tr("nothing numeric")
+    return joined(
+        " ", (many(len(shapes), "array of shape", "arrays of shapes"), ", ".join(str(list(shape)) for shape in shapes[:6]))
+    )
 
 
 # ---- The plan of a bisection: Torch's kernels, but Paddle's for some ops, layers or calls.
@@ -355,7 +362,7 @@ def bisect(
     ('paddle', ['leaky_relu'])
     """
     start = time.perf_counter()
-    function("fn", fn, "nothing")
+    function("fn", fn, marked("no argument"))
     one_of("over", over, OVER)
     settled = ReferenceOptions(optimizer=optimizer, random=random, definitions=definitions)
     flag("progress", progress)
@@ -428,7 +435,7 @@ def _bisected(program: _Program, over: str) -> Bisection:
     torchs = program.explore()
     keys = list(program.units)
     if not keys:
-        raise BisectionError("no call of fn ran on Torch's kernels: there is nothing to exchange")
+        raise BisectionError(tr("no call of fn ran on Torch's kernels: there is nothing to exchange"))
     paddles = program.bad(keys)
     if torchs == paddles:
         raise BisectionError(_no_end(program, over, paddles))
@@ -444,7 +451,7 @@ def _bisected(program: _Program, over: str) -> Bisection:
     minimal = ddmin(keys, does)
     if not program.again(native(minimal)):
         raise BisectionError(
-            "the same run was bad once and good once: fn has to do the same each time (seeds, models that it trains)"
+            tr("the same run was bad once and good once: fn has to do the same each time (seeds, models that it trains)")
         )
     alone = not program.bad(native(everything - frozenset(minimal)))
     return Bisection(

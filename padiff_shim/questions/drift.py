@@ -42,7 +42,7 @@ def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
     """See :meth:`Drift.plot`. Differences of 0, which have no logarithm, stand on the lowest line."""
     target = checked("path", path)
     if target.suffix.lower() not in (".png", ".svg"):
-        raise ArgumentError(f"path= ends with .png or .svg, got {described(str(path))}")
+        raise ArgumentError(tr("path= ends with .png or .svg, got {path}", path=described(str(path))))
     optional("matplotlib", _INSTALL)
     figures, agg = (optional(f"matplotlib.{name}", _INSTALL) for name in ("figure", "backends.backend_agg"))
     figure = figures.Figure(figsize=(min(24.0, max(7.0, 0.22 * len(rows))), 6.0), layout="constrained")
@@ -77,7 +77,7 @@ def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
     try:
         figure.savefig(target)
     except OSError as error:
-        raise FileError(f"{target} cannot be written: {error.strerror or error}") from error
+        raise FileError(tr("{target} cannot be written: {strerror}", target=target, strerror=error.strerror or error)) from error
     return target
 
 
@@ -148,7 +148,9 @@ class Drift(Presented):
                     numbers = [getattr(getattr(row, side), figure, "") for side, figure in figures]
                     writer.writerow([row.kind, row.paddle, row.torch, row.number, row.site, *numbers])
         except OSError as error:
-            raise FileError(f"{target} cannot be written: {error.strerror or error}") from error
+            raise FileError(
+                tr("{target} cannot be written: {strerror}", target=target, strerror=error.strerror or error)
+            ) from error
         return target
 
     def plot(self, path: str | Path) -> Path:
@@ -303,11 +305,17 @@ def drift(
 def _check(paddle_layer: Any, torch_module: Any) -> None:
     if not isinstance(paddle_layer, paddle.nn.Layer):
         raise ArgumentError(
-            f"drift(paddle_layer, torch_module, inputs): the first is a paddle.nn.Layer, got {described(paddle_layer)}"
+            tr(
+                "drift(paddle_layer, torch_module, inputs): the first is a paddle.nn.Layer, got {paddle_layer}",
+                paddle_layer=described(paddle_layer),
+            )
         )
     if not isinstance(torch_module, torch.nn.Module):
         raise ArgumentError(
-            f"drift(paddle_layer, torch_module, inputs): the second is a torch.nn.Module, got {described(torch_module)}"
+            tr(
+                "drift(paddle_layer, torch_module, inputs): the second is a torch.nn.Module, got {torch_module}",
+                torch_module=described(torch_module),
+            )
         )
 
 

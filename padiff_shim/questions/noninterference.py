@@ -15,7 +15,7 @@ from ..arguments import function
 from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.compare import opened
 from ..modes.options import CompareOptions
-from ..text import many, tr
+from ..text import many, marked, tr
 
 
 @dataclass
@@ -142,18 +142,22 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
     >>> print(padiff_shim.do_no_harm(lambda: layer(paddle.ones([2, 4])), state=[layer]))
     do no harm: 7 tensors and states bit-identical with and without comparing
     """
-    function("program", program, "no argument")
+    function("program", program, marked("no argument"))
     if isinstance(state, (str, bytes)) or not isinstance(state, Sequence):
-        raise ArgumentError(f"state= is a list of layers and optimizers, got {described(state)}")
+        raise ArgumentError(tr("state= is a list of layers and optimizers, got {state}", state=described(state)))
     if options.get("carry", "native") != "native":
-        raise ArgumentError(f"carry= must stay 'native' here, got {described(options['carry'])}: else the program is changed")
+        raise ArgumentError(
+            tr("carry= must stay 'native' here, got {options}: else the program is changed", options=described(options["carry"]))
+        )
     for holder in state:
         if not (hasattr(holder, "state_dict") and hasattr(holder, "set_state_dict")):
-            raise ArgumentError(f"state= holds {described(holder)}, which has no state_dict and set_state_dict")
+            raise ArgumentError(tr("state= holds {holder}, which has no state_dict and set_state_dict", holder=described(holder)))
         if isinstance(holder, paddle.optimizer.Optimizer) and not holder._accumulators:
             raise PadiffShimError(
-                "state= holds an optimizer that has not stepped yet, which cannot be put back to that state: let it step once "
-                "before, or make model and optimizer inside the program"
+                tr(
+                    "state= holds an optimizer that has not stepped yet, which cannot be put back to that state: let it step "
+                    "once before, or make model and optimizer inside the program"
+                )
             )
     before = [_copy(holder.state_dict()) for holder in state]
     seeds = _random_states()

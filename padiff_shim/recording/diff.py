@@ -13,7 +13,7 @@ from ..arguments import path, whole
 from ..errors import ArgumentError, described
 from ..progress import Waiting
 from ..runlog.events import IN_STEP, NAMED
-from ..text import many, tr
+from ..text import joined, many, tr
 from .alignment import Pair, align
 from .call_origins import OriginFinder
 from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow, tensor_row
@@ -76,15 +76,15 @@ def diff(
     """
     for name, tolerance in (("atol", atol), ("rtol", rtol)):
         if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < math.inf:
-            raise ArgumentError(f"{name}= is a number from 0 on, got {described(tolerance)}")
+            raise ArgumentError(tr("{name}= is a number from 0 on, got {tolerance}", name=name, tolerance=described(tolerance)))
     folders = path("a", a).absolute(), path("b", b).absolute()
     both = read(folders[0]), read(folders[1])
     if shards is not None:
         if ranks is not None:
-            raise ArgumentError("ranks= chooses processes, and shards= puts all of them together: pass one of both")
+            raise ArgumentError(tr("ranks= chooses processes, and shards= puts all of them together: pass one of both"))
         return _diff_of_ranks(folders, both, ShardRules(shards), NameMap(names), EqualWithin(atol, rtol, crossing=False))
     if names is not None:
-        raise ArgumentError("names= goes with shards=, which pairs tensors by their names: pass shards='auto'")
+        raise ArgumentError(tr("names= goes with shards=, which pairs tensors by their names: pass shards='auto'"))
     chosen = _ranks(ranks, both)
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(first[0].framework, first[1].framework))
@@ -94,7 +94,9 @@ def diff(
         tolerances = EqualWithin(atol, rtol, one_run.framework != other_run.framework)
         if one_run.has_fingerprints != other_run.has_fingerprints:
             side = "a" if one_run.has_fingerprints else "b"
-            raise ArgumentError(f"{side} holds fingerprints and the other does not: record both with the same values=")
+            raise ArgumentError(
+                tr("{side} holds fingerprints and the other does not: record both with the same values=", side=side)
+            )
         if one_run.has_fingerprints:
             compare_fingerprints(one_run, other_run, difference, tolerances)
         else:
@@ -120,7 +122,10 @@ def _diff_of_ranks(
     for name, known in zip("ab", both):
         if any(recorded.has_fingerprints for recorded in known.values()):
             raise ArgumentError(
-                f"{name} holds fingerprints, which cannot be put together: record with values='full' to compare with shards="
+                tr(
+                    "{name} holds fingerprints, which cannot be put together: record with values='full' to compare with shards=",
+                    name=name,
+                )
             )
     a, b = join(*both, rules, names)
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework))
@@ -148,7 +153,15 @@ def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded],
     for name, rank, known in zip("ab", pair, both):
         whole("ranks", rank)
         if rank not in known:
-            raise ArgumentError(f"ranks={ranks!r}: {name} has no rank {rank}; it has {', '.join(map(str, known))}")
+            raise ArgumentError(
+                tr(
+                    "ranks={ranks}: {name} has no rank {rank}; it has {known}",
+                    ranks=repr(ranks),
+                    name=name,
+                    rank=rank,
+                    known=joined(", ", map(str, known)),
+                )
+            )
     return [pair]
 
 

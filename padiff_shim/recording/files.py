@@ -21,6 +21,7 @@ from ..errors import FileError
 from ..runlog import events
 from ..runlog.events import VALUES, JsonTable
 from ..runlog.writer import LogWriter, call_after_fork
+from ..text import from_log, logged, tr
 from .tensors import Array
 
 RECORDS = re.compile(r"records-rank(\d{1,9})-pid(\d{1,12})(?:-(\d{1,9}))?\.jsonl")
@@ -35,7 +36,9 @@ def present(folder: Path, rank: int | None = None) -> list[Path]:
     try:
         names = sorted(os.listdir(folder)) if folder.exists() else []
     except OSError as error:
-        raise FileError(f"the folder {folder} cannot be read: {error.strerror or error}") from None
+        raise FileError(
+            tr("the folder {folder} cannot be read: {strerror}", folder=folder, strerror=error.strerror or error)
+        ) from None
     matches = [(RECORDS.fullmatch(name) or VALUES.fullmatch(name), name) for name in names]
     return [folder / name for match, name in matches if match and rank in (None, int(match[1]))]
 
@@ -140,12 +143,12 @@ class RecordFile:
     def _written(self, array: Array, digest: str) -> JsonTable:
         """Where the values lie now, or why they are left out."""
         if self._lost or array.nbytes > self._left:
-            return {"left_out": self._lost or "beyond budget="}
+            return {"left_out": self._lost or logged("beyond budget=")}
         try:
             place, written = self._values.add(array, digest)
         except OSError as error:
-            self._lost = f"the values cannot be written: {error.strerror or error}"
-            warnings.warn(f"{self._lost}; the recording goes on without them", RuntimeWarning, stacklevel=2)
+            self._lost = logged("the values cannot be written: {error}", error=error.strerror or error)
+            warnings.warn(tr("{lost}; the recording goes on without them", lost=from_log(self._lost)), RuntimeWarning, stacklevel=2)
             return {"left_out": self._lost}
         self._left -= written
         return {"at": list(place)}

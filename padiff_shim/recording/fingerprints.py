@@ -20,6 +20,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..text import tr
+
 Array = np.ndarray[Any, Any]
 FIGURES = ("norm", "mean", "max_abs", "projection")
 PERIOD = 2**15  # words after which weights repeat, times a weight of the block
@@ -199,7 +201,7 @@ class StepFingerprints:
     def add_on_device(self, tensor: Any) -> None:
         """One tensor of Torch on a GPU."""
         if self._device is None:
-            raise ValueError("no device= computes fingerprints")
+            raise ValueError(tr("no device= computes fingerprints"))
         step = self._step
         step.on_device.append(step.number)
         self._device.add(tensor)

@@ -20,6 +20,7 @@ from ..arguments import flag, one_of, path, whole
 from ..catalogue.registry import families
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, FileError, ModeError, described
+from ..language import tr
 from ..modes.environment import prepare, processes, rank
 from ..patching.functions import PyFunctionPatch
 from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, STATE, JsonTable
@@ -430,25 +431,29 @@ def record(
         if wish is not None:
             flag(name, wish)
     if whole("every", every) < 1:
-        raise ArgumentError("every= is a whole number from 1 on, got 0")
+        raise ArgumentError(tr("every= is a whole number from 1 on, got 0"))
     if steps is not None and not (isinstance(steps, range) and steps.step == 1 and 0 <= steps.start < steps.stop):
-        raise ArgumentError(f"steps= is a range of steps that are recorded, as range(199, 202), got {described(steps)}")
+        raise ArgumentError(
+            tr("steps= is a range of steps that are recorded, as range(199, 202), got {steps}", steps=described(steps))
+        )
     options: dict[str, Any] = {"values": values}
     if values == "fingerprint":
         named = [name for name, wish in wishes.items() if wish is not None]
         if named or steps is not None:
             option = named[0] if named else "steps"
-            raise ArgumentError(f"{option}= does not go with values='fingerprint', which records layers, gradients and parameters")
+            raise ArgumentError(
+                tr("{option}= does not go with values='fingerprint', which records layers, gradients and parameters", option=option)
+            )
         options["every"] = every
     else:
         if every != 1:
-            raise ArgumentError("every= goes with values='fingerprint'; steps=range(...) chooses steps of other recordings")
+            raise ArgumentError(tr("every= goes with values='fingerprint'; steps=range(...) chooses steps of other recordings"))
         options |= {"budget": budget, **{name: _DEFAULTS[name] if wish is None else wish for name, wish in wishes.items()}}
         for name in ("parameters", "gradients", "states"):
             if wishes[name] and model is None:
-                raise ArgumentError(f"{name}=True needs model=, whose they are")
+                raise ArgumentError(tr("{name}=True needs model=, whose they are", name=name))
         if not any(options[name] for name in _ASKED):
-            raise ArgumentError("nothing would be recorded: calls=, layers=, parameters=, gradients= and states= are all False")
+            raise ArgumentError(tr("nothing would be recorded: calls=, layers=, parameters=, gradients= and states= are all False"))
         if steps is not None:
             options["steps"] = [steps.start, steps.stop]
     return Recording(target.absolute(), model, side, options, overwrite=overwrite)
@@ -463,12 +468,12 @@ def _framework(model: Any, framework: str | None) -> str:
         if kind is not None and isinstance(model, kind):
             own = name
     if model is not None and own is None:
-        raise ArgumentError(f"model= is a paddle.nn.Layer or a torch.nn.Module, got {described(model)}")
+        raise ArgumentError(tr("model= is a paddle.nn.Layer or a torch.nn.Module, got {model}", model=described(model)))
     if framework is None:
         return own or "paddle"
     one_of("framework", framework, FRAMEWORKS)
     if own is not None and own != framework:
-        raise ArgumentError(f"framework={framework!r}, but model= is a model of {own}")
+        raise ArgumentError(tr("framework={framework}, but model= is a model of {own}", framework=repr(framework), own=own))
     return framework
 
 
@@ -517,9 +522,15 @@ class Recording:
         """
         self._tried = True
         if self._file is not None:
-            raise ModeError("this recording was started already: a folder takes one recording; call padiff_shim.record anew")
+            raise ModeError(tr("this recording was started already: a folder takes one recording; call padiff_shim.record anew"))
         if self.framework in _open:
-            raise ModeError(f"another recording of {self.framework} is open ({_open[self.framework].folder}): stop it first")
+            raise ModeError(
+                tr(
+                    "another recording of {framework} is open ({folder}): stop it first",
+                    framework=self.framework,
+                    folder=_open[self.framework].folder,
+                )
+            )
         if self.framework == "paddle":
             prepare()
         options = self._options
@@ -563,7 +574,7 @@ class Recording:
         """
         observer, self._observer = self._observer, None
         if observer is None or self._file is None or self._writer is None:
-            raise ModeError("this recording is not open")
+            raise ModeError(tr("this recording is not open"))
         _open.pop(self.framework, None)
         try:
             observer.end()
@@ -578,7 +589,7 @@ class Recording:
             ModeError: the recording is not open.
         """
         if self._writer is None or self._observer is None:
-            raise ModeError("this recording is not open")
+            raise ModeError(tr("this recording is not open"))
         array = np.asarray(value) if isinstance(value, (int, float, complex)) else value
         self._writer.note(name, array, call_site(), "")
         return value
@@ -590,7 +601,7 @@ class Recording:
             ModeError: the recording is not open.
         """
         if self._writer is None or self._observer is None:
-            raise ModeError("this recording is not open")
+            raise ModeError(tr("this recording is not open"))
         self._writer.next_step()
 
     def _remark(self, message: str) -> None:
@@ -601,13 +612,19 @@ class Recording:
         """See that the folder has no recording of this rank."""
         files = present(self.folder, rank()) if not self._joins else []
         if files and not self._overwrite:
-            complaint = f"{self.folder} holds a recording of rank {rank()} already ({files[0].name})"
-            raise FileError(f"{complaint}: choose another folder, or overwrite=True")
+            raise FileError(
+                tr(
+                    "{folder} holds a recording of rank {rank} already ({file}): choose another folder, or overwrite=True",
+                    folder=self.folder,
+                    rank=rank(),
+                    file=files[0].name,
+                )
+            )
         for file in files:
             try:
                 file.unlink()
             except OSError as error:
-                raise FileError(f"{file} cannot be removed: {error.strerror or error}") from None
+                raise FileError(tr("{file} cannot be removed: {strerror}", file=file, strerror=error.strerror or error)) from None
 
     def __enter__(self) -> Recording:
         return self.start()

@@ -72,7 +72,9 @@ class ShardRules:
     def __init__(self, rules: Mapping[str, Way] | str) -> None:
         table = {} if isinstance(rules, str) and rules == AUTO else rules
         if not isinstance(table, Mapping):
-            raise ArgumentError(f"shards= is {AUTO!r} or a table of patterns, got {described(rules)}")
+            raise ArgumentError(
+                tr("shards= is {auto} or a table of patterns, got {rules}", auto=repr(AUTO), rules=described(rules))
+            )
         self._rules: dict[str, Way] = {}
         for pattern, way in table.items():
             axis = isinstance(way, int) and not isinstance(way, bool)
@@ -80,7 +82,7 @@ class ShardRules:
             if not isinstance(pattern, str) or not pattern or not (axis or fused is not None or way in (SUM, MEAN, REPLICATE)):
                 entry = f"{described(pattern)}: {described(way)}"
                 raise ArgumentError(
-                    f"shards= maps patterns to an axis, 'AXIS:SIZE:SIZE', 'sum', 'mean' or 'replicate', got {entry}"
+                    tr("shards= maps patterns to an axis, 'AXIS:SIZE:SIZE', 'sum', 'mean' or 'replicate', got {entry}", entry=entry)
                 )
             self._rules[pattern] = way if fused is None else fused
         self.used: set[str] = set()

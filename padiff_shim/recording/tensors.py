@@ -190,8 +190,17 @@ class Tensor:
         array = from_bfloat16(array) if self.dtype == "bfloat16" and array.dtype == np.uint16 else array
         if array.shape != self.shape or (self.dtype != "bfloat16" and array.dtype.name != self.dtype):
             raise FileError(
-                f"{path}: at byte {self._at[1]} lies an array {array.dtype} {list(array.shape)}, where record {self.index} says "
-                f"{self.dtype} {list(self.shape)}"
+                tr(
+                    "{path}: at byte {at} lies an array {dtype} {shape}, where record {index} says "
+                    "{recorded_dtype} {recorded_shape}",
+                    path=path,
+                    at=self._at[1],
+                    dtype=array.dtype,
+                    shape=list(array.shape),
+                    index=self.index,
+                    recorded_dtype=self.dtype,
+                    recorded_shape=list(self.shape),
+                )
             )
         return array
 
@@ -248,13 +257,21 @@ def _array(path: Path, at: int) -> Array:
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, _, dtype = read(file, max_header_size=_HEADER)
             if dtype.hasobject or math.prod(shape) * dtype.itemsize > path.stat().st_size - file.tell():
-                raise ValueError("its values are not all there")
+                raise ValueError(tr("its values are not all there"))
             file.seek(at)
             return np.lib.format.read_array(file, allow_pickle=False, max_header_size=_HEADER)
     except LogError as error:
-        raise FileError(f"the values of a recording are missing: {error}") from None
+        raise FileError(tr("the values of a recording are missing: {error}", error=error)) from None
     except Exception as error:  # NumPy raises anything for a damaged or hostile file
-        raise FileError(f"{path}: no array at byte {at} ({type(error).__name__}: {str(error)[:200]})") from None
+        raise FileError(
+            tr(
+                "{path}: no array at byte {at} ({type}: {error})",
+                path=path,
+                at=at,
+                type=type(error).__name__,
+                error=str(error)[:200],
+            )
+        ) from None
 
 
 # Names of running statistics in Paddle -> in Torch.

@@ -24,7 +24,7 @@ from ..runlog.inputs import pack
 from ..runlog.strided import strided_view
 from ..table.op import Entry, Op
 from ..table.signature import parse
-from ..text import SENTENCE, escaped, shown
+from ..text import SENTENCE, escaped, joined, shown, tr
 from . import oracles
 
 # ---- Source of functions
@@ -71,7 +71,9 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     held = getattr(module, name, None)
     if held is not function and getattr(held, "reference", None) is not function:  # an op is known by its formula's name
-        raise PadiffShimError(f"the source of {function!r} cannot be written out: it is not defined by name in a module")
+        raise PadiffShimError(
+            tr("the source of {function} cannot be written out: it is not defined by name in a module", function=repr(function))
+        )
     _collect(module, name, excerpt)
     return excerpt.prefix + name
 
@@ -140,7 +142,9 @@ def _import(node: Any, name: str, module: Any) -> str:
     own = module.__name__.partition(".")[0]
     origin = (own if node.level else node.module) if isinstance(node, ast.ImportFrom) else alias.name
     if str(origin).partition(".")[0] == "padiff_shim":
-        raise PadiffShimError(f"{module.__name__} uses {name} of this library, which a script of its own cannot")
+        raise PadiffShimError(
+            tr("{type} uses {name} of this library, which a script of its own cannot", type=module.__name__, name=name)
+        )
     if isinstance(node, ast.Import):
         return ast.unparse(ast.Import([alias]))
     return ast.unparse(ast.ImportFrom(node.module, [alias], 0))
@@ -276,7 +280,7 @@ def write(
     """
     script = place(path)
     if environment is not None and not isinstance(environment, Mapping):
-        raise ArgumentError(f"environment= is a table of versions, got {described(environment)}")
+        raise ArgumentError(tr("environment= is a table of versions, got {environment}", environment=described(environment)))
     known = finite(dict(record))
     op, entry = _declared(known)
     _check(op, known, arrays)
@@ -293,7 +297,9 @@ def write(
         np.savez(script.with_suffix(".npz"), **pack(record, arrays))  # type: ignore[arg-type]
         script.write_text("\n".join(parts), encoding="utf-8")
     except OSError as error:
-        raise FileError(f"the script {script} cannot be written: {error.strerror or error}") from error
+        raise FileError(
+            tr("the script {script} cannot be written: {strerror}", script=script, strerror=error.strerror or error)
+        ) from error
     return script
 
 
@@ -301,7 +307,7 @@ def place(path: Any) -> Path:
     """``path`` checked: where the script goes; its data lies beside it under the same name."""
     if not file("path", path).name or Path(path).suffix.lower() == ".npz" or Path(path).is_dir():
         raise ArgumentError(
-            f"path= is that of the script, such as 'show.py' (its data goes into 'show.npz'), got {described(path)}"
+            tr("path= is that of the script, such as 'show.py' (its data goes into 'show.npz'), got {path}", path=described(path))
         )
     return Path(path)
 
@@ -314,7 +320,13 @@ def _declared(record: Mapping[str, Any]) -> tuple[Op, Entry]:
     op = ops().get(name) if isinstance(name, str) else None
     entry = next((candidate for candidate in op.entries if candidate.target == target), None) if op is not None else None
     if op is None or entry is None:
-        raise PadiffShimError(f"op {shown(name)!r} with entry {shown(target)!r} is not in the table of this version")
+        raise PadiffShimError(
+            tr(
+                "op {name} with entry {target} is not in the table of this version",
+                name=repr(shown(name)),
+                target=repr(shown(target)),
+            )
+        )
     return op, entry if entry.pairs is None else op.entries[0]  # the legacy form of the same kernel
 
 
@@ -322,23 +334,37 @@ def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
     """Refuse anything but a record of this op with tensors of its operands."""
     of = f"call {shown(record.get('index'))}"
     absent = [name for name in ("tensor", "phase", "side", "dtype", "shape", "inputs", "attributes") if record.get(name) is None]
-    wrong = f"{absent[0]!r} is missing" if absent else fault({**record, "type": "call"})
+    wrong = tr("{name} is missing", name=repr(absent[0])) if absent else fault({**record, "type": "call"})
     if wrong:
-        raise PadiffShimError(f"the record of {of} is not one of a comparison: {wrong}")
+        raise PadiffShimError(tr("the record of {of} is not one of a comparison: {wrong}", of=of, wrong=wrong))
     named = [operand["name"] for operand in record["inputs"]]
     wanted = [operand["name"] for operand in record["inputs"] if "number" not in operand]
     gradient = record["phase"] == "backward"
     for name in (*named, *arrays, *(record.get("needs") or ())):
         if name not in _RESULTS and not _is_operand(op, name):
             known = f"{op.names[0]}[0]" if op.operands else ", ".join(op.names[: op.tensors])
-            raise PadiffShimError(f"{of} has an operand {shown(name)!r}, which op {op.name!r} does not have ({known})")
+            raise PadiffShimError(
+                tr(
+                    "{of} has an operand {name}, which op {op} does not have ({known})",
+                    of=of,
+                    name=repr(shown(name)),
+                    op=repr(op.name),
+                    known=known,
+                )
+            )
     if record["tensor"] not in ([f"grad:{name}" for name in wanted] if gradient else ["out"]):
         raise PadiffShimError(
-            f"{of} judged {shown(record['tensor'])!r}, which op {op.name!r} does not have in its {record['phase']}"
+            tr(
+                "{of} judged {tensor}, which op {name} does not have in its {phase}",
+                of=of,
+                tensor=repr(shown(record["tensor"])),
+                name=repr(op.name),
+                phase=record["phase"],
+            )
         )
     missing = [name for name in (*wanted, *(["grad"] if gradient else ())) if name not in arrays]
     if missing:
-        raise PadiffShimError(f"the saved tensors of {of} lack {', '.join(missing)}")
+        raise PadiffShimError(tr("the saved tensors of {of} lack {missing}", of=of, missing=joined(", ", missing)))
 
 
 def _is_operand(op: Op, name: str) -> bool:

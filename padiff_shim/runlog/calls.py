@@ -11,7 +11,7 @@ from typing import Any, Union, overload
 from ..arguments import flag, function, names, one_of
 from ..errors import ArgumentError, described, unknown
 from ..patterns import LayerFilter, named
-from ..text import shown
+from ..text import marked, shown, tr
 from ..verdicts import Side, Verdict
 from .encoding import finite, numeric
 from .reader import CallIndex
@@ -151,7 +151,7 @@ class Calls(Sequence[Call]):
         try:
             index = operator.index(index)
         except TypeError:
-            raise ArgumentError(f"calls[...] takes whole numbers and slices, got {described(index)}") from None
+            raise ArgumentError(tr("calls[...] takes whole numbers and slices, got {index}", index=described(index))) from None
         if not -size <= index < size:
             raise IndexError(f"call {index} of {size}")
         return next(self._calls([places[index]]))
@@ -205,7 +205,7 @@ class Calls(Sequence[Call]):
         ['exp']
         """
         if where is not None:
-            function("where", where, "a Call")
+            function("where", where, marked("a Call"))
         moment = _of_moment(step, muted)
         tests = [*_of_names(op, tensor, layer), *_of_verdict(verdict, side, phase, at_least), *moment]
         chosen = array("Q")
@@ -239,7 +239,7 @@ def _copy(value: Any) -> Any:
 
 def _refusal(name: str, logged: Iterable[str]) -> Exception:
     """The error for an op without records, where only the log says which ops there are."""
-    return unknown("op", name, map(shown, logged))
+    return unknown(tr("op"), name, map(shown, logged))
 
 
 def _of_moment(step: int | Container[int] | None, muted: bool | None) -> list[_Test]:
@@ -247,7 +247,7 @@ def _of_moment(step: int | Container[int] | None, muted: bool | None) -> list[_T
     if muted is not None:
         flag("muted", muted)
     if step is not None and (isinstance(step, (str, bytes, bool)) or not isinstance(step, (int, Container))):
-        raise ArgumentError(f"step= is a number, a range or a set of them, got {described(step)}")
+        raise ArgumentError(tr("step= is a number, a range or a set of them, got {step}", step=described(step)))
     tests: list[_Test] = []
     if step is not None:
         tests.append(lambda record: record.get("step") == step if isinstance(step, int) else record.get("step") in step)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, FileError, PadiffShimError
-from ..text import shown
+from ..text import joined, shown, tr
 from .encoding import finite
 from .strided import strided_view
 
@@ -24,7 +24,13 @@ _GAP = 4  # a view that spans more than this times its own size is packed densel
 
 def _file(folder: Path, log: str, index: Any) -> Path:
     if not isinstance(index, int) or not re.fullmatch(r"[\w-][\w.-]*", log):
-        raise ArgumentError(f"operands are saved by the name of a log and the number of a record, got {log!r}, {index!r}")
+        raise ArgumentError(
+            tr(
+                "operands are saved by the name of a log and the number of a record, got {log}, {index}",
+                log=repr(log),
+                index=repr(index),
+            )
+        )
     return folder / f"{log}-{index}.npz"
 
 
@@ -46,7 +52,7 @@ def pack(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, np.n
     for name, values in arrays.items():
         array = np.asarray(values)
         if array.dtype.kind not in "fiub":
-            raise ArgumentError(f"operand {name!r} is an array of {array.dtype}, not of numbers")
+            raise ArgumentError(tr("operand {name} is an array of {dtype}, not of numbers", name=repr(name), dtype=array.dtype))
         packed[name], strides = _flat(array)
         layout[name] = {"shape": list(array.shape), "strides": strides}
     packed["layout"], packed["record"] = np.array(json.dumps(layout)), np.array(json.dumps(finite(dict(record))))
@@ -90,19 +96,37 @@ def load_inputs(
     path = _file(Path(folder), log, record.get("index"))
     if not path.is_file():
         known = kept(folder, log)
-        there = f"saved ones: {', '.join(map(str, known[:20]))}" if known else "no call of this run has any"
+        there = tr("saved ones: {calls}", calls=joined(", ", known[:20])) if known else tr("no call of this run has any")
         raise PadiffShimError(
-            f"the operands of call {record.get('index')} were not saved ({there}). compare(keep_inputs=N) saves those of the first "
-            "N calls from mismatch_from= up"
+            tr(
+                "the operands of call {index} were not saved ({there}). compare(keep_inputs=N) saves those of the first N "
+                "calls from mismatch_from= up",
+                index=record.get("index"),
+                there=there,
+            )
         )
     try:
         saved_record, arrays = _opened(path)
     except Exception as error:  # zipfile, NumPy and JSON raise anything for a damaged or hostile file
-        raise FileError(f"the saved operands {path} cannot be read: {type(error).__name__}: {shown(error)}") from None
+        raise FileError(
+            tr(
+                "the saved operands {path} cannot be read: {type}: {error}",
+                path=path,
+                type=type(error).__name__,
+                error=shown(error),
+            )
+        ) from None
     for name in ("index", "op", "tensor", "phase"):
         if name in record and saved_record.get(name) != record[name]:
-            difference = f"{shown(saved_record.get(name))} and not {shown(record[name])}"
-            raise FileError(f"the saved operands {path} are those of another record: their {name} is {difference}")
+            difference = tr("{saved} and not {here}", saved=shown(saved_record.get(name)), here=shown(record[name]))
+            raise FileError(
+                tr(
+                    "the saved operands {path} are those of another record: their {name} is {difference}",
+                    path=path,
+                    name=name,
+                    difference=difference,
+                )
+            )
     return saved_record, arrays
 
 
@@ -117,11 +141,11 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Record and arrays of a file, each array in its layout."""
     with zipfile.ZipFile(path) as archive:
         if sum(member.file_size for member in archive.infolist()) > _LARGEST:
-            raise ValueError(f"more than {_LARGEST} bytes")
+            raise ValueError(tr("more than {largest} bytes", largest=_LARGEST))
     with np.load(path, allow_pickle=False) as file:
         record, layout = (json.loads(str(file[name])) for name in ("record", "layout"))
         if not isinstance(record, dict) or not isinstance(layout, dict):
-            raise ValueError("record and layout are tables")
+            raise ValueError(tr("record and layout are tables"))
         return record, {
             name: strided_view(file[name], placement["shape"], placement["strides"]) for name, placement in layout.items()
         }

@@ -48,7 +48,7 @@ def open_log(path: Path) -> BinaryIO:
     except LogError:
         raise
     except OSError as error:
-        raise LogError(f"the log {path} cannot be read: {error.strerror or error}") from None
+        raise LogError(tr("the log {path} cannot be read: {strerror}", path=path, strerror=error.strerror or error)) from None
 
 
 def size(path: Path) -> int:
@@ -60,7 +60,7 @@ def size(path: Path) -> int:
     try:
         return os.stat(path).st_size
     except OSError as error:
-        raise LogError(f"the log {path} cannot be read: {error.strerror or error}") from None
+        raise LogError(tr("the log {path} cannot be read: {strerror}", path=path, strerror=error.strerror or error)) from None
 
 
 def lines(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -97,9 +97,11 @@ def parse(line: bytes, path: Path, place: str) -> JsonTable:
     except (ValueError, RecursionError) as error:
         wrong = str(error)
     if not line.endswith(b"\n"):
-        wrong = f"it is longer than {LINE} bytes"
+        wrong = tr("it is longer than {most} bytes", most=LINE)
     if wrong or event is None:
-        raise LogError(f"{path}: no event at {place}: {line[:80]!r} ({wrong})")
+        raise LogError(
+            tr("{path}: no event at {place}: {line} ({wrong})", path=path, place=place, line=repr(line[:80]), wrong=wrong)
+        )
     return dict(event)
 
 
@@ -129,7 +131,7 @@ def _decoded(text: bytes) -> JsonTable:
     content = text.decode("utf-8", "surrogatepass")
     value, end = _DECODER.raw_decode(content)
     if content[end:].strip(" \t\n\r"):
-        raise ValueError("something stands behind the value")
+        raise ValueError(tr("something stands behind the value"))
     table: JsonTable = value
     return table
 
@@ -233,10 +235,17 @@ class EventFile:
         first = next(lines(path), None)
         header = parse(first[1], path, "line 1") if first is not None else {"type": ""}
         if header["type"] != kind:
-            raise LogError(f"{path} does not begin with the header of a {kind}")
+            raise LogError(tr("{path} does not begin with the header of a {kind}", path=path, kind=kind))
         schema = header.get("schema")
         if not isinstance(schema, int) or schema > newest:
-            raise LogError(f"{path}: schema {schema!r} is not known here (up to {newest}); a newer version wrote it")
+            raise LogError(
+                tr(
+                    "{path}: schema {schema} is not known here (up to {newest}); a newer version wrote it",
+                    path=path,
+                    schema=repr(schema),
+                    newest=newest,
+                )
+            )
         self.header: JsonTable = {name: value for name, value in header.items() if value is not None}
 
     def __iter__(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -343,7 +352,9 @@ def logs_in(folder: Path, name: re.Pattern[str]) -> list[Path]:
     try:
         paths = list(folder.iterdir())
     except OSError as error:
-        raise LogError(f"the folder {folder} cannot be read: {error.strerror or error}") from None
+        raise LogError(
+            tr("the folder {folder} cannot be read: {strerror}", folder=folder, strerror=error.strerror or error)
+        ) from None
     matches = ((name.fullmatch(path.name), path) for path in paths)
     return [
         path for _, path in sorted((tuple(int(digits or 0) for digits in match.groups()), path) for match, path in matches if match)

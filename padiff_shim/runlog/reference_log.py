@@ -55,7 +55,7 @@ def write(target: Path, counted: Mapping[str, Any], rank: int, started: str, *, 
     try:
         replace(target, text + "\n", "the log ")
     except FileError as error:
-        raise LogError(str(error)) from error
+        raise LogError(*error.args) from error
 
 
 def files(folder: Path) -> list[Path]:
@@ -76,22 +76,22 @@ def read(path: Path) -> JsonTable:
     with open_log(path) as file:
         text = file.read(_LARGEST + 1)
     if len(text) > _LARGEST:
-        raise LogError(f"{path} is larger than any log of a reference run")
+        raise LogError(tr("{path} is larger than any log of a reference run", path=path))
     try:
         log = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise LogError(f"{path} is no log of a reference run: {error}") from None
-    wrong = "it is not a table of that type" if type(log) is not dict or log.get("type") != KIND else events.fault(log)
+        raise LogError(tr("{path} is no log of a reference run: {error}", path=path, error=error)) from None
+    wrong = tr("it is not a table of that type") if type(log) is not dict or log.get("type") != KIND else events.fault(log)
     places = () if wrong else (log.get("profile") or {}).get("places") or ()
     if not wrong and any(place.get("part") not in PARTS for place in places):
-        wrong = "a place is of no known part"
+        wrong = tr("a place is of no known part")
     if wrong:
-        raise LogError(f"{path} is no log of a reference run: {wrong}")
+        raise LogError(tr("{path} is no log of a reference run: {wrong}", path=path, wrong=wrong))
     return dict(log)
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(tr("{word} is no number of JSON", word=word))
 
 
 def unfinished(path: Path, log: Mapping[str, Any]) -> str:

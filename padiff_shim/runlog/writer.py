@@ -160,7 +160,7 @@ class LogWriter:
             return
         if not same:
             self.gone = True
-            raise _GoneError("it was removed, moved or replaced while the run went on, and what it held with it")
+            raise _GoneError(tr("it was removed, moved or replaced while the run went on, and what it held with it"))
 
     def _reopen(self) -> None:
         if self.path.name:

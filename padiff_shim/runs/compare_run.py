@@ -119,7 +119,7 @@ class CompareRun(Run):
             PadiffShimError: the run is not that of a mode.
         """
         if self.stepper is None:
-            raise PadiffShimError("next_step() belongs to the run of an open compare mode")
+            raise PadiffShimError(tr("next_step() belongs to the run of an open compare mode"))
         self.stepper()
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -318,7 +318,9 @@ class CompareRun(Run):
         if not isinstance(call, Call):
             size, place = len(self.calls), whole("call", call)
             if place >= size:
-                raise ArgumentError(f"call= is a record of this run or its place in run.calls (of {size}), got {place}")
+                raise ArgumentError(
+                    tr("call= is a record of this run or its place in run.calls (of {size}), got {place}", size=size, place=place)
+                )
             call = self.calls[place]
         chosen = call
         if chosen.log and chosen.as_dict().get("index") not in inputs.kept(self.recorder.folder / INPUTS, chosen.log):
@@ -373,8 +375,8 @@ def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
     except ImportError:  # logs can be read without torch
         declared, why = set(), ""
     if why:
-        return UnknownNameError(f"op {name!r} has no records: {why}")
-    return None if name in declared else unknown("op", name, map(shown, declared.union(logged)), OPS_LISTED)
+        return UnknownNameError(tr("op {name} has no records: {why}", name=repr(name), why=why))
+    return None if name in declared else unknown(tr("op"), name, map(shown, declared.union(logged)), OPS_LISTED)
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -249,7 +249,7 @@ def gate(
     target = path("baseline", baseline)
     flag("update", update)
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 1 <= margin < math.inf:
-        raise ArgumentError(f"margin= is a factor from 1 on, got {margin!r}")
+        raise ArgumentError(tr("margin= is a factor from 1 on, got {margin}", margin=repr(margin)))
     if update:
         try_file(target, "the baseline ")
     if isinstance(run, CompareRun):
@@ -259,7 +259,7 @@ def gate(
         compared = loaded(run, worst.add)  # the log is read once
         now = worst.entries()
     if not now:
-        raise ArgumentError("the run holds no judged call: there is nothing to hold against a baseline")
+        raise ArgumentError(tr("the run holds no judged call: there is nothing to hold against a baseline"))
     before = _read(target) if target.exists() or not update else []
     result = _compared(now, before, Gate(target, float(margin), places=len(now), missing=compared.missing))
     result.refused = update and bool(result.missing)
@@ -364,11 +364,13 @@ def _read(target: Path) -> list[BaselineEntry]:
     try:
         lines = target.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise FileError(f"there is no baseline {target} yet: --update (update=True) makes one of this run") from None
+        raise FileError(
+            tr("there is no baseline {target} yet: --update (update=True) makes one of this run", target=target)
+        ) from None
     except OSError as error:
-        raise unreadable("the baseline", target, error) from None
+        raise unreadable(tr("the baseline"), target, error) from None
     except UnicodeDecodeError:
-        raise ArgumentError(f"{target} is no baseline: it is no text") from None
+        raise ArgumentError(tr("{target} is no baseline: it is no text", target=target)) from None
     places = []
     for number, line in enumerate(lines, 1):
         try:
@@ -376,5 +378,7 @@ def _read(target: Path) -> list[BaselineEntry]:
             Verdict(entry.verdict)
             places.append(entry)
         except (ValueError, TypeError) as error:
-            raise ArgumentError(f"{target}, line {number}, is no line of a baseline: {shown(error)}") from None
+            raise ArgumentError(
+                tr("{target}, line {number}, is no line of a baseline: {error}", target=target, number=number, error=shown(error))
+            ) from None
     return places

@@ -10,7 +10,7 @@ from ..runlog import compare_logs, reference_log
 from ..runlog.compare_logs import absolute
 from ..runlog.events import JsonTable
 from ..runlog.reader import LogError
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, shown, tr
 from .compare_run import load
 from .run import Run
 
@@ -35,7 +35,10 @@ def load_reference(folder: str | os.PathLike[str]) -> Run:
     paths = reference_log.files(place)
     if not paths:
         raise LogError(
-            f"{os.fspath(folder)} holds no log of a reference run (reference-rank0-pid....json); load() reads those of comparisons"
+            tr(
+                "{folder} holds no log of a reference run (reference-rank0-pid....json); load() reads those of comparisons",
+                folder=os.fspath(folder),
+            )
         )
     logs: dict[Path, JsonTable] = {}
     refusals: list[LogError] = []
@@ -69,5 +72,10 @@ def load_any(folder: str | os.PathLike[str]) -> Run:
     if not reference_log.files(place):
         return load(folder)
     if compare_logs.files(place):
-        raise LogError(f"{os.fspath(folder)} holds logs of comparisons and of reference runs: put them into folders of their own")
+        raise LogError(
+            tr(
+                "{folder} holds logs of comparisons and of reference runs: put them into folders of their own",
+                folder=os.fspath(folder),
+            )
+        )
     return load_reference(folder)

@@ -15,7 +15,7 @@ from ..errors import StayedNativeError
 from ..frameworks import autocast
 from ..frameworks.autocast import grad_tracer
 from ..frameworks.memory import FLOATS
-from ..language import logged
+from ..language import logged, tr
 from ..optimizers import clipping, step_cache
 from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
@@ -191,7 +191,9 @@ class Substituting:
             tally.lines[name, reason, call_site.layer_path(), call_site.call_site()] += 1
         frame.run.on_the_way()
         if frame.strict and not exact:
-            raise StayedNativeError(f"strict mode: op {name!r} ({target}) stays native: {reason}")
+            raise StayedNativeError(
+                tr("strict mode: op {name} ({target}) stays native: {reason}", name=repr(name), target=target, reason=reason)
+            )
 
     def passed(self, other: Unlisted) -> None:
         """Never: only a comparison stands idle."""

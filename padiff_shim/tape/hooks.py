@@ -15,6 +15,7 @@ from ..frameworks.autocast import autocast_off
 from ..frameworks.memory import to_paddle, to_torch
 from ..frameworks.versions import PaddleTensor
 from ..interrupts import arrives, call_in_hook
+from ..language import tr
 from . import paddle_graph
 from .paddle_graph import LOCAL, floats
 from .twins import Taped, taped, twin, wrap
@@ -197,10 +198,16 @@ def _call(function: Callable[..., Any], shown: Any) -> Any:
 def _check(answer: Any, shown: Any) -> None:
     """Raise for what a hook must not return. Natively a wrong type crashes the process, and a wrong shape ends in any error."""
     if not isinstance(answer, paddle.Tensor):
-        raise TypeError(f"a hook on a tensor returned {type(answer).__name__}; it must return a Tensor or None")
+        raise TypeError(tr("a hook on a tensor returned {type}; it must return a Tensor or None", type=type(answer).__name__))
     shape, wanted = list(answer.shape), list(shown.shape)
     if shape != wanted:
-        raise ValueError(f"(InvalidArgument) a hook on a tensor returned a gradient of shape {shape}, the tensor's is {wanted}")
+        raise ValueError(
+            tr(
+                "(InvalidArgument) a hook on a tensor returned a gradient of shape {shape}, the tensor's is {wanted}",
+                shape=shape,
+                wanted=wanted,
+            )
+        )
     if answer.dtype != shown.dtype:
         before, after = (str(tensor.dtype).rpartition(".")[2] for tensor in (shown, answer))
         raise RuntimeError(f"(PermissionDenied) The dtype of tensor before({before}) and after({after}) hook are not consistent")

@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from ..errors import ArgumentError, PadiffShimError, described
+from ..text import tr
 from . import tree
 from .pairing import AS_DESCRIBED, SlotPair, name_of
 from .rules import Cast
@@ -82,7 +83,15 @@ def described_by(model: Any, others: Iterable[Any] = ()) -> Description:
         written = getattr(model, method)(config)
         statements, reverse = list(written["aoa_statements"]), bool(written.get("aoa_config_reverse", False))
     except Exception as error:  # a class may raise anything for a config that it does not expect
-        raise ArgumentError(f"rules=: {kind.__name__}.{method}(config) fails: {type(error).__name__}: {error}") from error
+        raise ArgumentError(
+            tr(
+                "rules=: {type}.{method}(config) fails: {error_type}: {error}",
+                type=kind.__name__,
+                method=method,
+                error_type=type(error).__name__,
+                error=error,
+            )
+        ) from error
     return Description(f"{kind.__name__}.{method}", statements, reverse)
 
 
@@ -120,7 +129,7 @@ def by_description(
         _Statements(description, *libraries).answer if description.statements else partial(_of_entries, description, *libraries)
     )()
     if not any(answer):
-        raise ArgumentError(f"{description.of} names no weights of these two models")
+        raise ArgumentError(tr("{of} names no weights of these two models", of=description.of))
     if wanted is not None:
         arranged = {
             name_of(pair.paddle) for pair in answer.pairs if not (pair.rule is None and pair.torch.whole and pair.paddle.whole)
@@ -240,7 +249,13 @@ class _Statements:
             count = sum(library.holds(pattern) for library, patterns in zip(tries, spoken) for pattern in patterns)
             fits.append((count, tries))
         if not max(count for count, _ in fits):
-            raise ArgumentError(f"{self._of}: the statements name no weight of these two models, such as {self._lines[0]!r}")
+            raise ArgumentError(
+                tr(
+                    "{of}: the statements name no weight of these two models, such as {lines}",
+                    of=self._of,
+                    lines=repr(self._lines[0]),
+                )
+            )
         best = 0 if fits[0][0] >= fits[1][0] else 1
         source, target = fits[best][1]
         self._sides = (source, target) if best == 0 else (target, source)
@@ -258,7 +273,14 @@ class _Statements:
             except _Refused as refused:
                 place = self._blamed(lines, source, target)
                 if self._strict or len(dropped) > 8:
-                    raise ArgumentError(f"{self._of}: statement {lines[place]!r} cannot be applied: {refused}") from refused
+                    raise ArgumentError(
+                        tr(
+                            "{of}: statement {lines} cannot be applied: {refused}",
+                            of=self._of,
+                            lines=repr(lines[place]),
+                            refused=refused,
+                        )
+                    ) from refused
                 dropped.append(lines.pop(place))
             else:
                 return lines, [f"{self._of}: not applied: {line!r}" for line in dropped]
@@ -319,8 +341,11 @@ def _read_by_paddle(
         import paddle
 
         raise ArgumentError(
-            f"AOA statements are read by Paddle's own engine (paddle.distributed.flex_checkpoint.aoa), which Paddle "
-            f"{paddle.__version__} does not have; split, unstack, gate_up and the other transforms of rules= say the same"
+            tr(
+                "AOA statements are read by Paddle's own engine (paddle.distributed.flex_checkpoint.aoa), which Paddle "
+                "{version} does not have; split, unstack, gate_up and the other transforms of rules= say the same",
+                version=paddle.__version__,
+            )
         ) from None
 
     def whole(shapes: Iterable[tuple[str, Shape]]) -> dict[str, list[Any]]:
@@ -343,7 +368,9 @@ def _read_by_paddle(
             if output is None:
                 continue
             if tuple(output.shape) != shape:
-                raise _Refused(f"it makes {name} {list(output.shape)}, which is {list(shape)}")
+                raise _Refused(
+                    tr("it makes {name} {shape}, which is {wanted}", name=name, shape=list(output.shape), wanted=list(shape))
+                )
             made[name] = [_part_of(entry) for entry in engine.find_shard_sources(wanted[name][0])]
         return made
     except _Refused:

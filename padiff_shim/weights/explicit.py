@@ -10,6 +10,7 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, described, unknown
+from ..text import joined, tr
 from . import tree
 from .layer_matching import Matcher
 from .pairing import BY_MAP, BY_RULE, SlotPair, fit, name_of, turned
@@ -72,7 +73,7 @@ class _Whole:
         inner = stack.inner
         count = len(patterns) if not isinstance(inner, Parts) and len(patterns) > 1 else slot.shape[0] if slot.shape else 0
         if not count or slot.shape[0] != count:
-            raise self._refused(f"it is {list(slot.shape)}, a stack of {count or 'no'} weights")
+            raise self._refused(tr("it is {shape}, a stack of {count} weights", shape=list(slot.shape), count=count or tr("no")))
         pairs: list[SlotPair] = []
         for number in range(count):
             spoken = patterns if isinstance(inner, Parts) else [patterns[number % len(patterns)]]
@@ -102,7 +103,10 @@ class _Whole:
             return turned if stack.transposed else slot
         if len(fitting) == 2:
             raise self._refused(
-                f"its matrices {list(slot.shape)} may be [out, in] or [in, out]; say transposed=False or transposed=True"
+                tr(
+                    "its matrices {shape} may be [out, in] or [in, out]; say transposed=False or transposed=True",
+                    shape=list(slot.shape),
+                )
             )
         return fitting[0] if fitting else slot
 
@@ -110,25 +114,36 @@ class _Whole:
         """(share of the weight, part) of each part."""
         if parts.axis >= len(slot.shape) or any(len(part.shape) != len(slot.shape) for part in others):
             shapes = ", ".join(f"{name_of(part)!r} is {list(part.shape)}" for part in others)
-            raise self._refused(f"{shapes}: no part of {list(slot.shape)} along {parts.axis}")
+            raise self._refused(
+                tr("{shapes}: no part of {shape} along {axis}", shapes=shapes, shape=list(slot.shape), axis=parts.axis)
+            )
         sizes = tuple(part.shape[parts.axis] for part in others)
         rows = slot.shape[parts.axis]
         if sum(sizes) != rows:
-            raise self._refused(f"it has {rows} rows, its parts have {sum(sizes)} together")
+            raise self._refused(tr("it has {rows} rows, its parts have {sizes} together", rows=rows, sizes=sum(sizes)))
         if any(size % parts.groups for size in sizes):
-            raise self._refused(f"{', '.join(map(str, sizes))} rows cannot be divided into {parts.groups} groups")
+            raise self._refused(
+                tr("{sizes} rows cannot be divided into {groups} groups", sizes=joined(", ", map(str, sizes)), groups=parts.groups)
+            )
         return Blocks(groups=parts.groups).split(slot, others, parts.axis)
 
     def _pairs(self, slot: Slot, parts: Parts | None, others: list[Slot]) -> list[SlotPair]:
         pairs = []
         for share, part in self._shares(slot, parts, others) if parts else zip([slot], others):
             if share.shape != part.shape:
-                raise self._refused(f"{name_of(part)!r} is {list(part.shape)} where {list(share.shape)} is its share")
+                raise self._refused(
+                    tr(
+                        "{part} is {shape} where {whole} is its share",
+                        part=repr(name_of(part)),
+                        shape=list(part.shape),
+                        whole=list(share.shape),
+                    )
+                )
             pairs.append(SlotPair.of(self.whole.framework, share, part, BY_RULE))
         return pairs
 
     def _refused(self, reason: str) -> ArgumentError:
-        return ArgumentError(f"rule for {self.name!r}: {reason}")
+        return ArgumentError(tr("rule for {name}: {reason}", name=repr(self.name), reason=reason))
 
 
 def _holds(slot: Slot, others: list[Slot]) -> bool:
@@ -145,10 +160,17 @@ def reordered_pairs(
     Raises the error that ``refused`` makes of a reason if they do not.
     """
     if torch.shape != paddle.shape or order.axis >= len(torch.shape):
-        raise refused(f"{list(torch.shape)} and {list(paddle.shape)} do not hold the same blocks along {order.axis}")
+        raise refused(
+            tr(
+                "{torch} and {paddle} do not hold the same blocks along {axis}",
+                torch=list(torch.shape),
+                paddle=list(paddle.shape),
+                axis=order.axis,
+            )
+        )
     ways = reordered(order.torch, order.paddle, order.axis, torch.shape[order.axis])
     if not ways:
-        raise refused(f"{torch.shape[order.axis]} rows cannot be divided into such blocks")
+        raise refused(tr("{shape} rows cannot be divided into such blocks", shape=torch.shape[order.axis]))
     return [SlotPair(torch.at(*torch_steps), paddle.at(*paddle_steps), note) for torch_steps, paddle_steps in ways]
 
 
@@ -159,7 +181,7 @@ def _slot(side: WeightSide, *spoken: str, stacked: bool = False) -> Slot:
     """
     taken = next((taken for name in spoken if (taken := take(side, partial(_is_called, name)))), None)
     if taken is None:
-        raise unknown(f"weight of the {side.framework.title()} model", spoken[0], side.weights)
+        raise unknown(tr("weight of the {framework} model", framework=side.framework.title()), spoken[0], side.weights)
     node, slot = taken[0]
     if slot.settled or stacked:
         return slot._replace(settled=True)
@@ -226,7 +248,13 @@ def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSid
             pair = SlotPair(torch_slot, paddle_slot, BY_MAP)
         if pair is None:
             raise ArgumentError(
-                f"layer_map: {torch_name!r} {list(torch_slot.shape)} and {paddle_name!r} {list(paddle_slot.shape)} differ in shape"
+                tr(
+                    "layer_map: {torch_name} {shape} and {paddle_name} {paddle_shape} differ in shape",
+                    torch_name=repr(torch_name),
+                    torch=list(torch_slot.shape),
+                    paddle_name=repr(paddle_name),
+                    paddle_shape=list(paddle_slot.shape),
+                )
             )
         matcher.slots.append(pair)
 
@@ -236,18 +264,20 @@ def _pins(layer_map: Any, torch_side: WeightSide, paddle_side: WeightSide) -> It
     if layer_map is None:
         return
     if not isinstance(layer_map, Dict):
-        raise ArgumentError(f"layer_map= is a dict of layers, Torch's -> Paddle's, got {described(layer_map)}")
+        raise ArgumentError(
+            tr("layer_map= is a dict of layers, Torch's -> Paddle's, got {layer_map}", layer_map=described(layer_map))
+        )
     known = [sorted({*side.nodes, *side.weights}) for side in (torch_side, paddle_side)]
     for torch_pattern, paddle_pattern in layer_map.items():
         torch_pattern, paddle_pattern = _layer_name(torch_pattern, torch_side), _layer_name(paddle_pattern, paddle_side)
         captures = [(name, captured(torch_pattern, name)) for name in known[0]]
         matches = [(name, values) for name, values in captures if values is not None]
         if not matches:
-            raise unknown("layer of the Torch module in layer_map", torch_pattern, known[0])
+            raise unknown(tr("layer of the {framework} model in layer_map", framework="Torch"), torch_pattern, known[0])
         for name, values in matches:
             other = filled(paddle_pattern, values, "layer_map")
             if other not in known[1]:
-                raise unknown("layer of the Paddle model in layer_map", other, known[1])
+                raise unknown(tr("layer of the {framework} model in layer_map", framework="Paddle"), other, known[1])
             yield name, other
 
 
@@ -259,7 +289,11 @@ def _layer_name(layer: Any, side: WeightSide) -> str:
         if known_layer is layer:
             return name
     raise ArgumentError(
-        f"layer_map= takes names of layers, or layers of the {side.framework.title()} model, got {described(layer)}"
+        tr(
+            "layer_map= takes names of layers, or layers of the {framework} model, got {layer}",
+            framework=side.framework.title(),
+            layer=described(layer),
+        )
     )
 
 

@@ -18,6 +18,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, FileError, MissingFileError, MissingFrameworkError, optional, unreadable
+from ..text import joined, shown, tr
 
 # A pickle is read without building anything that the file names. Python's unpickler calls what a file names, and a list of allowed
 # names does not help: ``numpy.dtype`` trusts the state in the file, and with a wrong state the file's bytes become the address of
@@ -92,13 +93,13 @@ class _Machine:
         steps = {code: functools.partial(getattr(self, name), *arguments) for code, (name, *arguments) in self.steps.items()}
         for number, (opcode, argument, _) in enumerate(pickletools.genops(self._file)):
             if number >= STEPS:
-                raise UnpicklingError(f"it has more than {STEPS:,} instructions")
+                raise UnpicklingError(tr("it has more than {steps:,} instructions", steps=STEPS))
             if opcode.name == "STOP":
                 return self._stack.pop()
             if opcode.name not in steps:
-                raise UnpicklingError(f"it has an instruction, {opcode.name}, that no state dict needs")
+                raise UnpicklingError(tr("it has an instruction, {name}, that no state dict needs", name=opcode.name))
             steps[opcode.name](*(() if opcode.arg is None else (argument,)))
-        raise UnpicklingError("it has no end")
+        raise UnpicklingError(tr("it has no end"))
 
     # -- instructions
 
@@ -154,7 +155,7 @@ class _Machine:
     def again(self, number: int) -> None:
         """A value from the memo."""
         if number not in self._memo:
-            raise UnpicklingError("it repeats what it does not hold")
+            raise UnpicklingError(tr("it repeats what it does not hold"))
         self._stack.append(self._memo[number])
 
     def name(self, both: str) -> None:
@@ -168,7 +169,7 @@ class _Machine:
         """The meaning of a known name with its arguments."""
         arguments, name = self._stack.pop(), self._stack.pop()
         if type(name) is not _Name or name not in _MEANINGS or type(arguments) is not tuple:
-            raise UnpicklingError("it calls what no state dict is made with")
+            raise UnpicklingError(tr("it calls what no state dict is made with"))
         self._stack.append(_MEANINGS[name](self, *arguments))
 
     def build(self) -> None:
@@ -180,12 +181,12 @@ class _Machine:
             _, shape, dtype, by_columns, data = state  # as numpy.ndarray.__reduce__ gives them
             value.value = self.array(data, dtype, shape, "F" if by_columns else "C")
         else:
-            raise UnpicklingError(f"it gives a state to {type(value).__name__} that it cannot have")
+            raise UnpicklingError(tr("it gives a state to {type} that it cannot have", type=type(value).__name__))
 
     def _last(self, count: int) -> list[Any]:
         values = self._stack[-count:]
         if len(values) < count:
-            raise UnpicklingError("it takes more than it holds")
+            raise UnpicklingError(tr("it takes more than it holds"))
         del self._stack[-count:]
         return values
 
@@ -198,24 +199,32 @@ class _Machine:
     def _top(self, kind: type) -> Any:
         """The last value, which has to be of this kind."""
         if type(self._stack[-1]) is not kind:
-            raise UnpicklingError(f"it has a {type(self._stack[-1]).__name__} in the place of a {kind.__name__}")
+            raise UnpicklingError(
+                tr("it has a {type} in the place of a {wanted}", type=type(self._stack[-1]).__name__, wanted=kind.__name__)
+            )
         return self._stack[-1]
 
     def _named(self, module: Any, name: Any) -> None:
         if type(module) is not str or type(name) is not str:  # of a list of lists the text may be of any length
-            raise UnpicklingError("it names something by what is no text")
+            raise UnpicklingError(tr("it names something by what is no text"))
         known = f"{module}.{name}"
         if known not in _MEANINGS and known != _NDARRAY:
-            raise UnpicklingError(f"it asks for {known[:100]}")
+            raise UnpicklingError(tr("it asks for {known}", known=known[:100]))
         self._stack.append(_Name(known))
 
     def array(self, data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
         """An array over bytes of the file."""
         whole = type(shape) is tuple and len(shape) <= AXES and all(type(size) is int and 0 <= size < 2**63 for size in shape)
         if not whole or type(dtype) is not _Dtype or type(data) not in (bytes, memoryview) or order not in ("C", "F"):
-            raise UnpicklingError("it holds an array that is none of numbers")
+            raise UnpicklingError(tr("it holds an array that is none of numbers"))
         if math.prod(shape) * dtype.dtype.itemsize != len(data):
-            raise UnpicklingError(f"it holds an array whose shape, {list(shape)}, is not that of its {len(data):,} bytes"[:200])
+            raise UnpicklingError(
+                tr(
+                    "it holds an array whose shape, {shape}, is not that of its {count:,} bytes",
+                    shape=shown(list(shape), 100),
+                    count=len(data),
+                )
+            )
         self._spend("arrays", len(data))
         return np.frombuffer(data, dtype.dtype).reshape(shape, order=order)
 
@@ -227,21 +236,23 @@ class _Machine:
     def _spend(self, what: str, size: int) -> None:
         self._spent[what] += size
         if self._spent[what] > self._size_of_file:
-            raise UnpicklingError(f"its {what} are larger than the file")
+            raise UnpicklingError(
+                tr("its arrays are larger than the file") if what == "arrays" else tr("its texts are larger than the file")
+            )
 
 
 def _dict(pairs: Sequence[Any]) -> dict[Any, Any]:
     """The dict of names and values by turns."""
     names = pairs[::2]
     if any(type(name) not in (str, int) for name in names):  # to hash a tuple of tuples of tuples may take for ever
-        raise UnpicklingError("it holds a dict whose names are no texts")
+        raise UnpicklingError(tr("it holds a dict whose names are no texts"))
     return dict(zip(names, pairs[1::2], strict=True))
 
 
 def _check_order(state: Any) -> None:
     """The state of a dtype is that of a plain number, which its name has said."""
     if type(state) is not tuple or state[1:2] not in (("<",), ("|",)) or any(part not in (None, -1, 0) for part in state[2:]):
-        raise UnpicklingError("it holds an array of a dtype that is no plain number in little-endian order")
+        raise UnpicklingError(tr("it holds an array of a dtype that is no plain number in little-endian order"))
 
 
 # The meanings of the names that arrays and state dicts are pickled with
@@ -252,7 +263,7 @@ _NDARRAY = "numpy.ndarray"
 def _reconstruct(machine: _Machine, kind: Any, shape: Any, code: Any) -> Array:
     """An array whose state comes next."""
     if type(kind) is not _Name or kind != _NDARRAY:
-        raise UnpicklingError("it holds an array of a class of its own")
+        raise UnpicklingError(tr("it holds an array of a class of its own"))
     return Array()
 
 
@@ -268,7 +279,9 @@ def _scalar(machine: _Machine, dtype: Any, data: Any = None) -> None:
 def _dtype(machine: _Machine, name: Any, align: Any = False, copy: Any = True) -> _Dtype:
     if type(name) is not str or name not in _DTYPES:
         shown = repr(name[:20]) if type(name) is str else "that has no name"
-        raise UnpicklingError(f"it holds an array of the dtype {shown}; accepted: {', '.join(_DTYPES)}")
+        raise UnpicklingError(
+            tr("it holds an array of the dtype {shown}; accepted: {dtypes}", shown=shown, dtypes=joined(", ", _DTYPES))
+        )
     return _Dtype(_DTYPES[name])
 
 
@@ -279,7 +292,7 @@ def _ordered(machine: _Machine) -> dict[Any, Any]:
 def _tuple(machine: _Machine, values: Any) -> tuple[Any, ...]:
     """A tensor outside of a layer: its own name, and its values."""
     if type(values) is not tuple:
-        raise UnpicklingError("it holds a tuple of what is none")
+        raise UnpicklingError(tr("it holds a tuple of what is none"))
     return values
 
 
@@ -291,7 +304,7 @@ def _no_bytes(machine: _Machine) -> bytes:
 def _encode(machine: _Machine, text: Any, encoding: Any) -> bytes:
     """Bytes (protocols 0 to 2)."""
     if type(text) is not str or encoding != "latin1":
-        raise UnpicklingError("it holds bytes in another encoding than they are written in")
+        raise UnpicklingError(tr("it holds bytes in another encoding than they are written in"))
     return machine.encoded(text)
 
 
@@ -373,7 +386,7 @@ class _Rehearsal(_Machine):
         """Count the work on each part of these values."""
         self._left -= sum(map(self._size, values))
         if self._left < 0:
-            raise UnpicklingError("what it holds repeats itself too often")
+            raise UnpicklingError(tr("what it holds repeats itself too often"))
 
     def packed(self, count: int) -> None:
         values = self._last(count)
@@ -447,10 +460,12 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
         ArgumentError: the file holds no state dict; the message says what it holds.
     """
     if path.suffix not in SUFFIXES:
-        raise ArgumentError(f"{path} has a name that says no format; accepted: {', '.join(SUFFIXES)}")
+        raise ArgumentError(
+            tr("{path} has a name that says no format; accepted: {suffixes}", path=path, suffixes=joined(", ", SUFFIXES))
+        )
     try:
         if not path.is_file():
-            raise MissingFileError(f"there is no file {path}")
+            raise MissingFileError(tr("there is no file {path}", path=path))
         if path.suffix == ".safetensors":
             return _safetensors(path)
         if path.suffix == ".pdparams":
@@ -459,10 +474,17 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
     except (ArgumentError, FileError, MissingFrameworkError):
         raise
     except OSError as error:
-        raise unreadable("state dict", path, error) from error
+        raise unreadable(tr("state dict"), path, error) from error
     except Exception as error:  # whatever a parser says to bytes that are no state dict
         reason = (str(error).splitlines() or [""])[0][:200]
-        raise FileError(f"{path} is no state dict that can be read safely: {type(error).__name__} {reason}") from error
+        raise FileError(
+            tr(
+                "{path} is no state dict that can be read safely: {type} {reason}",
+                path=path,
+                type=type(error).__name__,
+                reason=reason,
+            )
+        ) from error
 
 
 def write_file(model: Any, path: str | Path) -> Path:
@@ -476,22 +498,32 @@ def write_file(model: Any, path: str | Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         (torch if isinstance(model, torch.nn.Module) else paddle).save(model.state_dict(), str(target))
     except (OSError, RuntimeError) as error:  # Torch's writer raises RuntimeError
-        raise FileError(f"{target} cannot be written: {getattr(error, 'strerror', None) or error}") from error
+        raise FileError(
+            tr("{target} cannot be written: {error}", target=target, error=getattr(error, "strerror", None) or error)
+        ) from error
     return target
 
 
 def _checked(content: Any, path: Path) -> dict[str, Any]:
     """A dict of tensors; what else a file may hold is named."""
     if not isinstance(content, dict):
-        raise ArgumentError(f"{path} holds a {type(content).__name__}, not a state dict")
+        raise ArgumentError(tr("{path} holds a {type}, not a state dict", path=path, type=type(content).__name__))
     if len(content) > MOST:
-        raise ArgumentError(f"{path} holds {len(content):,} entries; accepted are up to {MOST:,}")
+        raise ArgumentError(
+            tr("{path} holds {count:,} entries; accepted are up to {most:,}", path=path, count=len(content), most=MOST)
+        )
     nested = [str(key)[:100] for key, value in content.items() if isinstance(value, dict)]
     tensors = {key: value for key, value in content.items() if isinstance(value, (torch.Tensor, np.ndarray))}
     if nested:
-        raise ArgumentError(f"{path} holds dicts ({', '.join(nested[:5])}): load it, and give the one that is the state dict")
+        raise ArgumentError(
+            tr(
+                "{path} holds dicts ({nested}): load it, and give the one that is the state dict",
+                path=path,
+                nested=joined(", ", nested[:5]),
+            )
+        )
     if not tensors:
-        raise ArgumentError(f"{path} holds no tensors")
+        raise ArgumentError(tr("{path} holds no tensors", path=path))
     return tensors
 
 
@@ -504,7 +536,7 @@ def _safetensors(path: Path) -> tuple[dict[str, Any], str | None]:
             tensors = {name: file.get_tensor(name) for name in sorted(file.keys(), key=_natural)}
             return tensors, {"pt": "torch", "pd": "paddle"}.get(written or "")
     except library.SafetensorError as error:
-        raise FileError(f"{path} is no safetensors file: {error}") from None
+        raise FileError(tr("{path} is no safetensors file: {error}", path=path, error=error)) from None
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -518,7 +550,13 @@ def _of_torch(path: Path) -> Any:
         with zipfile.ZipFile(path) as file:
             unpacked = sum(entry.file_size for entry in file.infolist())
             if unpacked > path.stat().st_size:
-                raise FileError(f"{path} is no file of torch.save: it unpacks to {unpacked:,} bytes, more than it has")
+                raise FileError(
+                    tr(
+                        "{path} is no file of torch.save: it unpacks to {unpacked:,} bytes, more than it has",
+                        path=path,
+                        unpacked=unpacked,
+                    )
+                )
             for name in file.namelist():
                 if name.endswith("data.pkl"):
                     try_for_torch(file.read(name))
@@ -538,10 +576,10 @@ def _of_paddle(path: Path) -> Any:
     for name, whole in parts.items():
         slices, shape = whole["slices"], whole["OriginShape"]
         if not all(type(part) is str for part in slices) or not all(type(size) is int for size in shape):
-            raise ValueError("it holds an array in pieces that have no names, or no shape")
+            raise ValueError(tr("it holds an array in pieces that have no names, or no shape"))
         pieces = {id(piece): piece for piece in map(state.pop, slices)}
         if len(pieces) < len(slices):  # a small file could make any size of it
-            raise ValueError("it holds an array that is made of one piece several times")
+            raise ValueError(tr("it holds an array that is made of one piece several times"))
         state[name] = np.concatenate(list(pieces.values())).reshape(shape)
     return state
 
@@ -551,5 +589,5 @@ def _values(value: Any) -> Any:
     if not isinstance(value, Array):
         return value
     if value.value is None:
-        raise ValueError("it holds an array without values")
+        raise ValueError(tr("it holds an array without values"))
     return value.value

@@ -18,6 +18,7 @@ import torch
 from ..arguments import path as checked_path
 from ..errors import ArgumentError, described
 from ..frameworks.memory import to_torch
+from ..text import tr
 from .files import read_file
 from .tree import (
     AS_IS,
@@ -87,15 +88,15 @@ def _refuse(name: str, tensor: Any) -> None:
         if getattr(tensor, "is_dist", bool)():
             why = "is distributed"
         elif tensor.is_sparse() or tensor.is_selected_rows():
-            why = "is sparse"
+            why = tr("is sparse")
         elif not tensor._is_initialized() and math.prod(tensor.shape):
-            why = "is not initialised yet"
+            why = tr("is not initialised yet")
         elif not (tensor.place.is_cpu_place() or tensor.place.is_gpu_place()):
-            why = f"lies on {tensor.place}, which Torch does not reach: move the layer to the CPU"
+            why = tr("lies on {place}, which Torch does not reach: move the layer to the CPU", place=tensor.place)
     elif not isinstance(tensor, np.ndarray):
-        why = f"is a {type(tensor).__name__}, not a tensor"
+        why = tr("is a {type}, not a tensor", type=type(tensor).__name__)
     if why:
-        raise ArgumentError(f"weight {name!r} {why}")
+        raise ArgumentError(tr("weight {name} {why}", name=repr(name), why=why))
 
 
 def _memory(tensor: Any) -> Any:
@@ -404,7 +405,9 @@ def framework_of_state(state: Dict[str, Any], hint: str | None) -> str:
     if len(frameworks) == 1 and None not in frameworks:
         return str(frameworks.pop())
     if frameworks:
-        raise ArgumentError(f"a state dict holds tensors of one framework, or arrays; got {sorted(map(str, frameworks))}")
+        raise ArgumentError(
+            tr("a state dict holds tensors of one framework, or arrays; got {frameworks}", frameworks=sorted(map(str, frameworks)))
+        )
     ends = {last_name(name) for name in state}
     if ends & {"_mean", "_variance"}:
         return "paddle"
@@ -422,11 +425,16 @@ def read_state(state: Dict[str, Any], hint: str | None = None) -> WeightSide:
     """
     for name in state:
         if not isinstance(name, str):
-            raise ArgumentError(f"the names of a state dict are strings, got {described(name)}")
+            raise ArgumentError(tr("the names of a state dict are strings, got {name}", name=described(name)))
         if len(name) > LONGEST or name.count(".") > DEEPEST:
             raise ArgumentError(
-                f"the names of a state dict have up to {LONGEST:,} letters and {DEEPEST} dots, got {described(name)} with "
-                f"{name.count('.'):,} dots"
+                tr(
+                    "the names of a state dict have up to {longest:,} letters and {deepest} dots, got {name} with {dots:,} dots",
+                    longest=LONGEST,
+                    deepest=DEEPEST,
+                    name=described(name),
+                    dots=name.count("."),
+                )
             )
     framework = framework_of_state(state, hint)
     nodes = {"": LayerNode("")}
@@ -505,8 +513,11 @@ def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[WeightSide, Wei
     target = _side("dst", dst, source.framework, writes)
     if source.framework == target.framework:
         raise ArgumentError(
-            f"src and dst are both {source.framework.title()}'s; between models of one framework load_state_dict (Torch) and "
-            "set_state_dict (Paddle) do it"
+            tr(
+                "src and dst are both {framework}'s; between models of one framework load_state_dict (Torch) and "
+                "set_state_dict (Paddle) do it",
+                framework=source.framework.title(),
+            )
         )
     return source, target
 
@@ -535,12 +546,16 @@ def _side(argument: str, model: Any, other: str | None, writes: bool = False) ->
         return read_state(model, hint)
     if isinstance(model, (str, os.PathLike)):
         if writes:
-            raise ArgumentError("dst= is a model or state dict that is written into; save it as a file afterwards")
+            raise ArgumentError(tr("dst= is a model or state dict that is written into; save it as a file afterwards"))
         state, framework = read_file(checked_path(argument, model))
         side = read_state(state, framework or hint)
         side.framework = framework or side.framework
         side.ordered = not str(model).endswith(".safetensors")
         return side
     raise ArgumentError(
-        f"{argument}= is a torch.nn.Module, a paddle.nn.Layer, a state dict or the path of one, got {described(model)}"
+        tr(
+            "{argument}= is a torch.nn.Module, a paddle.nn.Layer, a state dict or the path of one, got {model}",
+            argument=argument,
+            model=described(model),
+        )
     )

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ArgumentError, described, nearest
+from ..text import joined, tr
 from .tree import Blocks
 
 Transform = Callable[[Any], Any]
@@ -92,7 +93,7 @@ def split(*names: str, axis: int = 0, groups: int = 1) -> Parts:
         holds, eight times, h / 8 heads of q, one of k and one of v; d rows each.
     """
     if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
-        raise ArgumentError(f"split and concat take two or more names of weights, got {described(names)}")
+        raise ArgumentError(tr("split and concat take two or more names of weights, got {names}", names=described(names)))
     return Parts(names, _number("axis", axis, 0), _number("groups", groups, 1))
 
 
@@ -117,13 +118,17 @@ def unstack(*names: str | Parts, transposed: bool | None = None, inner: Reordere
     parts = names[0] if len(names) == 1 and isinstance(names[0], Parts) else None
     listed = parts.names if parts else names
     if not listed or not all(isinstance(name, str) and name for name in listed):
-        raise ArgumentError(f"unstack and stack take names of weights, or split(...) of such, got {described(names)}")
+        raise ArgumentError(
+            tr("unstack and stack take names of weights, or split(...) of such, got {names}", names=described(names))
+        )
     if (parts or len(listed) == 1) and not all(isinstance(name, str) and name.count("{}") == 1 for name in listed):
-        raise ArgumentError(f"unstack and stack: {described(listed)} needs {{}} once in each name, for the number of the expert")
+        raise ArgumentError(
+            tr("unstack and stack: {listed} needs {{}} once in each name, for the number of the expert", listed=described(listed))
+        )
     if inner is not None and (parts or not isinstance(inner, Reordered)):
-        raise ArgumentError(f"inner= is what gate_up or qkv give, without split, got {described(inner)}")
+        raise ArgumentError(tr("inner= is what gate_up or qkv give, without split, got {inner}", inner=described(inner)))
     if transposed not in (None, True, False):
-        raise ArgumentError(f"transposed= is True, False or None, got {described(transposed)}")
+        raise ArgumentError(tr("transposed= is True, False or None, got {transposed}", transposed=described(transposed)))
     return Stack(tuple(map(str, listed)), transposed, parts or inner)
 
 
@@ -144,7 +149,14 @@ def gate_up(torch: str = "gate, up", paddle: str = "gate, up", *, axis: int = 0)
     """
     for side, word in (("torch", torch), ("paddle", paddle)):
         if word not in _GATE_UP:
-            raise ArgumentError(f"gate_up({side}=...) is {', '.join(map(repr, _GATE_UP))}, got {described(word)}")
+            raise ArgumentError(
+                tr(
+                    "gate_up({side}=...) is {gate_up}, got {word}",
+                    side=side,
+                    gate_up=joined(", ", map(repr, _GATE_UP)),
+                    word=described(word),
+                )
+            )
     return Reordered(_GATE_UP[torch], _GATE_UP[paddle], _number("axis", axis, 0))
 
 
@@ -160,11 +172,11 @@ def qkv(heads: int, kv_heads: int | None = None, *, torch: str = "plain", paddle
     heads = _number("heads", heads, 1)
     groups = heads if kv_heads is None else _number("kv_heads", kv_heads, 1)
     if heads % groups:
-        raise ArgumentError(f"qkv: {heads} heads are no multiple of {groups} key-value heads")
+        raise ArgumentError(tr("qkv: {heads} heads are no multiple of {groups} key-value heads", heads=heads, groups=groups))
     ways = {"plain": Blocks(shares=(heads, groups, groups)), "grouped": Blocks(shares=(heads // groups, 1, 1), groups=groups)}
     for side, word in (("torch", torch), ("paddle", paddle)):
         if word not in ways:
-            raise ArgumentError(f"qkv({side}=...) is 'plain' or 'grouped', got {described(word)}")
+            raise ArgumentError(tr("qkv({side}=...) is 'plain' or 'grouped', got {word}", side=side, word=described(word)))
     return Reordered(ways[torch], ways[paddle], _number("axis", axis, 0))
 
 
@@ -185,7 +197,9 @@ def as_is(value: Any) -> Any:
 
 def _number(argument: str, value: Any, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ArgumentError(f"{argument}= is a whole number from {least} on, got {described(value)}")
+        raise ArgumentError(
+            tr("{argument}= is a whole number from {least} on, got {value}", argument=argument, least=least, value=described(value))
+        )
     return value
 
 
@@ -224,8 +238,14 @@ class Rules:
         for rule in _listed(written, speaks):
             if isinstance(rule, tuple) and len(rule) == 2 and isinstance(rule[0], str) and rule[0]:
                 if not (rule[1] is None or isinstance(rule[1], (Parts, Stack, Reordered, Cast)) or callable(rule[1])):
-                    raise ArgumentError(f"the transform of rule {rule[0]!r} is a function, None, or what split, concat, unstack, "
-                                        f"stack, gate_up, qkv or cast give; got {described(rule[1])}")  # fmt: skip
+                    raise ArgumentError(
+                        tr(
+                            "the transform of rule {rule} is a function, None, or what split, concat, unstack, stack, gate_up, qkv "
+                            "or cast give; got {transform}",
+                            rule=repr(rule[0]),
+                            transform=described(rule[1]),
+                        )
+                    )
                 self.rules.append(PatternRule(*rule))
             elif isinstance(rule, str) and "->" in rule:
                 self.statements.append(rule)
@@ -235,8 +255,11 @@ class Rules:
                 self.functions.append(rule)
             else:
                 raise ArgumentError(
-                    "rules= takes pairs (pattern, transform), functions of two names, AOA statements (with '->') and models that "
-                    f"describe their weights (_gen_aoa_config, _get_name_mappings), got {described(rule)}"
+                    tr(
+                        "rules= takes pairs (pattern, transform), functions of two names, AOA statements (with '->') and models "
+                        "that describe their weights (_gen_aoa_config, _get_name_mappings), got {rule}",
+                        rule=described(rule),
+                    )
                 )
 
     def check(self, names: Sequence[str]) -> None:
@@ -245,7 +268,9 @@ class Rules:
             if not any(covers(rule.pattern, name) for name in names):
                 near = nearest(rule.pattern, names)
                 hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-                raise ArgumentError(f"rule {rule.pattern!r} matches no weight on either side{hint}")
+                raise ArgumentError(
+                    tr("rule {pattern} matches no weight on either side{hint}", pattern=repr(rule.pattern), hint=hint)
+                )
 
     def left_out(self, name: str) -> bool:
         """Whether a rule leaves a weight out."""
@@ -285,8 +310,12 @@ class Rules:
                 continue
             if not (isinstance(transform, (Cast, Reordered)) or callable(transform)):
                 raise ArgumentError(
-                    f"a rule gave {described(transform)} for {torch!r} and {paddle!r}; "
-                    "it gives a function, cast(), gate_up(), qkv() or None"
+                    tr(
+                        "a rule gave {transform} for {torch} and {paddle}; it gives a function, cast(), gate_up(), qkv() or None",
+                        transform=described(transform),
+                        torch=repr(torch),
+                        paddle=repr(paddle),
+                    )
                 )
             yield transform
 
@@ -313,9 +342,9 @@ def _listed(written: Any, speaks: Callable[[Any], bool]) -> list[Any]:
     if isinstance(written, Mapping):
         return list(written.items())
     if isinstance(written, (str, bytes)) or not isinstance(written, Sequence):
-        raise ArgumentError(f"rules= is a list of rules, got {described(written)}")
+        raise ArgumentError(tr("rules= is a list of rules, got {written}", written=described(written)))
     if len(written) == 2 and isinstance(written[0], str) and not (isinstance(written[1], str) or "->" in written[0]):
-        raise ArgumentError("rules= is a list of rules; a single rule stands in a list, too: [(pattern, transform)]")
+        raise ArgumentError(tr("rules= is a list of rules; a single rule stands in a list, too: [(pattern, transform)]"))
     return list(written)
 
 
@@ -346,4 +375,10 @@ def filled(pattern: str, values: tuple[str, ...], argument: str) -> str:
     try:
         return re.sub(r"\*\*|\*", lambda _: next(left), pattern)
     except (StopIteration, RuntimeError):
-        raise ArgumentError(f"{argument}: {pattern!r} has more wildcards than the pattern that it belongs to") from None
+        raise ArgumentError(
+            tr(
+                "{argument}: {pattern} has more wildcards than the pattern that it belongs to",
+                argument=argument,
+                pattern=repr(pattern),
+            )
+        ) from None

@@ -80,7 +80,7 @@ def transfer(mapping: Mapping, src: WeightSide, dst: WeightSide) -> None:
     if not mapping:
         raise TransferError(explain.incomplete(mapping, src, dst), mapping)
     if mapping.undecided:
-        raise TransferError(f"{pairing.undecided(mapping.undecided)}\nNothing was written.", mapping)
+        raise TransferError(tr("{undecided}\nNothing was written.", undecided=pairing.undecided(mapping.undecided)), mapping)
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
         raise TransferError(explain.undecided(undecided), mapping)
@@ -315,7 +315,14 @@ class _Draft:
             return [pair]
 
         def refused(reason: str) -> TransferError:
-            return TransferError(f"the rule for {pair.torch} and {pair.paddle} cannot be applied: {reason}")
+            return TransferError(
+                tr(
+                    "the rule for {torch} and {paddle} cannot be applied: {reason}",
+                    torch=pair.torch,
+                    paddle=pair.paddle,
+                    reason=reason,
+                )
+            )
 
         return [
             replace(pair, torch_slot=slots.torch, paddle_slot=slots.paddle, note=slots.note)

@@ -17,6 +17,7 @@ import torch
 
 from ..errors import TransferError
 from ..frameworks.copies import duplicate
+from ..text import tr
 from ..trees import as_array, leaves, mapped
 from . import tree
 from .mapping import Mapping, Pair
@@ -59,7 +60,12 @@ def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
         first = writes.setdefault(slot.weight.key, made)
         if first is not made and not _equal(first, made):
             raise TransferError(
-                f"{first.name} and {name} are one tensor in {dst.framework.title()}, but their sources hold different values",
+                tr(
+                    "{first} and {second} are one tensor in {framework}, but their sources hold different values",
+                    first=first.name,
+                    second=name,
+                    framework=dst.framework.title(),
+                ),
                 mapping,
             )
     return list(writes.values())
@@ -68,12 +74,12 @@ def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
 def _target(name: str, dst: WeightSide) -> torch.Tensor:
     tensor = dst.tensors[name]
     if not getattr(getattr(tensor, "flags", None), "writeable", True):
-        raise TransferError(f"{name} cannot be written: the array is read-only")
+        raise TransferError(tr("{name} cannot be written: the array is read-only", name=name))
     target = view(tensor)
     if target.is_inference() and not torch.is_inference_mode_enabled():
-        raise TransferError(f"{name} cannot be written: it was made in torch.inference_mode()")
+        raise TransferError(tr("{name} cannot be written: it was made in torch.inference_mode()", name=name))
     if any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape)):
-        raise TransferError(f"{name} cannot be written: several of its elements share memory (it was expanded)")
+        raise TransferError(tr("{name} cannot be written: several of its elements share memory (it was expanded)", name=name))
     return target
 
 
@@ -97,15 +103,26 @@ def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: WeightSi
         slot = pair.slot(framework)
         if pair.rule is not None:
             raise TransferError(
-                f"the rule for {pair.torch} and {pair.paddle} cannot be applied: {name} holds several weights, and a function "
-                "makes a whole one; split(...) or concat(...) say which parts it holds"
+                tr(
+                    "the rule for {torch} and {paddle} cannot be applied: {name} holds several weights, and a function makes "
+                    "a whole one; split(...) or concat(...) say which parts it holds",
+                    torch=pair.torch,
+                    paddle=pair.paddle,
+                    name=name,
+                )
             )
         value, place, seen = _value(pair, src, framework), canonical(slot, whole), canonical(slot, known)
         _check(name, value, place, pair, src.framework)
         before = place[seen].clone()
         place.fill_(value) if isinstance(value, float) else place.copy_(value)
         if not torch.equal(before, place[seen]):
-            raise TransferError(f"a part of {name} has several sources, which hold different values: {pair.name(src.framework)}")
+            raise TransferError(
+                tr(
+                    "a part of {name} has several sources, which hold different values: {framework}",
+                    name=name,
+                    framework=pair.name(src.framework),
+                )
+            )
         seen.fill_(True)
     return Write(name, target, whole, None if bool(known.all()) else known)
 
@@ -134,12 +151,12 @@ def _by_rule(pair: Pair, value: torch.Tensor, framework: str) -> torch.Tensor:
     if pair.rule_from == framework:
         shape = pair.shape(framework)
         if pair.moves is None or shape is None or pair.moves.inverse is None:
-            raise TransferError(f"{names} cannot be turned round: it does more than rearrange all elements")
+            raise TransferError(tr("{names} cannot be turned round: it does more than rearrange all elements", names=names))
         return value.reshape(-1)[pair.moves.inverse].reshape(shape)
     try:
         return torch.as_tensor(pair.rule(value.clone()))
     except Exception as error:
-        raise TransferError(f"{names} failed: {type(error).__name__}: {error}") from error
+        raise TransferError(tr("{names} failed: {type}: {error}", names=names, type=type(error).__name__, error=error)) from error
 
 
 def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: Pair, source: str) -> None:
@@ -148,11 +165,26 @@ def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: P
         return
     names = pair.name(source)
     if value.shape != target.shape:
-        raise TransferError(f"{name} is {list(target.shape)}, but {names} would give it {list(value.shape)}")
+        raise TransferError(
+            tr(
+                "{name} is {shape}, but {names} would give it {given}",
+                name=name,
+                shape=list(target.shape),
+                names=names,
+                given=list(value.shape),
+            )
+        )
     if pair.cast is None and torch.promote_types(value.dtype, target.dtype) != target.dtype:
         raise TransferError(
-            f"{name} is {dtype_name(target)}, and {names} is {dtype_name(value)}: its values would be rounded. "
-            f"If that is wanted: rules=[({name!r}, cast())], or '**' for all"
+            tr(
+                "{name} is {target}, and {names} is {value}: its values would be rounded. If that is wanted: "
+                "rules=[({pattern}, cast())], or '**' for all",
+                name=name,
+                target=dtype_name(target),
+                names=names,
+                value=dtype_name(value),
+                pattern=repr(name),
+            )
         )
 
 
@@ -168,7 +200,9 @@ def _check_placeless(pair: Pair, src: WeightSide) -> None:
     if slot.weight is None or missing.fill is None:
         return
     if not bool((view(src.tensors[slot.weight.name]) == missing.fill).all()):
-        raise TransferError(f"{slot.weight.name} has no partner, and holds other values than {missing.fill:g}")
+        raise TransferError(
+            tr("{name} has no partner, and holds other values than {fill:g}", name=slot.weight.name, fill=missing.fill)
+        )
 
 
 def put(write: Write) -> None:
@@ -394,7 +428,7 @@ class _Trial:
         layers = {side.framework: side.objects[path] for side, path in trials._both(scope)}
         elements = sum(_elements(layer) for layer in layers.values())
         if elements > _LARGEST:
-            raise ValueError("it is too large to be copied")
+            raise ValueError(tr("it is too large to be copied"))
         self._layers = {framework: _converted(duplicate(layer)) for framework, layer in layers.items()}
         tensors = {framework: _tensors_of(self._layers[framework], path) for framework, path in zip(("torch", "paddle"), scope)}
         self._sides = {framework: WeightSide(framework, LayerNode(""), side_tensors) for framework, side_tensors in tensors.items()}
@@ -473,7 +507,7 @@ def _apart(wanted: list[np.ndarray[Any, Any]], made: list[np.ndarray[Any, Any]])
             if expected.shape == other.shape:
                 apart = float(np.abs(expected - other).max() / max(float(np.abs(expected).max()), 1e-300))
                 return apart if math.isfinite(apart) else math.inf
-    raise ValueError("no outputs of one shape")
+    raise ValueError(tr("no outputs of one shape"))
 
 
 def _nearest(distances: dict[str, float]) -> str:

@@ -10,7 +10,7 @@ import messages
 import pytest
 from rich.cells import cell_len
 
-from padiff_shim.errors import UnknownNameError
+from padiff_shim.errors import PadiffShimError, UnknownNameError
 from padiff_shim.language import COUNTED, Sentence, joined
 from padiff_shim.present.document import Column, Document, Items, ListItem, Paragraph, Table
 from padiff_shim.present.result import Presented
@@ -206,3 +206,46 @@ def test_print_shows_the_reader_what_str_returns():
                 calls = {value.func.id for value in returned if isinstance(value, ast.Call) and isinstance(value.func, ast.Name)}
                 wrong += [f"{path.name}:{function.lineno}"] * bool(calls & {"tr", "joined", "listed", "many"})
     assert not wrong, wrong
+
+
+def raised():
+    """(file, line, class, its first argument) of each error that the sources make."""
+    for path in sorted((messages.ROOT / "padiff_shim").rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and call.args and isinstance(call.func, (ast.Name, ast.Attribute)):
+                kind = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
+                yield path.relative_to(messages.ROOT / "padiff_shim").as_posix(), call.lineno, kind, call.args[0]
+
+
+def words(node):
+    """English words that stand in an expression as they are, and not inside a call such as ``tr``."""
+    if isinstance(node, ast.JoinedStr):
+        return [word for part in node.values for word in words(part)]
+    if isinstance(node, ast.Constant):
+        return re.findall("[A-Za-z]{2,}", node.value) if isinstance(node.value, str) else []
+    branches = {ast.IfExp: ("body", "orelse"), ast.BinOp: ("left", "right")}.get(type(node), ())
+    return [word for branch in branches for word in words(getattr(node, branch))]
+
+
+# Errors that no user meets: those of declarations, whose authors read English, and those that stand for Paddle's or Python's own.
+INTERNAL = ("auditing/cases.py", "catalogue/", "numerics/", "optimizers/", "substitution/", "table/", "tape/backward.py")
+
+
+def test_errors_are_messages():
+    """An error's text is a sentence of the catalogue: ``raise ArgumentError(tr("..."))``."""
+    library = {kind.__name__ for kind in descendants(PadiffShimError)}
+    english = [
+        f"{file}:{line}"
+        for file, line, kind, text in raised()
+        if words(text)
+        and (
+            kind in library | {"UsageError", "UnpicklingError", "unreadable"}
+            or (kind in ("ValueError", "TypeError") and not file.startswith(INTERNAL))
+        )
+    ]
+    assert not english, english
+    assert len(library) > 20
+
+
+def descendants(kind):
+    return {kind}.union(*map(descendants, kind.__subclasses__()))

@@ -170,7 +170,7 @@ def test_both_ends_have_to_differ():
 
 def test_what_is_refused():
     for arguments, options, words in (
-        ((3, 1.0), {}, "fn= is a function of nothing"),
+        ((3, 1.0), {}, "fn= is a function of no argument"),
         ((natives, "x"), {}, "target= is a function of fn's result"),
         ((natives, None), {}, "target= is a function"),
         ((natives, bool, "op"), {}, "over"),
