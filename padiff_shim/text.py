@@ -34,6 +34,7 @@ from .language import (
 )
 
 __all__ = [
+    "LANGUAGES",
     "LANGUAGE_VARIABLE",
     "Sentence",
     "counted",

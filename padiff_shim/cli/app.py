@@ -11,7 +11,7 @@ import importlib
 import inspect
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -19,7 +19,7 @@ import click
 from .. import __version__
 from ..errors import nearest
 from ..present.text import folded
-from ..text import LANGUAGE_VARIABLE, Sentence, current, joined, marked, tr
+from ..text import LANGUAGE_VARIABLE, LANGUAGES, Sentence, current, joined, marked, tr
 
 LANGUAGE_OPTION = "lang"
 _WIDTH, _OPTIONS = 100, 34  # columns of help, and of those what stands before the help of an option
@@ -102,7 +102,20 @@ def _language_option() -> click.Option:
 
     words = marked("Language of the output: en or zh; default: as PADIFF_SHIM_LANG or the locale say.")
     names = [f"--{LANGUAGE_OPTION}"]
-    return click.Option(names, type=click.Choice(["en", "zh"]), expose_value=False, is_eager=True, callback=choose, help=words)
+    return click.Option(names, type=click.Choice(list(LANGUAGES)), expose_value=False, is_eager=True, callback=choose, help=words)
+
+
+def choose_language(arguments: Sequence[str]) -> None:
+    """What ``--lang`` says, before click reads a command line that it may refuse, or answers ``--help`` in front of it.
+
+    Behind ``run`` and ``record`` stands a program with arguments of its own: there click alone knows whose ``--lang`` it is.
+    """
+    if {"run", "record"}.isdisjoint(arguments):
+        for word, after in zip(arguments, [*arguments[1:], ""]):
+            name, sign, value = word.partition("=")
+            value = value if sign else after
+            if name == f"--{LANGUAGE_OPTION}" and value in LANGUAGES:
+                os.environ[LANGUAGE_VARIABLE] = value
 
 
 def translate_help(command: click.Command) -> None:

@@ -25,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MissingFrameworkError as error:
         print(f"padiff-shim: {error}", file=sys.stderr)
         return UNUSABLE
-    with _any_encoding():
+    from .click_words import translated
+
+    with _any_encoding(), translated():
         result = _execute(arguments)
     return result() if callable(result) else result
 
@@ -48,8 +50,9 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
     """The command's result: an exit status, or the program to run."""
     import click
 
-    from .app import app
+    from .app import app, choose_language
 
+    choose_language(sys.argv[1:] if arguments is None else arguments)
     try:
         return app.main(arguments, prog_name="padiff-shim", standalone_mode=False) or FINE
     except click.ClickException as error:

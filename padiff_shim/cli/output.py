@@ -42,7 +42,7 @@ class Target(click.ParamType):  # type: ignore[type-arg]
         if value == "-" and self.piped:
             return value
         if value == "-":
-            self.fail("it is written into a file, not onto standard output", param, ctx)
+            self.fail(tr("it is written into a file, not onto standard output"), param, ctx)
         try_file(value)
         return value
 

@@ -11,6 +11,10 @@ import torch
 
 import padiff_shim
 from padiff_shim import testing
+from padiff_shim.cli.main import main
+from padiff_shim.errors import PadiffShimError
+from padiff_shim.text import reader
+from padiff_shim.weights.files import read_file
 
 # Of things that have one name in every language: frameworks, verdicts, ops, layers, operands, dtypes, devices, packages.
 NAMES = frozenset(
@@ -175,3 +179,81 @@ def test_differences_hold_no_english(tmp_path):
             (model(paddle.to_tensor(TOKENS)) * factor).mean().backward()
     difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
     assert not list(english(difference.text(200, lang="zh")))
+
+
+ERRORS = {
+    "order": lambda _: padiff_shim.prove(Original(), Port(), TOKENS),
+    "phase": lambda _: padiff_shim.prove(Port(), Original(), TOKENS, phase="step"),
+    "optimizer": lambda _: padiff_shim.prove(Port(), Original(), TOKENS, optimizer="AdamW"),
+    "word": lambda _: padiff_shim.compare("torch", on_mismatch="stop"),
+    "backend": lambda _: padiff_shim.reference("jax"),
+    "op": lambda _: padiff_shim.reference("torch", ops=["softmaxx"]).__enter__(),
+    "nothing": lambda _: padiff_shim.reference("torch", ops=[]).__enter__(),
+    "layers": lambda _: padiff_shim.compare("torch", layers=3),
+    "inputs": lambda _: padiff_shim.prove(Port(), Original(), object()),
+    "tolerance": lambda folder: padiff_shim.diff(folder, folder, atol=-1),
+    "folder": lambda folder: padiff_shim.diff(folder / "a", folder / "b"),
+    "recording": lambda folder: padiff_shim.diff(folder, folder),
+    "log": lambda folder: padiff_shim.load(folder),
+    "record": lambda folder: padiff_shim.record(folder, every=0),
+    "weights": lambda _: padiff_shim.transfer_weights(Original(), torch.nn.Linear(2, 2)),
+    "rules": lambda _: padiff_shim.transfer_weights(Original(), Port(), rules=[("norm.*", 3)]),
+    "file": lambda folder: read_file(_damaged(folder / "weights.pdparams")),
+    "bisect": lambda _: padiff_shim.bisect(3, target=1.0),
+    "drift": lambda _: padiff_shim.drift(Original(), Port(), TOKENS),
+    "plan": lambda _: padiff_shim.compare("torch", budget="much"),
+}
+
+
+# Small words, without which there is no English sentence.
+PROSE = re.compile(r"\b(?:the|of|is|are|was|an|and|not|no|got|it|from|for|that|which|cannot|has|with|unknown|accepted)\b", re.IGNORECASE)
+
+
+def _damaged(path):
+    path.write_bytes(b"no pickle")
+    return path
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_hold_no_english(name, tmp_path):
+    with pytest.raises(PadiffShimError) as raised:
+        ERRORS[name](tmp_path)
+    with reader("zh"):
+        text = str(raised.value.args[0]).partition("：ValueError")[0].replace(str(tmp_path), "")  # behind it stands what Python says
+    assert re.search("[\u4e00-\u9fff]", text)
+    assert not PROSE.findall(text), text
+
+
+LINES = {
+    "prove": "缺少参数 'PADDLE'",
+    "prove a.py:x b.py:y": "缺少选项 '--inputs'",
+    "prove --nope a b": "没有选项 '--nope'",
+    "proof": "没有命令 'proof'",
+    "gate x --margin much": "'--margin' 的值无效",
+    "diff a b c": "多余的参数（c）",
+    "run --lang zh --record x --every 0 y.py": "--every 应为不小于 1 的整数",
+    "repro nowhere": "不存在",
+    "ops softmaxx": "'softmax'",
+    "prove nowhere.py:x nowhere.py:y --inputs z.npy": "文件 nowhere.py 不存在",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_command_lines_are_refused_in_chinese(line, monkeypatch, capsys):
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "en")  # --lang stands above it, and is taken back after the test
+    assert main([*line.split(), *(() if line.startswith("run") else ("--lang", "zh"))]) == 2
+    errors = capsys.readouterr().err
+    assert LINES[line] in errors
+    assert "Usage" not in errors
+    assert not PROSE.findall(errors), errors
+
+
+def test_every_help_has_chinese_headings(monkeypatch, capsys):
+    from padiff_shim.cli.app import COMMANDS
+
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    for command in COMMANDS:
+        assert main([command, "--help"]) == 0
+        written = capsys.readouterr().out
+        assert written.startswith("用法: padiff-shim")
+        assert not re.search("Usage|Options|default|required", re.sub(r"\w+\.\w+|--\S+", "", written)), written
