@@ -79,5 +79,5 @@ def _word(message: str) -> str:
     return str(tr(message)) if message in WORDS else message
 
 
-def _counted(one: str, several: str, number: int) -> str:
-    return _word(one if number == 1 else several)
+def _counted(single: str, several: str, number: int) -> str:
+    return _word(single if number == 1 else several)
