@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from ..text import tr
+
 Level = Literal["error", "warning", "note"]
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}  # SARIF's levels -> GitHub's commands
@@ -40,7 +42,13 @@ class Patch:
         """
         lines = source.splitlines(keepends=True)
         if "".join(lines[self.line - 1 : self.end_line]) != self.before:
-            raise ValueError(f"lines {self.line} to {self.end_line} are no longer those that the change was made for")
+            raise ValueError(
+                tr(
+                    "lines {line} to {end_line} are no longer those that the change was made for",
+                    line=self.line,
+                    end_line=self.end_line,
+                )
+            )
         return "".join([*lines[: self.line - 1], self.after, *lines[self.end_line :]])
 
 

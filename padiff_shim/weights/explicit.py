@@ -251,7 +251,7 @@ def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSid
                 tr(
                     "layer_map: {torch_name} {shape} and {paddle_name} {paddle_shape} differ in shape",
                     torch_name=repr(torch_name),
-                    torch=list(torch_slot.shape),
+                    shape=list(torch_slot.shape),
                     paddle_name=repr(paddle_name),
                     paddle_shape=list(paddle_slot.shape),
                 )

@@ -206,7 +206,9 @@ ERRORS = {
 
 
 # Small words, without which there is no English sentence.
-PROSE = re.compile(r"\b(?:the|of|is|are|was|an|and|not|no|got|it|from|for|that|which|cannot|has|with|unknown|accepted)\b", re.IGNORECASE)
+PROSE = re.compile(
+    r"\b(?:the|of|is|are|was|an|and|not|no|got|it|from|for|that|which|cannot|has|with|unknown|accepted)\b", re.IGNORECASE
+)
 
 
 def _damaged(path):
@@ -219,7 +221,9 @@ def test_errors_hold_no_english(name, tmp_path):
     with pytest.raises(PadiffShimError) as raised:
         ERRORS[name](tmp_path)
     with reader("zh"):
-        text = str(raised.value.args[0]).partition("：ValueError")[0].replace(str(tmp_path), "")  # behind it stands what Python says
+        text = (
+            str(raised.value.args[0]).partition("：ValueError")[0].replace(str(tmp_path), "")
+        )  # behind it stands what Python says
     assert re.search("[\u4e00-\u9fff]", text)
     assert not PROSE.findall(text), text
 

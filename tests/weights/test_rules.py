@@ -62,7 +62,7 @@ def test_single_weights():
 @pytest.mark.parametrize(
     ("layer_map", "words"),
     [
-        ({"z": "one"}, "unknown layer of the Torch module in layer_map 'z'"),
+        ({"z": "one"}, "unknown layer of the Torch model in layer_map 'z'"),
         ({"x": "three"}, "unknown layer of the Paddle model in layer_map 'three'"),
         ({"x": "*"}, "more wildcards"),
         (["x"], "layer_map= is a dict"),
