@@ -43,7 +43,7 @@ def open_log(path: Path) -> BinaryIO:
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise LogError(f"{path} is not a regular file")
+            raise LogError(tr("{path} is not a regular file", path=path))
         return open(path, "rb", buffering=_BUFFER)
     except LogError:
         raise
@@ -185,7 +185,7 @@ def _checked(text: bytes, path: Path, place: str) -> JsonTable:
     """Some fields of a record."""
     fields = _decoded(text)
     if wrong := _CALL_SCHEMA.fault_in(fields, small=_is_small(text)):
-        raise LogError(f"{path}: no event at {place}: {wrong}")
+        raise LogError(tr("{path}: no event at {place}: {wrong}", path=path, place=place, wrong=wrong))
     return fields
 
 
