@@ -299,9 +299,17 @@ def hand_over(result: torch.Tensor) -> Any:
     dense = result.contiguous()
     handed = to_paddle(dense)
     shares = handed.data_ptr() == dense.data_ptr()  # else it was copied: not ours to watch
-    if shares and are_distinct(result.shape, result.stride()):
+    if shares and _are_known(result.shape, result.stride()):
         _remember(dense, result)
     return handed
+
+
+def laid_out(handed: Any, like: torch.Tensor) -> Any:
+    """A result of Paddle's kernel as if Torch had laid it out as ``like``; itself where that is contiguous, or of another shape."""
+    if like.is_contiguous() or list(like.shape) != list(handed.shape):
+        return handed
+    side = torch.empty_strided(like.shape, like.stride(), dtype=torch_dtype(handed.dtype), device=to_torch(handed).device)
+    return hand_over(side.copy_(to_torch(handed)))
 
 
 def _remember(dense: torch.Tensor, result: torch.Tensor) -> None:
@@ -347,7 +355,11 @@ def with_torch_strides(tensor: PaddleTensor) -> torch.Tensor:
         return side
     if all(size == 1 or stride == own for size, stride, own in zip(side.shape, strides, side.stride())):
         return side.as_strided(side.shape, strides)
-    return torch.empty_strided(side.shape, strides, dtype=side.dtype, device=side.device).copy_(side)
+    first = side[tuple([slice(1) if stride == 0 else slice(None) for stride in strides])]
+    if first.shape != side.shape and not torch.equal(first.expand(side.shape), side):
+        return side  # elements that are one in a Torch program were written here since
+    laid = torch.empty_strided(first.shape, strides, dtype=side.dtype, device=side.device).copy_(first)
+    return laid.expand(side.shape)
 
 
 def _strides_of(layout: Layout, tensor: PaddleTensor, side: torch.Tensor) -> tuple[int, ...] | None:
@@ -386,7 +398,7 @@ def _translate(blocks: Sequence[Block], shape: Sequence[int], strides: Sequence[
         step = stride // block.dense
         last[block] += step * (size - 1)
         translated.append(step * block.stride)
-    if any(index >= block.size for block, index in last.items()) or not are_distinct(shape, translated):
+    if any(index >= block.size for block, index in last.items()) or not _are_known(shape, translated):
         return None
     return tuple(translated)
 
@@ -399,6 +411,12 @@ def are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return False
         reach += stride * (size - 1)
     return True
+
+
+def _are_known(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether every element has a place of its own, but for those along an axis that was expanded."""
+    kept = [(size, stride) for size, stride in zip(shape, strides) if stride or size == 1]
+    return are_distinct([size for size, _ in kept], [stride for _, stride in kept])
 
 
 # ---- What cannot cross, and what must not be handed back.
@@ -449,8 +467,8 @@ def shares_memory(result: torch.Tensor, inputs: Iterable[Any]) -> bool:
 
 
 def own(result: torch.Tensor, inputs: Iterable[Any]) -> torch.Tensor:
-    """``result``, or a contiguous copy if it shares storage with one of ``inputs``."""
-    return result.clone(memory_format=torch.contiguous_format) if shares_memory(result, inputs) else result
+    """``result``, or a copy that lies as it does if it shares storage with one of ``inputs``."""
+    return result.clone() if shares_memory(result, inputs) else result
 
 
 @functools.cache

@@ -174,7 +174,7 @@ def _forgotten(update: StepUpdate) -> list[str]:
 def _clip(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
     for step, (update, other) in enumerate(zip(original, port)):
         expected, actual = update.clip, other.clip
-        if expected is None and actual is None:
+        if (expected is None and actual is None) or None in (update.stepped, other.stepped):
             continue
         if expected is None or actual is None:
             clip, who = (actual, tr("in the original they are not")) if actual else (expected, tr("in the port they are not"))
@@ -196,6 +196,24 @@ def _clip(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart 
                 expected_by=expected.by,
                 expected_limit=expected.shown,
                 write=expected.write,
+            )
+            return _Apart(Cause.CLIPPING, text, step, [])
+    return None
+
+
+def _added_to_norms(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
+    """Gradients that both clip by their global norm to one limit, which one alone divides by the norm and a small number.
+
+    ``original``, ``port``: the updates in a wider dtype; there the small number shows.
+    """
+    for step, (update, other) in enumerate(zip(original, port)):
+        if update.clip is None or other.clip is None or None in (update.clip.added, other.clip.added):
+            continue
+        if update.clip.factor != other.clip.factor:
+            text = tr(
+                "clipped gradients are multiplied by {factor}, in the original by {expected} (write {expected})",
+                factor=other.clip.factor,
+                expected=update.clip.factor,
             )
             return _Apart(Cause.CLIPPING, text, step, [])
     return None
@@ -340,6 +358,7 @@ class TrainingRuns:
     original: list[RunOutcome]
     port: PortTraining
     native: PortTraining
+    wide: tuple[list[StepUpdate], list[StepUpdate]] = field(default_factory=lambda: ([], []))  # in a wider dtype, as far as known
     natively: RunOutcome | None = None  # the first step natively, or its forward alone; None where that fails
     notes: list[str] = field(default_factory=list)
 
@@ -415,6 +434,8 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
         return
     if rest:  # both round differently before the first step: a different clip counts if it has an effect
         mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=True)
+        added = None if mistakes else _added_to_norms(*trained.wide)
+        mistakes += [] if added is None else [_mistake(trained.recipe, added, 0)]
     _differing(proof, trained, mistakes, rest, original.wider)
 
 
@@ -524,6 +545,8 @@ def _in_wider(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Pa
         return outcomes
 
     originals, touched, ports = in_wider(original, port, trainings)
+    for updates, outcomes in zip(trained.wide, (originals, ports)):
+        updates += [outcome.update for outcome in outcomes if outcome.update is not None]
     proof.differences[original.wider] = max(
         agreement.worst(mapping, expected, actual) for expected, actual in zip(originals, ports)
     )

@@ -193,11 +193,26 @@ _CLIPPERS = {BY_GLOBAL_NORM: "ClipGradByGlobalNorm", BY_NORM: "ClipGradByNorm", 
 
 
 class Clip(NamedTuple):
-    """How gradients were clipped: by what, to which limit, and the limit's precision as a share of it."""
+    """How gradients were clipped: by what, to which limit, and the limit's precision as a share of it.
+
+    ``norm``: the global norm before it, where both were measured; 0 where it is not known.
+    """
 
     by: str
     limit: float
     within: float = 1e-3
+    norm: float = 0.0
+
+    @property
+    def added(self) -> float | None:
+        """What was added to the norm by which the limit was divided; None where it is not known."""
+        return self.norm * (float(self.shown) / self.limit - 1) if self.norm else None
+
+    @property
+    def factor(self) -> str:
+        """What gradients were multiplied by, with the digits that float64 shows."""
+        added = self.added or 0.0
+        return f"{self.shown} / norm" if abs(added) < 1e-12 * self.norm else f"{self.shown} / (norm + {added:.3g})"
 
     @property
     def shown(self) -> str:
@@ -321,7 +336,8 @@ def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:
         function = getattr(made, "__func__", made)
         cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
         owner = getattr(made, "__self__", None)
-        inner = [*cells, *([] if owner is None else [owner]), *getattr(made, "__dict__", {}).values(), *getattr(made, "args", ())]
+        held = [*getattr(made, "__dict__", {}).values(), *getattr(owner, "__dict__", {}).values()]
+        inner = [owner, *cells, *held, *getattr(made, "args", ())]
         inner = [part_ for part_ in inner if isinstance(part_, (kind, tuple, list)) or callable(part_)]
     return [optimizer for part in inner for optimizer in _found(part, kind, depth - 1)] if depth else []
 
@@ -356,7 +372,8 @@ def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:
     if any(not np.allclose(now[name], before[name] * shares[name], near, 1e-2 * near * norms[name]) for name in clipped):
         return Clip(BY_VALUE, max(float(np.abs(now[name]).max()) for name in clipped), near)
     if max(shares.values()) - min(shares.values()) < 0.1 * near:
-        return Clip(BY_GLOBAL_NORM, float(np.sqrt(sum(norm**2 for norm in norms.values()))), near)
+        reached, before_it = (float(np.sqrt(sum(norm**2 for norm in each.values()))) for each in (norms, whole))
+        return Clip(BY_GLOBAL_NORM, reached, near, before_it)
     return Clip(BY_NORM, max(norms[name] for name in clipped), near)
 
 

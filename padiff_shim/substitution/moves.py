@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..dispatch.dtypes import dtype_of_call, in_float32, is_of_one_dtype, is_sound, lacks
 from ..dispatch.frames import top
@@ -16,6 +18,7 @@ from ..frameworks.memory import (
     check_target,
     forget_strides,
     hand_over,
+    laid_out,
     shares_memory,
     stream_of,
     to_torch,
@@ -56,6 +59,34 @@ def move(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if name == "contiguous":
         forget_strides(tensor)
     return None
+
+
+# ---- What Paddle's kernels make densely, and Torch's with the strides of an operand: masks, and tensors of one number.
+
+_EXPANDED = frozenset({"expand", "expand_as"})  # of masks; of floats Torch makes them
+LAID_OUT = _EXPANDED | frozenset(
+    """equal greater_equal greater_than isclose isfinite isinf isnan less_equal less_than logical_and logical_not logical_or
+    logical_xor not_equal bitwise_and bitwise_not bitwise_or bitwise_xor full_like ones_like zeros_like""".split()  # noqa: SIM905
+)
+
+
+def laid_out_as_torchs(name: str, args: Sequence[Any], result: Any) -> Any:
+    """A result of one of these kernels of Paddle's, beside the tape, with the strides that it has in a Torch program."""
+    sources = [value for value in args if type(value) in TENSOR_TYPES]
+    if type(result) not in TENSOR_TYPES or not result._is_initialized() or 0 in result.shape or not result.stop_gradient:
+        return result
+    try:
+        sides = [as_operand(tensor) for tensor in sources]
+        if name in _EXPANDED:
+            return hand_over(sides[0].expand(tuple(result.shape)))
+        if all(side.is_contiguous() for side in sides):
+            return result
+        with _disable_current_modes():  # nothing that the program calls
+            like = [torch.empty_strided(side.shape, side.stride(), device="meta") for side in sides]
+            made = functools.reduce(torch.add, like[1:], like[0].abs())
+        return laid_out(result, made)
+    except (StayNative, RuntimeError, ValueError, TypeError):
+        return result  # memory that cannot be shared, or Paddle's own rules for shapes
 
 
 def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -234,7 +234,8 @@ class Substituting:
                 return result
         if islands.moving_a_leaf(args):
             return islands.island(name, original, args, kwargs)
-        return islands.native(name, original, args, kwargs)
+        result = islands.native(name, original, args, kwargs)
+        return moves.laid_out_as_torchs(name, args, result) if name in moves.LAID_OUT and self.lends else result
 
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Nothing to do: the tape sees what it calls."""

@@ -187,10 +187,44 @@ def test_what_is_remembered_dies_with_the_memory():
         assert as_operand(fresh).stride() == (3, 1)
 
 
-def test_expanded_results_are_not_remembered():
+def test_expanded_results_are_remembered_until_an_element_is_written():
     ours = hand_over(torch.ones(3, 1).expand(3, 4))
+    assert ours.is_contiguous()
+    assert as_operand(ours).stride() == (1, 0)
+    assert as_operand(ours[1:]).stride() == (1, 0)
     ours[0, 1] = 5.0
     assert as_operand(ours).tolist() == [[1.0, 5.0, 1.0, 1.0], [1.0] * 4, [1.0] * 4]
+
+
+NARROW = torch.arange(33.0).remainder(2) > 0
+LAID = {  # of an operand that lies transposed: what a Torch program leaves expanded or strided, and Paddle's kernels densely
+    "expanded": (lambda x: x[:, :1].expand([2, 4, 33, 80]), lambda x: x[:, :1].expand(2, 4, 33, 80)),
+    "turned by einsum": (lambda x: paddle.einsum("bhid->dihb", x), lambda x: torch.einsum("bhid->dihb", x)),
+    "zeros like it": (lambda x: paddle.zeros_like(x), lambda x: torch.zeros_like(x)),
+    "chosen by a narrow mask": (
+        lambda x: paddle.where(paddle.to_tensor(NARROW.numpy())[:, None], x, paddle.full_like(x, 2.0)),
+        lambda x: torch.where(NARROW[:, None], x, torch.full_like(x, 2.0)),
+    ),
+    "chosen by its own mask": (
+        lambda x: paddle.where(paddle.greater_than(x, paddle.zeros([1])), x, x * 2),
+        lambda x: torch.where(torch.gt(x, torch.zeros(1)), x, x * 2),
+    ),
+}
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 copies what 3.x views")
+@pytest.mark.parametrize("name", LAID)
+@pytest.mark.parametrize("grad", [False, True])
+def test_what_is_made_densely_lies_as_in_a_torch_program(name, grad):
+    x = torch.randn(2, 33, 4, 80, generator=torch.Generator().manual_seed(0))
+    make, expected = LAID[name][0], LAID[name][1](x.transpose(1, 2))
+    with padiff_shim.reference("torch"):
+        ours = make(paddle.to_tensor(x.numpy(), stop_gradient=not grad).transpose([0, 2, 1, 3]))
+        total, norm = ours.sum(), paddle.linalg.norm(ours)
+    assert ours.is_contiguous()
+    assert float(total) == float(expected.sum())
+    assert float(norm) == float(torch.linalg.norm(expected))
+    assert grad or as_operand(ours).stride() == expected.stride()
 
 
 def test_views_with_negative_strides():

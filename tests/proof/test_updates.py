@@ -155,6 +155,23 @@ def test_an_optimizer_that_is_not_known_skips_no_step():
     assert proven(ours("SGD"), by_hand)
 
 
+class ClippedByHand:
+    """A loop's step: the norm alone divides the limit, where torch.nn.utils.clip_grad_norm_ adds 1e-6 to it."""
+
+    def __init__(self, layer):
+        self.parameters = layer.parameters()
+        self.optimizer = paddle.optimizer.SGD(0.01, parameters=self.parameters)
+
+    @paddle.no_grad()
+    def step(self):
+        clipped = [parameter for parameter in self.parameters if parameter.grad is not None]
+        norm = paddle.sqrt(sum((parameter.grad * parameter.grad).sum() for parameter in clipped))
+        for parameter in clipped:
+            parameter.grad.set_value(parameter.grad * (0.05 / paddle.maximum(norm, paddle.to_tensor(0.05, norm.dtype))))
+        self.optimizer.step()
+        self.optimizer.clear_grad()
+
+
 SETTING, RATE = "another setting of the optimizer", "another learning rate"
 WRONG = {
     "epsilon": (ours(epsilon=1e-6), theirs(), SETTING, "eps=1e-06 against 1e-08"),
@@ -180,6 +197,12 @@ WRONG = {
     "no clipping": (ours("SGD"), _torch_clipped(), "another clipping", "to 0.05, in the port they are not"),
     "clipping": (_clipped(0.01), theirs("SGD"), "another clipping", "to 0.01, in the original they are not"),
     "limit": (_clipped(0.02), _torch_clipped(), "another clipping", "to 0.02 against their global norm to 0.05"),
+    "added to the norm": (
+        lambda layer: ClippedByHand(layer).step,
+        _torch_clipped(),
+        "another clipping",
+        "multiplied by 0.05 / norm, in the original by 0.05 / (norm + 1e-06)",
+    ),
     "each clipped": (
         _clipped(0.02, "ClipGradByNorm"),
         _torch_clipped(),
