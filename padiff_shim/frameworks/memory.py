@@ -415,8 +415,8 @@ def are_distinct(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 def _are_known(shape: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether every element has a place of its own, but for those along an axis that was expanded."""
-    kept = [(size, stride) for size, stride in zip(shape, strides) if stride or size == 1]
-    return are_distinct([size for size, _ in kept], [stride for _, stride in kept])
+    places = [(size, stride) for size, stride in zip(shape, strides) if stride or size == 1]
+    return are_distinct([size for size, _ in places], [stride for _, stride in places])
 
 
 # ---- What cannot cross, and what must not be handed back.
