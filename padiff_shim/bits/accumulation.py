@@ -14,15 +14,12 @@ from ..proof.trace import TraceCall, Value
 from ..table.formulation import BACKWARD, Formulation, Spelling
 from ..text import tr
 from .calls import OpCall
+from .changes import MOVES
 from .following import CallPlace, Reread, Swap, call_number
 from .origins import OriginGroup, Partners
 from .source import text_of
 
 Tree = Union[Value, tuple["Tree", "Tree"]]  # of the port's gradients: how the original adds them up
-_MOVES = frozenset({
-    "reshape", "transpose", "getitem", "slice", "flatten", "squeeze", "unsqueeze", "contiguous", "expand", "split", "chunk",
-    "unbind", "split_with_num", "clone", "view_shape",
-})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,7 @@ def _readers_of(number: int, calls: Sequence[OpCall]) -> Mapping[int, int]:
             if value.number not in readers:
                 readers[value.number] = place
                 maker = makers.get(value.number)
-                if maker is not None and calls[maker].op in _MOVES:
+                if maker is not None and calls[maker].op in MOVES:
                     waiting.append(maker)
     return readers
 

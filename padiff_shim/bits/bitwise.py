@@ -21,7 +21,8 @@ from ..proof.trace import TraceCall
 from ..proof.training import place_of
 from ..table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
 from ..text import many, tr
-from .following import plain_layer
+from .changes import Change
+from .following import call_number, plain_layer
 from .measuring import distance
 from .origins import cause_of, layouts
 from .result import UPDATE, BitOrigin, Bitwise, TravelRow
@@ -179,19 +180,27 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
     ]
     backward = {group.backward for group in origin.groups}
     formulation = change.formulation if change else origin.formulation
+    port, original = first.port, first.original
+    paddle, torch = _place(port, first.moved[0]), _place(original, first.moved[1])
+    if origin.laid and isinstance(change, Change):  # the line that lays the operand out
+        number = max(change.candidates[0].calls)
+        pairs = [pair for pair in zip(*first.laid) if call_number(pair[0]) in change.calls]
+        port, original = ([pair[side] for pair in pairs] or calls for side, calls in enumerate((port, original)))
+        place = search.places[number]
+        paddle, torch = ProgramPlace.at(place.site, place.layer, search.calls[number].op), _place(original, [])
     cause, name, why = (formulation.cause, formulation.name, formulation.why) if formulation else cause_of(first)
     return BitOrigin(
         cause=cause,
         name=name,
         why=why,
-        torch=_place(first.original, first.moved[1]),
-        paddle=_place(first.port, first.moved[0]),
+        torch=torch,
+        paddle=paddle,
         layers=tuple("" if search.steps else _layer(origin, numbers) for numbers in origin.times),
         differs=UPDATE if search.steps else BOTH if len(backward) > 1 else GRADIENT if True in backward else FORWARD,
         ulp=max(each.ulp for each in far),
         share=max(each.share for each in far),
-        torch_operands=layouts(first.original),
-        paddle_operands=layouts(first.port),
+        torch_operands=layouts(original),
+        paddle_operands=layouts(port),
         change=change.spelling if change else "",
         patch=change.patch(search.calls, search.places, again=bool(search.steps)) if change else None,
         contribution=contribution,

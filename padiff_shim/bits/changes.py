@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import paddle
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..catalogue.formulations import formulations
 from ..present.annotations import Patch
-from ..table.formulation import TRAINING, Formulation
+from ..table.formulation import LAYOUT, TRAINING, Formulation, Spelling
+from ..text import tr
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Reread, Swap, as_side, same_tensor_bits
 from .patterns import Candidate, match
@@ -90,6 +91,74 @@ def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, update
     return chosen
 
 
+def layout_candidates(
+    calls: Sequence[OpCall], recorder: CallRecorder, places: Sequence[tuple[set[int], set[int]]]
+) -> list[list[Candidate]]:
+    """Other layouts of operands: spellings of the calls that make them, and copies of what they make, or what moves it.
+
+    Args:
+        calls: the port's, ``recorder``: of their run.
+        places: the numbers of some calls, and those of the calls that make their operands.
+    """
+    spelled = candidates_at(calls, [makers for _, makers in places], updates=False)
+    chosen = []
+    for (numbers, makers), candidates in zip(places, spelled):
+        laid = [candidate for candidate in candidates if candidate.formulation.cause == LAYOUT]
+        ops = ", ".join(calls[number].op for number in sorted(numbers))
+        for number in _moving(calls, makers, numbers):
+            call, written = calls[number], call_text(calls[number])
+            operands: Mapping[str, ValueId | float]
+            if call.op == "contiguous" and len(call.inputs) == 1:
+                text, operands = "x", {"x": call.inputs[0][1]}
+            elif written is not None and not as_side(recorder.tensor(call.outputs[0])).is_contiguous():
+                text, operands = f"{written[0]}.contiguous()", written[1]
+            else:
+                continue
+            name = str(tr("operands of {op}", op=ops))
+            why = str(tr("the kernel sums in another order for each layout of its operands"))
+            moved = Formulation(name, LAYOUT, " ".join(operands), (Spelling("", ""), Spelling(text, "")), (), why)
+            laid.append(Candidate(moved, 0, (number,), operands, (), call.outputs))
+        chosen.append(laid)
+    return chosen
+
+
+def _moving(calls: Sequence[OpCall], makers: set[int], readers: set[int]) -> list[int]:
+    """The calls that make values, and those that move them until others read them."""
+    makes, known = _makers(calls), set[int]()
+    waiting = sorted(readers)
+    while waiting:
+        for _, value in calls[waiting.pop()].inputs:
+            number = makes.get(value.number)
+            if number is not None and number not in known and (number in makers or calls[number].op in MOVES):
+                known.add(number)
+                waiting += [number] if number not in makers else []
+    return sorted(known)
+
+
+def call_text(call: OpCall) -> tuple[str, dict[str, ValueId | float]] | None:
+    """A call as source in Paddle's words, with the values that its names stand for; None if it has several results or no words."""
+    module = next((name for name, held in _MODULES.items() if inspect.isfunction(getattr(held, call.op, None))), None)
+    if module is None or len(call.outputs) != 1:
+        return None
+    parameters = inspect.signature(getattr(_MODULES[module], call.op)).parameters
+    names = list(parameters)
+    operands: dict[str, ValueId | float] = {f"x{place}": value for place, (_, value) in enumerate(call.inputs)}
+    words = dict(zip((name for name, _ in call.inputs), operands))
+    for name, value in call.attributes.items():
+        if name in parameters and (parameters[name].default == value or name in _UNSET):
+            continue
+        words[name] = repr(list(value) if isinstance(value, tuple) else value)
+    words = {names[int(name)] if name.isdigit() and int(name) < len(names) else name: word for name, word in words.items()}
+    if not words.keys() <= parameters.keys():
+        return None
+    text = [words[name] if place < 2 else f"{name}={words[name]}" for place, name in enumerate(names) if name in words]
+    return f"{module}.{call.op}({', '.join(text)})", operands
+
+
+_MODULES: Mapping[str, Any] = {"F": paddle.nn.functional, "paddle": paddle}
+_UNSET = frozenset({"output_size"})  # what Paddle fills in where a program says nothing
+
+
 def _plain_number(value: ValueId | float) -> ValueId | float:
     """A number that a call tells by its inverse, without that rounding: a whole one, or the root of one."""
     if isinstance(value, ValueId) or not math.isfinite(value):
@@ -116,6 +185,10 @@ def _as_if_made_once(calls: Sequence[OpCall]) -> list[OpCall]:
     return unified
 
 
+MOVES = frozenset({
+    "reshape", "transpose", "getitem", "slice", "flatten", "squeeze", "unsqueeze", "contiguous", "expand", "split", "chunk",
+    "unbind", "split_with_num", "clone", "view_shape",
+})  # fmt: skip
 _DRAWING = frozenset({"dropout", "alpha_dropout", "bernoulli", "multinomial", "rrelu", "gumbel_softmax"})
 
 
@@ -151,29 +224,28 @@ class Probing:
             swap = _swap(candidate, "", calls)
             self._at[max(swap.results)].append((candidate, swap))
         self._calls = calls
-        self._recorder: CallRecorder | None = None
+        self._followed = Followed()
 
     def follow(self) -> Followed:
         """What follows the run."""
-        followed = Followed(probe=self._probe)
-        self._recorder = followed.recorder
-        return followed
+        self._followed = Followed(probe=self._probe)
+        return self._followed
 
     def _probe(self, number: int, result: Any) -> None:
         for candidate, swap in self._at.get(number, ()):
-            assert self._recorder is not None
+            recorder = self._followed.recorder
             values = {call: self._calls[call].outputs for call in swap.results}
             outputs = [item for item in listed(result) if isinstance(item, paddle.Tensor)]
             wanted = [
-                outputs[values[number].index(value)] if value in values[number] else self._recorder.tensor(value)
+                outputs[values[number].index(value)] if value in values[number] else recorder.tensor(value)
                 for value in candidate.results
             ]
             try:
-                operands = self._recorder.operands(candidate.operands)
+                operands = recorder.operands(candidate.operands)
             except StopIteration:  # another value was written in place of an operand's
                 continue
             for place in candidate.others:
-                with paddle.no_grad(), _disable_current_modes():
+                with self._followed.unseen():
                     if _gives(candidate.formulation.spellings[place].paddle, operands, wanted):
                         self.viable[id(candidate)].append(place)
 
@@ -198,11 +270,12 @@ def changes(groups: Sequence[Sequence[Candidate]], viable: Callable[[Candidate],
         viable: the spellings that give the original's results.
         often: how many times it has to be found.
     """
-    by_kind: dict[tuple[str, int, int], list[Candidate]] = defaultdict(list)
+    by_kind: dict[tuple[str, int, int, str], list[Candidate]] = defaultdict(list)
     for candidates in groups:
         for candidate in candidates:
             for then in viable(candidate):
-                key = candidate.formulation.name, candidate.spelling, then
+                written = candidate.formulation.spellings[then].paddle
+                key = candidate.formulation.name, candidate.spelling, then, written
                 if not any(set(candidate.results) & set(other.results) for other in by_kind[key]):
                     by_kind[key].append(candidate)
     complete = [(key, held) for key, held in by_kind.items() if len(held) >= often]

@@ -7,13 +7,15 @@ still names all the others alike.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
 import paddle
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..dispatch.call_site import CallSite, call_site
 from ..dispatch.frames import paused
@@ -103,6 +105,7 @@ class Followed:
         self.probe = probe
         self._swaps = {call: (place, swap) for place, swap in enumerate(swaps) for call in swap.results}
         self._made: dict[int, list[Any]] = {}  # by the place of the swap
+        self._plans: list[FollowingPlan] = []
 
     def capture(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType, **words: Any) -> NumberedCapture:
         """The capture of this run."""
@@ -111,7 +114,21 @@ class Followed:
 
     def plan(self, torchs: frozenset[str] = TORCHS) -> FollowingPlan:
         """The plan of this run."""
-        return FollowingPlan(self, torchs)
+        self._plans.append(FollowingPlan(self, torchs))
+        return self._plans[-1]
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Within it calls are no part of the run: no capture hears of them."""
+        captures = [(plan, plan.capture) for plan in self._plans]
+        for plan in self._plans:
+            plan.capture = None
+        try:
+            with paddle.no_grad(), _disable_current_modes():
+                yield
+        finally:
+            for plan, capture in captures:
+                plan.capture = capture
 
     def arguments(self, *parts: Any) -> tuple[Any, ...]:
         """The arguments of the next outermost call, with copies in the place of a value."""

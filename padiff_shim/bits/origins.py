@@ -59,6 +59,7 @@ class OriginGroup:
     Attributes:
         result: of the port. ``made``: what it is by itself. ``wanted``: the original's, in the port's arrangement.
         port, original: the calls of both, in order.
+        laid: the calls of both that make an operand whose elements lie in another order in memory.
     """
 
     result: Result
@@ -66,6 +67,7 @@ class OriginGroup:
     wanted: torch.Tensor
     port: list[TraceCall]
     original: list[TraceCall]
+    laid: tuple[list[TraceCall], list[TraceCall]]
 
     @property
     def backward(self) -> bool:
@@ -147,13 +149,21 @@ class Partners:
         nodes = {node.key: node for node in self.trace.nodes}
         value = nodes[result[0]].values[result[1]]
         partner = self.of_port[value]
-        return OriginGroup(
-            result,
-            made,
-            self.wanted[value],
-            _between(value, self.of_port.__contains__),
-            _between(partner, self.of_original.__contains__),
-        )
+        port = _between(value, self.of_port.__contains__)
+        original = _between(partner, self.of_original.__contains__)
+        return OriginGroup(result, made, self.wanted[value], port, original, self._laid(port))
+
+    def _laid(self, calls: Sequence[TraceCall]) -> tuple[list[TraceCall], list[TraceCall]]:
+        """The forward calls of both that make an operand of these calls, and lay it out differently."""
+        port, original = list[TraceCall](), list[TraceCall]()
+        for value in dict.fromkeys(operand.value for call in calls for operand in call.operands):
+            maker, partner = value.node, self.of_port.get(value)
+            if maker is None or maker.backward or maker in calls or partner is None or partner.node is None:
+                continue
+            if _steps(self.wanted[value]) != _steps(value.tensor):
+                port.append(maker)
+                original.append(partner.node)
+        return port, original
 
 
 def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict[Value, Value]:
@@ -206,6 +216,11 @@ def _arranged(
         if near(turned.reshape(-1), flat):
             return source.reshape(turned.shape).permute([order.index(axis) for axis in range(target.dim())])
     return None
+
+
+def _steps(tensor: torch.Tensor) -> list[int]:
+    """The strides of the axes that have several places."""
+    return [stride for stride, length in zip(tensor.stride(), tensor.shape) if length > 1]
 
 
 def _between(value: Value, is_known: Callable[[Value], bool]) -> list[TraceCall]:

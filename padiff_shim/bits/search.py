@@ -19,7 +19,7 @@ from ..table.formulation import Formulation
 from ..weights.mapping import Mapping as Weights
 from .accumulation import OrderChange, order_change
 from .calls import OpCall, ValueId
-from .changes import Change, Probing, candidates_at, changes
+from .changes import Change, Probing, candidates_at, changes, layout_candidates
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, Reread, Swap, call_number, layer_of, same_tensor_bits
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
@@ -34,11 +34,13 @@ class Origin:
         groups: the results that differ, with the calls behind each.
         times: the numbers of the Paddle calls of each time it is made.
         change: what mends it; None if nothing does that was tried.
+        laid: the change gives an operand another layout; its calls stand elsewhere.
     """
 
     groups: list[OriginGroup] = field(default_factory=list)
     times: list[set[int]] = field(default_factory=list)
     change: Change | OrderChange | None = None
+    laid: bool = False
     formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
 
     def at(self, numbers: set[int]) -> list[OriginGroup]:
@@ -202,7 +204,8 @@ class OriginSearch:
             held = (held.formulation for held in first if len(held.calls) > 1 and origin.times[0] <= set(held.calls))
             # Equal calls are no other spelling: their operands lie otherwise, or have other dtypes.
             origin.formulation = None if all(group.is_of_equal_calls for group in origin.groups) else next(held, None)
-        self._try(self.origins, groups)
+        self._try_layouts()
+        self._try([origin for origin in self.origins if origin.change is None], groups)
         assert isinstance(self.original.capture, LinkedCapture)
         left = [origin for origin in self.origins if origin.change is None]
         if left:
@@ -220,6 +223,17 @@ class OriginSearch:
             if origin.change is None and not self.steps:
                 order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
                 origin.change = order if order is not None and self._mends(order, origin) else None
+
+    def _try_layouts(self) -> None:
+        """Where an operand lies otherwise in memory: try whether that alone is the cause."""
+        laid = (
+            [] if self.steps else [origin for origin in self.origins if all(map(_may_lie_otherwise, map(origin.at, origin.times)))]
+        )
+        places = {id(origin): [(numbers, _makers_of(origin.at(numbers))) for numbers in origin.times] for origin in laid}
+        rest = iter(layout_candidates(self.calls, self.followed.recorder, [pair for origin in laid for pair in places[id(origin)]]))
+        self._try(laid, {id(origin): [next(rest) for _ in origin.times] for origin in laid})
+        for origin in laid:
+            origin.laid = origin.change is not None
 
     def _try(self, origins: Sequence[Origin], groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Find the change of each origin among candidates, by its identity, for each time."""
@@ -353,6 +367,16 @@ class OriginSearch:
         if self._units is None:
             self._units = [float(np.linalg.norm(part)) or 1.0 for part in apart]
         return [np.nan_to_num(part) / unit for part, unit in zip(apart, self._units)]
+
+
+def _makers_of(groups: Sequence[OriginGroup]) -> set[int]:
+    """The Paddle calls that lay out operands differently."""
+    return {number for group in groups for call in group.laid[0] if (number := call_number(call)) is not None}
+
+
+def _may_lie_otherwise(groups: Sequence[OriginGroup]) -> bool:
+    """Whether the layout of an operand may be all that differs: it does, or there is one call of Paddle's."""
+    return bool(_makers_of(groups)) or (bool(groups) and len({number for group in groups for number in group.calls}) == 1)
 
 
 def _number(layer: str) -> int:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.table.formulation import BACKWARD, FUSED, ROUNDING
+from padiff_shim.table.formulation import BACKWARD, FUSED, LAYOUT, ROUNDING
 
 PORT = """
 import math
@@ -292,3 +292,44 @@ def test_a_repetition_before_other_calls_is_named_at_its_own_line(tmp_path):
     (origin,) = answer.origins
     line = REPEATED[: REPEATED.index("k = k.unsqueeze(1)")].count("\n") + 1
     assert (origin.cause, origin.paddle.line) == (BACKWARD, line)
+
+
+STRIDED = """
+import paddle
+import torch
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.head = paddle.nn.Linear(16, 24)
+
+    def forward(self, x):
+        y = paddle.tanh(x).transpose([0, 2, 1])PORT
+        return self.head(y)
+
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(16, 24)
+
+    def forward(self, x):
+        y = torch.tanh(x).permute(0, 2, 1)ORIGINAL
+        return self.head(y)
+"""
+
+
+@pytest.mark.parametrize("dense", [("", ".contiguous()"), (".contiguous()", "")])
+def test_the_line_that_lays_out_an_operand_is_named_and_mended(tmp_path, dense):
+    """A Linear layer of Torch's is one kernel for a dense operand, and a product and a sum for another."""
+    path = tmp_path / "strided.py"
+    path.write_text(STRIDED.replace("PORT", dense[0]).replace("ORIGINAL", dense[1]))
+    inputs = np.random.default_rng(0).standard_normal((5, 16, 32)).astype("float32")
+    port = load(path)
+    answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random", dtype="bfloat16")
+    (origin,) = answer.origins
+    assert (origin.cause, origin.paddle.line) == (LAYOUT, line_of(path, "y = paddle.tanh"))
+    answer.apply()
+    port = load(path)
+    assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random", dtype="bfloat16").identical
