@@ -142,9 +142,17 @@ def call_text(call: OpCall) -> tuple[str, dict[str, ValueId | float]] | None:
         return None
     parameters = inspect.signature(getattr(_MODULES[module], call.op)).parameters
     names = list(parameters)
-    operands: dict[str, ValueId | float] = {f"x{place}": value for place, (_, value) in enumerate(call.inputs)}
-    words = dict(zip((name for name, _ in call.inputs), operands))
+    values = dict.fromkeys(value for _, value in call.inputs)
+    texts = {value: f"x{place}" for place, value in enumerate(values)}
+    operands: dict[str, ValueId | float] = {text: value for value, text in texts.items()}
+    words: dict[str, str] = {}
+    for name, value in call.inputs:
+        whole, _, place = name.partition("[")
+        before = words[whole][:-1] + ", " if whole in words else "["
+        words[whole] = f"{before}{texts[value]}]" if place else texts[value]
     for name, value in call.attributes.items():
+        if name in words:  # a sequence of tensors
+            continue
         if name in parameters and (parameters[name].default == value or name in _UNSET):
             continue
         words[name] = repr(list(value) if isinstance(value, tuple) else value)

@@ -25,7 +25,7 @@ from ..proof.programs import ModelSide
 from ..proof.trace import Capture, Forced, Key, TraceCall, TraceOperand
 from ..trees import mapped
 from .calls import CallRecorder, NotesCalls, ValueId
-from .source import Span, span_of_call
+from .source import Span, span_of_call, spans_of_call
 from .spelling import listed, replay
 
 _PASS = ModelSide._pass.__code__
@@ -87,6 +87,11 @@ class Followed:
         recorder: the calls and their values.
         places: of each call.
         failures: exchanges that could not be made, by their place in ``swaps``, with the reason.
+
+    Args:
+        swaps, rereads: changes of the port's calls. ``probe``: called with the number and the result of each.
+        behind: by the number of a call: source of what is made of its result ``x``.
+        stacks: gets the expressions that each call stands in, the innermost first.
     """
 
     def __init__(
@@ -94,6 +99,8 @@ class Followed:
         swaps: tuple[Swap, ...] = (),
         probe: Callable[[int, Any], None] | None = None,
         rereads: Sequence[Reread] = (),
+        behind: Mapping[int, str] | None = None,
+        stacks: list[Sequence[Span]] | None = None,
     ) -> None:
         self.recorder = CallRecorder()
         self._rereads = {number: (reread.value, path) for reread in rereads for number, path in reread.copies.items()}
@@ -106,6 +113,7 @@ class Followed:
         self._swaps = {call: (place, swap) for place, swap in enumerate(swaps) for call in swap.results}
         self._made: dict[int, list[Any]] = {}  # by the place of the swap
         self._plans: list[FollowingPlan] = []
+        self._behind, self._stacks = behind or {}, stacks
 
     def capture(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType, **words: Any) -> NumberedCapture:
         """The capture of this run."""
@@ -155,6 +163,9 @@ class Followed:
         number = len(self.recorder.calls)
         del self.places[number:]  # of a call that the plan has refused: it is made again, on Paddle's kernel
         self.places.append(CallPlace(call_site(_PASS), self.layer(), span_of_call(_PASS, self.recorder.known)))
+        if self._stacks is not None:
+            del self._stacks[number:]
+            self._stacks.append([span for span in spans_of_call(_PASS, self.recorder.known) if span is not None])
         self.current = number
         try:
             if number in self._swaps:
@@ -162,6 +173,8 @@ class Followed:
                 result = self._swapped(place, swap, number, make)
             else:
                 result = make()
+            if number in self._behind:
+                result = replay(self._behind[number], {"x": result})
             if self.probe is not None:
                 self.probe(number, result)
             return result

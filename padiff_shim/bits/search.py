@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,10 +20,12 @@ from ..table.formulation import Formulation
 from ..weights.mapping import Mapping as Weights
 from .accumulation import OrderChange, order_change
 from .calls import OpCall, ValueId
-from .changes import Change, Probing, candidates_at, changes, layout_candidates
+from .changes import MOST, Change, Probing, candidates_at, changes, layout_candidates
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, Reread, Swap, call_number, layer_of, same_tensor_bits
+from .moving import MoveChange, move_changes
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
+from .source import Span
 from .translation import Translator, changing_calls
 
 
@@ -39,7 +42,7 @@ class Origin:
 
     groups: list[OriginGroup] = field(default_factory=list)
     times: list[set[int]] = field(default_factory=list)
-    change: Change | OrderChange | None = None
+    change: Change | OrderChange | MoveChange | None = None
     laid: bool = False
     formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
 
@@ -222,7 +225,26 @@ class OriginSearch:
         for origin in self.origins:
             if origin.change is None and not self.steps:
                 order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
-                origin.change = order if order is not None and self._mends(order, origin) else None
+                origin.change = order if order is not None and self._mends(order, origin) else self._move(origin)
+
+    def _move(self, origin: Origin) -> MoveChange | None:
+        """Calls behind others that mend an origin, rather some that the source can say."""
+        tried = move_changes([origin.at(numbers) for numbers in origin.times], self.calls, self.places)
+        mending: list[MoveChange] = []
+        for change in itertools.islice(tried, MOST):
+            with contextlib.suppress(Exception):  # the port's own code runs with other shapes there
+                if self._mends(change, origin):
+                    mending.append(replace(change, stacks=self._stacks))
+                    if mending[-1].patch(self.calls, self.places) is not None:
+                        return mending[-1]
+        return mending[0] if mending else None
+
+    @functools.cached_property
+    def _stacks(self) -> list[Sequence[Span]]:
+        """The expressions that each of the port's calls stands in."""
+        stacks: list[Sequence[Span]] = []
+        self._run(Followed(stacks=stacks))
+        return stacks
 
     def _try_layouts(self) -> None:
         """Where an operand lies otherwise in memory: try whether that alone is the cause."""
@@ -243,9 +265,9 @@ class OriginSearch:
             tried = changes(groups[id(origin)], lambda candidate: probing.viable[id(candidate)], len(origin.times))
             origin.change = next((change for change in tried if self._mends(change, origin)), None)
 
-    def _mends(self, change: Change | OrderChange, origin: Origin) -> bool:
+    def _mends(self, change: Change | OrderChange | MoveChange, origin: Origin) -> bool:
         """Whether nothing of an origin differs any longer with a change, and nothing else does."""
-        followed = Followed(tuple(change.swaps(self.calls)), rereads=change.rereads)
+        followed = Followed(tuple(change.swaps(self.calls)), rereads=change.rereads, behind=_behind([change]))
         ran = self.forced_run(followed, free=change.calls)
         rest, before = ran.capture.differing, self._base.capture.differing
         same = all(result in before and same_tensor_bits(made, before[result]) for result, made in rest.items())
@@ -262,7 +284,7 @@ class OriginSearch:
             if self.steps and isinstance(change, Change):
                 change = replace(change, candidates=(*change.candidates, *self._everywhere(change)))
             swaps += change.swaps(self.calls)
-        return self._run(Followed(tuple(swaps), rereads=rereads))
+        return self._run(Followed(tuple(swaps), rereads=rereads, behind=_behind([origin.change for origin in self.origins])))
 
     def _everywhere(self, change: Change) -> Iterator[Candidate]:
         """The candidates of a change for the other weights and steps for which its line runs."""
@@ -367,6 +389,10 @@ class OriginSearch:
         if self._units is None:
             self._units = [float(np.linalg.norm(part)) or 1.0 for part in apart]
         return [np.nan_to_num(part) / unit for part, unit in zip(apart, self._units)]
+
+
+def _behind(changes: Iterable[object]) -> dict[int, str]:
+    return {number: text for change in changes if isinstance(change, MoveChange) for number, text in change.behind.items()}
 
 
 def _makers_of(groups: Sequence[OriginGroup]) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import itertools
 import linecache
@@ -10,7 +11,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import paddle
@@ -49,10 +50,20 @@ def span_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Spa
         until: code of the function that calls the model; lines are looked for within that call.
         known: the value that a tensor holds, if it has been met.
     """
+    return next(spans_of_call(until, known), None)
+
+
+def spans_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Iterator[Span | None]:
+    """The same in all functions of the user's, the innermost first; arguments as for :func:`span_of_call`."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_code is not until and is_library(frame.f_code.co_filename):
+    while frame is not None and frame.f_code is not until:
+        if not is_library(frame.f_code.co_filename):
+            yield _span(frame, known)
         frame = frame.f_back  # type: ignore[assignment]
-    if frame is None or frame.f_code is until or not hasattr(frame.f_code, "co_positions"):
+
+
+def _span(frame: FrameType, known: Callable[[Any], ValueId | None]) -> Span | None:
+    if not hasattr(frame.f_code, "co_positions"):
         return None
     line, end_line, column, end_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
     if line is None or end_line is None or column is None or end_column is None:
@@ -181,6 +192,54 @@ def text_of(span: Span) -> str:
     """The expression in one line; "" if the file has it no longer."""
     expression = _source(span.file).at(span)
     return "" if expression is None else ast.unparse(expression)
+
+
+def part_replaced(span: Span, value: ValueId, places: Sequence[Span], name: str) -> str | None:
+    """An expression in which a name stands for a value: where it is a variable, or made at one of these places.
+
+    None where the expression does not read the value so.
+    """
+    source = _source(span.file)
+    expression = source.at(span)
+    if expression is None:
+        return None
+    makers = [node for place in places if (node := source.at(place)) is not None]
+    replaced = _Replaced([text for text, known in span.variables.items() if known == value], makers, name)
+    text = ast.unparse(replaced.visit(copy.deepcopy(expression)))
+    return text if replaced.count else None
+
+
+class _Replaced(ast.NodeTransformer):
+    """An expression with a name in place of variables, and of the expressions that lie where some nodes lie."""
+
+    def __init__(self, texts: Sequence[str], nodes: Sequence[ast.expr], name: str) -> None:
+        self._texts, self._places, self._name = texts, [_extent(node) for node in nodes], name
+        self.count = 0
+
+    def visit(self, node: ast.AST) -> Any:
+        """An expression."""
+        if isinstance(node, ast.expr) and (_extent(node) in self._places or ast.unparse(node) in self._texts):
+            self.count += 1
+            return ast.Name(self._name, ast.Load())
+        return super().visit(node)
+
+
+def _extent(node: ast.expr) -> tuple[Any, ...]:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def joined(first: Patch | None, second: Patch | None) -> Patch | None:
+    """Two changes of a file as one; None where there are not two, or both change the same lines."""
+    if first is None or second is None:
+        return None
+    if first.line > second.line:
+        first, second = second, first
+    if first.end_line >= second.line:
+        return None
+    between = "".join(_source(first.file).lines[first.end_line : second.line - 1])
+    return Patch(
+        first.file, first.line, second.end_line, first.before + between + second.before, first.after + between + second.after
+    )
 
 
 def _source(file: str) -> _Source:

@@ -282,16 +282,26 @@ class Original(torch.nn.Module):
 """
 
 
-def test_a_repetition_before_other_calls_is_named_at_its_own_line(tmp_path):
+@pytest.mark.parametrize(
+    "written",
+    [
+        "k = k * c + paddle.tanh(k) * k",
+        "y = k * c\n        z = paddle.tanh(k)\n        k = y + z * k",
+    ],
+)
+def test_a_repetition_before_other_calls_is_named_at_its_own_line_and_moved(tmp_path, written):
     path = tmp_path / "repeated.py"
-    path.write_text(REPEATED)
+    path.write_text(REPEATED.replace("k = k * c + paddle.tanh(k) * k", written))
     rng = np.random.default_rng(0)
     inputs = tuple(rng.standard_normal(shape).astype("float32") for shape in ((5, 6), (15, 6), (6,)))
     port = load(path)
     answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random")
     (origin,) = answer.origins
-    line = REPEATED[: REPEATED.index("k = k.unsqueeze(1)")].count("\n") + 1
-    assert (origin.cause, origin.paddle.line) == (BACKWARD, line)
+    assert (origin.cause, origin.paddle.line) == (BACKWARD, line_of(path, "k = k.unsqueeze(1)"))
+    assert answer.mended, str(answer)
+    answer.apply()
+    port = load(path)
+    assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random").identical
 
 
 STRIDED = """

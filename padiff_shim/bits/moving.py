@@ -1,0 +1,208 @@
+"""Calls that stand before others in a port and behind them in the original: equal values, and gradients that are summed elsewhere.
+
+A repetition before a rotation has its gradient summed behind the rotation's backward, and the other way round. Which calls were
+moved is known from the order of the kernels in both backwards; past which others is tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..table.formulation import BACKWARD, Formulation, Spelling
+from ..text import tr
+from .calls import OpCall, ValueId
+from .changes import MOVES, call_text
+from .following import CallPlace, Reread, Swap, call_number
+from .origins import OriginGroup
+from .source import Patch, Span, joined, part_replaced, patch, text_of
+
+_REPEATS = frozenset({"repeat_interleave", "tile", "expand_as", "broadcast_to", "index_select", "gather"})
+_AS_IT_IS = "x.transpose(list(range(x.ndim)))"
+_FARTHEST = 6  # ends of calls that are tried
+
+
+class Move(NamedTuple):
+    """Calls of the port, and others that they are moved past.
+
+    Attributes:
+        calls: the numbers of those that are moved, each the reader of the one before.
+        operand, result: what the first reads, and what the last makes.
+        past: the numbers of all that read ``result``, or what is made of it, up to the one that makes ``end``.
+    """
+
+    calls: tuple[int, ...]
+    operand: ValueId
+    result: ValueId
+    past: tuple[int, ...]
+    end: ValueId
+
+
+@dataclass(frozen=True)
+class MoveChange:
+    """Calls that are made behind those that read them.
+
+    Attributes:
+        formulation: what it is.
+        moves: for each time.
+        text: the moved calls as source, of ``x``.
+        stacks: of each call of the port the expressions that it stands in, the innermost first.
+    """
+
+    formulation: Formulation
+    moves: tuple[Move, ...]
+    text: str
+    stacks: Sequence[Sequence[Span]] = ()
+
+    rereads: tuple[Reread, ...] = ()
+
+    @property
+    def spelling(self) -> str:
+        """What to write."""
+        return self.formulation.spellings[1].paddle
+
+    @property
+    def calls(self) -> set[int]:
+        """The numbers of all calls whose values change."""
+        return {number for move in self.moves for number in (*move.calls, *move.past)}
+
+    @property
+    def behind(self) -> Mapping[int, str]:
+        """What is made of the results of calls."""
+        return {move.past[-1]: self.text for move in self.moves}
+
+    def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
+        """The moved calls give back their operand."""
+        return [Swap(_AS_IT_IS, {"x": move.operand}, {move.calls[-1]: 0}) for move in self.moves]
+
+    def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False) -> Patch | None:
+        """The lines to write; None where no expression of the source stands for these calls alone."""
+        move = self.moves[0]
+        end = self._own(move.past[-1], [move.past[-1] for move in self.moves])
+        if end is None:
+            return None
+        spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
+        before = sum(place.span is not None for place in places[: move.past[-1] + 1])
+        spans.insert(before, (end, ()))
+        if all(any(_lies_in(span, end) for span in self.stacks[number]) for number in move.past):
+            inside = [span for span in self.stacks[move.calls[-1]] if _lies_in(span, end)]
+            text = part_replaced(end, move.result, inside[-1:], "x")
+            if text is not None:
+                return patch(end, _of(self.text, text), {"x": move.operand}, spans)
+        start = self._own(move.calls[-1], [move.calls[-1] for move in self.moves])
+        if start is None or start.file != end.file:
+            return None
+        spans.insert(sum(place.span is not None for place in places[: move.calls[-1] + 1]), (start, ()))
+        return joined(patch(start, "x", {"x": move.operand}, spans), patch(end, _of(self.text, text_of(end)), {}, spans))
+
+    def _own(self, number: int, times: Sequence[int]) -> Span | None:
+        """The innermost expression that makes a call's value each time, and no other."""
+        innermost = self.stacks[number][0] if self.stacks[number] else None
+        for span in self.stacks[number]:
+            same = [
+                place
+                for place, stack in enumerate(self.stacks)
+                if stack and _same(stack[0], innermost) and any(_same(each, span) for each in stack)
+            ]
+            if same == sorted(times):
+                return span
+        return None
+
+
+def _same(span: Span, other: Span | None) -> bool:
+    return other is not None and span[:5] == other[:5]
+
+
+def _lies_in(span: Span, whole: Span) -> bool:
+    return (
+        span.code is whole.code
+        and (whole.line, whole.column) <= (span.line, span.column)
+        and (span.end_line, span.end_column) <= (whole.end_line, whole.end_column)
+    )
+
+
+def _of(text: str, operand: str) -> str:
+    """The moved calls of an expression."""
+    return re.sub(r"\bx\b", lambda _: operand, text, count=1)
+
+
+def move_changes(
+    times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall], places: Sequence[CallPlace]
+) -> Iterator[MoveChange]:
+    """Changes to try for an origin whose backward makes equal calls in another order."""
+    each = [list(_moves(groups, calls)) for groups in times]
+    if not each or len({len(moves) for moves in each}) > 1:
+        return
+    for moves in zip(*each):
+        texts = {_text([calls[number] for number in move.calls]) for move in moves}
+        if len(texts) > 1 or None in texts:
+            continue
+        text = next(iter(texts)) or ""
+        first = moves[0]
+        where = places[first.calls[-1]].site.line, places[first.past[-1]].site.line
+        spelling = f"{text}  # {tr('behind line {end}, not in line {start}', start=where[0], end=where[1])}"
+        name = str(tr("place of {ops}", ops=", ".join(dict.fromkeys(calls[number].op for number in first.calls))))
+        why = str(tr("gradients are added up before the backward of other calls, or behind it"))
+        formulation = Formulation(name, BACKWARD, "x", (Spelling("", ""), Spelling(spelling, "")), (), why)
+        yield MoveChange(formulation, moves, text)
+
+
+def _moves(groups: Sequence[OriginGroup], calls: Sequence[OpCall]) -> Iterator[Move]:
+    """What may be moved of one time, and past what."""
+    moved = [number for group in groups for call in group.moved[0] if (number := call_number(call)) is not None]
+    makers = {value.number: number for number, call in enumerate(calls) for value in call.outputs}
+    for number in dict.fromkeys(moved):
+        if not _is_movable(calls[number]):
+            continue
+        earlier, later = [number], [number]
+        while (maker := makers.get(calls[earlier[0]].inputs[0][1].number)) is not None and _is_movable(calls[maker]):
+            earlier.insert(0, maker)
+        while len(readers := _readers(calls[later[-1]].outputs[0], calls)) == 1 and _is_movable(calls[readers[0]]):
+            later.append(readers[0])
+        parts = [(*earlier[begin:], *later[1:end]) for begin in range(len(earlier)) for end in range(1, len(later) + 1)]
+        for part in sorted(parts, key=len):
+            operand, result = calls[part[0]].inputs[0][1], calls[part[-1]].outputs[0]
+            for past in _ends(result, calls):
+                yield Move(part, operand, result, past, calls[past[-1]].outputs[0])
+
+
+def _is_movable(call: OpCall) -> bool:
+    """Whether a call repeats or moves the elements of one tensor."""
+    return len({value for _, value in call.inputs}) == 1 == len(call.outputs) and (
+        call.op in MOVES or call.op in _REPEATS or (call.op in ("concat", "stack") and len(call.inputs) > 1)
+    )
+
+
+def _readers(value: ValueId, calls: Sequence[OpCall]) -> list[int]:
+    return [number for number, call in enumerate(calls) if any(read.number == value.number for _, read in call.inputs)]
+
+
+def _ends(value: ValueId, calls: Sequence[OpCall]) -> Iterator[tuple[int, ...]]:
+    """The calls that read a value, or what is made of it, up to each that makes the only value of all that is read behind it."""
+    inside, past, count = {value.number}, list[int](), 0
+    for number in range(min(_readers(value, calls), default=len(calls)), len(calls)):
+        call = calls[number]
+        if not any(read.number in inside for _, read in call.inputs):
+            continue
+        past.append(number)
+        made = {output.number for output in call.outputs}
+        still = [each for each in inside if any(reader > number for reader in _readers(ValueId(each, ""), calls))]
+        inside |= made
+        if not still and len(call.outputs) == 1:
+            yield tuple(past)
+            count += 1
+        if count == _FARTHEST:
+            return
+
+
+def _text(calls: Sequence[OpCall]) -> str | None:
+    """Calls of which each reads the one before as an expression of ``x``."""
+    text = "x"
+    for call in calls:
+        written = call_text(call)
+        if written is None or len(written[1]) != 1:
+            return None
+        text = written[0].replace("x0", text)
+    return text
