@@ -44,6 +44,8 @@ def messages():
             function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             for text in helped(node) if name.startswith("padiff_shim/cli/") else ():
                 places.setdefault((text, None), []).append((name, node.lineno))
+            for text in declared(node):
+                places.setdefault((text, None), []).append((name, node.lineno))
             at = {
                 "tr": 0,
                 "marked": 0,
@@ -72,6 +74,18 @@ def helped(call):
     """Help of commands and options, as click holds it."""
     for keyword in call.keywords:
         if keyword.arg in ("help", "short_help") and isinstance(keyword.value, ast.Constant):
+            yield keyword.value.value
+
+
+# Declarations of ops are data, written without a function of the library around each sentence.
+DECLARED = {"Formulation": ("name", "why")}
+
+
+def declared(call):
+    """Sentences of a declaration that results show."""
+    function = call.func.id if isinstance(call.func, ast.Name) else ""
+    for keyword in call.keywords:
+        if keyword.arg in DECLARED.get(function, ()) and isinstance(keyword.value, ast.Constant):
             yield keyword.value.value
 
 

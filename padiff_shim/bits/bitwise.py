@@ -188,7 +188,7 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
         port, original = ([pair[side] for pair in pairs] or calls for side, calls in enumerate((port, original)))
         place = search.places[number]
         paddle, torch = ProgramPlace.at(place.site, place.layer, search.calls[number].op), _place(original, [])
-    cause, name, why = (formulation.cause, formulation.name, formulation.why) if formulation else cause_of(first)
+    cause, name, why = (formulation.cause, tr(formulation.name), tr(formulation.why)) if formulation else cause_of(first)
     return BitOrigin(
         cause=cause,
         name=name,

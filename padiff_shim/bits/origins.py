@@ -275,7 +275,8 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     if port[-1].backward and sorted(names[0]) == sorted(names[1]):
         name = tr("order of {ops}", ops=", ".join(dict.fromkeys(map(_plain, names[1]))))
         return BACKWARD, name, tr("gradients are added up before the backward of other calls, or behind it")
-    written = " against ".join(", ".join(dict.fromkeys(map(_plain, side))) for side in (names[1], names[0]))
+    port_ops, original_ops = (", ".join(dict.fromkeys(map(_plain, side))) for side in names)
+    written = tr("{original} against {port}", original=original_ops, port=port_ops)
     dtypes = [{call.result.tensor.dtype for call in calls} for calls in (port, original)]
     cause, why = _of_other_steps(*names, same_dtypes=dtypes[0] == dtypes[1])
     return cause, written, why

@@ -63,7 +63,7 @@ class BitOrigin:
         )
         text = tr(
             "{cause}: {name}{often}: {what} differ by {size} in {share:.1%} of elements",
-            cause=self.cause,
+            cause=tr(self.cause),
             name=self.name,
             often=joined("", [" (", often, ")"]) if often else "",
             what={
@@ -227,7 +227,7 @@ def _annotated(origin: BitOrigin) -> Annotation:
     text = tr("{finding}; {why}", finding=origin, why=origin.why)
     if origin.change:
         text = tr("{finding}. Write: {change}", finding=text, change=origin.patch.after.strip() if origin.patch else origin.change)
-    return Annotation(f"bits: {origin.cause}: {origin.name}", "warning", text, places, origin.patch)
+    return Annotation(joined(": ", (tr("bits"), tr(origin.cause), origin.name)), "warning", text, places, origin.patch)
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:
