@@ -12,6 +12,9 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
 
+from padiff_shim.catalogue.formulations import formulations
+from padiff_shim.catalogue.known_differences import shipped
+from padiff_shim.catalogue.registry import families, ops
 from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES, LOGGED
 from padiff_shim.present.html import script_messages
 
@@ -44,8 +47,6 @@ def messages():
             function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             for text in helped(node) if name.startswith("padiff_shim/cli/") else ():
                 places.setdefault((text, None), []).append((name, node.lineno))
-            for text in declared(node):
-                places.setdefault((text, None), []).append((name, node.lineno))
             at = {
                 "tr": 0,
                 "marked": 0,
@@ -62,6 +63,8 @@ def messages():
             for part in ast.walk(node.args[at]):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
                     places.setdefault((part.value, context), []).append((name, node.lineno))
+    for text, name in declared():
+        places.setdefault((text, None), []).append((name, 1))
     for path in sorted((ROOT / "padiff_shim/present/page").iterdir()):
         texts, nouns = script_messages(path.read_text(encoding="utf-8")) if path.suffix == ".js" else ([], [])
         texts += re.findall(r"\[\[(.+?)\]\]", path.read_text(encoding="utf-8")) if path.suffix == ".html" else []
@@ -77,16 +80,18 @@ def helped(call):
             yield keyword.value.value
 
 
-# Declarations of ops are data, written without a function of the library around each sentence.
-DECLARED = {"Formulation": ("name", "why")}
+def declared():
+    """(sentence, file) of declarations that results show: they are data, without a function of the library around each sentence."""
+    for formulation in formulations().values():
+        yield from ((text, f"patches/_formulations/{formulation.cause}.py") for text in (formulation.name, formulation.why))
+    yield from ((quirk.name, "patches/_known.py") for quirk in shipped())
+    for op in ops().values():
+        yield from ((text, f"patches/{family_of(op)}.py") for text in (op.note, *op.deviations.values()) if text)
 
 
-def declared(call):
-    """Sentences of a declaration that results show."""
-    function = call.func.id if isinstance(call.func, ast.Name) else ""
-    for keyword in call.keywords:
-        if keyword.arg in DECLARED.get(function, ()) and isinstance(keyword.value, ast.Constant):
-            yield keyword.value.value
+def family_of(op):
+    """The module that declares an op."""
+    return next(family for family, members in families().items() if op.name in members)
 
 
 def described(node):

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
+from rich.cells import cell_len
 
 from .. import errors
 from ..present.text import Screen
 from ..progress import Waiting
+from ..text import from_log, joined, tr
 from . import output
 
 _EPILOG = """\
@@ -73,7 +75,8 @@ def _described(name: str) -> str:
     with contextlib.suppress(errors.MissingFrameworkError):
         errors.optional("paddle", "pip install paddlepaddle")  # Paddle knows the names of its ops
     if why := stays_native(name):
-        return f"{name}\n  stays on Paddle's kernel: {why}"
+        native = tr("stays on Paddle's kernel: {why}", why=from_log(why))
+        return f"{name}\n  {native}"
     return f"{name}\n  {', '.join(sorted(resolve(name)))}"  # optimizers, or the error that names the nearest
 
 
@@ -103,15 +106,25 @@ def _formula(function: Any) -> str:
     return f"{function.__module__ or 'torch'}.{function.__name__}"
 
 
+def _deviation(where: str, why: str) -> str:
+    return joined(": ", (joined(" ", map(tr, where.split())), tr(why)))
+
+
 def _lines(op: Any) -> Iterable[str]:
     facts = _facts(op)
+    described = [
+        (tr("parameters"), facts["parameters"]),
+        (tr("judged"), joined(", ", map(tr, facts["judged"].split(", ")))),
+        *((tr("reached by"), target) for target in facts["spellings"]),
+        *((tr("known"), tr(name)) for name in facts["known_differences"]),
+        *(
+            (tr("deviates"), joined(": ", (joined(" ", map(tr, where.split())), tr(why))))
+            for where, why in facts["deviations"].items()
+        ),
+        *((tr("remark"), tr(text)) for text in (facts["note"],) if text),
+    ]
+    wide = max(cell_len(str(label)) for label, _ in described)
     yield f"{facts['name']}  ({facts['family']})"
-    yield f"  parameters  {facts['parameters']}"
-    yield f"  judged      {facts['judged']}"
-    yield from (f"  reached by  {target}" for target in facts["spellings"])
-    yield from (f"  known       {name}" for name in facts["known_differences"])
-    yield from (f"  deviates    {where}: {why}" for where, why in facts["deviations"].items())
-    if facts["note"]:
-        yield f"  note        {facts['note']}"
-    yield "  formula"
+    yield from (f"  {label}{' ' * (wide - cell_len(str(label)))}  {text}" for label, text in described)
+    yield f"  {tr('formula')}"
     yield from (f"    {line}" for line in facts["formula"].rstrip().splitlines())

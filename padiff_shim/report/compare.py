@@ -173,7 +173,8 @@ def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
 def _names(counts: Counts) -> str:
     """The known differences that occurred, the commonest first."""
     names = list(dict.fromkeys(name for (name, _), _ in counts.quirks.most_common()))
-    return f": {', '.join(map(shown, names[:3]))}{', ...' if len(names) > 3 else ''}" if names else ""
+    listed = joined(", ", [tr(shown(name)) for name in names[:3]])
+    return joined(": ", ("", joined("", (listed, ", ..." if len(names) > 3 else "")))) if names else ""
 
 
 def _scope(coverage: Mapping[str, Any]) -> str:
@@ -327,7 +328,7 @@ def document(run: Compared) -> doc.Document:
     rounding = [record for record, _ in counts.innocent.largest()[:ROUNDING]]
     quirks = []
     for (name, muted), number in counts.quirks.most_common():
-        text = tr("Known difference: {name}: {records}", name=shown(name), records=many(number, "record"))
+        text = tr("Known difference: {name}: {records}", name=tr(shown(name)), records=many(number, "record"))
         quirks.append(tr("{text} (muted)", text=text) if muted else text)
     negligible = counts.apart().get("negligible")
     remarks = [

@@ -182,7 +182,8 @@ def call_line(record: Mapping[str, Any]) -> str:
     parts.append(tr("step {step}", step=record.get("step")))
     parts += [phrase for phrase in (measured(record), amplified(record), born(record)) if phrase]
     if record.get("quirk"):
-        known = tr("known difference: {name}", name=shown(record["quirk"]))
+        name = shown(record["quirk"])
+        known = tr("known difference: {name}", name=tr(name))
         parts.append(tr("{text} (muted)", text=known) if record.get("muted") else known)
     if record["verdict"] == Verdict.UNVERIFIED.value and record.get("reason"):
         parts.append(shown(from_log(record["reason"]), SENTENCE))

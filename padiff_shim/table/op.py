@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from ..language import marked
 from .samples import Bools, Floats, Ints, Sample, each, ranged
 from .signature import REQUIRED, parse
 
@@ -33,6 +34,7 @@ __all__ = [
 
 Formula = Callable[..., Any]  # of Torch: an op's parameters -> its results
 
+_EXACT, _GENERIC, _TIES, _UNJUDGED = marked("exact"), marked("generic"), marked("ties"), marked("not judged")
 AUTOCAST = "autocast"  # beside names of ops: automatic mixed precision by Torch's lists, with its cache of cast weights
 
 
@@ -314,9 +316,9 @@ class Op:
     def judge(self) -> str:
         """What a comparison holds a difference against: ``"exact"``, a model's name, or ``"generic"``; and its ties."""
         if self.random and not self.leading:
-            return "not judged"
-        named = "exact" if self.exact else f"`{type(self.model).__name__}`" if self.model else "generic"
-        return f"{named}, ties" if self.ties else named
+            return _UNJUDGED
+        named = _EXACT if self.exact else f"`{type(self.model).__name__}`" if self.model else _GENERIC
+        return f"{named}, {_TIES}" if self.ties else named
 
     @functools.cached_property
     def leading(self) -> int:

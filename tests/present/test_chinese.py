@@ -87,6 +87,9 @@ NAMES = frozenset(
         "Embedding",
         "loss",
         "token",
+        "div",
+        "mul",
+        "return",
     ]
 )
 CODE = re.compile(r"\S+\.py(:\d+)?( in [\w<>]+)?|/\S+|\S*[_=.()\[\]{}<>#]\S*|\b\w*\d\w*\b")
@@ -111,6 +114,16 @@ class Original(torch.nn.Module):
 
     def forward(self, tokens):
         return self.head(torch.nn.functional.gelu(self.norm(self.emb(tokens))))
+
+
+class Multiplied(paddle.nn.Layer):
+    def forward(self, x):
+        return x * (1 / 1.3)
+
+
+class Divided(torch.nn.Module):
+    def forward(self, x):
+        return x / 1.3
 
 
 def english(text):
@@ -169,6 +182,14 @@ def test_results_hold_no_english(made, monkeypatch):
     result = made()
     assert not list(english(str(result)))
     assert not re.findall(r"[\u2e80-\uffff]+", json.dumps(result.as_dict(), ensure_ascii=False, default=str)), "JSON is English"
+
+
+def test_bits_hold_no_english():
+    """Where one port multiplies by the reciprocal and the other divides: the formulation's name and reason are data."""
+    followed = padiff_shim.bitwise(Multiplied(), Divided(), np.random.default_rng(0).standard_normal((8, 16)).astype("float32"))
+    text = followed.text(200, lang="zh")
+    assert "舍入：除以一个数" in text
+    assert not list(english(text))
 
 
 def test_differences_hold_no_english(tmp_path):
@@ -261,3 +282,11 @@ def test_every_help_has_chinese_headings(monkeypatch, capsys):
         written = capsys.readouterr().out
         assert written.startswith("用法: padiff-shim")
         assert not re.search("Usage|Options|default|required", re.sub(r"\w+\.\w+|--\S+", "", written)), written
+
+
+@pytest.mark.parametrize("op", ["layer_norm", "median", "scaled_dot_product_attention", "c_allreduce_sum"])
+def test_ops_are_described_in_chinese(op, monkeypatch, capsys):
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    assert main(["ops", op]) == 0
+    facts = capsys.readouterr().out.partition("公式")[0]
+    assert not PROSE.findall(re.sub(r"（[^）]+）|`[^`]+`", "", facts)), facts
