@@ -7,14 +7,16 @@ function that returns one and runs outside of click. Options of a mode come from
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
+from rich.cells import cell_len
 
 from .. import __version__
 from ..errors import nearest
@@ -68,8 +70,8 @@ class Commands(click.Group):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """In the reader's language."""
-        translate_help(self)
-        super().format_help(ctx, formatter)
+        with translated_help(self):
+            super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """As in click, but the error for an unknown command names the nearest ones."""
@@ -86,12 +88,11 @@ def readable(command: click.Command) -> click.Command:
         written = command.format_help
 
         def format_help(ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            translate_help(command)
-            written(ctx, formatter)
+            with translated_help(command):
+                written(ctx, formatter)
 
         command.format_help = format_help  # type: ignore[method-assign]
-    if command.short_help:
-        command.short_help = str(tr(command.short_help))
+        command.get_short_help_str = lambda limit=0: str(tr(command.short_help or ""))  # type: ignore[method-assign]
     return command
 
 
@@ -118,17 +119,29 @@ def choose_language(arguments: Sequence[str]) -> None:
                 os.environ[LANGUAGE_VARIABLE] = value
 
 
-def translate_help(command: click.Command) -> None:
-    """Put the help of a command and of its options into the reader's language; it is not changed back."""
+@contextlib.contextmanager
+def translated_help(command: click.Command) -> Iterator[None]:
+    """The help of a command and of its options in the reader's language meanwhile."""
     if current() == "en":
+        yield
         return
     width = min(max(shutil.get_terminal_size().columns, 80), _WIDTH)
+    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    written = command.help, command.epilog, [option.help for option in options]
     command.help = _translated(command.help, width - 4)
-    for parameter in command.params:
-        if isinstance(parameter, click.Option):
-            parameter.help = _translated(parameter.help, width - _OPTIONS)
+    for option in options:
+        option.help = _translated(option.help, width - _OPTIONS)
+        if option.help and (option.required or option.show_default):  # click writes so behind it, without a look at the width
+            behind = 8 if option.required else 24
+            option.help += "\n" * (cell_len(option.help.rpartition("\n")[2]) + behind > width - _OPTIONS)
     if command.epilog:
         command.epilog = "\n\n".join(_lines(paragraph, width - 4) for paragraph in command.epilog.strip().split("\n\n"))
+    try:
+        yield
+    finally:
+        command.help, command.epilog, helps = written
+        for option, text in zip(options, helps):
+            option.help = text
 
 
 def _lines(paragraph: str, width: int) -> str:

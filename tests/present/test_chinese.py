@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from rich.cells import cell_len
 
 import padiff_shim
 from padiff_shim import testing
@@ -277,10 +278,12 @@ def test_every_help_has_chinese_headings(monkeypatch, capsys):
     from padiff_shim.cli.app import COMMANDS
 
     monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    monkeypatch.setenv("COLUMNS", "80")
     for command in COMMANDS:
         assert main([command, "--help"]) == 0
         written = capsys.readouterr().out
         assert written.startswith("用法: padiff-shim")
+        assert max(map(cell_len, written.splitlines())) <= 80
         assert not re.search("Usage|Options|default|required", re.sub(r"\w+\.\w+|--\S+", "", written)), written
 
 
