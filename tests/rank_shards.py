@@ -47,10 +47,35 @@ def gathered(x, members):
 
 def add_up(x, members):
     """Write the sum of some ranks' tensors into this rank's."""
+    if isinstance(members, Turn):
+        members.called(True)
+        members = members.ranks
     if len(members) == dist.get_world_size():
         dist.all_reduce(x)
     else:
         x.set_value(sum(part.numpy() for part in gathered(x, members)))
+
+
+class Turn:
+    """Ranks that add up tensors of one shape among them while the others wait: gloo's own groups time out in Paddle."""
+
+    def __init__(self, ranks, shape):
+        self.ranks, self.shape = ranks, shape
+
+    @staticmethod
+    def called(go_on):
+        """Whether one of the ranks says that a sum is to come."""
+        return any(part.item() for part in gathered(paddle.to_tensor([float(go_on)]), range(dist.get_world_size())))
+
+    def run(self, work):
+        """Do work that adds up, or wait until the others have done it."""
+        if dist.get_rank() in self.ranks:
+            result = work()
+            self.called(False)
+            return result
+        while self.called(False):
+            gathered(paddle.zeros(self.shape), self.ranks)
+        return None
 
 
 class Copy(PyLayer):
@@ -287,10 +312,10 @@ class MixtureNet(nn.Layer):
 class Stage(nn.Layer):
     """One block of the model, which counts its blocks from 0, with what stands before the first or behind the last."""
 
-    def __init__(self, number):
+    def __init__(self, number, share=None):
         super().__init__()
-        self.words = Words(Share()) if number == 0 else None
-        self.blocks = nn.LayerList([Block(f"blocks.{number}", Share())])
+        self.words = Words(share or Share()) if number == 0 else None
+        self.blocks = nn.LayerList([Block(f"blocks.{number}", share or Share())])
         self.head = Head() if number == 1 else None
 
     def forward(self, x):
@@ -366,6 +391,14 @@ def data(folder, fault):
     train(folder, Net(Share()), ids, loss_scale=1.0 if fault == "sum" else 1 / count, before_step=before_step)
 
 
+def accumulated(folder, fault):
+    """The same in micro-batches of a sample each, whose gradients are added up before the ranks' are."""
+    count, rank = dist.get_world_size(), dist.get_rank()
+    ids, parts = np.split(IDS, count, 1)[rank], BATCH // count
+    scale = 1 / BATCH if fault != "scale" else 1 / parts
+    train(folder, Net(Share()), ids, parts=parts, loss_scale=scale, before_step=sum_gradients())
+
+
 def owners(folder, fault):
     """Each rank updates every other parameter, and sends it to all, as sharded optimizer states do."""
     count, rank, model = dist.get_world_size(), dist.get_rank(), Net(Share())
@@ -400,31 +433,49 @@ def experts(folder, fault):
 
 
 def pipeline(folder, fault):
-    """One block on each of two ranks, which send by broadcasts, in two micro-batches."""
-    rank = dist.get_rank()
-    model = Stage(rank)
+    """One block on each of two stages, which send by broadcasts, in two micro-batches."""
+    staged(folder, fault, 1)
+
+
+def grid(folder, fault):
+    """The same with two ranks in each stage, which split its weights."""
+    staged(folder, fault, 2)
+
+
+def staged(folder, fault, width):
+    """Train one of two stages, of ``width`` ranks each."""
+    stage, number = divmod(dist.get_rank(), width)
+    shape = [BATCH // 2, LENGTH, WIDTH]
+    turns = [Turn(tuple(range(first, first + width)), shape) for first in (0, width)]
+    model = Stage(stage, Share(number, width, fault, turns[stage]))
     optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
     with padiff_shim.record(folder, model, gradients=True) as recording:
+
+        def last(sent, part):
+            sent.stop_gradient = False
+            loss = loss_of(model(sent), part)
+            recording.note("loss", loss)
+            (loss * (1.0 if fault == "scale" else 0.5)).backward()
+            return sent.grad * 2 if fault == "sent" else sent.grad.clone()
+
         for batch in IDS:
-            for part in map(paddle.to_tensor, np.split(batch, 2)):
-                hidden = model(part[:, :-1]) if rank == 0 else paddle.zeros([part.shape[0], LENGTH, WIDTH])
-                sent = hidden.detach().clone()
+            for place, part in enumerate(map(paddle.to_tensor, np.split(batch, 2))):
+                hidden = turns[0].run(lambda part=part: model(part[:, :-1]))
+                sent = paddle.zeros(shape) if hidden is None else hidden.detach().clone()
+                if fault == "later" and place == 1:
+                    sent = sent * 1.5
                 dist.broadcast(sent, 0)
-                gradient = paddle.zeros_like(sent)
-                if rank == 1:
-                    sent.stop_gradient = False
-                    loss = loss_of(model(sent), part)
-                    recording.note("loss", loss)
-                    (loss * (1.0 if fault == "scale" else 0.5)).backward()
-                    gradient = sent.grad * 2 if fault == "sent" else sent.grad.clone()
-                dist.broadcast(gradient, 1)
-                if rank == 0:
-                    hidden.backward(gradient)
+                gradient = turns[1].run(lambda sent=sent, part=part: last(sent, part))
+                gradient = paddle.zeros(shape) if gradient is None else gradient
+                dist.broadcast(gradient, width)
+                turns[0].run(lambda hidden=hidden, gradient=gradient: hidden.backward(gradient))
             optimizer.step()
             optimizer.clear_grad()
 
 
-LAYOUTS = {layout.__name__: layout for layout in (tensor, meshed, fused, data, owners, reducer, experts, pipeline)}
+LAYOUTS = {
+    layout.__name__: layout for layout in (tensor, meshed, fused, data, accumulated, owners, reducer, experts, pipeline, grid)
+}
 
 
 def main():

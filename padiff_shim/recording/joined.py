@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ class RankLayout:
         numbers: rank -> numbers of its layers in the whole model, where it counts its own.
         renamed: path of a layer -> that in the other run, where one of both has a layer around it.
         stages: rank -> its stage of a pipeline: ranks of different stages hardly have a weight in common.
-        micro_batches: into how many a step's batch is divided, where the other run takes it at once.
+        micro_batches: into how many a step's batch is divided, where the other run divides it otherwise.
     """
 
     groups: tuple[tuple[int, ...], ...]
@@ -91,12 +92,18 @@ class JoinedRun:
         return {weight.name: weight for weight in step.inputs if weight.tensor == WEIGHT}
 
     def number(self, other: JoinedRun) -> None:
-        """Learn which experts and which blocks of a pipeline each rank has, and into how many parts a step's batch is divided."""
+        """Learn which experts and which blocks of a pipeline each rank has."""
         other_weights = {name: weight for weights in other.own_weights().values() for name, weight in weights.items()}
         self.layout.numbers = numbers_of(self.own_weights(), other_weights)
-        calls = self._model_calls(), other._model_calls()
-        if 0 < calls[1] < calls[0] and not calls[0] % calls[1]:
-            self.layout.micro_batches = calls[0] // calls[1]
+
+    def samples(self) -> list[frozenset[str]]:
+        """Digests of the samples that calls of the first step read."""
+        batches = []
+        for tensor in self._joined(self._begun).inputs:
+            parts = [part for row in tensor.parts for part in row] if isinstance(tensor, RankTensor) else [tensor]
+            if tensor.tensor != WEIGHT and all(part.rows for part in parts):
+                batches.append(frozenset(sample for part in parts for sample in part.rows))
+        return batches
 
     def _numbered(self) -> dict[int, list[str]]:
         """Rank -> the names of its weights in the whole model."""
@@ -120,7 +127,7 @@ class JoinedRun:
             layout.marks |= {self._path(rank, name): axis for name, axis in _marks(self.ranks[rank].header).items()}
         layout.stages = _stages({rank: set(known) for rank, known in names.items()})
 
-    def _model_calls(self) -> int:
+    def model_calls(self) -> int:
         """How often a step calls the whole model, as far as layers were recorded."""
         counts = [
             max(Counter(tensor.name for tensor in step.tensors if tensor.kind == "layer" and not tensor.layer).values(), default=0)
@@ -305,7 +312,30 @@ def join(a: Mapping[int, Recorded], b: Mapping[int, Recorded], rules: ShardRules
         run.settle()
     for run, other in both:
         run.meet(other)
+    _join_micro_batches(*runs)
     return runs
+
+
+def _join_micro_batches(first: JoinedRun, second: JoinedRun) -> None:
+    """Put all calls of the model in a step together, where those of both runs are not as many, or read other samples.
+
+    Where that makes no equal batches, as with a call for a validation, those of the run with more calls are divided.
+    """
+    calls = max(1, first.model_calls()), max(1, second.model_calls())
+    if calls[0] == calls[1] and _same_batches(first.samples(), second.samples()):
+        return
+    first.layout.micro_batches, second.layout.micro_batches = calls
+    if not _same_batches(first.samples(), second.samples()):
+        for run, own, others in ((first, *calls), (second, *calls[::-1])):
+            run.layout.micro_batches = own // others if not own % others else 1
+
+
+def _same_batches(first: Sequence[frozenset[str]], second: Sequence[frozenset[str]]) -> bool:
+    """Whether calls of both runs read the same samples, as far as both read any; ``True`` where their steps do not, either."""
+    steps = frozenset[str]().union(*first), frozenset[str]().union(*second)
+    common = steps[0] & steps[1]
+    batches = [{samples & common for samples in batches} - {frozenset()} for batches in (first, second)]
+    return batches[0] == batches[1] or not common or common not in steps
 
 
 def split_axis(weight: RankTensor, partner: Tensor, *, crossing: bool) -> int | None:
@@ -410,7 +440,8 @@ def _groups(steps: Mapping[int, RecordedStep], *, split: bool) -> tuple[tuple[in
 
 
 def _data(step: RecordedStep) -> frozenset[str]:
-    """Digests of the data of a step: no single numbers and no truth values, and nothing with which its backward begins."""
-    last = max((tensor.index for tensor in step.tensors if tensor.kind == "layer"), default=None)
+    """Digests of the data of a step: no single numbers and no truth values, and nothing that a backward begins with or has made."""
+    last = max((tensor.index for tensor in step.tensors if tensor.kind == "layer"), default=math.inf)
+    last = min(last, min((tensor.index for tensor in step.tensors if tensor.kind == "gradient"), default=math.inf))
     data = (tensor for tensor in step.inputs if tensor.tensor != WEIGHT and tensor.size > 1 and tensor.dtype != "bool")
-    return frozenset(tensor.digest for tensor in data if last is None or tensor.index < last)
+    return frozenset(tensor.digest for tensor in data if tensor.index < last)

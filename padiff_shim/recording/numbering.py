@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..errors import ArgumentError, described
 from ..text import tr
@@ -171,29 +171,62 @@ def _experts(path: str, ranks: Mapping[int, Weights], total: int) -> dict[int, d
 
 
 def _blocks(path: str, here: str, ranks: Mapping[int, Weights], other: Weights) -> dict[int, dict[int, int]]:
-    """The blocks of the other run that begin with the same weights; nothing where they do not show it."""
+    """The blocks of the other run that begin with the same weights; nothing where they do not show it.
+
+    Ranks may hold slices of a block: then those of some ranks, side by side or at equal distances, make the weights of one there.
+    """
     blocks_there = {number: _below(f"{here}.{number}", other) for number in _lists(other)[here]}
-    share: dict[int, dict[int, int]] = {}
-    for rank, weights in ranks.items():
-        share[rank] = {}
-        for number in _lists(weights)[path]:
-            block = _below(f"{path}.{number}", weights)
-            fitting = [place for place, candidate in blocks_there.items() if _same_weights(block, candidate)]
-            if len(fitting) != 1:
-                return {}
-            share[rank][number] = fitting[0]
-    return share
+    for groups in _groups_of_equal_size(list(ranks)):
+        share: dict[int, dict[int, int]] = {rank: {} for rank in ranks}
+        for members in groups:
+            lists = [_lists(ranks[rank])[path] for rank in members]
+            for number in lists[0] if all(known == lists[0] for known in lists) else ():
+                block = [_below(f"{path}.{number}", ranks[rank]) for rank in members]
+                fitting = [place for place, candidate in blocks_there.items() if _same_weights(block, candidate)]
+                if len(fitting) == 1:
+                    for rank in members:
+                        share[rank][number] = fitting[0]
+        if all(share[rank].keys() == _lists(ranks[rank])[path] for rank in ranks):
+            return share
+    return {}
 
 
-def _same_weights(block: Weights, other: Weights) -> bool:
-    return block.keys() == other.keys() and all(_alike(weight, other[name]) for name, weight in block.items())
+def _groups_of_equal_size(ranks: list[int]) -> Iterator[list[list[int]]]:
+    """Ranks that may hold slices of the same weights: one each, then more, neighbours first.
+
+    >>> list(_groups_of_equal_size([0, 1, 2, 3]))[1:3]
+    [[[0, 1], [2, 3]], [[0, 2], [1, 3]]]
+    """
+    count = len(ranks)
+    for size in range(1, count + 1):
+        if count % size == 0:
+            yield [ranks[first : first + size] for first in range(0, count, size)]
+            if 1 < size < count:
+                yield [ranks[first :: count // size] for first in range(count // size)]
 
 
-def _alike(a: Tensor, b: Tensor) -> bool:
-    """Whether both hold the same numbers, however they lie."""
-    names = ("min", "max", "norm", "mean_abs")
-    figures = [(a.figures.get(name, 0.0), b.figures.get(name, 0.0)) for name in names]
-    return sorted(a.shape) == sorted(b.shape) and all(math.isclose(first, second, rel_tol=_ALIKE) for first, second in figures)
+def _same_weights(parts: Sequence[Weights], other: Weights) -> bool:
+    """Whether ranks hold the weights of a block of the other run, or slices of them."""
+    return all(block.keys() == other.keys() for block in parts) and all(
+        _alike([block[name] for block in parts], whole) for name, whole in other.items()
+    )
+
+
+def _alike(parts: Sequence[Tensor], whole: Tensor) -> bool:
+    """Whether tensors hold the same numbers as another, however they lie: each all of them, or all together."""
+    if all(part.digest == parts[0].digest for part in parts):
+        parts = parts[:1]
+    sizes = [part.size for part in parts]
+    if sum(sizes) != whole.size or (len(parts) == 1 and sorted(parts[0].shape) != sorted(whole.shape)):
+        return False
+    known = {name: [part.figures.get(name, 0.0) for part in parts] for name in ("min", "max", "norm", "mean_abs")}
+    made = {
+        "min": min(known["min"]),
+        "max": max(known["max"]),
+        "norm": math.hypot(*known["norm"]),
+        "mean_abs": math.fsum(size * mean for size, mean in zip(sizes, known["mean_abs"])) / max(1, sum(sizes)),
+    }
+    return all(math.isclose(figure, whole.figures.get(name, 0.0), rel_tol=_ALIKE) for name, figure in made.items())
 
 
 def _in_order(path: str, ranks: Mapping[int, Weights], counts: Mapping[int, int]) -> dict[int, dict[int, int]]:

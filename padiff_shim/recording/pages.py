@@ -158,12 +158,24 @@ def _answer(difference: DifferenceView) -> str:
     if not counts.differing or difference.first is None:
         same, alone = tr("SAME: {tensors} compared, none differs", tensors=compared), _alone(difference)
         return tr("{same}; in one recording alone, and not compared: {kinds}", same=same, kinds=alone) if alone else same
+    if difference.holes:
+        return tr(
+            "INCOMPLETE: a recording is not whole ({hole}); as far as both go, {differing}",
+            hole=difference.holes[0],
+            differing=_differing(difference, difference.first),
+        )
+    return tr("DIFFERENT: {differing}", differing=_differing(difference, difference.first))
+
+
+def _differing(difference: DifferenceView, row: ComparedRow) -> str:
+    """How many tensors differ, and which is the first."""
+    counts = difference.counts
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
-    first = described(difference.first)
+    first = described(row)
     if not difference.origin:
-        return tr("DIFFERENT: {number}, the first at {first}", number=number, first=first)
+        return tr("{number}, the first at {first}", number=number, first=first)
     origin = _origin(difference)
-    return tr("DIFFERENT: {origin}; of what was computed {number}, the first at {first}", origin=origin, number=number, first=first)
+    return tr("{origin}; of what was computed {number}, the first at {first}", origin=origin, number=number, first=first)
 
 
 def _alone(difference: DifferenceView) -> str:

@@ -398,8 +398,12 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
     if isinstance(way.outer, int) and len(lines) > 1:
         array = _arranged(array, way.outer, tensor.order)
     words = [_words(step) for step, number in ((way.inner, len(parts[0])), (way.outer, len(parts))) if number > 1]
-    ranks = ", ".join(str(tensor.ranks[at][place]) for at, line in zip(chosen, places) for place in line)
-    return _joined(parts[0][0], array, rank, tr("{how}: ranks {ranks}", how=joined(", ", words), ranks=ranks), named)
+    ranks = list(dict.fromkeys(tensor.ranks[at][place] for at, line in zip(chosen, places) for place in line))
+    how = joined(", ", words)
+    if len(ranks) == 1:
+        return _joined(parts[0][0], array, rank, tr("{how}: micro-batches of rank {rank}", how=how, rank=rank), named)
+    text = tr("{how}: ranks {ranks}", how=how, ranks=", ".join(map(str, ranks)))
+    return _joined(parts[0][0], array, rank, text, named)
 
 
 def _unfused(arrays: Sequence[Array], axis: FusedAxis) -> Array:

@@ -21,10 +21,18 @@ FAULTS = {
     "data-alone": ("step gradient", "blocks.0.up.bias"),
     "pipeline-scale": ("gradient", "head.weight"),
     "pipeline-sent": ("gradient", "blocks.0.down.bias"),
+    "pipeline-later": ("op", "blocks.1"),  # of one of both micro-batches; a norm alone hides it
+}
+OF_GRIDS = {
+    "grid-order": ("op", "blocks.1.up"),
+    "grid-reduce": ("op", "blocks.1.down"),
+    "grid-backward": ("gradient", "blocks.1.norm.bias"),
+    "grid-scale": ("gradient", "head.weight"),
+    "grid-sent": ("gradient", "blocks.0.down.bias"),
 }
 OF_EXPERTS = {"experts-order": ("op", "mixture.experts.0"), "experts-gate": ("step gradient", "mixture.gate.weight")}
-OTHERS = ["experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest", "tensor-calls"]
-RIGHT = ["tensor", "data", "data-turns", "owners", "reducer", "pipeline", "meshed"]
+OTHERS = ["accumulated-scale", "experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest", "tensor-calls"]
+RIGHT = ["tensor", "data", "data-turns", "accumulated", "owners", "reducer", "pipeline", "meshed"]
 RTOL = 1e-5
 
 
@@ -71,6 +79,7 @@ def runs(tmp_path_factory):
     ranks.run([ROOT / "tests" / "rank_shards.py", folder, *FAULTS, *OTHERS, *RIGHT])
     rank_shards.train(folder / "whole", rank_shards.Net(rank_shards.Share()), rank_shards.IDS)
     rank_shards.train(folder / "parts", rank_shards.Net(rank_shards.Share()), rank_shards.IDS, parts=2, loss_scale=0.5)
+    rank_shards.train(folder / "quarters", rank_shards.Net(rank_shards.Share()), rank_shards.IDS, parts=4, loss_scale=0.25)
     rank_shards.train(folder / "gated", rank_shards.GatedNet(rank_shards.Share()), rank_shards.IDS)
     rank_shards.train(folder / "mixture", rank_shards.MixtureNet(rank_shards.Share()), rank_shards.IDS)
     train_torch(folder / "torch")
@@ -113,6 +122,23 @@ def test_a_rank_without_a_recording_is_a_hole(runs, tmp_path, rank):
     assert not difference
     assert difference.headline.startswith("INCOMPLETE"), difference.headline
     assert not diff(tmp_path / "lost", runs / "whole", rtol=RTOL, shards="auto")
+    faulty = diff(tmp_path / "lost", runs / "pipeline-scale", rtol=RTOL, shards="auto")
+    assert faulty.headline.startswith(f"INCOMPLETE: a recording is not whole (a: of the 2 ranks of this run, {rank} left no log)")
+    assert ", the first at " in faulty.headline
+
+
+@pytest.mark.parametrize("parts", ["parts", "quarters"])
+def test_micro_batches_that_hold_other_samples(runs, parts):
+    """Of two ranks' first micro-batches the samples are 0 and 2, of one rank's 0 and 1, or 0: the step's are the same."""
+    difference = diff(runs / "accumulated", runs / parts, rtol=RTOL, shards="auto")
+    assert difference, difference.headline
+    assert not difference.not_joined
+    faulty = diff(runs / "accumulated-scale", runs / parts, rtol=RTOL, shards="auto")
+    assert not faulty
+    assert "step gradient" in {row.any.kind for row in faulty.differing}
+    assert not {"op", "layer", "gradient"}.intersection(
+        row.any.kind for row in faulty.differing if row.any.layer and not row.any.step
+    )
 
 
 def test_micro_batches_are_one_batch(runs):
@@ -178,3 +204,16 @@ def test_four_ranks(tmp_path, layout):
     rank_shards.train(tmp_path / "whole", model, rank_shards.IDS)
     assert diff(tmp_path / layout, tmp_path / "whole", rtol=RTOL, shards="auto")
     first_differs(tmp_path / f"{layout}-{faults[layout]}", tmp_path / "whole", (FAULTS | OF_EXPERTS)[f"{layout}-{faults[layout]}"])
+
+
+@pytest.mark.slow
+def test_stages_whose_weights_are_split(tmp_path):
+    """A pipeline of two stages with tensor parallelism in each: four ranks, none of which has a block's weights whole."""
+    ranks.run([ROOT / "tests" / "rank_shards.py", tmp_path, "grid", *OF_GRIDS], 4)
+    rank_shards.train(tmp_path / "whole", rank_shards.Net(rank_shards.Share()), rank_shards.IDS)
+    train_torch(tmp_path / "torch")
+    for whole in ("whole", "torch"):
+        difference = diff(tmp_path / "grid", tmp_path / whole, rtol=RTOL, shards="auto")
+        assert difference, difference.headline
+        for name, place in OF_GRIDS.items():
+            first_differs(tmp_path / name, tmp_path / whole, place)
