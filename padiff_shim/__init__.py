@@ -32,6 +32,8 @@ _EXPORTS = {
     "transfer_weights": "weights.transfer",
     "auto_diff": "autodiff.auto_diff",
     "prove": "proof.prove",
+    "prove_sharded": "questions.sharded_proof",
+    "ShardedProof": "questions.sharded_proof",
     "Proof": "proof.proof",
     "ProofVerdict": "proof.findings",
     "bitwise": "bits.bitwise",
@@ -103,6 +105,7 @@ __all__ = [
     "Recording",
     "Run",
     "Sample",
+    "ShardedProof",
     "Side",
     "StayedNativeError",
     "TransferError",
@@ -123,6 +126,7 @@ __all__ = [
     "load",
     "load_reference",
     "prove",
+    "prove_sharded",
     "record",
     "reference",
     "transfer_weights",
@@ -158,6 +162,7 @@ if TYPE_CHECKING:
     from .questions.bisect import Bisection, bisect
     from .questions.drift import Drift, drift
     from .questions.noninterference import HarmReport, do_no_harm
+    from .questions.sharded_proof import ShardedProof, prove_sharded
     from .recording.diff import diff
     from .recording.difference import Difference
     from .recording.record import Recording, record

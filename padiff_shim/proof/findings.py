@@ -65,6 +65,12 @@ class Cause(str, Enum):
     CLIPPING = marked("another clipping")
     SKIPPED = marked("a step that the other skips")
     CLEARED = marked("gradients are not cleared")
+    PARTIAL_SUMS = marked("a sum over ranks is missing")
+    RANK_BIAS = marked("each rank adds the bias")
+    RANK_ORDER = marked("slices in another order")
+    RANK_GRADIENTS = marked("gradients are not combined over ranks")
+    GRADIENT_SCALE = marked("gradients by another factor")
+    RANK_RESULT = marked("another result of the ranks")
 
     def __str__(self) -> str:
         return self.value

@@ -18,7 +18,7 @@ from .alignment import Pair, align
 from .call_origins import OriginFinder
 from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow, tensor_row
 from .fingerprint_diff import compare_fingerprints
-from .joined import JoinedRun, join
+from .joined import Groups, JoinedRun, join
 from .joined_rows import JoinedRows
 from .numbering import NameMap
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
@@ -78,13 +78,13 @@ def diff(
         if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < math.inf:
             raise ArgumentError(tr("{name}= is a number from 0 on, got {tolerance}", name=name, tolerance=described(tolerance)))
     folders = path("a", a).absolute(), path("b", b).absolute()
-    both = read(folders[0]), read(folders[1])
     if shards is not None:
         if ranks is not None:
             raise ArgumentError(tr("ranks= chooses processes, and shards= puts all of them together: pass one of both"))
-        return _diff_of_ranks(folders, both, ShardRules(shards), NameMap(names), EqualWithin(atol, rtol, crossing=False))
+        return diff_of_ranks(folders, ShardRules(shards), NameMap(names), EqualWithin(atol, rtol, crossing=False))
     if names is not None:
         raise ArgumentError(tr("names= goes with shards=, which pairs tensors by their names: pass shards='auto'"))
+    both = read(folders[0]), read(folders[1])
     chosen = _ranks(ranks, both)
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(first[0].framework, first[1].framework))
@@ -111,14 +111,16 @@ def diff(
     return difference
 
 
-def _diff_of_ranks(
+def diff_of_ranks(
     folders: tuple[Path, Path],
-    both: tuple[dict[int, Recorded], dict[int, Recorded]],
     rules: ShardRules,
     names: NameMap,
     tolerances: EqualWithin,
+    groups: Groups = (),
+    most: int = HELD,
 ) -> Difference:
-    """All ranks of each run, put together."""
+    """All ranks of each run, put together; ``groups``: those of a that read the same data, where that is known."""
+    both = read(folders[0]), read(folders[1])
     for name, known in zip("ab", both):
         if any(recorded.has_fingerprints for recorded in known.values()):
             raise ArgumentError(
@@ -127,8 +129,8 @@ def _diff_of_ranks(
                     name=name,
                 )
             )
-    a, b = join(*both, rules, names)
-    difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework))
+    a, b = join(*both, rules, names, groups)
+    difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework), most=most)
     difference.surroundings = _surroundings(a, b)
     _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
     difference.notes += [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..files import write
@@ -173,7 +175,9 @@ class Difference(Presented):
         call_origins: where bits part: calls that read equal bits in both runs and make other ones, and what can be the reason.
         fingerprints: the recordings hold fingerprints: distances are estimates.
         not_joined: with ``shards=``, (tensor, reason) of tensors that were not put together, or have no partner.
+        left_out: with ``shards=``, how many of :attr:`not_joined` there are, by kind.
         values_missing: with ``shards=``, how many tensors are split and were recorded without values.
+        most: how many rows are held.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
     >>> folders = [tempfile.mkdtemp(), tempfile.mkdtemp()]
@@ -202,7 +206,9 @@ class Difference(Presented):
     fingerprints: bool = False
     one_sided: dict[str, str] = field(default_factory=dict)
     not_joined: list[tuple[str, str]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
     values_missing: int = 0
+    most: int = HELD
 
     def __post_init__(self) -> None:
         rows, self.rows = self.rows, []
@@ -217,7 +223,7 @@ class Difference(Presented):
         counts.differing += row.differs
         if row.apart is None and not row.differs and row.any.kind in NAMED:
             self.unpaired.setdefault((row.any.kind, "a" if row.b is None else "b"), set()).add(row.any.name)
-        if counts.rows <= HELD or (row.differs and counts.differing <= HELD):
+        if counts.rows <= self.most or (row.differs and counts.differing <= self.most):
             self.rows.append(row)
 
     @property
@@ -334,12 +340,28 @@ class ExpectedPartners:
         return self._weights[other].get(name) == sorted(tensor.shape) and any(map(tensor.figures.get, ("norm", "nan", "inf")))
 
 
+TensorKey = tuple[str, str, str, str]  # of all calls of an op in a layer
+
+
+def tensor_key(tensor: Tensor) -> TensorKey:
+    """What a tensor shares with that of the same place in another recording of the same program."""
+    return tensor.kind, tensor.name, tensor.layer, tensor.tensor
+
+
 class EqualWithin(NamedTuple):
-    """What counts as equal, and whether the recordings are of two frameworks."""
+    """What counts as equal, and whether the recordings are of two frameworks.
+
+    ``more`` is added to ``atol`` for b's tensors of a key or of a kind.
+    """
 
     atol: float
     rtol: float
     crossing: bool
+    more: Mapping[TensorKey | str, float] = MappingProxyType({})
+
+    def absolute(self, tensor: Tensor) -> float:
+        """``atol`` for a tensor of b."""
+        return self.atol + self.more.get(tensor_key(tensor), 0.0) + self.more.get(tensor.kind, 0.0)
 
 
 def tensor_row(rank: int, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow:
@@ -348,4 +370,4 @@ def tensor_row(rank: int, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Tens
     scale = max(abs(b.figures.get(name, 0.0)) for name in ("min", "max"))
     # In one framework a result of the same shape in another arrangement is another result, even with the same values.
     turned = bool(distance.layout) and not tolerances.crossing and a.shape == b.shape and a.kind in ("op", "layer")
-    return TensorRow(rank, a, b, distance, turned or not distance.within(tolerances.atol, tolerances.rtol, scale))
+    return TensorRow(rank, a, b, distance, turned or not distance.within(tolerances.absolute(b), tolerances.rtol, scale))

@@ -20,6 +20,7 @@ from .tensors import INPUT, WEIGHT, Tensor, parameter_name
 
 _WRAPPERS = re.compile(r"^(?:(?:_layers|module)(?:\.|$))+")  # DataParallel's and DistributedDataParallel's names for the model
 _Key = Hashable
+Groups = tuple[tuple[int, ...], ...]  # ranks that read the same data, a tuple for each share of the data
 
 
 def weight_name(name: str) -> str:
@@ -46,7 +47,7 @@ class RankLayout:
         micro_batches: into how many a step's batch is divided, where the other run divides it otherwise.
     """
 
-    groups: tuple[tuple[int, ...], ...]
+    groups: Groups
     owners: set[str] = field(default_factory=set)
     marks: dict[str, int] = field(default_factory=dict)
     holders: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -63,10 +64,11 @@ class JoinedRun:
         ranks: rank -> its recording.
         rules: what the user says of splits.
         names: what the user says of names; of the other run where it is this one's.
+        groups: ranks that read the same data, where that is known; else the recordings tell.
     """
 
-    def __init__(self, ranks: Mapping[int, Recorded], rules: ShardRules, names: NameMap) -> None:
-        self.ranks, self._rules, self._names = ranks, rules, names
+    def __init__(self, ranks: Mapping[int, Recorded], rules: ShardRules, names: NameMap, groups: Groups = ()) -> None:
+        self.ranks, self._rules, self._names, self._groups = ranks, rules, names, groups
         self._paths: dict[tuple[int, str], str] = {}
         first = ranks[min(ranks)]
         self.rank, self.framework, self.header = first.rank, first.framework, first.header
@@ -161,7 +163,7 @@ class JoinedRun:
             if axis is not None and _sums(axis, len(weight.parts[0][0].shape), self.framework, classes.get(owner, owner)):
                 self.layout.owners.add(owner)
         headers = {rank: recorded.header for rank, recorded in self.ranks.items()}
-        self.layout.groups = mesh_groups(headers) or _groups(self._begun, split=split)
+        self.layout.groups = mesh_groups(headers) or self._groups or _groups(self._begun, split=split)
 
     def _path(self, rank: int, path: str) -> str:
         """A layer's path, or a weight's name, in the whole model and by the other run's names."""
@@ -301,9 +303,18 @@ class JoinedRun:
         return lost + [hole for recorded in self.ranks.values() for hole in recorded.holes]
 
 
-def join(a: Mapping[int, Recorded], b: Mapping[int, Recorded], rules: ShardRules, names: NameMap) -> tuple[JoinedRun, JoinedRun]:
-    """Two runs whose tensors are put together, each as the other has them; ``names``: of a's layers in b."""
-    runs = JoinedRun(a, rules, names), JoinedRun(b, rules, NameMap(None))
+def join(
+    a: Mapping[int, Recorded], b: Mapping[int, Recorded], rules: ShardRules, names: NameMap, groups: Groups = ()
+) -> tuple[JoinedRun, JoinedRun]:
+    """Two runs whose tensors are put together, each as the other has them.
+
+    Args:
+        a, b: rank -> its recording.
+        rules: what the user says of splits.
+        names: of a's layers in b.
+        groups: ranks of a that read the same data, where that is known.
+    """
+    runs = JoinedRun(a, rules, names, groups), JoinedRun(b, rules, NameMap(None))
     both = runs, runs[::-1]
     for run, other in both:
         run.number(other)
@@ -404,7 +415,7 @@ def _in_order(sequences: Sequence[Sequence[_Key]]) -> Iterator[_Key]:
     yield from merged
 
 
-def mesh_groups(headers: Mapping[int, JsonTable]) -> tuple[tuple[int, ...], ...]:
+def mesh_groups(headers: Mapping[int, JsonTable]) -> Groups:
     """Ranks that read the same data by their places in fleet's mesh; none where they were not recorded or groups have other sizes.
 
     >>> mesh_groups({rank: {"mesh": {"data": rank // 2, "sharding": 0, "stage": 0, "model": rank % 2}} for rank in range(4)})
@@ -420,7 +431,7 @@ def mesh_groups(headers: Mapping[int, JsonTable]) -> tuple[tuple[int, ...], ...]
     return groups if len({len(group) for group in groups}) == 1 else ()
 
 
-def _groups(steps: Mapping[int, RecordedStep], *, split: bool) -> tuple[tuple[int, ...], ...]:
+def _groups(steps: Mapping[int, RecordedStep], *, split: bool) -> Groups:
     """Ranks that read the same data, by the digests of their forward's inputs.
 
     If weights are ``split``, calls may also read what a rank has made of its place among the others, as its part of a vocabulary:

@@ -213,6 +213,7 @@ class JoinedRows:
 
     def _not_paired(self, tensor: Tensor, reason: str, detail: str = "") -> None:
         text = tr("{tensor} (step {step})", tensor=tensor, step=tensor.step) if tensor.step else str(tensor)
+        self._difference.left_out[tensor.kind] += 1
         self._difference.not_joined.append((tr("{tensor}: {detail}", tensor=text, detail=detail) if detail else text, reason))
 
     def _choose_gradient_ways(self, pairs: Sequence[Pair], tolerances: EqualWithin) -> None:

@@ -139,6 +139,7 @@ class Observing:
         self._writer, self._calls, self._layers = writer, calls, layers
         self._optimizing = False
         self._in_backward = False  # what a program's own backward reads is no data of the run
+        self._in_py_layer = False  # and neither are the tensors in which a PyLayer's forward gets its operands
 
     @property
     def on_tape(self) -> bool:
@@ -259,7 +260,11 @@ class Observing:
         """As below."""
         self._takes(name, (*args, *kwargs.values()))
         inner = below()
-        result = original(*args, **kwargs) if inner is None else inner.plan.py_layer(name, original, args, kwargs)
+        before, self._in_py_layer = self._in_py_layer, True
+        try:
+            result = original(*args, **kwargs) if inner is None else inner.plan.py_layer(name, original, args, kwargs)
+        finally:
+            self._in_py_layer = before
         self._writer.own.add(result)
         return result
 
@@ -306,7 +311,7 @@ class Observing:
 
     def _takes(self, name: str, operands: Any) -> None:
         """Record the data that a call takes; the weights of a model, which persist, are no data."""
-        if self._looks_on and not self._optimizing and not self._in_backward:
+        if self._looks_on and not (self._optimizing or self._in_backward or self._in_py_layer):
             data = [(path, tensor) for path, tensor in self._writer.own.others(operands) if not tensor.persistable]
             if data:
                 with paused():

@@ -492,7 +492,7 @@ class Recording:
         self._writer: Any = None  # a Writer, or a FingerprintRun
         self._observer: Any = None
         self._began = 0.0
-        self._tried = self._joins = False
+        self._tried = self._joins = self._alone = False
 
     def __repr__(self) -> str:
         state = f"{self.records:,} {'record' if self.records == 1 else 'records'}"
@@ -502,6 +502,10 @@ class Recording:
     def joins(self, joins: bool) -> None:
         """Whether processes of the same run may have written into the folder already: a launcher's, for its ranks."""
         self._joins = joins
+
+    def alone(self) -> None:
+        """The recorded run has this process alone, whatever a launcher says."""
+        self._alone = True
 
     def discard(self) -> None:
         """Remove the files of a recording that was stopped."""
@@ -538,7 +542,8 @@ class Recording:
         side = importlib.import_module(f".{self.framework}_run", __package__)
         light = importlib.import_module(f".{self.framework}_fingerprints", __package__) if fingerprints else None
         self._make_room()
-        header = {"rank": rank(), "ranks": processes(), "framework": self.framework, "options": options, **side.surroundings()}
+        ranks = 1 if self._alone else processes()
+        header = {"rank": rank(), "ranks": ranks, "framework": self.framework, "options": options, **side.surroundings()}
         if self._model is not None and (axes := _split_axes(side.view.named(self._model))):
             header["split_axes"] = axes
         self._began = time.perf_counter()
@@ -603,6 +608,16 @@ class Recording:
         if self._writer is None or self._observer is None:
             raise ModeError(tr("this recording is not open"))
         self._writer.next_step()
+
+    def stepping(self, parameters: Iterable[Any]) -> None:
+        """Write the gradients of the model's parameters as an optimizer's step would use them now, without such a step.
+
+        Raises:
+            ModeError: the recording is not open.
+        """
+        if self._writer is None or self._observer is None:
+            raise ModeError(tr("this recording is not open"))
+        self._writer.updating(parameters)
 
     def _remark(self, message: str) -> None:
         if self._file is not None:

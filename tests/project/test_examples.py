@@ -56,6 +56,7 @@ RETURNED_BY = {
     "HarmReport": "do_no_harm",
     "Recording": "record",
     "Run": "load_reference",
+    "ShardedProof": "prove_sharded",
 }
 
 

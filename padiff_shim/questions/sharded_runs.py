@@ -1,0 +1,191 @@
+"""Runs of a sharded port and of its original that are recorded, in the models' dtype and in float64."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from ..dispatch.frames import paused
+from ..frameworks.copies import duplicate
+from ..frameworks.weight_copies import forget
+from ..proof.plans import InWider, OnTorch, WiderDtype, opened
+from ..proof.programs import Inputs, PaddleSide, TorchSide, default_dtype, named_tensors, seeded
+from ..recording import tensors as contents
+from ..recording.joined import weight_name
+from ..recording.numbering import NameMap
+from ..recording.record import record
+from ..recording.tensors import Array
+from ..trees import as_array
+
+WIDE = "float64"
+Step = Callable[..., Any]
+_reducers: list[Any] = []  # of float64, alive as long as the parameters that have their hooks
+
+
+def dtype_of_model(model: Any) -> str:
+    """The dtype of the first parameter of floats."""
+    names = (str(parameter.dtype).rpartition(".")[2] for parameter in model.parameters())
+    return next((name for name in names if "float" in name), "float32")
+
+
+def digest_of(inputs: Inputs, dtype: str) -> str:
+    """Of the bits that a rank's share of the port gets."""
+    tensors = named_tensors(inputs.of("paddle", dtype))
+    return contents.digest(
+        np.array([f"{name} {list(tensor.shape)} {contents.digest(as_array(tensor))}" for name, tensor in tensors])
+    )
+
+
+def record_original(folder: Path, module: torch.nn.Module, inputs: Inputs, loss: Step, seed: int, *, wide: bool) -> bool:
+    """Record a forward and a backward of a copy of the original; whether it has drawn random numbers."""
+    model, dtype = duplicate(module), dtype_of_model(module)
+    if wide:
+        model = TorchSide.converted(model, WIDE)
+    device = next((str(parameter.device) for parameter in model.parameters()), "cpu")
+    for parameter in model.parameters():
+        parameter.grad = None
+    positional, keywords = inputs.of("torch", dtype, wide=WIDE if wide else "", device=device)
+    recording = record(folder, model, gradients=True, parameters=True, budget=_ALL)
+    recording.alone()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(seeded(seed))
+        if wide:
+            stack.enter_context(default_dtype(WIDE))
+            if dtype != WIDE:
+                stack.enter_context(WiderDtype(WIDE))
+        stood = torch.get_rng_state()
+        stack.enter_context(recording)
+        value = loss(model(*positional, **keywords))
+        recording.note("loss", value)
+        value.backward()
+        recording.stepping(model.parameters())
+        return not torch.equal(stood, torch.get_rng_state())
+
+
+def write_constants(file: Path, module: torch.nn.Module) -> None:
+    """The original's buffers of floats that no forward writes: tables, frequencies, masks."""
+    buffers = {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
+    constants = {name: as_array(buffer) for name, buffer in buffers.items() if not name.endswith(STATISTICS)}
+    np.savez(file, **constants)  # type: ignore[arg-type]
+
+
+def near_constants(file: Path, layer: paddle.nn.Layer, names: NameMap) -> dict[str, Array]:
+    """The port's buffers that differ from the original's constants of their names by rounding, as they are in the original.
+
+    Frameworks compute such tables themselves, in float32; their last bits are no mistake, and no rounding of float64.
+    """
+    near: dict[str, Array] = {}
+    with np.load(file, allow_pickle=False) as constants:
+        for name, buffer in layer.named_buffers():
+            path = names.path(weight_name(name))
+            if path not in constants or not buffer._is_initialized() or str(buffer.dtype).rpartition(".")[2] not in _ROUNDED:
+                continue
+            own, wanted = as_array(buffer), constants[path]
+            if own.shape != wanted.shape or np.array_equal(own, wanted) or not np.isfinite(wanted).all():
+                continue
+            rounded = _ROUNDED[str(buffer.dtype).rpartition(".")[2]] * float(np.abs(wanted).max(initial=0.0))
+            if float(np.abs(own.astype(np.float64) - wanted).max(initial=0.0)) <= rounded:
+                near[name] = wanted
+    return near
+
+
+STATISTICS = ("running_mean", "running_var")
+_ROUNDED = {"float32": 2.0**-20, "float16": 2.0**-8, "bfloat16": 2.0**-5}  # a few units in the last place of the largest element
+
+
+def record_port(
+    folder: Path, layer: paddle.nn.Layer, inputs: Inputs, step: Step, seed: int, constants: Mapping[str, Array], *, wide: bool
+) -> bool:
+    """Record this rank's step of the port on Torch's kernels; whether it has drawn random numbers.
+
+    ``constants``: values of buffers for this run.
+    """
+    dtype = dtype_of_model(layer)
+    plan: OnTorch = InWider(WIDE) if wide and dtype != WIDE else OnTorch()
+    recording = record(folder, layer, gradients=True, parameters=True, budget=_ALL)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_kept(layer))
+        for name, buffer in layer.named_buffers():
+            if name in constants:
+                buffer.set_value(paddle.to_tensor(constants[name]).astype(buffer.dtype))
+        stack.enter_context(seeded(seed))
+        if wide:
+            stack.enter_context(default_dtype(WIDE))
+            _widen(layer)
+        positional, keywords = inputs.of("paddle", dtype, wide=WIDE if wide else "")
+        stack.enter_context(opened(plan, layout="copy"))
+        stack.enter_context(recording)
+        value = step(layer, *positional, **keywords)
+        if value is not None:
+            recording.note("loss", value)
+        with paused():
+            recording.stepping(layer.parameters())
+    return bool(plan.drawn)
+
+
+_ALL = 1 << 50  # bytes: no value may be missing
+
+
+def _widen(layer: paddle.nn.Layer) -> None:
+    """Make float64 of a layer, in place: copies of a sharded layer would lose the hooks with which ranks exchange gradients."""
+    PaddleSide.converted(layer, WIDE)
+    for wrapper in _wrappers(layer):
+        wrapper.init_reducer()  # its buckets have the dtype of the parameters
+        _reducers.append(wrapper._reducer)
+
+
+def _wrappers(layer: paddle.nn.Layer) -> list[Any]:
+    return [part for part in (layer, *layer.sublayers()) if isinstance(part, paddle.DataParallel) and hasattr(part, "_reducer")]
+
+
+@contextlib.contextmanager
+def _kept(layer: paddle.nn.Layer) -> Iterator[None]:
+    """A layer is behind it what it was before: dtype, memory, buffers' values, gradients."""
+    layers = [layer, *layer.sublayers()]
+    dtypes = [(part, part._dtype) for part in layers]
+    buffers = [(part._buffers, dict(part._buffers)) for part in layers]
+    reducers = [(wrapper, wrapper._reducer) for wrapper in _wrappers(layer)]
+    tensors = [tensor for tensor in (*layer.parameters(), *layer.buffers()) if tensor._is_initialized()]
+    memory = [(tensor, _memory_of(tensor)) for tensor in tensors]
+    values = [(tensor, tensor.detach().clone()) for tensor in layer.buffers() if tensor._is_initialized()]
+    gradients = [(parameter, parameter.grad) for parameter in layer.parameters()]
+    gradients = [(parameter, None if gradient is None else gradient.clone()) for parameter, gradient in gradients]
+    _clear(layer)
+    try:
+        yield
+    finally:
+        _clear(layer)
+        for tensor, held in memory:
+            forget(tensor)
+            tensor.get_tensor()._share_data_with(held)
+        for own, before in buffers:
+            own.clear()
+            own.update(before)
+        for buffer, value in values:
+            buffer.set_value(value)
+        for part, dtype in dtypes:
+            part._dtype = dtype
+        for wrapper, reducer in reducers:
+            wrapper._reducer = reducer
+        for parameter, gradient in gradients:
+            if gradient is not None:
+                parameter.grad = gradient
+
+
+def _memory_of(tensor: paddle.Tensor) -> Any:
+    """A tensor's elements, held where another dtype takes their place (a detached tensor would get it, too)."""
+    own = tensor.get_tensor()
+    held = type(own)()
+    held._share_data_with(own)
+    return held
+
+
+def _clear(layer: paddle.nn.Layer) -> None:
+    for parameter in layer.parameters():
+        parameter.clear_gradient(False)

@@ -1,0 +1,240 @@
+"""Why tensors that several ranks have made differ from the whole ones: tried by arithmetic on the ranks' parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..runlog.events import IN_STEP
+from .difference import TensorRow
+from .joined import JoinedRun
+from .reading import merged
+from .shards import RankTensor
+from .tensors import Array, Tensor
+
+_CLOSE = 1e-9  # relative to the largest element: of float64
+PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED = (
+    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged"
+)  # fmt: skip
+RankCause = tuple[str, Mapping[str, object]]  # a word of the above, and its numbers
+Grid = list[list[Array]]  # a row for each share of the data, with the parts of the ranks that read it
+
+
+class RankCauses:
+    """What arithmetic on the ranks' parts says of rows of a difference.
+
+    Args:
+        run: that of several ranks, joined as for the difference.
+        rows: those of the difference, with ``run`` as a.
+    """
+
+    def __init__(self, run: JoinedRun, rows: Sequence[TensorRow]) -> None:
+        step = merged(run.steps())
+        self._tensors = {tensor.index: tensor for tensor in step.tensors if isinstance(tensor, RankTensor)}
+        self._vectors = [tensor for tensor in step.tensors if tensor.kind == "parameter" and len(tensor.shape) == 1]
+        self._rows = rows
+
+    def of(self, row: TensorRow) -> RankCause | None:
+        """The cause of a row that differs; None where nothing of the kind explains it."""
+        if row.a is None or row.b is None:
+            return None
+        if row.any.kind == "parameter":
+            return self._of_weight(row)
+        if row.any.kind in ("gradient", IN_STEP):
+            return self._of_gradient(row)
+        return self._of_result(self._layer_of(row) or row) or self._of_order(row)
+
+    def adds_up(self, row: TensorRow) -> bool:
+        """Whether the parts of shares of the data add up to the whole."""
+        known = self._parts(row)
+        if known is None or len(known[0]) < 2:
+            return False
+        total = np.sum([line[0] for line in known[0]], axis=0)
+        return _close(total, known[1][0], _size(known[1][0]))
+
+    def _layer_of(self, row: TensorRow) -> TensorRow | None:
+        """What the layer returns in which a call runs, of both runs."""
+        tensor = row.any
+        if row.a is None or not tensor.layer:
+            return None
+        sides = [[getattr(other, side) for other in self._rows] for side in "ab"]
+        behind = [
+            next((side for side in tensors if side and side.index >= first.index and _returns(side, tensor.layer)), None)
+            for tensors, first in zip(sides, (row.a, row.b)) if first is not None
+        ]  # fmt: skip
+        if len(behind) < 2 or None in behind:
+            return None
+        return TensorRow(row.rank, behind[0], behind[1], None, True)
+
+    def _parts(self, row: TensorRow) -> tuple[Grid, list[Array]] | None:
+        """The ranks' parts, and what each share of the data should give; None where they cannot be read."""
+        tensor, whole = None if row.a is None else self._tensors.get(row.a.index), _wide(row.b)
+        if tensor is None or whole is None:
+            return None
+        grid = [[array for part in line if (array := _wide(part)) is not None] for line in tensor.parts]
+        if any(len(line) != len(parts) for line, parts in zip(grid, tensor.parts)):
+            return None
+        count = len(grid)
+        first = grid[0][0]
+        if count > 1 and first.ndim and whole.ndim and whole.shape[0] == count * first.shape[0]:
+            return grid, np.split(whole, count)
+        return grid, [whole] * count
+
+    def _of_result(self, row: TensorRow) -> RankCause | None:
+        """Of ranks that read the same data: partial sums that nobody has added up, or a bias that each of them adds."""
+        known = self._parts(row)
+        if known is None or len(known[0][0]) < 2:
+            return None
+        causes = [self._of_share(line, want, row.any.layer) for line, want in zip(*known)]
+        return causes[0] if all(cause == causes[0] for cause in causes) else None
+
+    def _of_share(self, parts: Sequence[Array], want: Array, layer: str) -> RankCause | None:
+        if any(part.shape != want.shape for part in parts) or not want.ndim:
+            return None
+        size = _size(want)
+        if not all(_close(part, parts[0], size) for part in parts):
+            return (PARTIAL_SUMS, {}) if _in_all_rows(np.sum(parts, axis=0) - want, size) is not None else None
+        more = _in_all_rows(parts[0] - want, size)
+        if more is None or _close(more, 0 * more, size):
+            return None
+        for bias in (_wide(vector) for vector in self._vectors if vector.name.rpartition(".")[0] == layer):
+            if bias is not None and bias.shape == more.shape and _close((len(parts) - 1) * bias, more, size):
+                return BIAS, {"times": len(parts)}
+        return None
+
+    def _of_order(self, row: TensorRow) -> RankCause | None:
+        """Slices that stand in another order, as the ranks hold them or as all of them have gathered them."""
+        known = self._parts(row)
+        if known is None or len(known[0][0]) < 2:
+            return None
+        parts, want = known[0][0], known[1][0]
+        order = _order(parts, want)
+        if order is None and parts[0].shape == want.shape and _close(parts[0], parts[-1], _size(want)):
+            for axis in range(want.ndim):
+                if order is None and not want.shape[axis] % len(parts):
+                    order = _order(np.split(parts[0], len(parts), axis), want)
+        return None if order is None else (ORDER, {"order": ", ".join(map(str, order))})
+
+    def _of_weight(self, row: TensorRow) -> RankCause | None:
+        tensor, whole = None if row.a is None else self._tensors.get(row.a.index), _wide(row.b)
+        if whole is None:
+            return None
+        parts = [] if tensor is None else [array for part in tensor.parts[0] if (array := _wide(part)) is not None]
+        for want in _turned(whole) if len(parts) > 1 else ():
+            order = _order(parts, want)
+            if order is not None:
+                return ORDER, {"order": ", ".join(map(str, order))}
+        own = _wide(row.a)
+        for other in self._rows:
+            array = _wide(other.b) if other.any.kind == "parameter" and other is not row else None
+            if own is not None and array is not None and any(_same(own, turned) for turned in _turned(array)):
+                return EXCHANGED, {"name": other.b.name if other.b is not None else ""}
+        return None
+
+    def _of_gradient(self, row: TensorRow) -> RankCause | None:
+        """As ``step()`` uses it: not added up over ranks, or by another factor."""
+        rows = (other for other in self._rows if other.any.kind == IN_STEP and other.any.name == row.any.name)
+        known = self._parts(next(rows, row))
+        if known is None:
+            return None
+        for want in _turned(known[1][0]):
+            grid = _whole_parts(known[0], want)
+            if grid is not None and (cause := _of_gradients(grid, want)) is not None:
+                return cause
+        return None
+
+
+def _returns(tensor: Tensor, layer: str) -> bool:
+    return tensor.kind == "layer" and tensor.layer == layer
+
+
+def _of_gradients(grid: Grid, want: Array) -> RankCause | None:
+    size, shares = _size(want), len(grid)
+    flat = [part for line in grid for part in line]
+    factors = {1.0, 1.0 / shares}
+    if not all(_close(part, line[0], size) for line in grid for part in line):
+        total = np.sum(flat, axis=0)
+        return (BACKWARD, {}) if any(_close(total * factor, want, size) for factor in factors) else None
+    if not all(_close(line[0], grid[0][0], size) for line in grid):
+        total = np.sum([line[0] for line in grid], axis=0)
+        return (SHARES, {}) if any(_close(total * factor, want, size) for factor in factors) else None
+    factor = float(np.vdot(flat[0], want) / max(float(np.vdot(want, want)), np.finfo(np.float64).tiny))
+    if abs(factor - 1) > _CLOSE and math.isfinite(factor) and _close(flat[0], factor * want, size * max(1.0, abs(factor))):
+        return SCALE, {"factor": factor}
+    return None
+
+
+def _whole_parts(grid: Grid, want: Array) -> Grid | None:
+    """Parts of the partner's shape: as they are, or with the slices of each share put together."""
+    shapes = {part.shape for line in grid for part in line}
+    if shapes == {want.shape}:
+        return grid
+    lines = [[whole] for line in grid if (whole := _concatenated(line, want.shape)) is not None]
+    return lines if len(lines) == len(grid) else None
+
+
+def _concatenated(parts: Sequence[Array], shape: tuple[int, ...]) -> Array | None:
+    axis = _split_axis(parts, shape)
+    return None if axis is None else np.concatenate(parts, axis)
+
+
+def _split_axis(parts: Sequence[Array], shape: tuple[int, ...]) -> int | None:
+    """The axis along which slices make a shape."""
+    if any(part.ndim != len(shape) for part in parts):
+        return None
+    for axis, size in enumerate(shape):
+        rest = all((*part.shape[:axis], *part.shape[axis + 1 :]) == (*shape[:axis], *shape[axis + 1 :]) for part in parts)
+        if rest and len(parts) > 1 and sum(part.shape[axis] for part in parts) == size:
+            return axis
+    return None
+
+
+def _order(parts: Sequence[Array], want: Array) -> list[int] | None:
+    """In which order slices of one size make the whole, where that is not their own."""
+    axis = _split_axis(parts, want.shape)
+    if axis is None or len({part.shape for part in parts}) > 1:
+        return None
+    size, order = _size(want), list[int]()
+    for piece in np.split(want, len(parts), axis):
+        match = next((place for place, part in enumerate(parts) if place not in order and _close(part, piece, size)), None)
+        if match is None:
+            return None
+        order.append(match)
+    return order if order != sorted(order) else None
+
+
+def _in_all_rows(between: Array, size: float) -> Array | None:
+    """The last axis of what is the same in all rows: a bias, or zeros; None where it is not the same."""
+    flat = between.reshape(-1, between.shape[-1])
+    return np.asarray(flat[0]) if len(flat) > 1 and _close(flat, np.broadcast_to(flat[0], flat.shape), size) else None
+
+
+def _turned(array: Array) -> Iterator[Array]:
+    """A weight as it lies in both frameworks."""
+    yield array
+    if array.ndim == 2:
+        yield array.T
+
+
+def _wide(tensor: Tensor | None) -> Array | None:
+    """The values in float64, of several ranks' the first's; None where there are none."""
+    part = tensor.parts[0][0] if isinstance(tensor, RankTensor) else tensor
+    array = None if part is None else part.values()
+    return None if array is None else array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+
+
+def _size(array: Array) -> float:
+    return float(np.abs(array).max(initial=0.0))
+
+
+def _same(array: Array, other: Array) -> bool:
+    return array.shape == other.shape and bool(np.array_equal(array, other))
+
+
+def _close(array: Array, other: Array, size: float) -> bool:
+    if array.shape != other.shape:
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.abs(array - other).max(initial=0.0) <= _CLOSE * size)

@@ -1,0 +1,209 @@
+"""Proofs of ports that lie on several ranks: right ones are proven, and of a fault its layer, its line and its cause are named."""
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+import ranks
+import torch
+from helpers import PATIENCE, ROOT
+
+import padiff_shim
+from padiff_shim import ArgumentError, FileError
+
+CORRECT, DIFFERS, WEIGHTS, UNKNOWN = "CODE_CORRECT_WITHIN_ROUNDING", "CODE_DIFFERS", "WEIGHTS_DIFFER", "NOT_COMPARABLE"
+SUM, BIAS, ORDER = "a sum over ranks is missing", "each rank adds the bias", "slices in another order"
+GRADIENTS, FACTOR, RESULT = "gradients are not combined over ranks", "gradients by another factor", "another result of the ranks"
+# A layout and its fault -> the layer of the first difference, a word of its line's source, and the cause.
+FAULTS = {
+    "tensor-bias": ("blocks.0.down", "self.bias", BIAS),
+    "tensor-reduce": ("blocks.1.down", "partial", SUM),
+    "tensor-backward": ("blocks.1.norm", "", SUM),
+    "attention-scale": ("attention", "divisor", RESULT),
+    "fused-order": ("gated", "silu", RESULT),
+    "data-sum": ("blocks.1.down", "", FACTOR),
+    "data-alone": ("blocks.0.up", "", GRADIENTS),
+    "data-none": ("blocks.1.down", "", GRADIENTS),
+    "reducer-around": ("blocks.1.down", "", GRADIENTS),
+    "experts-gate": ("mixture.gate", "", GRADIENTS),
+    "pipeline-scale": ("head", "", FACTOR),
+    "pipeline-sent": ("blocks.0.down", "", FACTOR),
+    "scaled-buffer": ("", "self.factors", RESULT),
+}
+QUICK_RIGHT, QUICK_FAULTS = ["attention", "reducer"], ["tensor-bias", "data-alone"]
+RIGHT = ["tensor", "fused", "data", "experts", "pipeline", "scaled", "scaled-adds", "scaled-rounded"]
+OTHERS = {"tensor-order": WEIGHTS, "experts-order": WEIGHTS, "scaled-drawn": UNKNOWN}
+
+
+def proofs(folder, names, number=2):
+    """Name -> the proof that all ranks have got."""
+    ranks.run([ROOT / "tests" / "rank_proofs.py", folder, *names], number)
+    by_rank = [{name: json.loads((folder / f"{name}-rank{rank}.json").read_text()) for name in names} for rank in range(number)]
+    assert all(other == by_rank[0] for other in by_rank)
+    return by_rank[0]
+
+
+def is_right(proof, number=2):
+    assert proof["verdict"] == CORRECT, proof["headline"]
+    assert proof["right"]
+    assert proof["ranks"] == number
+    assert not proof["mistakes"]
+    assert proof["first"] is None
+    assert 0 < proof["differences"]["float64"] < 1e-14 < proof["differences"]["float32"] < 1e-5
+    assert all(stage["right"] for stage in proof["stages"])
+
+
+def is_wrong(proof, name):
+    layer, source, cause = FAULTS[name]
+    assert proof["verdict"] == DIFFERS, proof["headline"]
+    assert not proof["right"]
+    (mistake,) = proof["mistakes"]
+    assert (mistake["cause"], mistake["layers"]) == (cause, [layer])
+    assert source in (mistake["paddle"] or {"source": ""})["source"]
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    return proofs(tmp_path_factory.mktemp("proofs"), [*QUICK_RIGHT, *QUICK_FAULTS])
+
+
+@pytest.fixture(scope="module")
+def further(tmp_path_factory):
+    return proofs(tmp_path_factory.mktemp("proofs"), [*RIGHT, *(name for name in FAULTS if name not in QUICK_FAULTS), *OTHERS])
+
+
+@pytest.mark.parametrize("name", QUICK_RIGHT)
+def test_a_right_port_is_proven(quick, name):
+    is_right(quick[name])
+
+
+@pytest.mark.parametrize("name", QUICK_FAULTS)
+def test_a_fault_is_named(quick, name):
+    is_wrong(quick[name], name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RIGHT)
+def test_further_right_layouts_are_proven(further, name):
+    is_right(further[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in QUICK_FAULTS])
+def test_further_faults_are_named(further, name):
+    is_wrong(further[name], name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_weights_and_random_numbers_accuse_no_code(further, name):
+    assert further[name]["verdict"] == OTHERS[name], further[name]["headline"]
+    assert not further[name]["mistakes"]
+
+
+@pytest.mark.slow
+def test_what_differs_in_weights_is_named(further):
+    assert "in the order 1, 0" in further["tensor-order"]["reason"]
+    assert "as mixture.experts.2.weight" in further["experts-order"]["reason"]
+
+
+@pytest.mark.slow
+def test_four_ranks(tmp_path):
+    """Tensor parallelism in pairs with shares of the batch, and experts in pairs whose gradients are summed across."""
+    answers = proofs(tmp_path, ["tensor", "experts", "tensor-bias", "experts-gate"], 4)
+    for name in ("tensor", "experts"):
+        is_right(answers[name], 4)
+    for name in ("tensor-bias", "experts-gate"):
+        is_wrong(answers[name], name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "error", "others"),
+    [("raises", "ValueError: no such word", "rank 1 failed: ValueError: no such word"), ("killed", "", "rank 1 has ended")],
+)
+def test_a_rank_that_fails_ends_the_others(tmp_path, fault, error, others):
+    started = ranks.start([ROOT / "tests" / "rank_proofs.py", tmp_path, f"scaled-{fault}"])
+    try:
+        outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert all(process.returncode for process in started)
+    assert f"PadiffShimError: {'the process of ' if not error else ''}{others}" in outputs[0]
+    assert error in outputs[1]
+
+
+# ---- One process.
+
+
+def pair():
+    port, original = paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    padiff_shim.transfer_weights(original, port)
+    return port, original
+
+
+def loss(y):
+    return (y**2).mean()
+
+
+def test_a_layer_is_afterwards_what_it_was(tmp_path):
+    port, original = pair()
+    loss(port(paddle.ones([2, 4]))).backward()
+    held = [(parameter, parameter.data_ptr(), parameter.numpy(), parameter.grad.numpy()) for parameter in port.parameters()]
+    proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss, folder=tmp_path / "kept")
+    assert proof.equal, proof.headline
+    assert json.loads(json.dumps(proof.as_dict()))["ranks"] == 1
+    for parameter, address, values, gradient in held:
+        assert parameter.data_ptr() == address
+        assert str(parameter.dtype) == "paddle.float32"
+        np.testing.assert_array_equal(parameter.numpy(), values)
+        np.testing.assert_array_equal(parameter.grad.numpy(), gradient)
+    assert {folder.name for folder in (tmp_path / "kept").iterdir() if folder.is_dir()} == {
+        f"{side}-{dtype}" for side in ("port", "original") for dtype in ("native", "float64")
+    }
+    with pytest.raises(FileError, match="is not empty"):
+        padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss, folder=tmp_path / "kept")
+
+
+def test_a_small_mistake_in_a_model_of_float64():
+    port, original = pair()
+    wide = port.to(dtype="float64"), original.to(torch.float64)
+    assert padiff_shim.prove_sharded(*wide, np.eye(4), loss=loss)
+    losses = (lambda y: loss(y) * (1 + 1e-9), loss)
+    assert str(padiff_shim.prove_sharded(*wide, np.eye(4), loss=losses).verdict) == DIFFERS
+
+
+class Inside(torch.nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.deep = torch.nn.ModuleDict({"up": layer})
+
+    def forward(self, x):
+        return self.deep["up"](x)
+
+
+def test_names_of_weights_that_differ_from_the_originals():
+    port, original = pair()
+    names = {name: f"deep.up.{name}" for name in ("weight", "bias")}
+    assert padiff_shim.prove_sharded(port, Inside(original), np.eye(4), loss=loss, names=names)
+    with torch.no_grad():
+        original.bias += 1
+    assert str(padiff_shim.prove_sharded(port, Inside(original), np.eye(4), loss=loss).verdict) == UNKNOWN
+    assert str(padiff_shim.prove_sharded(port, Inside(original), np.eye(4), loss=loss, names=names).verdict) == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"loss": None}, "loss= is a function"),
+        ({"shards": {"w": "half"}}, "shards= maps patterns"),
+        ({"names": 3}, "names= is a table"),
+        ({"step": 3}, "step= is a function"),
+    ],
+)
+def test_arguments_that_are_refused(wrong, message):
+    with pytest.raises(ArgumentError, match=message):
+        padiff_shim.prove_sharded(*pair(), np.eye(4), **{"loss": loss, **wrong})
