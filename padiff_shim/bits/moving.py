@@ -1,7 +1,7 @@
 """Calls that stand before others in a port and behind them in the original: equal values, and gradients that are summed elsewhere.
 
-A repetition before a rotation has its gradient summed behind the rotation's backward, and the other way round. Which calls were
-moved is known from the order of the kernels in both backwards; past which others is tried.
+A repetition before a rotation has its gradient summed behind the rotation's backward, and the other way round. Past which
+calls one is moved is tried.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def move_changes(
 
 def _moves(groups: Sequence[OriginGroup], calls: Sequence[OpCall]) -> Iterator[Move]:
     """What may be moved of one time, and past what."""
-    moved = [number for group in groups for call in group.moved[0] if (number := call_number(call)) is not None]
+    moved = [number for group in groups for call in group.port if call.backward and (number := call_number(call)) is not None]
     makers = {value.number: number for number, call in enumerate(calls) for value in call.outputs}
     for number in dict.fromkeys(moved):
         if not _is_movable(calls[number]):

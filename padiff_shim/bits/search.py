@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import linecache
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
@@ -21,12 +22,14 @@ from ..weights.mapping import Mapping as Weights
 from .accumulation import OrderChange, order_change
 from .calls import OpCall, ValueId
 from .changes import MOST, Change, Probing, candidates_at, changes, layout_candidates
-from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, Reread, Swap, call_number, layer_of, same_tensor_bits
+from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of, same_tensor_bits
 from .moving import MoveChange, move_changes
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
 from .source import Span
 from .translation import Translator, changing_calls
+
+AnyChange = Union[Change, OrderChange, MoveChange]
 
 
 @dataclass(eq=False)
@@ -42,7 +45,7 @@ class Origin:
 
     groups: list[OriginGroup] = field(default_factory=list)
     times: list[set[int]] = field(default_factory=list)
-    change: Change | OrderChange | MoveChange | None = None
+    change: AnyChange | None = None
     laid: bool = False
     formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
 
@@ -83,6 +86,9 @@ class OriginSearch:
         self._units: list[float] | None = None
         self._unlike: set[str] = set()
         self.origins: list[Origin] = []
+        self._partial: dict[int, tuple[Change, set[Result]]] = {}  # by the origin's identity: what mends a part, and what it leaves
+        self._settled: list[AnyChange] = []  # changes behind which others are tried
+        linecache.checkcache()  # the source may have been changed, and imported again
         self.original = original.run(LinkedCapture)
         port.order = list(self.original.outputs)
         self._run(Followed())  # what is made once is made
@@ -224,8 +230,14 @@ class OriginSearch:
             self._try(left, translated)
         for origin in self.origins:
             if origin.change is None and not self.steps:
-                order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
-                origin.change = order if order is not None and self._mends(order, origin) else self._move(origin)
+                origin.change = self._ordered(origin)
+        for origin in [origin for origin in self.origins if origin.change is None and id(origin) in self._partial]:
+            self._split(origin)
+
+    def _ordered(self, origin: Origin) -> OrderChange | MoveChange | None:
+        """Another order of calls, or of the sums of their gradients, that mends an origin."""
+        order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
+        return order if order is not None and self._mends(order, origin) else self._move(origin)
 
     def _move(self, origin: Origin) -> MoveChange | None:
         """Calls behind others that mend an origin, rather some that the source can say."""
@@ -262,29 +274,62 @@ class OriginSearch:
         probing = Probing((candidate for each in groups.values() for times in each for candidate in times), self.calls)
         self.forced_run(probing.follow())
         for origin in origins:
-            tried = changes(groups[id(origin)], lambda candidate: probing.viable[id(candidate)], len(origin.times))
-            origin.change = next((change for change in tried if self._mends(change, origin)), None)
+            for change in changes(groups[id(origin)], lambda candidate: probing.viable[id(candidate)], len(origin.times)):
+                left = self._left(change, origin)
+                if left == set():
+                    origin.change = change
+                    break
+                if left and all(group.backward for group in origin.groups if group.result in left):
+                    self._partial.setdefault(id(origin), (change, left))
 
-    def _mends(self, change: Change | OrderChange | MoveChange, origin: Origin) -> bool:
+    def _mends(self, change: AnyChange, origin: Origin) -> bool:
         """Whether nothing of an origin differs any longer with a change, and nothing else does."""
-        followed = Followed(tuple(change.swaps(self.calls)), rereads=change.rereads, behind=_behind([change]))
-        ran = self.forced_run(followed, free=change.calls)
+        return self._left(change, origin) == set()
+
+    def _left(self, change: AnyChange, origin: Origin) -> set[Result] | None:
+        """What of an origin still differs with a change; None if all does, or something else."""
+        ran = self._with([*self._settled, change])
+        if ran is None or not ran.ends <= self.base_ends:
+            return None
         rest, before = ran.capture.differing, self._base.capture.differing
-        same = all(result in before and same_tensor_bits(made, before[result]) for result, made in rest.items())
-        return not followed.failures and same and not origin.results & rest.keys() and ran.ends <= self.base_ends
+        left = origin.results & rest.keys()
+        same = all(
+            result in before and same_tensor_bits(made, before[result]) for result, made in rest.items() if result not in left
+        )
+        return left if same and left < origin.results else None
+
+    def _with(self, changes: Sequence[AnyChange]) -> ForcedRun | None:
+        """A run with changes in which all other values are the original's; None if they cannot be made."""
+        followed = _following(changes, self.calls)
+        ran = self.forced_run(followed, free=set[int]().union(*(change.calls for change in changes)))
+        return None if followed.failures else ran
+
+    def _split(self, origin: Origin) -> None:
+        """Of an origin in two: what a change mends, and gradients that another mends behind it."""
+        change, left = self._partial[id(origin)]
+        rest = Origin([group for group in origin.groups if group.result in left], origin.times)
+        before = self._base
+        self._settled.append(change)
+        self._base = self._with(self._settled) or before
+        rest.change = self._ordered(rest)
+        if rest.change is None:
+            self._settled.pop()
+            self._base = before
+            return
+        origin.change, origin.groups = change, [group for group in origin.groups if group.result not in left]
+        self.origins.insert(self.origins.index(origin) + 1, rest)
 
     def changed(self) -> RunOutcome:
         """The port with all changes, and nothing of the original's."""
-        swaps, rereads = list[Swap](), list[Reread]()
-        for origin in self.origins:
-            change = origin.change
-            if change is None:
-                continue
-            rereads += change.rereads
-            if self.steps and isinstance(change, Change):
-                change = replace(change, candidates=(*change.candidates, *self._everywhere(change)))
-            swaps += change.swaps(self.calls)
-        return self._run(Followed(tuple(swaps), rereads=rereads, behind=_behind([origin.change for origin in self.origins])))
+        every = [origin.change for origin in self.origins if origin.change is not None]
+        if self.steps:
+            every = [
+                replace(change, candidates=(*change.candidates, *self._everywhere(change)))
+                if isinstance(change, Change)
+                else change
+                for change in every
+            ]
+        return self._run(_following(every, self.calls))
 
     def _everywhere(self, change: Change) -> Iterator[Candidate]:
         """The candidates of a change for the other weights and steps for which its line runs."""
@@ -391,8 +436,11 @@ class OriginSearch:
         return [np.nan_to_num(part) / unit for part, unit in zip(apart, self._units)]
 
 
-def _behind(changes: Iterable[object]) -> dict[int, str]:
-    return {number: text for change in changes if isinstance(change, MoveChange) for number, text in change.behind.items()}
+def _following(changes: Sequence[AnyChange], calls: Sequence[OpCall]) -> Followed:
+    """What follows a run with changes."""
+    behind = {number: text for change in changes if isinstance(change, MoveChange) for number, text in change.behind.items()}
+    swaps = tuple(swap for change in changes for swap in change.swaps(calls))
+    return Followed(swaps, rereads=[reread for change in changes for reread in change.rereads], behind=behind)
 
 
 def _makers_of(groups: Sequence[OriginGroup]) -> set[int]:

@@ -343,3 +343,20 @@ def test_the_line_that_lays_out_an_operand_is_named_and_mended(tmp_path, dense):
     answer.apply()
     port = load(path)
     assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random", dtype="bfloat16").identical
+
+
+def test_of_one_origin_with_two_changes_each_has_its_own_line(tmp_path):
+    """The repeated keys have no counterpart, so the division and the repetition are one group of calls."""
+    source = REPEATED.replace("return k * q", "return k * (1 / 3) * q", 1).replace("return k * q\n", "return k / 3 * q\n")
+    path = tmp_path / "two.py"
+    path.write_text(source)
+    rng = np.random.default_rng(0)
+    inputs = tuple(rng.standard_normal(shape).astype("float32") for shape in ((5, 6), (15, 6), (6,)))
+    port = load(path)
+    answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random")
+    assert answer.mended, str(answer)
+    lines = [line_of(path, text) for text in ("return k * (1 / 3)", "k = k.unsqueeze(1)")]
+    assert [(origin.cause, origin.paddle.line) for origin in answer.origins] == [(ROUNDING, lines[0]), (BACKWARD, lines[1])]
+    answer.apply()
+    port = load(path)
+    assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random").identical
