@@ -115,9 +115,11 @@ def _look_into(answer: Bitwise, search: OriginSearch, port: PaddleSide) -> None:
     answer.results, answer.gradients = answer.results_changed, answer.gradients_changed = search.identical(search.natural)
     if answer.identical:
         return
-    answer.origins, answer.explained = _searched(answer, search)
+    answer.origins, answer.explained = _searched(search)
     answer.results, answer.gradients = answer.results_changed, answer.gradients_changed = search.identical(search.natural)
     answer.results_changed, answer.gradients_changed = search.identical(search.changed())
+    if not answer.mended:
+        answer.notes += _unexplained(search)
     answer.travel = list(_travel(search, port.dtype(), answer.origins))
 
 
@@ -126,7 +128,7 @@ def _look_into_updates(answer: Bitwise, search: OriginSearch, port: PaddleUpdate
     answer.updates = answer.updates_changed = search.identical(search.natural)[0]
     if answer.updates[0] == answer.updates[1]:
         return
-    origins, _ = _searched(answer, search)
+    origins, _ = _searched(search)
     torch_place, paddle_place = map(place_of, port.recipe.places)
     if not origins:
         far = [distance(expected, actual, dtype) for expected, actual, dtype in search.outputs()]
@@ -138,6 +140,8 @@ def _look_into_updates(answer: Bitwise, search: OriginSearch, port: PaddleUpdate
         replace(origin, torch=_own(origin.torch, torch_place), paddle=_own(origin.paddle, paddle_place)) for origin in origins
     ]
     answer.updates_changed = search.identical(search.changed())[0]
+    if answer.updates_changed[0] < answer.updates_changed[1]:
+        answer.notes += _unexplained(search)
     if answer.updates_changed[0] < answer.updates_changed[1] and (own := with_paddles_own(port)) is not None:
         updates = search.identical(port.run())[0]
         if updates[0] == updates[1]:
@@ -151,22 +155,24 @@ def _own(place: ProgramPlace | None, maker: ProgramPlace | None) -> ProgramPlace
     return replace(maker, call=place.call) if maker is not None and is_library(place.file) else replace(place, layer="")
 
 
-def _searched(answer: Bitwise, search: OriginSearch) -> tuple[list[BitOrigin], float | None]:
+def _searched(search: OriginSearch) -> tuple[list[BitOrigin], float | None]:
     """The origins, with their changes, and how much of the final difference they explain."""
     search.find_origins()
     search.find_changes()
     shares = search.contributions()
-    if search.base_ends:
-        ends = ", ".join(sorted(name or "output 0" for name in search.base_ends))
-        answer.notes.append(
-            tr(
-                "with the original's values in all calls that have a counterpart these differ still, so not every origin is "
-                "known: {ends}",
-                ends=ends,
-            )
-        )
     origins = [_origin(search, origin, None if shares is None else shares[place]) for place, origin in enumerate(search.origins)]
     return origins, None if shares is None else sum(shares)
+
+
+def _unexplained(search: OriginSearch) -> Iterable[str]:
+    """What differs though every value that has a counterpart is the original's."""
+    if search.base_ends:
+        ends = ", ".join(sorted(name or "output 0" for name in search.base_ends))
+        yield tr(
+            "with the original's values in all calls that have a counterpart these differ still, so not every origin is "
+            "known: {ends}",
+            ends=ends,
+        )
 
 
 def _origin(search: OriginSearch, origin: Origin, contribution: float | None) -> BitOrigin:

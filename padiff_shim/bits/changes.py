@@ -79,9 +79,16 @@ def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, update
     """
     among = [each for each in formulations().values() if not each.equal and (updates or each.cause != TRAINING)]
     makers = _makers(calls)
+    matched = match(calls, among)
+    known = {(candidate.formulation.name, candidate.spelling, candidate.results) for candidate in matched}
+    again = (
+        candidate
+        for candidate in match(_as_if_made_once(calls), among)
+        if (candidate.formulation.name, candidate.spelling, candidate.results) not in known
+    )
     candidates = [
         replace(candidate, operands={name: _plain_number(value) for name, value in candidate.operands.items()})
-        for candidate in (*match(calls, among), *match(_as_if_made_once(calls), among))
+        for candidate in (*matched, *again)
         if not candidate.missing and _can_be_swapped(candidate, makers)
     ]
     chosen = []

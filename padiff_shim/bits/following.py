@@ -22,7 +22,7 @@ from ..dispatch.frames import paused
 from ..frameworks.memory import to_torch
 from ..proof.plans import TORCHS, OnTorch
 from ..proof.programs import ModelSide
-from ..proof.trace import Capture, Forced, Key, TraceCall, TraceOperand
+from ..proof.trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
 from ..trees import mapped
 from .calls import CallRecorder, NotesCalls, ValueId
 from .source import Span, span_of_call, spans_of_call
@@ -221,7 +221,7 @@ class LinkedCapture(Capture):
         self.sequence: dict[TraceCall, int] = {}
 
     def _note(self, name: str, arguments: list[Any], operands: list[TraceOperand], results: Any, updated: Any) -> None:
-        before, behind = len(self.trace.nodes), torch._C._current_autograd_node()
+        before, behind = len(self.trace.nodes), backward_node()
         number = torch._C._autograd._get_sequence_nr() - 1 if behind is None else behind._sequence_nr()
         super()._note(name, arguments, operands, results, updated)
         self.sequence.update((node, number) for node in self.trace.nodes[before:])
@@ -253,7 +253,7 @@ class NumberedCapture(Capture):
         self._operands: list[TraceOperand] = []
 
     def _where(self) -> tuple[CallSite, str, bool]:
-        behind = torch._C._current_autograd_node()
+        behind = backward_node()
         if behind is not None:
             return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
         site, layer = call_site(self._until), self._layer()

@@ -25,6 +25,7 @@ Result = tuple[Key, int]  # a call of the port, and the place of its result
 _NARROWED = frozenset({"_to_copy", "copy", "to"})
 _ROOTS = frozenset({"mul", "div", "sqrt", "rsqrt", "reciprocal", "pow", "neg"})
 _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
+_ADDING = frozenset({"scatter_add", "index_put", "_index_put_impl", "index_add", "embedding_dense_backward", "sum"})
 _NEAR = 1e-6  # of the largest element: two values that belong together are this near in float64
 
 
@@ -60,6 +61,7 @@ class OriginGroup:
         result: of the port. ``made``: what it is by itself. ``wanted``: the original's, in the port's arrangement.
         port, original: the calls of both, in order.
         laid: the calls of both that make an operand whose elements lie in another order in memory.
+        tables: those calls of both that depend on no input and no parameter.
     """
 
     result: Result
@@ -68,6 +70,16 @@ class OriginGroup:
     port: list[TraceCall]
     original: list[TraceCall]
     laid: tuple[list[TraceCall], list[TraceCall]]
+    tables: tuple[list[TraceCall], ...]
+
+    @property
+    def of_table(self) -> bool:
+        """Whether it is a table that differs: the rest of both calls the same."""
+        rest = [
+            [call.name for call in calls if call not in tables and call.name not in _NARROWED]
+            for calls, tables in zip((self.port, self.original), self.tables)
+        ]
+        return any(self.tables) and rest[0] == rest[1]
 
     @property
     def backward(self) -> bool:
@@ -77,7 +89,7 @@ class OriginGroup:
     @property
     def is_of_equal_calls(self) -> bool:
         """Whether both programs call the same kernels there; in a backward, in any order."""
-        names = [[call.name for call in calls] for calls in (self.port, self.original)]
+        names = [[call.name for call in calls if call.name not in _NARROWED] for calls in (self.port, self.original)]
         return names[0] == names[1] or (self.backward and sorted(names[0]) == sorted(names[1]))
 
     @property
@@ -112,6 +124,7 @@ class Partners:
     def __init__(self, original: Trace, port: NumberedCapture, wide: tuple[Trace, Trace, Matching]) -> None:
         first, second, matching = wide
         self.trace = port.trace
+        self._tables = _of_constants(original) | _of_constants(port.trace)
         self._wide_of_original = _classes(original, {node.key: node for node in original.nodes}, first)
         self._wide_of_port = _classes(port.trace, port.plain, second)
         by_class: dict[Value, list[Value]] = defaultdict(list)
@@ -137,12 +150,18 @@ class Partners:
         """For each call that rounds, what its results shall be."""
         forced: dict[Key, list[torch.Tensor | None]] = {}
         for node in self.trace.nodes:
-            if node.view or (node.moves and node.name not in _NARROWED):
+            if node.view or (node.moves and not self._is_followed(node)):
                 continue
             wanted = [self.wanted.get(value) for value in node.values]
             if any(tensor is not None for tensor in wanted):
                 forced[node.key] = wanted
         return forced
+
+    def _is_followed(self, node: TraceCall) -> bool:
+        """Whether what moves elements may make other bits than its counterpart: it rounds, adds up, or moves what has none."""
+        values = [operand.value for operand in node.operands]
+        unknown = any(value.node is not None and value not in self.of_port for value in values)
+        return node.name in _NARROWED or bool(node.attributes.get("accumulate")) or unknown
 
     def group(self, result: Result, made: torch.Tensor) -> OriginGroup:
         """The calls behind a result that differs."""
@@ -151,7 +170,8 @@ class Partners:
         partner = self.of_port[value]
         port = _between(value, self.of_port.__contains__)
         original = _between(partner, self.of_original.__contains__)
-        return OriginGroup(result, made, self.wanted[value], port, original, self._laid(port))
+        tables = tuple([call for call in calls if call in self._tables] for calls in (port, original))
+        return OriginGroup(result, made, self.wanted[value], port, original, self._laid(port), tables)
 
     def _laid(self, calls: Sequence[TraceCall]) -> tuple[list[TraceCall], list[TraceCall]]:
         """The forward calls of both that make an operand of these calls, and lay it out differently."""
@@ -164,6 +184,18 @@ class Partners:
                 port.append(maker)
                 original.append(partner.node)
         return port, original
+
+
+def _of_constants(trace: Trace) -> set[TraceCall]:
+    """The forward calls that depend on constants alone: on no input, and no parameter."""
+    tables: set[TraceCall] = set()
+    for node in trace.nodes:
+        values = [operand.value for operand in node.operands]
+        if not node.backward and all(
+            value.node in tables if value.node is not None else not value.label or "(" in value.label for value in values
+        ):
+            tables.add(node)
+    return tables
 
 
 def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict[Value, Value]:
@@ -258,9 +290,17 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     """Cause, name and reason of an origin that is no formulation of the library."""
     port, original = ([call for call in calls if call.backward is calls[-1].backward] for calls in (group.port, group.original))
     names = [[call.name for call in calls] for calls in (port, original)]
+    if group.of_table:
+        shown = [", ".join(dict.fromkeys(_plain(call.name) for call in calls)) or tr("a constant") for calls in group.tables]
+        name = tr("table: {original} against {port}", original=shown[1], port=shown[0])
+        name = tr("table that {op} reads", op=shown[0]) if shown[0] == shown[1] else name
+        return NUMBERS, name, tr("numbers that depend on no input are made in other steps, in another dtype, or by other means")
     moved = {call.name for calls in group.moved for call in calls}
     if port[-1].backward and sorted(names[0]) == sorted(names[1]) and (moved or {"add"}) == {"add"} <= set(names[0]):
         return BACKWARD, tr("sum of gradients"), tr("the gradients of a tensor's readers are added up in another order")
+    if port[-1].backward and _ADDING.issuperset((*names[0], *names[1])):
+        why = tr("the gradients of elements that were chosen several times are added up by another kernel, in another order")
+        return BACKWARD, tr("gradients of chosen elements"), why
     if names[0] == names[1]:
         operands = [layouts(calls) for calls in (port, original)]
         if [operand.dtype for operand in operands[0]] != [operand.dtype for operand in operands[1]]:

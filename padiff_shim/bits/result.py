@@ -57,7 +57,7 @@ class BitOrigin:
     contribution: float | None = None
 
     def __str__(self) -> str:
-        count = len(self.layers)
+        count = len(self.layers) if self.differs == UPDATE else len(set(self.layers))
         often = (
             "" if count < 2 else many(count, "time") if self.differs == UPDATE else tr("in {layers}", layers=many(count, "layer"))
         )

@@ -212,7 +212,8 @@ class OriginSearch:
             first = groups[id(origin)][0]
             held = (held.formulation for held in first if len(held.calls) > 1 and origin.times[0] <= set(held.calls))
             # Equal calls are no other spelling: their operands lie otherwise, or have other dtypes.
-            origin.formulation = None if all(group.is_of_equal_calls for group in origin.groups) else next(held, None)
+            unspelled = all(group.is_of_equal_calls or group.of_table for group in origin.groups)
+            origin.formulation = None if unspelled else next(held, None)
         self._try_layouts()
         self._try([origin for origin in self.origins if origin.change is None], groups)
         assert isinstance(self.original.capture, LinkedCapture)

@@ -102,6 +102,12 @@ _WORDS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
     "addcmul": lambda operands, attributes: f"({operands[0]} + {_number(attributes, 'value')} * {operands[1]} * {operands[2]})",
     "addcdiv": lambda operands, attributes: f"({operands[0]} + {_number(attributes, 'value')} * {operands[1]} / {operands[2]})",
     "linalg_vector_norm": _norm, "clamp": _clamp,
+    "cat": lambda operands, attributes: f"paddle.concat([{', '.join(operands)}], {attributes.get('dim', 0)})",
+    "topk": lambda operands, attributes: f"paddle.topk({operands[0]}, {attributes['k']}, {attributes.get('dim', -1)})[0]",
+    "gather": lambda operands, attributes: f"paddle.take_along_axis({', '.join(operands)}, {attributes['dim']})",
+    "index_select": lambda operands, attributes: f"paddle.index_select({', '.join(operands)}, {attributes['dim']})",
+    "index": lambda operands, attributes: f"{operands[0]}[{', '.join(operands[1:])}]",
+    "embedding": lambda operands, attributes: f"F.embedding({', '.join(reversed(operands))})",
     "stack": lambda operands, attributes: f"paddle.stack([{', '.join(operands)}], {attributes.get('dim', 0)})",
     "rsub": lambda operands, attributes: f"({_number(attributes, 'other')} - {operands[0]})",
     **{name: _function(f"paddle.{name}") for name in (
@@ -143,12 +149,14 @@ class Translator:
     ) -> None:
         self._original, self._partners, self._recorder = original, partners, recorder
         self._parameters, self._changing = parameters, changing
+        self._whole: list[tuple[ValueId, torch.Tensor]] = []
         self._by_memory: dict[int, list[tuple[ValueId, torch.Tensor]]] = {}
         for tensor in recorder.held():
             if tensor._is_initialized() and tensor.is_dense() and 0 not in tensor.shape:
                 side = as_side(tensor)
                 value = recorder.known(tensor)
                 assert value is not None
+                self._whole += [(value, side)] if side.dtype in (torch.int64, torch.int32) else []
                 self._by_memory.setdefault(side.untyped_storage().data_ptr(), []).append((value, side))
 
     def candidate(self, groups: Sequence[OriginGroup], numbers: set[int]) -> Candidate | None:
@@ -189,9 +197,8 @@ class Translator:
         if ends:
             return max(ends, key=lambda call: call.index)
         behind = {self._original.sequence.get(call) for group in groups for call in group.original if call.backward}
-        forward |= {
-            call for call, number in self._original.sequence.items() if not call.backward and number in behind and not call.moves
-        }
+        reached = {call for call, number in self._original.sequence.items() if not call.backward and number in behind}
+        forward |= {call for call in reached if not call.moves} or reached
         known: list[TraceCall] = []
         waiting = [call for call in forward if call.results]
         while waiting:  # from a value that the port does not make on to the first that it does
@@ -235,6 +242,10 @@ class Translator:
     def _operand(self, call: TraceCall, operand: TraceOperand) -> str:
         """An operand of a call: a value of the port's, or an expression of values."""
         partner = self._partners.of_original.get(operand.value)
+        if operand.value.node is None and operand.value.label.startswith("arange("):
+            return self._shaped(_arange(operand.value), operand.value.tensor, operand.tensor, call)
+        if not operand.tensor.is_floating_point():
+            return self._index(operand.tensor)
         if partner is None:
             if operand.value.node is None or operand.value is not operand.value.node.result:
                 raise Untranslatable("an operand without partner")
@@ -255,6 +266,13 @@ class Translator:
             if side.numel() == operand.tensor.numel():
                 return self._cast(self._shaped(self._named(value), side, operand.tensor, call), side, operand.tensor)
         raise Untranslatable("a value that no tensor of the port holds")
+
+    def _index(self, tensor: torch.Tensor) -> str:
+        """Whole numbers, which no kernel rounds: a tensor of the port's that holds them."""
+        for value, side in self._whole:
+            if side.shape == tensor.shape and torch.equal(side, tensor.to(side.dtype)):
+                return self._named(value)
+        raise Untranslatable("indices that no tensor of the port holds")
 
     def _named(self, value: ValueId) -> str:
         for name, held in self._names.items():
@@ -291,6 +309,13 @@ class Translator:
         if held.dtype == wanted.dtype or not wanted.is_floating_point():
             return text
         return f'{text}.astype("{_DTYPES[wanted.dtype]}")'
+
+
+def _arange(value: Value) -> str:
+    """A constant that counts, in Paddle's words."""
+    words = dict(part.split("=") for part in value.label[len("arange(") : -1].split(", "))
+    dtype = str(value.tensor.dtype).rpartition(".")[2]
+    return f'paddle.arange({words.get("start", 0)}, {words["end"]}, {words.get("step", 1)}, dtype="{dtype}")'
 
 
 def _from_the_end(dim: Any, rank: int) -> Any:

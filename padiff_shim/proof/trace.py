@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import CodeType
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..dispatch.call_site import CallSite, call_site
+from ..dispatch.call_site import CallSite, call_site, is_library
 from ..frameworks.torch_state import LooksOn
 
 # Objects of either framework; neither ships usable types.
@@ -465,7 +466,7 @@ class Capture(Onlooker):
 
     def _where(self) -> tuple[CallSite, str, bool]:
         """The line and layer of a call; a backward call has those of the call whose gradient it computes."""
-        behind = torch._C._current_autograd_node()
+        behind = backward_node()
         if behind is None:
             place = call_site(self._until), self._layer()
             self._remember(place)
@@ -569,6 +570,25 @@ class Capture(Onlooker):
         for value in values:
             if _address(value.tensor) == address:
                 value.tensor = value.tensor.clone()
+
+
+def backward_node() -> Any:
+    """The node of Torch's graph whose gradient is computed; None in a forward, also in one that a backward makes once more."""
+    behind = torch._C._current_autograd_node()
+    return None if behind is not None and torch.is_grad_enabled() and _is_recomputed() else behind
+
+
+def _is_recomputed() -> bool:
+    """Whether a function of the program's runs within the innermost backward: a checkpoint's, whose values were not saved."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name not in _BACKWARDS:
+        if not is_library(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+_BACKWARDS = frozenset({"_engine_run_backward", "run_backward"})  # of torch.autograd, and of older versions
 
 
 def _like(value: Any, wanted: Any) -> Any:
