@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import paddle
 import paddle.distributed as dist
+from rank_shards import Reduce
 
 import padiff_shim
 
@@ -34,6 +35,26 @@ def net(seed=0):
     return paddle.nn.Linear(8, 4)
 
 
+class Halves(paddle.nn.Layer):
+    """A layer that all ranks share, and one of which each has its own: both begin equal on all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared, self.own = net(), paddle.nn.Linear(8, 4, bias_attr=False)
+
+    def forward(self, x):
+        return self.shared(x) + Reduce.apply(self.own(x) * (dist.get_rank() + 1.0), range(dist.get_world_size()))
+
+
+def equal_shards():
+    layer = Halves()
+    optimizer = paddle.optimizer.SGD(0.1, parameters=layer.parameters())
+    for _ in range(3):
+        (layer(paddle.linspace(-1, 1, 32).reshape([4, 8])) ** 2).mean().backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+
 def main():
     dist.init_parallel_env()
     rank = dist.get_rank()
@@ -56,6 +77,8 @@ def main():
             sum((part(x) ** 2).mean() for part in (layer, column, uneven)).backward()
             optimizer.step()
             optimizer.clear_grad()
+    with compared("equal_shards"):
+        equal_shards()
     with compared("other_rate"):
         layer = net()
         steps(paddle.DataParallel(layer), layer, rate=lambda step: 0.2 if rank and step == 1 else 0.1)

@@ -236,7 +236,9 @@ class NativeCalls:
         return gradients.watched(pack, unpack)
 
     def layer_ends(self, frame: Frame, layer: Any, result: Any) -> None:
-        """Nothing to do."""
+        """What a model returns shows whether ranks computed the same."""
+        if self.replicas is not None and not self.aside and call_site.in_outermost_layer():
+            self.replicas.returned(result)
 
     def moved(self, original: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> None:
         """Pass a shadow stream, if one is kept, on through a call that is not compared."""

@@ -10,9 +10,12 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+import paddle
 import torch
 
 from ..dispatch.entry_point import Unlisted
+from ..dispatch.operands import flat
+from ..frameworks.autocast import grad_tracer
 from ..frameworks.memory import to_torch
 from ..optimizers.update import updates
 from ..runlog.recorder import Recorder
@@ -28,6 +31,12 @@ class ReplicaDigests:
         self._parameters: dict[str, str] = {}
         self._gradients: dict[str, str] = {}
         self._shapes: dict[str, str] = {}
+        self._outputs: list[str] | None = []  # what outermost layers returned before the first update; None behind it
+
+    def returned(self, result: Any) -> None:
+        """An outermost layer returns: before the first update it shows whether ranks computed the same."""
+        if self._outputs is not None and grad_tracer() is not None:
+            self._outputs += [_digest(tensor) for tensor in flat(result) if isinstance(tensor, paddle.Tensor)]
 
     def note(self, other: Unlisted, args: Sequence[Any], step: int) -> None:
         """An optimizer's update is about to run: what it updates, and with which gradients."""
@@ -49,8 +58,9 @@ class ReplicaDigests:
         """The step has ended: its digests go into the log."""
         if self._parameters:
             tables = {"parameters": self._parameters, "gradients": self._gradients, "shapes": self._shapes}
-            self._recorder.add_event(EVENT, f"step {step}", step=step, **tables)
-            self._parameters, self._gradients, self._shapes = {}, {}, {}
+            outputs = {"outputs": self._outputs} if self._outputs and all(self._outputs) else {}
+            self._recorder.add_event(EVENT, f"step {step}", step=step, **tables, **outputs)
+            self._parameters, self._gradients, self._shapes, self._outputs = {}, {}, {}, None
 
 
 # Attributes with which fleet, PaddleFormers and Megatron mark what a rank does not share with the others.

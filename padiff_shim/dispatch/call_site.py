@@ -40,6 +40,11 @@ def layer_path() -> str:
     return paths[-1] if paths else ""
 
 
+def in_outermost_layer() -> bool:
+    """Whether the running layer is in no other."""
+    return len(_stack.layers) == 1
+
+
 def layer_calls() -> int:
     """How many calls of layers began in this thread so far."""
     return _stack.calls

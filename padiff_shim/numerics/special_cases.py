@@ -49,10 +49,18 @@ def judge_exact(
     if not stable.any():
         reached = [torch.stack([side == other for other in values]).any(0) for side in (paddle, torch_)]
         if not bool((reached[0] & reached[1] | ~unlike).all()):
-            reason = logged("{count} results stand on the edge; what is allowed there was not to be settled", count=count)
+            if count == 1:
+                reason = logged("1 result stands on the edge; what is allowed there was not to be settled")
+            else:
+                reason = logged("{count} results stand on the edge; what is allowed there was not to be settled", count=count)
             return Judgement(Verdict.UNVERIFIED, reason=reason, stats=stats)
         stats["tied"], stats["first_tied"] = count, first_place(unlike)
-        reason = logged("{count} results stand on the edge, within one unit roundoff, where both choices are allowed", count=count)
+        if count == 1:
+            reason = logged("1 result stands on the edge, within one unit roundoff, where both choices are allowed")
+        else:
+            reason = logged(
+                "{count} results stand on the edge, within one unit roundoff, where both choices are allowed", count=count
+            )
         return Judgement(Verdict.TIE, reason=reason, stats=stats)
     wrong = {side: int((stable & (t != value)).sum()) for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_))}
     guilty = [side for side, n in wrong.items() if n]

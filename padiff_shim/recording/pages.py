@@ -355,7 +355,7 @@ def _begins(difference: DifferenceView) -> Iterator[doc.Part]:
     others = []
     further = origins.count - min(ORIGINS, len(origins.held))
     if further:
-        others.append(tr("{count:,} more places where bits part are not shown", count=further))
+        others.append(tr("not shown: {places} more where bits part", places=many(further, "place")))
     if origins.carried:
         others.append(
             tr(

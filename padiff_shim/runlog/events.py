@@ -387,6 +387,7 @@ class RunEvent(TypedDict, total=False):
     parameters: TextsByName
     gradients: TextsByName
     shapes: TextsByName
+    outputs: Texts
     coverage: CoverageEntry
 
 

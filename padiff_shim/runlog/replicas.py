@@ -75,6 +75,8 @@ class Replicas:
         parting: where they part, or None.
         unknown: parameters that differ between ranks where they are met first: shards, or replicas whose broadcast is missing.
         split: parameters whose shapes differ between ranks.
+        alike: parameters that begin equal and get different gradients at once, though the ranks computed the same: shards that
+            began with equal values, or replicas whose sum over the ranks is missing in the backward.
         compared: how many parameters several ranks have, and were taken for replicas.
     """
 
@@ -84,29 +86,32 @@ class Replicas:
     unknown: tuple[str, ...] = ()
     split: tuple[str, ...] = ()
     compared: int = 0
+    alike: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         among = ", ".join(map(str, self.ranks))
-        sentences = []
+        sentences, others = [], bool(self.unknown or self.split or self.alike)
+        if self.steps == 1:
+            steps = tr("at the one step that all of them logged")
+        else:
+            steps = tr("at all {steps} that all of them logged", steps=many(self.steps, "step"))
         if self.parting is not None:
             sentences.append(str(self.parting))
         elif not self.steps:
             sentences.append(tr("ranks {ranks}: no update of a parameter that all of them logged", ranks=among))
-        elif self.compared and (self.unknown or self.split):
+        elif self.compared == 1 and others:
+            text = tr("ranks {ranks}: 1 parameter and its gradient are equal bit for bit {steps}", ranks=among, steps=steps)
+            sentences.append(text)
+        elif self.compared and others:
             part = tr(
-                "ranks {ranks}: {parameters} and their gradients are equal bit for bit at all {steps:,} steps "
-                "that all of them logged",
+                "ranks {ranks}: {parameters} and their gradients are equal bit for bit {steps}",
                 ranks=among,
                 parameters=many(self.compared, "parameter"),
-                steps=self.steps,
+                steps=steps,
             )
             sentences.append(part)
-        elif not (self.unknown or self.split):
-            equal = tr(
-                "ranks {ranks}: parameters and gradients are equal bit for bit at all {steps:,} steps that all of them logged",
-                ranks=among,
-                steps=self.steps,
-            )
+        elif not others:
+            equal = tr("ranks {ranks}: parameters and gradients are equal bit for bit {steps}", ranks=among, steps=steps)
             sentences.append(equal)
         else:
             sentences.append(tr("ranks {ranks}: no parameter is known to be the same on all of them", ranks=among))
@@ -115,6 +120,14 @@ class Replicas:
                 tr(
                     "not known: values of {names} differ between ranks from the beginning: shards, or a broadcast that is missing",
                     names=listed([shown(name) for name in self.unknown], _NAMED),
+                )
+            )
+        if self.alike:
+            sentences.append(
+                tr(
+                    "not known: gradients of {names} differ between ranks from the first update on, though the ranks computed the "
+                    "same: shards that began with equal values, or a sum over the ranks that is missing in the backward",
+                    names=listed([shown(name) for name in self.alike], _NAMED),
                 )
             )
         if self.split:
@@ -146,7 +159,8 @@ def replicas(paths: Sequence[Path], headers: Sequence[Mapping[str, object]], dig
         parting = _parting(values, evidence)
         if parting is not None:
             break
-    return Replicas(ranks, steps, parting, tuple(evidence.unknown), tuple(evidence.split), len(evidence.replicas))
+    unknown, split, alike = (tuple(names) for names in (evidence.unknown, evidence.split, evidence.alike))
+    return Replicas(ranks, steps, parting, unknown, split, len(evidence.replicas), alike)
 
 
 class _ReplicaEvidence:
@@ -161,6 +175,7 @@ class _ReplicaEvidence:
         self.new: set[str] = set()  # met at this step
         self.unknown: dict[str, None] = {}
         self.split: dict[str, None] = {}
+        self.alike: dict[str, None] = {}
 
     def meet(self, events: Mapping[int, JsonTable]) -> None:
         """The parameters of a step, those that several ranks hold."""
@@ -174,11 +189,16 @@ class _ReplicaEvidence:
                 self.split[name] = None
             elif len(set(values.values())) > 1:
                 self.unknown[name] = None
+        outputs = [event.get("outputs") for event in events.values()]
+        if outputs[0] and all(known == outputs[0] for known in outputs):
+            for name, values in _by_name(events, "gradients").items():
+                if name in self.new and name in self.replicas and len(set(values.values())) > 1:
+                    self.alike[name] = None
 
     @property
     def replicas(self) -> set[str]:
         """Those that should stay equal on all ranks."""
-        without = {self._met[name] for name in (*self.unknown, *self.split)}
+        without = {self._met[name] for name in (*self.unknown, *self.split, *self.alike)}
         return {name for name, layer in self._met.items() if layer not in without}
 
 

@@ -76,6 +76,16 @@ def test_shards_by_hand_are_no_fault(folder):
     assert f"split over the ranks, by shape: {known.split[0]}" in str(known)
 
 
+def test_shards_that_begin_equal_are_no_fault(folder):
+    run = read(folder, "equal_shards")
+    known = run.replicas
+    assert known.parting is None
+    assert not run.warnings
+    assert (len(known.alike), known.compared) == (1, 2)
+    assert f"not known: gradients of {known.alike[0]} differ between ranks from the first update on" in str(run)
+    assert "2 parameters and their gradients are equal bit for bit at all 3 steps" in str(known)
+
+
 def test_other_weights_at_the_beginning_are_no_accusation(folder):
     run = read(folder, "other_weights")
     assert run.replicas.parting is None
