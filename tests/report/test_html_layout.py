@@ -39,6 +39,8 @@ def test_a_call_sites_line_number_is_never_cut(show):
     assert cell.inner_text().endswith("modeling.py:98765 in forward")
     assert cell.evaluate("one => one.scrollWidth > one.clientWidth"), "else nothing is shown"
     assert cell.evaluate(END_IS_SEEN, 18)
+    page = show([record(0, random.Random(1), site="models/attention.py:1013 in forward")], viewport={"width": 1200, "height": 800})
+    assert page.locator("tr[data-row] .c-site").first.evaluate(END_IS_SEEN, len("/attention.py:1013 in forward"))
 
 
 @pytest.mark.parametrize("viewport", [PHONE, DESKTOP, {"width": 1024, "height": 701}], ids=["phone", "desktop", "low"])
