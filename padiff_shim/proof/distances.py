@@ -73,13 +73,22 @@ class DriftRow:
     @property
     def name(self) -> str:
         """The name in the port, with the number of the call."""
-        shown = self.paddle or (tr("(the model)") if self.kind.endswith("layer") else tr("(output)"))
+        shown = self.paddle or self._whole
         return tr("{shown}, call {number}", shown=shown, number=self.number + 1) if self.number else shown
+
+    @property
+    def original(self) -> str:
+        """The name in the original."""
+        return self.torch or ("" if self.paddle else self._whole)
+
+    @property
+    def _whole(self) -> str:
+        return tr("(the model)") if self.kind.endswith("layer") else tr("(output)")
 
     @property
     def label(self) -> str:
         """The same where no kind stands beside it."""
-        return f"gradient of {self.name}" if self.of_gradient else self.name
+        return tr("gradient of {name}", name=self.name) if self.of_gradient else self.name
 
 
 def distance(actual: Array, expected: Array) -> Distance | None:

@@ -201,6 +201,9 @@ def _summary(rows: Sequence[DriftRow]) -> str:
     if "float64" not in worst or not worst["native"].max:
         return text
     ratio = worst["float64"].max / worst["native"].max
+    if ratio > 0.5:
+        largest = worst["float64"].max
+        return tr("{text}, and in float64 {largest:.2g}: it is not rounding; prove names the lines", text=text, largest=largest)
     if ratio < 1e-6:  # the unit roundoff of float64 is 2e-9 of float32's
         meaning = tr("it is rounding")
     elif all(row.substituted.identical for row in rows):
@@ -227,7 +230,7 @@ def _row(row: DriftRow) -> Row:
             figures += ["0" if apart.identical else "±0"] * 2
         else:
             figures += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
-    return (tr(row.kind), shown(row.label), shown(row.torch), shown(row.site), *figures)
+    return (tr(row.kind), shown(row.label), shown(row.original), shown(row.site), *figures)
 
 
 # ---- The question.

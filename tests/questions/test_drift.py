@@ -86,7 +86,8 @@ def test_the_figures_are_those_of_the_arrays():
 
 def test_what_is_no_rounding_stays_in_float64():
     drifts = drift(*pair(factor=1.5), X)
-    assert "it is not rounding alone" in drifts.headline
+    assert "apart, and in float64 " in drifts.headline
+    assert "it is not rounding; prove names the lines" in drifts.headline
     wrong = by_name(drifts, "output")["logits", "logits"]
     assert wrong.float64.max == pytest.approx(wrong.substituted.max, rel=1e-3)
     assert drifts.largest["float64"].max >= wrong.float64.max
