@@ -161,5 +161,31 @@ def look(stream: TextIO | None = None) -> dict[str, Any]:
 
 
 def as_text(result: Presented, stream: TextIO | None = None) -> str:
-    """The text of ``print(result)``, as wide as ``stream`` (default: standard output), in colours if that is a terminal."""
-    return result.text(**look(stream))
+    """The text of ``print(result)``, as wide as ``stream`` (default: standard output), in colours if that is a terminal.
+
+    Lines of tables and marks that the stream's encoding lacks are ASCII: ``|`` and ``-``.
+    """
+    text, encoding = result.text(**look(stream)), getattr(stream or sys.stdout, "encoding", None) or "utf-8"
+    return text.translate({ord(sign): plain for sign, plain in _PLAIN.items() if sign in text and not _writes(encoding, sign)})
+
+
+_PLAIN = {
+    **dict.fromkeys("━─┄", "-"),
+    **dict.fromkeys("┃│", "|"),
+    **dict.fromkeys("┏┳┓┡╇┩└┴┘├┼┤╷╵", "+"),
+    "✓": "+",
+    "✗": "x",
+    "–": "-",
+    "−": "-",
+    "…": "...",
+    "×": "x",
+    "÷": "/",
+    "±": "+-",
+}
+
+
+def _writes(encoding: str, sign: str) -> bool:
+    try:
+        return bool(sign.encode(encoding))
+    except (UnicodeEncodeError, LookupError):
+        return False
