@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .. import notebook
 from ..arguments import path as as_path
 from ..errors import FileError
 from ..files import try_folder, write
@@ -289,8 +290,8 @@ class Run(Presented):
 
 
 def command() -> str:
-    """The command line of this process, quoted for a shell; "" in an interactive session."""
-    if not getattr(sys, "argv", None) or not sys.argv[0]:
+    """The command line of this process, quoted for a shell; "" in an interactive session and in a notebook."""
+    if not getattr(sys, "argv", None) or not sys.argv[0] or notebook.running():
         return ""
     started = getattr(sys, "orig_argv", None) or [sys.executable or "python", *sys.argv]
     return shlex.join([os.path.basename(started[0]), *started[1:]])
