@@ -120,7 +120,10 @@ def unknown(kind: str, word: object, accepted: Iterable[str], listed: str = "", 
     names = sorted(map(str, accepted))
     near = [prefix + name for name in nearest(str(word)[len(prefix) :], [name[len(prefix) :] for name in names])]
     hint = tr(" Did you mean {names}?", names=joined(" or ", map(repr, near))) if near else ""
-    if len(names) <= FEW:
+    names = [name or "''" for name in names]
+    if not names:
+        choices = tr("There are no names.")
+    elif len(names) <= FEW:
         choices = tr("Accepted: {names}.", names=", ".join(names))
     elif listed:
         choices = tr("Accepted are {count:,} names. {hint}", count=len(names), hint=listed)

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 
 from ..errors import MissingFrameworkError, PadiffShimError, optional
@@ -28,7 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from .click_words import translated
 
     with _any_encoding(), translated():
-        result = _execute(arguments)
+        try:
+            result = _execute(arguments)
+        except Exception as error:  # of the user's models and programs: without their answer there is none of ours
+            from .program import tidy
+
+            tidy(error)
+            traceback.print_exception(error)
+            return UNUSABLE
     return result() if callable(result) else result
 
 

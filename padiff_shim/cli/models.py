@@ -379,7 +379,7 @@ def model_inputs(word: str, option: str = "--inputs") -> Any:
         loaded = np.load(word, allow_pickle=False)
     except OSError as error:
         raise unreadable(tr("the file of {option}", option=option), word, error) from None
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise ArgumentError(joined(": ", (option, word, error))) from None
     if isinstance(loaded, np.ndarray):
         return loaded

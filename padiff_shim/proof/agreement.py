@@ -172,6 +172,18 @@ def _largest_of_small(pairs: Sequence[tuple[Array, Array]], places: list[int], d
 Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout, or None
 
 
+def says_nothing(original: RunOutcome) -> str:
+    """Why no output of the original can be compared; "" if one can: NaN equals NaN, whatever was computed."""
+    outputs = [output for output in original.outputs.values() if output.dtype.kind in "fc" or not output.size]
+    if len(outputs) < len(original.outputs) or not outputs:
+        return ""
+    if not any(output.size for output in outputs):
+        return str(tr("the original's outputs have no elements: nothing can be compared"))
+    if all(np.isnan(output).all() for output in outputs):
+        return str(tr("the original's outputs are NaN in all elements: nothing can be compared"))
+    return ""
+
+
 def output_pairs(original: RunOutcome, port: RunOutcome) -> list[tuple[str, str]]:
     """The paths of outputs that belong together, Torch's and Paddle's: those of one name, then the others in order.
 

@@ -70,6 +70,8 @@ class Inputs:
 
     def _kept(self, value: Any) -> Array:
         array = copied(value)
+        if array.dtype.kind in "OSUMm":  # objects, texts and times
+            raise ArgumentError(tr("inputs= holds numbers, got an array of {dtype}", dtype=array.dtype))
         self._dtypes[id(array)] = _dtype_of(value)
         self._alike = self._alike and array.dtype.name in _IN_BOTH
         return array

@@ -181,7 +181,7 @@ def question(
         dtype = str(dtype).rpartition(".")[2] if isinstance(dtype, (torch.dtype, paddle.dtype)) else dtype
         one_of("dtype", dtype, DTYPES)
     losses = both_losses(loss)
-    arguments = Inputs(inputs, dtype or "")
+    arguments, seed = Inputs(inputs, dtype or ""), whole("seed", seed)
     recipe = _recipe(phase, optimizer, steps)
     return Question(paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed)
 
@@ -371,6 +371,8 @@ def _runs(original: TorchSide, port: PaddleSide, notes: list[str]) -> Runs:
 
 def _compared(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
     """Compare all bits; if they differ, find out why. ``stages`` go on."""
+    if silent := agreement.says_nothing(runs[0]):
+        return Proof(ProofVerdict.NOT_COMPARABLE, silent, stages=stages, layers=agreement.layers(mapping, *runs))
     proof = _of_runs(original, port, mapping, stages, runs)
     proof.notes += [note for note in (agreement.renamed_outputs(*runs[:2]), agreement.unpaired_outputs(*runs[:2])) if note]
     return proof

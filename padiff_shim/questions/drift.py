@@ -13,7 +13,7 @@ from typing import Any
 import paddle
 import torch
 
-from ..arguments import flag, one_of
+from ..arguments import flag, one_of, whole
 from ..arguments import path as checked
 from ..errors import ArgumentError, FileError, described, optional
 from ..files import Scratch
@@ -287,7 +287,7 @@ def drift(
     losses = both_losses(loss)
     flag("calls", calls)
     flag("double", double)
-    arguments = Inputs(inputs)
+    arguments, seed = Inputs(inputs), whole("seed", seed)
     port, original = duplicate(paddle_layer), duplicate(torch_module)
     models = (port, original) if weights == "paddle->torch" else (original, port)
     mapping = (match if weights == "as-is" else transfer_weights)(*models, layer_map=layer_map)

@@ -193,3 +193,16 @@ def test_no_encoding_ends_a_command(encoding, files, monkeypatch):
     assert (" │ " if encoding == "gbk" else " | ") in text
     assert "\\u" not in text
     assert stream.errors == "strict"
+
+
+def test_an_error_of_the_users_is_no_answer(files, capsys):
+    """Exit status 1 would say that the port is wrong."""
+    (files / "raises.py").write_text("1 / 0\n")
+    (files / "empty.npy").write_bytes(b"")
+    assert main(["prove", "raises.py:Port", "theirs/model.py:Original", "--inputs", "x.npy"]) == 2
+    shown = capsys.readouterr().err
+    assert "raises.py" in shown
+    assert "ZeroDivisionError" in shown
+    assert "padiff_shim/cli" not in shown
+    assert main(["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "empty.npy"]) == 2
+    assert "empty.npy" in capsys.readouterr().err

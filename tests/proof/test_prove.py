@@ -291,3 +291,18 @@ def test_models_that_do_not_run_in_float64_are_told():
     proof = prove(SinglePort(), Refusing(), np.random.default_rng(0).standard_normal((3, D)))
     assert proof.verdict is ProofVerdict.NOT_COMPARABLE
     assert "torch in float64: RuntimeError: float32 alone" in proof.reason
+
+
+def test_nan_alone_proves_nothing():
+    """NaN equals NaN, whatever a port computes."""
+    models = paddle.nn.LayerNorm(4, epsilon=1e-3), torch.nn.LayerNorm(4)
+    proof = prove(*models, np.full((2, 4), np.nan, "float32"))
+    assert proof.verdict is ProofVerdict.NOT_COMPARABLE
+    assert "NaN in all elements" in proof.reason
+    some = np.arange(8.0).reshape(2, 4)
+    some[0] = np.nan
+    assert prove(*models, some).verdict is ProofVerdict.CODE_DIFFERS
+    with pytest.raises(padiff_shim.ArgumentError, match="seed= is a whole number"):
+        prove(*models, some, seed=-1)
+    with pytest.raises(padiff_shim.ArgumentError, match="inputs= holds numbers"):
+        prove(*models, np.array(["a"]))
