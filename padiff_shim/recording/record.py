@@ -629,7 +629,7 @@ class Recording:
         if files and not self._overwrite:
             raise FileError(
                 tr(
-                    "{folder} holds a recording of rank {rank} already ({file}): choose another folder, or overwrite=True",
+                    "{folder} holds a recording of rank {rank} already ({file}): use another, or --overwrite (overwrite=True)",
                     folder=self.folder,
                     rank=rank(),
                     file=files[0].name,
