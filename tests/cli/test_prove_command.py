@@ -128,7 +128,7 @@ def test_what_cannot_be_loaded_is_told(word, error, message, files):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--inputs", "none.npy"], "the inputs none.npy cannot be read"),
+        (["--inputs", "none.npy"], "the file of --inputs none.npy cannot be read"),
         (["--inputs", "x.npy", "--weights", "none"], "unknown weights 'none'"),
         (["--inputs", "x.npy", "--layer-map", "a"], "TORCH=PADDLE, got 'a'"),
         ([], "--inputs"),
