@@ -226,6 +226,18 @@ def data(fault):
     return proven(rank_shards.Net(Share()), OriginalNet(), tokens, None if fault == "none" else step)
 
 
+def inside(fault):
+    """A step that takes its share of the whole batch itself."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    tokens = np.split(TOKENS, count)[rank]
+    step = stepping(tokens, 1 / count, sum_gradients())
+
+    def around(layer, ids):
+        return step(layer, ids[rank * len(tokens) : (rank + 1) * len(tokens)])
+
+    return padiff_shim.prove_sharded(rank_shards.Net(Share()), OriginalNet(), TOKENS[:, :-1], loss=original_loss, step=around)
+
+
 def reducer(fault):
     """By :class:`paddle.DataParallel`; called without it, gradients stay each rank's own."""
     tokens = np.split(TOKENS, dist.get_world_size())[dist.get_rank()]
@@ -254,27 +266,40 @@ def experts(fault):
 
 
 def pipeline(fault):
-    """One block on each of two ranks, which send by broadcasts, in two micro-batches."""
-    rank = dist.get_rank()
+    """One block on each of two stages, which send by broadcasts, in two micro-batches."""
+    return staged(fault, 1)
+
+
+def grid(fault):
+    """The same with two ranks in each stage, which split its weights."""
+    return staged(fault, 2)
+
+
+def staged(fault, width):
+    stage, number = divmod(dist.get_rank(), width)
+    shape = [len(TOKENS) // 2, LENGTH, WIDTH]
+    turns = [rank_shards.Turn(tuple(range(first, first + width)), shape) for first in (0, width)]
 
     def step(layer, _):
         losses = []
+
+        def last(sent, part):
+            sent.stop_gradient = False
+            losses.append(loss_of(layer(sent), part))
+            (losses[-1] * (1.0 if fault == "scale" else 0.5)).backward()
+            return sent.grad * 2 if fault == "sent" else sent.grad.clone()
+
         for part in map(paddle.to_tensor, np.split(TOKENS, 2)):
-            hidden = layer(part[:, :-1]) if rank == 0 else paddle.zeros([part.shape[0], LENGTH, WIDTH])
-            sent = hidden.detach().clone()
+            hidden = turns[0].run(lambda part=part: layer(part[:, :-1]))
+            sent = paddle.zeros(shape) if hidden is None else hidden.detach().clone()
             dist.broadcast(sent, 0)
-            gradient = paddle.zeros_like(sent)
-            if rank == 1:
-                sent.stop_gradient = False
-                losses.append(loss_of(layer(sent), part))
-                (losses[-1] * (1.0 if fault == "scale" else 0.5)).backward()
-                gradient = sent.grad * 2 if fault == "sent" else sent.grad.clone()
-            dist.broadcast(gradient, 1)
-            if rank == 0:
-                hidden.backward(gradient)
+            gradient = turns[1].run(lambda sent=sent, part=part: last(sent, part))
+            gradient = paddle.zeros(shape) if gradient is None else gradient
+            dist.broadcast(gradient, width)
+            turns[0].run(lambda hidden=hidden, gradient=gradient: hidden.backward(gradient))
         return sum(losses) / 2 if losses else None
 
-    return proven(rank_shards.Stage(rank), OriginalNet(), TOKENS, step)
+    return proven(rank_shards.Stage(stage, Share(number, width, fault, turns[stage])), OriginalNet(), TOKENS, step)
 
 
 class Scaled(nn.Layer):
@@ -312,7 +337,7 @@ class OriginalScaled(torch.nn.Module):
 
 
 def scaled(fault):
-    """``adds``: the returned losses add up; ``names``: the port's paths are others."""
+    """``adds``: the returned losses add up."""
     count = dist.get_world_size()
     tokens = np.split(TOKENS, count)[dist.get_rank()]
 
@@ -325,7 +350,7 @@ def scaled(fault):
     return proven(Scaled(fault), OriginalScaled(), tokens, step)
 
 
-LAYOUTS = {layout.__name__: layout for layout in (tensor, attention, fused, data, reducer, experts, pipeline, scaled)}
+LAYOUTS = {layout.__name__: layout for layout in (tensor, attention, fused, data, reducer, experts, pipeline, grid, inside, scaled)}
 
 
 def main():

@@ -410,14 +410,14 @@ class _Judge:
             self._right(results)
 
     def _with_sums(self, results: list[TensorRow], causes: Callable[[], RankCauses]) -> list[TensorRow]:
-        """The results, without a loss of shares that add up to the whole one where all gradients say that it is the same."""
+        """The results, without losses that ranks have of their shares where all gradients say that the whole one is the same."""
         gradients = [row for row in results if row.any.kind == IN_STEP]
         if not gradients or any(row.differs for row in gradients) or not any(row.differs for row in results):
             return results
         known = causes()
-        adding = {id(row) for row in results if row.any.kind == "note" and known.adds_up(row)}
+        adding = {id(row) for row in results if row.any.kind == "note" and known.together(row)}
         if adding:
-            self._proof.notes.append(tr("the losses of the ranks' shares add up to the original's: step= returned parts of a mean"))
+            self._proof.notes.append(tr("the ranks' losses differ, and are the original's, added up or averaged"))
         return [row for row in results if id(row) not in adding]
 
     def _of_weights(self, causes: Callable[[], RankCauses]) -> bool:
@@ -483,16 +483,18 @@ class _Judge:
         computed = [row for row in rows if row.any.kind in ("op", "layer")]
         first = _first_fault([row for row in self._wide.rows if row.any.kind in ("op", "layer")])
         losses = [row for row in results if row.any.kind == "note"]
-        ahead = not any(row.differs for row in losses)
+        ahead = bool(losses) and not any(row.differs for row in losses)
+        if ahead or not any(row.differs for row in results):
+            first = None
         if not computed:
             text = tr("no result was compared")
-        elif first is None or (ahead and losses):
+        elif first is None:
             text = tr(
                 "{results} of calls and layers agree in float64", results=many(sum(not row.differs for row in computed), "result")
             )
         else:
             text = tr("the first that differs is {row}", row=row_text(first))
-        stages.append(Stage("forward", None if not computed else first is None or bool(ahead and losses), text))
+        stages.append(Stage("forward", None if not computed else first is None, text))
         if losses:
             values = [tensor.figures.get("mean", math.nan) for tensor in (losses[0].a, losses[0].b) if tensor is not None]
             text = tr("{port:.9g}, the original's {original:.9g}", port=values[0], original=values[-1])
@@ -528,10 +530,18 @@ class _Judge:
             proof.reason = tr("{ranks}: loss and gradients are the original's, bit for bit", ranks=many(proof.ranks, "rank"))
             return
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
+        gradients = many(sum(row.any.kind == IN_STEP for row in results), "gradient")
+        if proof.dtype == WIDE:
+            proof.reason = tr(
+                "{ranks}: loss and {gradients} agree in float64 to {apart:.2g}, relative",
+                ranks=many(proof.ranks, "rank"),
+                gradients=gradients,
+                apart=apart,
+            )
+            return
         proof.reason = tr(
             "{ranks}: loss and {gradients} agree in float64 to {apart:.2g}, relative; in {dtype} to {near:.2g}",
-            ranks=many(proof.ranks, "rank"), gradients=many(sum(row.any.kind == IN_STEP for row in results), "gradient"),
-            apart=apart, dtype=proof.dtype, near=near,
+            ranks=many(proof.ranks, "rank"), gradients=gradients, apart=apart, dtype=proof.dtype, near=near,
         )  # fmt: skip
 
 

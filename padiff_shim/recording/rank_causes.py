@@ -46,13 +46,14 @@ class RankCauses:
             return self._of_gradient(row)
         return self._of_result(self._layer_of(row) or row) or self._of_order(row)
 
-    def adds_up(self, row: TensorRow) -> bool:
-        """Whether the parts of shares of the data add up to the whole."""
+    def together(self, row: TensorRow) -> bool:
+        """Whether single numbers of the ranks add up to the whole run's, or have it as their mean."""
         known = self._parts(row)
-        if known is None or len(known[0]) < 2:
+        parts = [] if known is None else [part for line in known[0] for part in line]
+        if known is None or len(parts) < 2:
             return False
-        total = np.sum([line[0] for line in known[0]], axis=0)
-        return _close(total, known[1][0], _size(known[1][0]))
+        want, total = known[1][0], np.sum(parts, axis=0)
+        return any(_close(total * factor, want, _size(want)) for factor in (1.0, 1.0 / len(parts)))
 
     def _layer_of(self, row: TensorRow) -> TensorRow | None:
         """What the layer returns in which a call runs, of both runs."""

@@ -77,7 +77,8 @@ def sample(array: Array) -> list[Any]:
 
 def as_bfloat16(array: Array) -> Array:
     """The upper halves of float32 numbers that bfloat16 holds, as uint16."""
-    return (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    words = (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return words.reshape(array.shape)  # that of a single number has become [1]
 
 
 def from_bfloat16(words: Array) -> Array:

@@ -32,7 +32,7 @@ FAULTS = {
     "scaled-buffer": ("", "self.factors", RESULT),
 }
 QUICK_RIGHT, QUICK_FAULTS = ["attention", "reducer"], ["tensor-bias", "data-alone"]
-RIGHT = ["tensor", "fused", "data", "experts", "pipeline", "scaled", "scaled-adds", "scaled-rounded"]
+RIGHT = ["tensor", "fused", "data", "experts", "pipeline", "inside", "scaled", "scaled-adds", "scaled-rounded"]
 OTHERS = {"tensor-order": WEIGHTS, "experts-order": WEIGHTS, "scaled-drawn": UNKNOWN}
 
 
@@ -52,6 +52,7 @@ def is_right(proof, number=2):
     assert proof["first"] is None
     assert 0 < proof["differences"]["float64"] < 1e-14 < proof["differences"]["float32"] < 1e-5
     assert all(stage["right"] for stage in proof["stages"])
+    assert {"weights", "forward", "backward"} <= {stage["name"] for stage in proof["stages"]}
 
 
 def is_wrong(proof, name):
@@ -110,11 +111,12 @@ def test_what_differs_in_weights_is_named(further):
 
 @pytest.mark.slow
 def test_four_ranks(tmp_path):
-    """Tensor parallelism in pairs with shares of the batch, and experts in pairs whose gradients are summed across."""
-    answers = proofs(tmp_path, ["tensor", "experts", "tensor-bias", "experts-gate"], 4)
-    for name in ("tensor", "experts"):
+    """Tensor parallelism with shares of the batch, or in stages, and experts in pairs whose gradients are summed across."""
+    right, wrong = ("tensor", "experts", "grid"), ("tensor-bias", "experts-gate")
+    answers = proofs(tmp_path, [*right, *wrong], 4)
+    for name in right:
         is_right(answers[name], 4)
-    for name in ("tensor-bias", "experts-gate"):
+    for name in wrong:
         is_wrong(answers[name], name)
 
 

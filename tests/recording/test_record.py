@@ -141,11 +141,15 @@ def test_bfloat16_float16_and_what_has_no_values(framework, tmp_path):
             values = np.array([0.0, 1.0, 3.140625], "float32")
             tensor = paddle.to_tensor(values) if framework == "paddle" else torch.from_numpy(values)
             recording.note(dtype, tensor.astype(dtype) if framework == "paddle" else tensor.to(getattr(torch, dtype)))
+            recording.note(
+                f"one {dtype}", tensor.astype(dtype)[2] if framework == "paddle" else tensor.to(getattr(torch, dtype))[2]
+            )
         recording.note("empty", np.zeros((0, 3)))
         recording.note("scalar", np.float64(2))
     by_name = {tensor.name: tensor for tensor in tensors(tmp_path)}
     assert by_name["bfloat16"].dtype == "bfloat16"
     assert by_name["bfloat16"].values().tolist() == [0, 1, 3.140625]
+    assert by_name["one bfloat16"].values().tolist() == by_name["one float16"].values().tolist() == 3.140625
     assert by_name["float16"].values().dtype == np.float16
     assert by_name["bool"].values().tolist() == [False, True, True]
     assert by_name["complex64"].values().dtype == np.complex64
