@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -100,6 +101,16 @@ def shown(value: object, most: int = LONGEST) -> str:
     text = str(value)
     line = escaped(" ".join(text[:most].split()))
     return line if len(text) <= most else str(tr("{line}… ({length:,} characters)", line=line, length=len(text)))
+
+
+_SITE = re.compile(r"(.+:\d+) in (\S+)")
+
+
+def code_line(site: object, most: int = LONGEST) -> str:
+    """A line of a program, ``"port.py:7 in forward"``, as one printable line; what is no line as :func:`shown` shows it."""
+    text = shown(site, most)
+    match = _SITE.fullmatch(text)
+    return tr("{line} in {function}", line=match[1], function=match[2]) if match else text
 
 
 def columns() -> int:

@@ -15,7 +15,7 @@ from ..proof.findings import ProgramPlace
 from ..proof.pages import both_places, marked
 from ..proof.proof import Proof
 from ..table.formulation import LAYOUT
-from ..text import capped, joined, many, shown, tr
+from ..text import capped, english, joined, many, shown, tr
 from .origins import OperandLayout
 
 UPDATE = "update"
@@ -227,7 +227,7 @@ def _annotated(origin: BitOrigin) -> Annotation:
     text = tr("{finding}; {why}", finding=origin, why=origin.why)
     if origin.change:
         text = tr("{finding}. Write: {change}", finding=text, change=origin.patch.after.strip() if origin.patch else origin.change)
-    return Annotation(joined(": ", (tr("bits"), tr(origin.cause), origin.name)), "warning", text, places, origin.patch)
+    return Annotation(f"bits: {origin.cause}: {english(origin.name)}", "warning", text, places, origin.patch)
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:

@@ -24,7 +24,7 @@ from ..numerics.bounds import Bound, Learnt
 from ..numerics.precision import first_place
 from ..runlog.encoding import Plain, tables
 from ..runs.compare_run import CompareRun
-from ..text import SENTENCE, logged, shown, tr
+from ..text import SENTENCE, code_line, from_log, joined, logged, marked, shown, tr
 from ..verdicts import PARTLY, SCREENED, Judgement, Side, Verdict, apart
 from .compared_call import OVERTAKEN, UNKNOWN, ComparedTensor, Spot, describe_tensor, operand_name
 
@@ -154,7 +154,7 @@ def as_before(tensor: torch.Tensor, size: DifferenceSize) -> Judgement:
 
 # ---- Where NaN and infinities begin: calls that make them of finite operands, and the first call whose operands hold a NaN.
 
-NAN, INFINITY = "NaN", "infinity"
+NAN, INFINITY = "NaN", marked("infinity")
 _NARROW = (torch.float16, torch.bfloat16)
 
 
@@ -515,7 +515,7 @@ class Consequences:
 
     def conclude(self) -> None:
         """The mode closes: one warning for all that was set apart."""
-        counts = " and ".join(f"{number} {why}" for why, number in self._silent.items())
+        counts = joined(" and ", [f"{number} {tr(why)}" for why, number in self._silent.items()])
         self._silent.clear()
         if counts and self.action == "warn":
             warnings.warn(tr("differences that were counted apart: {counts}; print(run) names them", counts=counts), stacklevel=3)
@@ -523,10 +523,18 @@ class Consequences:
     @staticmethod
     def sentence(record: Mapping[str, Any]) -> str:
         """One line for people."""
-        layer = f" in layer {shown(record['layer'])}" if record["layer"] else ""
-        named = f" ({shown(record['hypothesis'])})" if record["hypothesis"] else ""
-        where = f"{shown(record['op'])} {shown(record['tensor'])} at {shown(record['site'])}{layer}, step {record['step']}"
-        return f"{record['verdict']}{named}, side {record['side']}: {where}: {shown(record['reason'], SENTENCE)}"
+        return tr(
+            "{verdict}{named}, side {side}: {op} {tensor} at {line}{layer}, step {step}: {reason}",
+            verdict=record["verdict"],
+            named=f" ({shown(record['hypothesis'])})" if record["hypothesis"] else "",
+            side=record["side"],
+            op=shown(record["op"]),
+            tensor=shown(record["tensor"]),
+            line=code_line(record["site"]),
+            layer=tr(" in layer {layer}", layer=shown(record["layer"])) if record["layer"] else "",
+            step=record["step"],
+            reason=shown(from_log(record["reason"]), SENTENCE),
+        )
 
     def _save(self, record: dict[str, Any], tensors: Mapping[str, Any]) -> None:
         """Keep the operands of a serious call, for a script that shows it alone."""

@@ -27,7 +27,7 @@ from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide,
 from ..proof.prove import both_losses
 from ..recording.diff import diff
 from ..recording.record import record
-from ..text import joined, listed, many, shown, tr
+from ..text import code_line, joined, listed, many, shown, tr
 from ..weights.mapping import Mapping as Weights
 from ..weights.transfer import match, transfer_weights
 
@@ -230,7 +230,7 @@ def _row(row: DriftRow) -> Row:
             figures += ["0" if apart.identical else "±0"] * 2
         else:
             figures += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
-    return (tr(row.kind), shown(row.label), shown(row.original), shown(row.site), *figures)
+    return (tr(row.kind), shown(row.label), shown(row.original), code_line(row.site), *figures)
 
 
 # ---- The question.

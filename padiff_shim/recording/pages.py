@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from ..present import document as doc
 from ..present.annotations import Annotation, places_of
-from ..runlog.events import IN_STEP, STATE
-from ..text import SENTENCE, capped, joined, many, marked, shown, tr
+from ..runlog.events import IN_STEP, LOSS, STATE
+from ..text import SENTENCE, capped, code_line, joined, many, marked, shown, tr
 from .alignment import TensorDistance
 from .call_origins import (
     ARGUMENTS,
@@ -384,7 +384,7 @@ _BEGINS = {
 def _begin(origin: CallOrigin) -> doc.ListedFinding:
     row = origin.row
     places = [
-        doc.Place(side, side, shown(tensor.site, SENTENCE) if tensor.site else shown(tensor.name))
+        doc.Place(side, side, code_line(tensor.site, SENTENCE) if tensor.site else shown(tensor.name))
         for side, tensor in (("a", row.a), ("b", row.b))
         if tensor is not None
     ]
@@ -482,10 +482,11 @@ def _cells(row: ComparedRow) -> doc.Row:
     tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
     kind = f"{tr(SHOWN_KINDS[tensor.kind])} " if tensor.kind in SHOWN_KINDS else ""
-    what = tensor.name if tensor.tensor in ("", "out") else f"{tensor.name} {tensor.tensor}"
+    name = tr("loss") if tensor.kind == LOSS else tensor.name
+    what = name if tensor.tensor in ("", "out") else f"{name} {tensor.tensor}"
     step = tr(" (step {step})", step=tensor.step) if tensor.step else ""
     places = ["-" if side is None else side.site or side.name for side in (row.a, row.b)]
-    return doc.Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(shown, places), *_figures(row)
+    return doc.Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(code_line, places), *_figures(row)
 
 
 def _figures(row: ComparedRow) -> list[str]:

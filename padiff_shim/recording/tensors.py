@@ -13,9 +13,9 @@ import numpy as np
 
 from ..errors import FileError
 from ..runlog.encoding import finite
-from ..runlog.events import IN_STEP, STATE
+from ..runlog.events import IN_STEP, LOSS, STATE
 from ..runlog.reader import LogError, open_log
-from ..text import marked, tr
+from ..text import code_line, marked, tr
 
 Array = np.ndarray[Any, Any]
 SAMPLE = 64  # elements, evenly spaced in memory order
@@ -206,12 +206,12 @@ class Tensor:
         return array
 
     def __str__(self) -> str:
-        what = self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}"
+        what = tr("loss") if self.kind == LOSS else self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}"
         if kind := SHOWN_KINDS.get(self.kind):
             what = tr("{kind} {name}", kind=tr(kind), name=what)
         if self.layer:
             what += tr(" in layer {layer}", layer=self.layer)
-        return str(tr("{what}, {site}", what=what, site=self.site) if self.site else what)
+        return str(tr("{what}, {site}", what=what, site=code_line(self.site)) if self.site else what)
 
 
 def tensor_of(record: Mapping[str, Any], folder: Path) -> Tensor:

@@ -11,7 +11,7 @@ from ..present.annotations import Annotation, Level, places_of
 from ..runlog import words
 from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding
 from ..runlog.encoding import excess_of
-from ..text import SENTENCE, capped, from_log, joined, many, shown, tr
+from ..text import SENTENCE, capped, code_line, from_log, joined, many, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
 from .source import Compared
 
@@ -131,7 +131,7 @@ def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
 
     Before it stands where a NaN or an infinity begins.
     """
-    births = [f"{words.born(record)}." for _, record, _ in counts.first_births()]
+    births = [tr("{more}.", more=words.born(record)) for _, record, _ in counts.first_births()]
     return joined(" ", [*births, _answer(counts, coverage)])
 
 
@@ -227,7 +227,7 @@ def annotated(finding: LineFinding) -> Annotation:
 
 def _at(record: Mapping[str, Any], layer: str = "") -> str:
     """`` at train.py:7 in forward (layer encoder)``, as far as it is known."""
-    site = tr(" at {site}", site=shown(record["site"])) if record.get("site") else ""
+    site = tr(" at {site}", site=code_line(record["site"])) if record.get("site") else ""
     return site + (tr(" (layer {layer})", layer=layer) if layer else "")
 
 
@@ -413,7 +413,7 @@ def _finding_row(finding: LineFinding) -> doc.Row:
 def _place(record: Mapping[str, Any]) -> tuple[doc.Cell, str]:
     """Op and tensor, and the line."""
     what = doc.Cell([f"{shown(record['op'])} {shown(record.get('tensor'))}", words.shape(record)])
-    return what, shown(record.get("site") or "")
+    return what, code_line(record.get("site") or "")
 
 
 def _rounding(records: Sequence[Mapping[str, Any]]) -> doc.Table:

@@ -176,7 +176,7 @@ def surveyed(counts: Counts) -> dict[str, Any]:
         "ops": table("op"),
         "layers": table("layer"),
         "findings": [_finding(finding) for finding in counts.sorted_findings()],
-        "births": [{"text": _text(f"{born(record)}."), "at": order} for order, record, _ in counts.first_births()],
+        "births": [{"text": _text(tr("{more}.", more=born(record))), "at": order} for order, record, _ in counts.first_births()],
         "ties": _text(ties(counts)),
         "further": counts.further,
     }

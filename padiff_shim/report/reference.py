@@ -9,7 +9,7 @@ from typing import Any
 
 from ..present import document as doc
 from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
-from ..text import SENTENCE, from_log, joined, many, shown, tr
+from ..text import SENTENCE, code_line, from_log, joined, many, shown, tr
 from .compare import share, version_words, without_kernel
 from .source import Substituted
 
@@ -50,8 +50,8 @@ class Stayed:
         """``["train.py:7 in forward (layers a, b)", "train.py:9 in main"]``."""
         by_line: dict[str, list[str]] = {}
         for line, layer in self.lines:
-            by_line.setdefault(shown(line), []).extend([shown(layer)] if layer else [])
-        return [line + _within(layers) for line, layers in by_line.items()]
+            by_line.setdefault(code_line(line), []).extend([shown(layer)] if layer else [])
+        return [joined("", (line, _within(layers))) for line, layers in by_line.items()]
 
     def where(self, most: int = 3) -> str:
         """The first of them in a sentence."""
@@ -398,7 +398,7 @@ def _layers(run: ReferenceFigures) -> doc.Part:
 
 def _lines(run: ReferenceFigures) -> doc.Part:
     columns = [*_spent_columns(run, tr("line")), *doc.figures(tr("all"))]
-    return doc.Table(columns, [(shown(line.name), *line.cells, seconds_of(line.total)) for line in run.lines()], most=LINES)
+    return doc.Table(columns, [(code_line(line.name), *line.cells, seconds_of(line.total)) for line in run.lines()], most=LINES)
 
 
 def _ops(run: ReferenceFigures) -> doc.Part:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..text import SENTENCE, from_log, joined, shown, tr
+from ..text import SENTENCE, code_line, from_log, joined, shown, tr
 from ..verdicts import STEP, Side, Verdict
 
 
@@ -80,7 +80,7 @@ def only_rounding(record: Mapping[str, Any]) -> str:
     terms, difference, allowed = innocent(record)
     text = f"{shown(record['op'])} {shown(record.get('tensor'))} {shape(record)}"
     if record.get("site"):
-        text = tr("{text} at {line}", text=text, line=shown(record["site"]))
+        text = tr("{text} at {line}", text=text, line=code_line(record["site"]))
     if allowed == "-":
         return tr("{text}: {difference}", text=text, difference=difference)
     return tr(
@@ -100,9 +100,10 @@ def born(record: Mapping[str, Any]) -> str:
     about = record.get("born") or {}
     if not about:
         return ""
-    what, call = shown(about.get("what")), _what(record)
+    name = shown(about.get("what"))
+    what, call = tr(name), _what(record)
     if record.get("site"):
-        call = tr("{text} at {line}", text=call, line=shown(record["site"]))
+        call = tr("{text} at {line}", text=call, line=code_line(record["site"]))
     if record.get("layer"):
         call = tr("{text} (layer {layer})", text=call, layer=shown(record["layer"]))
     if record.get("step"):
@@ -178,7 +179,7 @@ def call_line(record: Mapping[str, Any]) -> str:
         f"#{record.get('index', '?')} {shown(record.get('op'))} {shown(record.get('tensor'))} {shape(record)}",
         named(record) + (f" [{side}]" if side else "") + "".join(f" {shown(name)}" for name in record.get("modifiers") or ()),
     ]
-    parts += [shown(record[name]) for name in ("layer", "site") if record.get(name)]
+    parts += [show(record[name]) for name, show in (("layer", shown), ("site", code_line)) if record.get(name)]
     parts.append(tr("step {step}", step=record.get("step")))
     parts += [phrase for phrase in (measured(record), amplified(record), born(record)) if phrase]
     if record.get("quirk"):

@@ -24,7 +24,7 @@ from ..present.result import Presented
 from ..runlog.calls import Calls
 from ..runlog.encoding import excess_of
 from ..runlog.plain_lines import PlainLine
-from ..text import SENTENCE, many, shown, tr
+from ..text import SENTENCE, code_line, many, shown, tr
 from ..verdicts import MEANING, Verdict, apart
 from .compare_run import CompareRun, loaded
 
@@ -91,10 +91,16 @@ class BaselineEntry:
     def cells(self) -> tuple[str, ...]:
         """A row of a table: op, tensor and dtype, layer, line, verdict, error."""
         named = f" ({self.name})" if self.name else ""
-        return f"{self.op} {self.tensor} {self.dtype}", self.layer, self.site, f"{self.verdict}{named}", f"{self.units:g}"
+        return (
+            f"{self.op} {self.tensor} {self.dtype}",
+            self.layer,
+            code_line(self.site),
+            f"{self.verdict}{named}",
+            f"{self.units:g}",
+        )
 
     def __str__(self) -> str:
-        where = ", ".join(filter(None, (shown(self.layer), shown(self.site))))
+        where = ", ".join(filter(None, (shown(self.layer), code_line(self.site))))
         named = f" ({shown(self.name)})" if self.name else ""
         return str(
             tr(

@@ -7,11 +7,12 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import Call, entries, flat, takes, thinned
+from helpers import ROOT, Call, entries, flat, takes, thinned
 
 import padiff_shim
 from padiff_shim.comparison.judge import all_finite
 from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.runlog import words
 from padiff_shim.verdicts import Verdict
 
 NAN, INF = float("nan"), float("inf")
@@ -236,3 +237,14 @@ def test_no_figure_of_rounding_is_nan_whatever_comes_in(name, value):
     if run is not None and math.isnan(value) and len(run.calls):
         first = [call for call in run.calls if "born" in call.as_dict()]
         assert all(call.born["came_in"] for call in first), [str(call) for call in first]
+
+
+@pytest.mark.parametrize(("page", "lang"), [("compare.md", "en"), ("zh/compare.md", "zh")])
+def test_pages_show_what_a_report_says(page, lang, monkeypatch):
+    monkeypatch.setenv("PADIFF_SHIM_LANG", lang)
+    lines = "\n" * 6 + "y = paddle.exp(x)\nz = y - y\n"
+    names = {"paddle": paddle, "x": paddle.to_tensor([1.0, 2.0, 100.0])}
+    run = compared(lambda: exec(compile(lines, "train.py", "exec"), names))
+    shown = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for _, record, _ in run.counts.first_births():
+        assert f"\n{words.born(record)}{'。' if lang == 'zh' else '.'}\n" in shown
