@@ -112,7 +112,8 @@ class CarriedBy(Presented):
     def whose(self) -> str:
         """What differs, in words."""
         of = shown(self.of)
-        return tr("the {of}", of=tr(of)) if of in ("outputs", "gradients") else tr("the gradient of {of}", of=of)
+        of_all = {"outputs": tr("outputs"), "gradients": tr("gradients")}
+        return tr("the {of}", of=of_all[of]) if of in of_all else tr("the gradient of {of}", of=of)
 
     @property
     def headline(self) -> str:

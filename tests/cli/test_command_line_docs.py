@@ -13,14 +13,14 @@ from padiff_shim.cli import app, mode_options
 INDEX = "command-line.md"
 # Where each command has its page: the rows of the index.
 OF = dict(re.findall(r"^\| \[`(\w+)`\]\(([\w-]+\.md)", (ROOT / "docs" / INDEX).read_text(encoding="utf-8"), re.MULTILINE))
-PAGES = tuple(dict.fromkeys((INDEX, *OF.values(), "pytest.md", "distributed.md", "ci.md", "zh/doctor.md", "zh/prove.md")))
+PAGES = tuple(dict.fromkeys((INDEX, *OF.values(), "pytest.md", "distributed.md", "ci.md", "zh/bitwise.md", "zh/doctor.md", "zh/prove.md")))
 WORDS = {
     "padiff-shim": ["-m", "padiff_shim"],
     "python": [],
     "pytest": ["-m", "pytest", "-p", "no:randomly", "-p", "padiff_shim.pytest_plugin"],
 }
 # From here on a line, and the lines up to the next omission, say what depends on the processor: whose sums are rounded how.
-DEPENDS = re.compile(r"rounding|\b(ROUNDING|EQUAL)\b")
+DEPENDS = re.compile(r"rounding|舍入|\b(ROUNDING|EQUAL)\b")
 MEASURED = re.compile(r"units|entry points|threads")  # whole numbers of such lines are no part of what is promised
 NUMBER = r"(?<!\w)\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?!\w)"
 

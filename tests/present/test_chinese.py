@@ -59,7 +59,6 @@ NAMES = frozenset(
         "ulp",
         "shape",
         "RIGHT",
-        "outputs",
         "multiply",
         "forward",
         "CODE",
