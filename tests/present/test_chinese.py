@@ -92,7 +92,7 @@ NAMES = frozenset(
         "return",
     ]
 )
-CODE = re.compile(r"\S+\.py(:\d+)?( in [\w<>]+)?|/\S+|\S*[_=.()\[\]{}<>#]\S*|\b\w*\d\w*\b")
+CODE = re.compile(r"\S+\.py(:\d+)?( 的 [\w<>]+)?|/\S+|\S*[_=.()\[\]{}<>#]\S*|\b\w*\d\w*\b")
 
 
 class Port(paddle.nn.Layer):
