@@ -30,6 +30,7 @@ from .search import Origin, OriginSearch
 from .updates import PaddleUpdates, update_sides, with_paddles_own
 
 LEAST_STEPS = 3  # of an optimizer: averages begin with zeros, and two later steps tell which numbers belong to a step
+MOST_CALLS = 12  # of an origin that are listed one by one
 PHASES = ("forward", "both", "train")
 
 
@@ -225,7 +226,8 @@ def _place(calls: Sequence[TraceCall], moved: Sequence[TraceCall]) -> ProgramPla
         return None
     last = next((call for call in (*reversed(moved), *reversed(calls)) if not is_library(call.site.file)), calls[-1])
     own = [call for call in calls if call.backward is last.backward]
-    names = ", ".join(call.name for call in own)
+    ops = [call.name for call in own]
+    names = ", ".join(ops if len(ops) <= MOST_CALLS else dict.fromkeys(ops))
     return ProgramPlace.at(
         last.site, plain_layer(last), tr("the gradient of a call: {call}", call=names) if last.backward else names
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ import torch
 
 from ..proof.match import Matching
 from ..proof.trace import Key, Trace, TraceCall, Value
-from ..table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING
+from ..table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING, TRAINING
 from ..text import tr
 from .following import NumberedCapture, call_number
 
@@ -206,8 +206,8 @@ def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict
     if [value.label for value in narrow.constants] == [value.label for value in wide.constants]:
         classes.update(zip(narrow.constants, wide.constants))
     else:
-        labelled = {value.label: value for value in wide.constants if value.label}
-        classes.update((value, labelled[value.label]) for value in narrow.constants if value.label in labelled)
+        labelled = _counted(wide.constants)
+        classes.update((value, labelled[label]) for label, value in _counted(narrow.constants).items() if label in labelled)
     for node in narrow.nodes:
         twin = wide_nodes.get(keys.get(node, node.key))
         if node.name in _NARROWED and len(node.results) == 1 and node.operands:
@@ -218,6 +218,17 @@ def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict
         if twin is not None and len(twin.values) == len(node.values) and twin.backward is node.backward:
             classes.update((value, other) for value, other in zip(node.values, twin.values) if value.count == other.count)
     return classes
+
+
+def _counted(constants: Sequence[Value]) -> dict[tuple[str, int], Value]:
+    """What was there before by its label, and how often that stood before: a gradient that was written is another value."""
+    counts: Counter[str] = Counter()
+    labelled = {}
+    for value in constants:
+        if value.label:
+            labelled[value.label, counts[value.label]] = value
+            counts[value.label] += 1
+    return labelled
 
 
 def _are_of_one_kind(value: Value, other: Value) -> bool:
@@ -290,11 +301,9 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     """Cause, name and reason of an origin that is no formulation of the library."""
     port, original = ([call for call in calls if call.backward is calls[-1].backward] for calls in (group.port, group.original))
     names = [[call.name for call in calls] for calls in (port, original)]
-    if group.of_table:
-        shown = [", ".join(dict.fromkeys(_plain(call.name) for call in calls)) or tr("a constant") for calls in group.tables]
-        name = tr("table: {original} against {port}", original=shown[1], port=shown[0])
-        name = tr("table that {op} reads", op=shown[0]) if shown[0] == shown[1] else name
-        return NUMBERS, name, tr("numbers that depend on no input are made in other steps, in another dtype, or by other means")
+    special = _of_training(port, original) or (_of_table(group) if group.of_table else None)
+    if special is not None:
+        return special
     moved = {call.name for calls in group.moved for call in calls}
     if port[-1].backward and sorted(names[0]) == sorted(names[1]) and (moved or {"add"}) == {"add"} <= set(names[0]):
         return BACKWARD, tr("sum of gradients"), tr("the gradients of a tensor's readers are added up in another order")
@@ -320,6 +329,33 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     dtypes = [{call.result.tensor.dtype for call in calls} for calls in (port, original)]
     cause, why = _of_other_steps(*names, same_dtypes=dtypes[0] == dtypes[1])
     return cause, written, why
+
+
+def _of_table(group: OriginGroup) -> tuple[str, str, str]:
+    """The same of numbers that depend on no input."""
+    port, original = (", ".join(dict.fromkeys(_plain(call.name) for call in calls)) or tr("a constant") for calls in group.tables)
+    name = tr("table: {original} against {port}", original=original, port=port)
+    name = tr("table that {op} reads", op=port) if port == original else name
+    return NUMBERS, name, tr("numbers that depend on no input are made in other steps, in another dtype, or by other means")
+
+
+def _of_training(port: Sequence[TraceCall], original: Sequence[TraceCall]) -> tuple[str, str, str] | None:
+    """The same of gradients' global norm, and of a batch that one side alone computes in parts; None of anything else."""
+    names = [{call.name for call in calls} for calls in (port, original)]
+    if any({"linalg_vector_norm", "stack"} <= side for side in names) and not port[-1].backward:
+        why = tr("squares are summed over all elements, or norms are rounded and squared again; a Linear's gradient is [out, in]")
+        library = tr("{why}; paddle.nn.utils.clip_grad_norm_ makes Torch's bits", why=why)
+        return TRAINING, tr("global norm of several gradients"), library if "stack" in names[1] else why
+    fewer, more = sorted(([call for call in calls if call.name in _PRODUCTS] for calls in (port, original)), key=len)
+    parts = len(more) // len(fewer) if fewer else 1
+    if parts < 2 or len(more) % len(fewer):
+        return None
+    for place, whole in enumerate(fewer):
+        some = more[place]
+        if whole.operands[-1].tensor.shape != some.operands[-1].tensor.shape or whole.result.count != parts * some.result.count:
+            return None
+    why = tr("{parts} parts of a batch are computed one after the other, and rounded before they are added", parts=parts)
+    return TRAINING, tr("micro-batches"), why
 
 
 def _of_other_steps(port: list[str], original: list[str], *, same_dtypes: bool) -> tuple[str, str]:

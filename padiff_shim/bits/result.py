@@ -19,6 +19,7 @@ from ..text import capped, english, joined, many, shown, tr
 from .origins import OperandLayout
 
 UPDATE = "update"
+LONGEST = 400  # characters of a line that is shown
 LAYERS = Most(40, 100, 1_000_000)
 
 
@@ -244,11 +245,16 @@ def _details(origin: BitOrigin) -> Iterator[tuple[str, str]]:
     if not origin.change:
         yield tr("change"), tr("none of the spellings that were tried gives the original's bits")
     elif origin.patch is None:
-        yield from ((tr("write"), line) for line in origin.change.splitlines())
+        yield from ((tr("write"), _shortened(line)) for line in origin.change.splitlines())
     else:
         before, after = origin.patch.before.splitlines(), origin.patch.after.splitlines()
         yield from ((tr("was"), line.strip()) for line in before if line not in after)
         yield from ((tr("write"), line.strip()) for line in after if line not in before)
+
+
+def _shortened(line: str) -> str:
+    """A line of a change without its middle, where it names very many values; :attr:`BitOrigin.change` has it whole."""
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
 def _layers(answer: Bitwise) -> Part:

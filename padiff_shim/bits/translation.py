@@ -16,6 +16,7 @@ from .origins import OriginGroup, Partners, cause_of
 from .patterns import Candidate
 from .source import written_number
 
+GRADIENT_OF = "gradient of "  # begins the label of a gradient that an optimizer's step reads
 _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
 _DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -265,7 +266,24 @@ class Translator:
         for value, side in sides:
             if side.numel() == operand.tensor.numel():
                 return self._cast(self._shaped(self._named(value), side, operand.tensor, call), side, operand.tensor)
-        raise Untranslatable("a value that no tensor of the port holds")
+        read = self._read(partner)
+        if read is None:
+            raise Untranslatable("a value that no tensor of the port holds")
+        value, side = read
+        self._names.setdefault(_gradient_name(partner.label, self._names), value)
+        turned = side.dim() == 2 and side.shape == operand.tensor.shape and not torch.equal(partner.tensor, operand.tensor)
+        text = f"{self._named(value)}.t()" if turned else self._shaped(self._named(value), side, operand.tensor, call)
+        return self._cast(text, side, operand.tensor)
+
+    def _read(self, constant: Value) -> tuple[ValueId, torch.Tensor] | None:
+        """What was there before in the port's run, as a call of Paddle's reads it."""
+        for node in constant.readers:
+            number = call_number(node)
+            values = [] if number is None else [value for _, value in self._recorder.calls[number].inputs]
+            for value, operand in zip(values, node.operands):
+                if operand.value is constant and len(values) == len(node.operands):
+                    return value, operand.tensor
+        return None
 
     def _index(self, tensor: torch.Tensor) -> str:
         """Whole numbers, which no kernel rounds: a tensor of the port's that holds them."""
@@ -309,6 +327,13 @@ class Translator:
         if held.dtype == wanted.dtype or not wanted.is_floating_point():
             return text
         return f'{text}.astype("{_DTYPES[wanted.dtype]}")'
+
+
+def _gradient_name(label: str, taken: Mapping[str, ValueId]) -> str:
+    """A name for what was there before: ``up_weight_grad`` of the gradient of ``up.weight``."""
+    words = label.split()
+    name = f"{words[2].replace('.', '_')}_grad" if label.startswith(GRADIENT_OF) and len(words) > 2 else ""
+    return name if name.isidentifier() else f"x{len(taken) + 1}"
 
 
 def _arange(value: Value) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..proof.agreement import Array, RunOutcome
 from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide
@@ -14,6 +15,7 @@ from ..proof.training import in_layout_of
 from ..proof.updates import OptimizerCall, Recipe, Settings, same_in_paddle
 from ..trees import copied
 from ..weights.mapping import Mapping as Weights
+from .translation import GRADIENT_OF
 
 Gradients = Sequence[dict[str, Array]]  # of each step, by the weights' names
 
@@ -35,15 +37,21 @@ class UpdateSide(ModelSide):
     mapping: Weights
     settings: list[Settings]  # of the original's optimizer, for each step and weight
     _behind: list[dict[str, Array]]
+    _names: dict[int, str]  # of tensors by address, for the capture of the run
 
     def _called(self, model: Any, arguments: Any) -> Any:
         trainer = self.recipe.trainer(self.framework, model)
         parameters = self._parameters(model)
         self._behind = []
+        before = dict(self._names)
         for step, gradients in enumerate(self.steps, 1):
             self._stack[:] = [step_layer(step)]
+            self._names.clear()
+            self._names.update(before)
             for name, parameter in parameters.items():
                 self._begin(parameter, None, gradients.get(name))
+                if parameter.grad is not None:
+                    self._names[parameter.grad.data_ptr()] = f"{GRADIENT_OF}{name} in {step_layer(step)}"
             trainer.make_step()
             self._behind.append({name: copied(parameter) for name, parameter in parameters.items()})
         return []
@@ -51,8 +59,14 @@ class UpdateSide(ModelSide):
     def _run(self, model: Any, capturing: Any, *, wide: bool) -> RunOutcome:
         """The same; the model's weights then are what they were."""
         before = [(parameter, parameter.detach().clone()) for parameter in self._parameters(model).values()]
+        self._names = {}
+
+        def naming(names: dict[int, str], *arguments: Any) -> Any:
+            self._names = names
+            return capturing(names, *arguments)
+
         try:
-            return super()._run(model, capturing, wide=wide)
+            return super()._run(model, naming if capturing else None, wide=wide)
         finally:
             for parameter, value in before:
                 self._write(parameter, value)
@@ -76,7 +90,8 @@ class TorchUpdates(UpdateSide, TorchSide):
     """Those of the original."""
 
     def _begin(self, parameter: Any, weights: Array | None, gradient: Array | None) -> None:
-        parameter.grad = None if gradient is None else torch.tensor(gradient, dtype=parameter.dtype)
+        with _disable_current_modes():  # the capture meets it when the step reads it
+            parameter.grad = None if gradient is None else torch.tensor(gradient, dtype=parameter.dtype)
 
 
 class PaddleUpdates(UpdateSide, PaddleSide):

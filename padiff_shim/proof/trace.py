@@ -488,10 +488,14 @@ class Capture(Onlooker):
         copied = self._copies.get(_place(tensor))
         if copied is not None and _equal(copied.tensor, tensor):  # no kernel of Paddle has written there since
             return self._is(tensor, copied)
-        moved = self._moved.get(_place(tensor))
-        if moved is not None and _equal(moved, tensor):
-            self._ways[id(tensor)] = self._ways.get(id(moved), ())
-            return self._is(tensor, self._value(moved))
+        place = _place(tensor)
+        moved = self._moved.pop(place, None)
+        if moved is not None:
+            source = self._value(moved) if _equal(moved, tensor) else None  # memory that is used again may lead back to this place
+            self._moved[place] = moved
+            if source is not None:
+                self._ways[id(tensor)] = self._ways.get(id(moved), ())
+                return self._is(tensor, source)
         return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
 
     def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
