@@ -29,7 +29,7 @@ WHOLE = {
         *((f"blocks.{place}.down", {"weight": (HIDDEN, WIDTH), "bias": (WIDTH,)}) for place in range(2)),
         ("head", {"weight": (WIDTH, WORDS)}),
         ("mixture.gate", {"weight": (WIDTH, EXPERTS)}),
-        *((f"mixture.experts.{place}", {"weight": (WIDTH, WIDTH)}) for place in range(EXPERTS)),
+        *((f"mixture.experts.{place}", {"weight": (WIDTH, WIDTH), "bias": (WIDTH,)}) for place in range(EXPERTS)),
         ("gated.up", {"weight": (WIDTH, 2 * HIDDEN)}),
         ("gated.down", {"weight": (HIDDEN, WIDTH), "bias": (WIDTH,)}),
     )
@@ -213,9 +213,10 @@ class Expert(nn.Layer):
     def __init__(self, number):
         super().__init__()
         Share().of(self, f"mixture.experts.{number}.weight")
+        Share().of(self, f"mixture.experts.{number}.bias")
 
     def forward(self, x):
-        return F.gelu(F.linear(x, self.weight))
+        return F.gelu(F.linear(x, self.weight, self.bias))
 
 
 class Gate(nn.Layer):
@@ -276,11 +277,14 @@ class Exchange(PyLayer):
 
 
 class Mixture(nn.Layer):
-    """Each token goes to one of the experts, of which each rank of a group has its share; as many places as tokens for each."""
+    """Each token goes to one of the experts, of which each rank of a group has its share; as many places as tokens for each.
 
-    def __init__(self, share):
+    A token has its own place, or (``packed``) the next of the expert's, of which ``capacity`` are filled from the first one on.
+    """
+
+    def __init__(self, share, capacity=0):
         super().__init__()
-        self.share, count = share, EXPERTS // share.count
+        self.share, self.capacity, count = share, capacity, EXPERTS // share.count
         first = count * (share.count - 1 - share.number if share.fault == "order" else share.number)
         self.gate, self.experts = Gate(), nn.LayerList([Expert(first + place) for place in range(count)])
 
@@ -288,7 +292,13 @@ class Mixture(nn.Layer):
         ranks, count, tokens = self.share.count, len(self.experts), x.shape[0]
         weights = self.gate(x)
         chosen = F.one_hot(weights.argmax(-1), EXPERTS)
-        sent = (chosen.t().unsqueeze(-1) * x).reshape([ranks, count, tokens, WIDTH])
+        places = paddle.eye(tokens).unsqueeze(1) * chosen.unsqueeze(-1)
+        if self.capacity:
+            number = (chosen.cumsum(0) * chosen - 1).astype("int64")
+            places = F.one_hot(number.clip(0), tokens) * chosen.unsqueeze(-1)
+            tokens = self.capacity
+            places = places[:, :, :tokens]
+        sent = paddle.einsum("tep,tw->epw", places, x).reshape([ranks, count, tokens, WIDTH])
         if ranks > 1:
             sent = Exchange.apply(sent, self.share.group, self.share.number)
         results = [expert(sent[:, place].reshape([-1, WIDTH])) for place, expert in enumerate(self.experts)]
@@ -296,13 +306,13 @@ class Mixture(nn.Layer):
         if ranks > 1:
             back = Exchange.apply(back, self.share.group, self.share.number)
         best = (weights * chosen).sum(-1, keepdim=True)
-        return best * (chosen.t().unsqueeze(-1) * back.reshape([EXPERTS, tokens, WIDTH])).sum(0)
+        return best * paddle.einsum("tep,epw->tw", places, back.reshape([EXPERTS, tokens, WIDTH]))
 
 
 class MixtureNet(nn.Layer):
-    def __init__(self, share):
+    def __init__(self, share, capacity=0):
         super().__init__()
-        self.words, self.mixture, self.head = Words(Share()), Mixture(share), Head()
+        self.words, self.mixture, self.head = Words(Share()), Mixture(share, capacity), Head()
 
     def forward(self, ids):
         x = self.words(ids)
@@ -432,6 +442,17 @@ def experts(folder, fault):
     train(folder, MixtureNet(Share(number, 2, fault, group)), ids, loss_scale=1 / count, before_step=before_step)
 
 
+def packed(folder, fault):
+    """The same where each rank fills an expert's places from the first one on, and leaves others empty."""
+    number, group, across = pairs()
+    count = dist.get_world_size()
+    model = MixtureNet(Share(number, 2, fault, group), BATCH * LENGTH // count)
+    if fault == "weight" and number == 1:
+        model.mixture.experts[0].weight.set_value(model.mixture.experts[0].weight * 1.25)
+    before_step = sum_gradients(across=across)
+    train(folder, model, np.split(IDS, count, 1)[dist.get_rank()], loss_scale=1 / count, before_step=before_step)
+
+
 def pipeline(folder, fault):
     """One block on each of two stages, which send by broadcasts, in two micro-batches."""
     staged(folder, fault, 1)
@@ -474,7 +495,8 @@ def staged(folder, fault, width):
 
 
 LAYOUTS = {
-    layout.__name__: layout for layout in (tensor, meshed, fused, data, accumulated, owners, reducer, experts, pipeline, grid)
+    layout.__name__: layout
+    for layout in (tensor, meshed, fused, data, accumulated, owners, reducer, experts, packed, pipeline, grid)
 }
 
 

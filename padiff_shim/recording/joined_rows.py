@@ -8,6 +8,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from ..runlog.events import IN_STEP
 from ..text import joined as join_words
 from ..text import tr
@@ -16,7 +18,19 @@ from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, te
 from .joined import JoinedRun
 from .pages import NO_VALUES
 from .reading import RecordedStep
-from .shards import MEAN, SUM, JoinedPair, JoinedTensor, NotJoined, RankTensor, fused_ways, guess, put_together, reductions
+from .shards import (
+    MEAN,
+    SUM,
+    JoinedPair,
+    JoinedTensor,
+    NotJoined,
+    RankTensor,
+    fused_ways,
+    guess,
+    put_together,
+    reductions,
+    tokens_alone,
+)
 from .tensors import WEIGHT, Tensor
 
 
@@ -32,6 +46,7 @@ class JoinedRows:
         self._difference, self._runs = difference, runs
         self._gradient_ways: tuple[str, str] | None = None
         self._order: tuple[int, ...] = ()  # of a's samples in this step, as b has them
+        self._mixtures = set().union(*map(_mixtures, runs))  # layers with experts
         self.lost: set[int] = set()  # tensors of this step that were not put together, by identity
 
     def guess(self, first: RecordedStep, second: RecordedStep) -> None:
@@ -131,6 +146,9 @@ class JoinedRows:
         """The row of two tensors of which one lies on several ranks, if they can be put together."""
         joined = put_together(a, b, crossing=tolerances.crossing)
         if isinstance(joined, NotJoined):
+            if not joined.values and (row := self._tokens(a, b, tolerances)) is not None:
+                yield row, False
+                return
             self.lost |= {id(a), id(b)}
             self._difference.values_missing += joined.values
             self._not_paired(a, joined.reason, joined.detail)
@@ -143,7 +161,11 @@ class JoinedRows:
         if row.differs and _scales(a) and _scales(b):
             row = self._added_up(a, b, tolerances) or row
         if row.differs:
-            row = self._fused(a, b, tolerances) or row
+            row = self._fused(a, b, tolerances) or self._tokens(a, b, tolerances) or row
+        if row.differs and _numbers_places(row) and self._in_mixture(a):
+            self.lost |= {id(a), id(b)}
+            self._not_paired(a, tr("places of tokens, which each rank counts for itself"))
+            return
         if row.differs and not joined[0].ordered:
             self.lost |= {id(a), id(b)}
             self._not_paired(a, tr("shapes agree only if they are reshaped"))
@@ -153,7 +175,7 @@ class JoinedRows:
             self._difference.values_missing += 1
             self._not_paired(a, tr(NO_VALUES))
         else:
-            yield row, joined[0].split
+            yield row, joined[0].split or self._in_mixture(a)
 
     def _fused(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow | None:
         """A product of fused weights (gate and up; query, key and value), of which each rank has a slice of each; or None.
@@ -176,6 +198,17 @@ class JoinedRows:
                 if isinstance(side, RankTensor):
                     side.way = known
         return None
+
+    def _in_mixture(self, tensor: Tensor) -> bool:
+        """Whether a call belongs to a layer with experts."""
+        return any(f"{tensor.layer}.".startswith(f"{layer}.") for layer in self._mixtures)
+
+    def _tokens(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow | None:
+        """Tensors of a layer with experts, by the tokens in them; None where they hold other numbers of them."""
+        if not self._in_mixture(a) or (a.kind == "layer" and a.layer in self._mixtures):
+            return None
+        rows = [self._measured(pair, tolerances) for pair in tokens_alone(a, b)]
+        return min(rows, key=_badness, default=None)
 
     def _added_up(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow | None:
         """A scaled loss whose shares add up to the whole one, as they do where a program divides by the number of shares; or None.
@@ -205,11 +238,7 @@ class JoinedRows:
     def _worst(self, rows: Sequence[TensorRow]) -> TensorRow:
         """Of ranks that should hold the same, the one that is farthest from its partner."""
 
-        def badness(row: TensorRow) -> tuple[bool, float]:
-            relative = 0.0 if row.apart is None else row.apart.relative
-            return row.differs, math.inf if math.isnan(relative) else relative
-
-        return max(rows, key=badness)
+        return max(rows, key=_badness)
 
     def _not_paired(self, tensor: Tensor, reason: str, detail: str = "") -> None:
         text = tr("{tensor} (step {step})", tensor=tensor, step=tensor.step) if tensor.step else str(tensor)
@@ -331,6 +360,23 @@ def _backwards(rows: Iterable[TensorRow]) -> list[TensorRow]:
         run = list(group)
         ordered += run[::-1] if kind in ("gradient", IN_STEP) else run
     return ordered
+
+
+def _mixtures(run: JoinedRun) -> set[str]:
+    """Paths of layers with experts."""
+    names = (name.split(".") for name in run.weights())
+    return {".".join(parts[:place]) for parts in names for place, part in enumerate(parts) if place and "expert" in part.lower()}
+
+
+def _badness(row: TensorRow) -> tuple[bool, float]:
+    relative = 0.0 if row.apart is None else row.apart.relative
+    return row.differs, math.inf if math.isnan(relative) else relative
+
+
+def _numbers_places(row: TensorRow) -> bool:
+    """Whether both tensors hold whole numbers alone: counts, numbers of places, masks."""
+    arrays = [side.values() for side in (row.a, row.b) if side is not None]
+    return all(array is not None and bool((array == np.rint(array)).all()) for array in arrays)
 
 
 def _above(path: str) -> str | None:

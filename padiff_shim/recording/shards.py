@@ -351,6 +351,43 @@ def put_together(a: Tensor, b: Tensor, *, crossing: bool) -> list[JoinedPair] | 
     return [JoinedPair(one_side, other, split, ways[2] > 1) for one_side, other in pairs]
 
 
+def tokens_alone(a: Tensor, b: Tensor) -> Iterator[JoinedPair]:
+    """The tokens that both tensors hold, without places that are left empty: rows along the last axis that are zero, or alike.
+
+    Ranks that send tokens to experts fill the places of each expert from the first one on, so that tokens lie in other places than
+    in a run on one rank; their order is the same. Nothing where both hold other numbers of tokens, or values were not recorded.
+    """
+    if a.kind not in ("op", "layer") or not a.shape or not b.shape or a.shape[-1] != b.shape[-1]:
+        return
+    for sides in itertools.product(_concatenated(a), _concatenated(b)):
+        arrays = [side.values() for side in sides]
+        tokens = [_tokens(array) for array in arrays if array is not None and array.shape[-1] == a.shape[-1]]
+        for rows in itertools.product(*tokens) if len(tokens) == 2 else ():
+            if rows[0].shape == rows[1].shape and len(rows[0]):
+                words = tr("tokens alone, without empty places")
+                first, second = (_joined(side, array, getattr(side, "rank", 0), words, {}) for side, array in zip(sides, rows))
+                yield JoinedPair(first, second, split=False, ordered=True)
+
+
+def _concatenated(tensor: Tensor) -> Iterator[Tensor]:
+    """The whole tensors that its parts make if they lie behind each other."""
+    if not isinstance(tensor, RankTensor):
+        yield tensor
+        return
+    for way in joints(tensor):
+        if {way.inner, way.outer} <= {ONE, *range(_AXES)} and len(variants := _variants(tensor, way)) == 1:
+            yield variants[0]
+
+
+def _tokens(array: Array) -> Iterator[Array]:
+    """Rows that are not zero; then those that are not what most of them are, as empty places are behind a bias."""
+    rows = array.reshape(-1, array.shape[-1])
+    yield rows[rows.any(axis=1)]
+    values, counts = np.unique(rows, axis=0, return_counts=True)
+    if counts.size and counts.max() > 1:
+        yield rows[(rows != values[counts.argmax()]).any(axis=1)]
+
+
 def _shapes(tensor: Tensor) -> str:
     if not isinstance(tensor, RankTensor):
         return str(list(tensor.shape))

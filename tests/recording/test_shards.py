@@ -30,8 +30,13 @@ OF_GRIDS = {
     "grid-scale": ("gradient", "head.weight"),
     "grid-sent": ("gradient", "blocks.0.down.bias"),
 }
-OF_EXPERTS = {"experts-order": ("op", "mixture.experts.0"), "experts-gate": ("step gradient", "mixture.gate.weight")}
-OTHERS = ["accumulated-scale", "experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest", "tensor-calls"]
+OF_EXPERTS = {
+    "experts-order": ("op", "mixture.experts.0"),
+    "experts-gate": ("step gradient", "mixture.gate.weight"),
+    "packed-order": ("op", "mixture.experts.0"),
+    "packed-weight": ("op", "mixture.experts.2"),
+}
+OTHERS = ["accumulated-scale", "packed", "experts", *OF_EXPERTS, "fused", "fused-order", "tensor-digest", "tensor-calls"]
 RIGHT = ["tensor", "data", "data-turns", "accumulated", "owners", "reducer", "pipeline", "meshed"]
 RTOL = 1e-5
 
@@ -82,6 +87,7 @@ def runs(tmp_path_factory):
     rank_shards.train(folder / "quarters", rank_shards.Net(rank_shards.Share()), rank_shards.IDS, parts=4, loss_scale=0.25)
     rank_shards.train(folder / "gated", rank_shards.GatedNet(rank_shards.Share()), rank_shards.IDS)
     rank_shards.train(folder / "mixture", rank_shards.MixtureNet(rank_shards.Share()), rank_shards.IDS)
+    rank_shards.train(folder / "capacity", rank_shards.MixtureNet(rank_shards.Share(), 16), rank_shards.IDS)
     train_torch(folder / "torch")
     return folder
 
@@ -151,6 +157,17 @@ def test_experts_are_numbered_over_the_ranks(runs):
     assert difference, difference.headline
     compared = {row.any.layer or row.any.name for row in difference.compared}
     assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
+
+
+@pytest.mark.parametrize("name", ["experts", "packed"])
+@pytest.mark.parametrize("whole", ["mixture", "capacity"])
+def test_experts_whose_tokens_lie_in_other_places(runs, name, whole):
+    """Each rank, and the run on one rank, fill an expert's places from the first one on, or leave those of other tokens empty."""
+    difference = diff(runs / name, runs / whole, rtol=RTOL, shards="auto")
+    assert difference, difference.headline
+    compared = {row.any.layer for row in difference.compared if row.any.kind == "op"}
+    assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
+    first_differs(runs / "packed-weight", runs / whole, OF_EXPERTS["packed-weight"])
 
 
 def test_a_recording_without_layers(runs):
