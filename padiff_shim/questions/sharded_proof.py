@@ -289,7 +289,16 @@ class _Question:
             drawn |= record_port(folder, self.layer, self.inputs, self.step, self.seed, near, wide=kind == WIDE)
         own = dtype_of_model(self.layer)
         data = digest_of(self.inputs, own)
-        meeting.mark("port", {"drawn": drawn, "training": self.layer.training, "dtype": own, "data": data, "near": sorted(near)})
+        meeting.mark(
+            "port",
+            {
+                "drawn": drawn,
+                "training": getattr(self.layer, "_layers", self.layer).training,
+                "dtype": own,
+                "data": data,
+                "near": sorted(near),
+            },
+        )
         ranks = meeting.wait("port")
         self._groups = self._shares({rank: known["data"] for rank, known in ranks.items()})
         answer = place / "answer.pickle"
@@ -450,7 +459,8 @@ class _Judge:
         narrow = next((row for row in results for side in (row.a, row.b) if side is not None and side.dtype != WIDE), None)
         if narrow is not None:
             return tr(
-                "{row} is not of float64 where everything else is: whether a difference is rounding cannot be told", row=narrow.any
+                "{row} is not of float64 where everything else is: whether a difference is rounding cannot be told",
+                row=narrow.any.sentence(),
             )
         if differs and self._drawn:
             return tr("random numbers are drawn, other ones by each rank: call eval() on both models, or set p=0")
@@ -501,7 +511,7 @@ class _Judge:
             stages.append(Stage("loss", ahead, text))
         elif not any(row.any.kind == "note" for row in self._wide.compared):
             self._proof.notes.append(tr("no loss was compared"))
-        gradients = [row for row in results if row.any.kind == IN_STEP and row.apart is not None]
+        gradients = [row for row in results if row.any.kind == IN_STEP]
         wrong = sum(row.differs for row in gradients)
         text = tr(
             "{right:,} of {gradients} as step() uses them agree in float64", right=len(gradients) - wrong,
@@ -516,7 +526,7 @@ class _Judge:
         proof.first = first
         known = causes().of(first)
         cause, words = (Cause.RANK_RESULT, "") if known is None else _cause(known)
-        text = tr("{words} ({row})", words=words, row=row_text(first)) if words else row_text(first)
+        text = tr("{words} ({row})", words=words, row=row_text(first)) if words else _row_text(first)
         layer = first.any.layer or (first.any.name.rpartition(".")[0] if first.any.kind in _GRADIENTS else "")
         places = [None if side is None or not side.site else _place(side) for side in (first.b, first.a)]
         proof.mistakes = [Mistake(cause, text, places[0], places[1], (layer,))]
@@ -581,6 +591,15 @@ def _first_fault(rows: Sequence[TensorRow]) -> TensorRow | None:
                 continue
         return row
     return None
+
+
+def _row_text(row: TensorRow) -> str:
+    """A row in words."""
+    if row.apart is not None:
+        return row_text(row)
+    if row.a is None:
+        return tr("the port has no {gradient}, which the original has", gradient=row.any.sentence())
+    return tr("the port has a {gradient}, which the original has not", gradient=row.any.sentence())
 
 
 def _place(tensor: Any) -> ProgramPlace:

@@ -151,9 +151,10 @@ def _kept(layer: paddle.nn.Layer) -> Iterator[None]:
     dtypes = [(part, part._dtype) for part in layers]
     buffers = [(part._buffers, dict(part._buffers)) for part in layers]
     reducers = [(wrapper, wrapper._reducer) for wrapper in _wrappers(layer)]
-    tensors = [tensor for tensor in (*layer.parameters(), *layer.buffers()) if tensor._is_initialized()]
+    tensors = [tensor for tensor in (*layer.buffers(), *layer.parameters()) if tensor._is_initialized()]
     memory = [(tensor, _memory_of(tensor)) for tensor in tensors]
-    values = [(tensor, tensor.detach().clone()) for tensor in layer.buffers() if tensor._is_initialized()]
+    written = [tensor for tensor in tensors if tensor.stop_gradient]  # running statistics are parameters that want no gradient
+    values = [(tensor, tensor.detach().clone()) for tensor in written]
     gradients = [(parameter, parameter.grad) for parameter in layer.parameters()]
     gradients = [(parameter, None if gradient is None else gradient.clone()) for parameter, gradient in gradients]
     _clear(layer)
@@ -167,8 +168,8 @@ def _kept(layer: paddle.nn.Layer) -> Iterator[None]:
         for own, before in buffers:
             own.clear()
             own.update(before)
-        for buffer, value in values:
-            buffer.set_value(value)
+        for tensor, value in values:
+            tensor.set_value(value)
         for part, dtype in dtypes:
             part._dtype = dtype
         for wrapper, reducer in reducers:

@@ -252,9 +252,9 @@ def described(row: ComparedRow) -> str:
     """A row in words: what, where, how far."""
     place = [tr("rank {rank}", rank=row.rank)] if row.rank else []
     place += [tr("step {step}", step=row.any.step)] if row.any.step else []
-    what = joined(", ", [*place, shown(row.any, SENTENCE)])
-    made = f" ({row.joined})" if row.joined else ""
-    return f"{what}{tr(': ')}{_only(row) if row.apart is None else size(row.apart, row)}{made}"
+    what = joined(", ", [*place, row.any.sentence()])
+    made = (" (", row.joined, ")") if row.joined else ()
+    return joined("", (what, tr(": "), _only(row) if row.apart is None else size(row.apart, row), *made))
 
 
 def _only(row: ComparedRow) -> str:

@@ -15,7 +15,7 @@ from ..errors import FileError
 from ..runlog.encoding import finite
 from ..runlog.events import IN_STEP, LOSS, STATE
 from ..runlog.reader import LogError, open_log
-from ..text import code_line, marked, tr
+from ..text import code_line, joined, marked, shown, tr
 
 Array = np.ndarray[Any, Any]
 SAMPLE = 64  # elements, evenly spaced in memory order
@@ -205,13 +205,18 @@ class Tensor:
             )
         return array
 
-    def __str__(self) -> str:
-        what = tr("loss") if self.kind == LOSS else self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}"
+    def sentence(self) -> str:
+        """What it is, where, in the language of who reads it."""
+        name = shown(self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}")
+        what: str = tr("loss") if self.kind == LOSS else name
         if kind := SHOWN_KINDS.get(self.kind):
             what = tr("{kind} {name}", kind=tr(kind), name=what)
         if self.layer:
-            what += tr(" in layer {layer}", layer=self.layer)
-        return str(tr("{what}, {site}", what=what, site=code_line(self.site)) if self.site else what)
+            what = joined("", (what, tr(" in layer {layer}", layer=shown(self.layer))))
+        return tr("{what}, {site}", what=what, site=code_line(self.site)) if self.site else what
+
+    def __str__(self) -> str:
+        return str(self.sentence())
 
 
 def tensor_of(record: Mapping[str, Any], folder: Path) -> Tensor:

@@ -178,6 +178,61 @@ def test_a_small_mistake_in_a_model_of_float64():
     assert str(padiff_shim.prove_sharded(*wide, np.eye(4), loss=losses).verdict) == DIFFERS
 
 
+def test_a_gradient_that_the_port_lacks_in_english_and_chinese():
+    port, original = pair()
+    port.bias.stop_gradient = True
+    proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
+    assert "the port has no gradient bias" in proof.headline
+    assert "backward: 1 of 2 gradients" in proof.text()
+    assert "移植版没有梯度 bias" in proof.text(lang="zh")
+    assert str(proof.verdict) == DIFFERS
+
+
+def test_a_row_is_read_in_chinese():
+    port, original = pair()
+    wrong = paddle.nn.Sequential(port, paddle.nn.ReLU())
+    model = torch.nn.Sequential(original, torch.nn.GELU())
+    proof = padiff_shim.prove_sharded(wrong, model, np.eye(4), loss=loss)
+    assert "in layer 1" in proof.text()
+    assert " in layer " not in proof.text(lang="zh")
+    assert proof.mistakes[0].layers == ("1",)
+
+
+class Normed(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm = paddle.nn.Linear(4, 3), paddle.nn.BatchNorm1D(3)
+
+    def forward(self, x):
+        return self.norm(self.up(x))
+
+
+class OriginalNormed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm = torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return self.norm(self.up(x))
+
+
+def test_running_statistics_are_weights_and_stay_what_they_were():
+    port, original = Normed(), OriginalNormed()
+    padiff_shim.transfer_weights(original, port)
+    before = {name: value.numpy() for name, value in port.state_dict().items()}
+    assert padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
+    for name, value in port.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), before[name], name)
+    port.eval()
+    assert str(padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss).verdict) == UNKNOWN
+    original.eval()
+    assert padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
+    original.norm.running_var *= 2
+    proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
+    assert str(proof.verdict) == WEIGHTS
+    assert "norm.running_var" in proof.reason
+
+
 class Inside(torch.nn.Module):
     def __init__(self, layer):
         super().__init__()
