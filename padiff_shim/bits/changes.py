@@ -241,10 +241,10 @@ class Probing:
         self._calls = calls
         self._followed = Followed()
 
-    def follow(self) -> Followed:
-        """What follows the run."""
-        self._followed = Followed(probe=self._probe)
-        return self._followed
+    def watch(self, followed: Followed) -> Followed:
+        """Replay beside this run."""
+        followed.probe, self._followed = self._probe, followed
+        return followed
 
     def _probe(self, number: int, result: Any) -> None:
         for candidate, swap in self._at.get(number, ()):

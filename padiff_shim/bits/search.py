@@ -215,6 +215,12 @@ class OriginSearch:
             unspelled = all(group.is_of_equal_calls or group.of_table for group in origin.groups)
             origin.formulation = None if unspelled else next(held, None)
         self._try_layouts()
+        self._try_all(groups)
+        if self._settle():
+            self._try_all(groups)
+
+    def _try_all(self, groups: Mapping[int, list[list[Candidate]]]) -> None:
+        """Try for the origins that have no change: formulations, the original's own calls, other orders, and two of these."""
         self._try([origin for origin in self.origins if origin.change is None], groups)
         assert isinstance(self.original.capture, LinkedCapture)
         left = [origin for origin in self.origins if origin.change is None]
@@ -234,6 +240,26 @@ class OriginSearch:
                 origin.change = self._ordered(origin)
         for origin in [origin for origin in self.origins if origin.change is None and id(origin) in self._partial]:
             self._split(origin)
+
+    def _settle(self) -> bool:
+        """Have all changes in the runs to come, wherever their lines run, if there are origins that may be mended behind them."""
+        changed = [origin for origin in self.origins if isinstance(origin.change, Change)]
+        if self.steps or not changed or all(origin.change is not None for origin in self.origins):
+            return False
+        before = [origin.change for origin in self.origins]
+        for origin in changed:
+            change = origin.change
+            assert isinstance(change, Change)
+            origin.change = replace(change, candidates=(*change.candidates, *self._everywhere(change)))
+        self._settled = [origin.change for origin in self.origins if origin.change is not None]
+        ran = self._with(self._settled)
+        if ran is None or not ran.ends <= self.base_ends or not ran.capture.differing.keys() <= self._base.capture.differing.keys():
+            self._settled = []
+            for origin, known in zip(self.origins, before):
+                origin.change = known
+            return False
+        self._base = ran
+        return True
 
     def _ordered(self, origin: Origin) -> OrderChange | MoveChange | None:
         """Another order of calls, or of the sums of their gradients, that mends an origin."""
@@ -273,7 +299,8 @@ class OriginSearch:
     def _try(self, origins: Sequence[Origin], groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Find the change of each origin among candidates, by its identity, for each time."""
         probing = Probing((candidate for each in groups.values() for times in each for candidate in times), self.calls)
-        self.forced_run(probing.follow())
+        followed = probing.watch(_following(self._settled, self.calls))
+        self.forced_run(followed, free=_calls_of(self._settled))
         for origin in origins:
             for change in changes(groups[id(origin)], lambda candidate: probing.viable[id(candidate)], len(origin.times)):
                 left = self._left(change, origin)
@@ -302,7 +329,7 @@ class OriginSearch:
     def _with(self, changes: Sequence[AnyChange]) -> ForcedRun | None:
         """A run with changes in which all other values are the original's; None if they cannot be made."""
         followed = _following(changes, self.calls)
-        ran = self.forced_run(followed, free=set[int]().union(*(change.calls for change in changes)))
+        ran = self.forced_run(followed, free=_calls_of(changes))
         return None if followed.failures else ran
 
     def _split(self, origin: Origin) -> None:
@@ -435,6 +462,11 @@ class OriginSearch:
         if self._units is None:
             self._units = [float(np.linalg.norm(part)) or 1.0 for part in apart]
         return [np.nan_to_num(part) / unit for part, unit in zip(apart, self._units)]
+
+
+def _calls_of(changes: Iterable[AnyChange]) -> set[int]:
+    """The numbers of all calls that changes take the place of."""
+    return set[int]().union(*(change.calls for change in changes))
 
 
 def _following(changes: Sequence[AnyChange], calls: Sequence[OpCall]) -> Followed:
