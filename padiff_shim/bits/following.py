@@ -91,6 +91,7 @@ class Followed:
     Args:
         swaps, rereads: changes of the port's calls. ``probe``: called with the number and the result of each.
         behind: by the number of a call: source of what is made of its result ``x``.
+        ahead: by the number of a call: a value ``x`` that it reads, and source of what it reads instead.
         stacks: gets the expressions that each call stands in, the innermost first.
     """
 
@@ -100,6 +101,7 @@ class Followed:
         probe: Callable[[int, Any], None] | None = None,
         rereads: Sequence[Reread] = (),
         behind: Mapping[int, str] | None = None,
+        ahead: Mapping[int, tuple[int, str]] | None = None,
         stacks: list[Sequence[Span]] | None = None,
     ) -> None:
         self.recorder = CallRecorder()
@@ -113,7 +115,7 @@ class Followed:
         self._swaps = {call: (place, swap) for place, swap in enumerate(swaps) for call in swap.results}
         self._made: dict[int, list[Any]] = {}  # by the place of the swap
         self._plans: list[FollowingPlan] = []
-        self._behind, self._stacks = behind or {}, stacks
+        self._behind, self._ahead, self._stacks = behind or {}, ahead or {}, stacks
 
     def capture(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType, **words: Any) -> NumberedCapture:
         """The capture of this run."""
@@ -140,13 +142,15 @@ class Followed:
 
     def arguments(self, *parts: Any) -> tuple[Any, ...]:
         """The arguments of the next outermost call, with copies in the place of a value."""
-        value, path = self._rereads.get(len(self.recorder.calls), (0, ""))
+        number = len(self.recorder.calls)
+        instead = self._copy if number in self._rereads else self._moved
+        value, path = self._rereads.get(number) or self._ahead.get(number, (0, ""))
         if not path:
             return parts
 
         def copied(leaf: Any) -> Any:
             known = self.recorder.known(leaf) if isinstance(leaf, paddle.Tensor) else None
-            return leaf if known is None or known.number != value else self._copy(leaf, value, path)
+            return leaf if known is None or known.number != value else instead(leaf, value, path)
 
         changed: tuple[Any, ...] = mapped(parts, copied)
         return changed
@@ -157,6 +161,16 @@ class Followed:
             self._copies[value, path] = made = source.clone()
             self.recorder.alias(made, value)
         return self._copies[value, path]
+
+    def _moved(self, tensor: Any, value: int, text: str) -> Any:
+        if (value, text) not in self._copies:
+            self.current = len(self.recorder.calls)  # its kernels belong to the call that reads it first
+            try:
+                self._copies[value, text] = made = replay(text, {"x": tensor})
+            finally:
+                self.current = None
+            self.recorder.alias(made, value)
+        return self._copies[value, text]
 
     def answer(self, make: Callable[[], Any]) -> Any:
         """The result of the next outermost call: its own, or that of the spelling that takes its place."""

@@ -17,10 +17,11 @@ from .calls import OpCall, ValueId
 from .changes import MOVES, call_text
 from .following import CallPlace, Reread, Swap, call_number
 from .origins import OriginGroup
-from .source import Patch, Span, joined, part_replaced, patch, text_of
+from .source import Patch, Span, assigned_before, joined, part_replaced, patch, text_of
 
 _REPEATS = frozenset({"repeat_interleave", "tile", "expand_as", "broadcast_to", "index_select", "gather"})
 _AS_IT_IS = "x.transpose(list(range(x.ndim)))"
+_NAME, _AGAIN = "moved", "repeated"
 _FARTHEST = 6  # ends of calls that are tried
 
 
@@ -30,19 +31,21 @@ class Move(NamedTuple):
     Attributes:
         calls: the numbers of those that are moved, each the reader of the one before.
         operand, result: what the first reads, and what the last makes.
-        past: the numbers of all that read ``result``, or what is made of it, up to the one that makes ``end``.
+        past: the numbers of the others: all that read ``result``, or what is made of it; or all that lead from ``start`` to
+            ``operand``.
+        start: what these read, if the calls are moved before them.
     """
 
     calls: tuple[int, ...]
     operand: ValueId
     result: ValueId
     past: tuple[int, ...]
-    end: ValueId
+    start: ValueId | None = None
 
 
 @dataclass(frozen=True)
 class MoveChange:
-    """Calls that are made behind those that read them.
+    """Calls that are made behind those that read them, or before those that they read.
 
     Attributes:
         formulation: what it is.
@@ -70,8 +73,14 @@ class MoveChange:
 
     @property
     def behind(self) -> Mapping[int, str]:
-        """What is made of the results of calls."""
-        return {move.past[-1]: self.text for move in self.moves}
+        """By the number of a call: what is made of its result."""
+        return {move.past[-1]: self.text for move in self.moves if move.start is None}
+
+    @property
+    def ahead(self) -> Mapping[int, tuple[int, str]]:
+        """By the number of a call: a value that it reads, and what is made of it before."""
+        moves = [move for move in self.moves if move.start is not None]
+        return {number: (move.start.number, self.text) for move in moves if move.start is not None for number in move.past}
 
     def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
         """The moved calls give back their operand."""
@@ -80,22 +89,55 @@ class MoveChange:
     def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False) -> Patch | None:
         """The lines to write; None where no expression of the source stands for these calls alone."""
         move = self.moves[0]
-        end = self._own(move.past[-1], [move.past[-1] for move in self.moves])
-        if end is None:
+        others = self._own(move.past[-1], [move.past[-1] for move in self.moves])
+        moved = self._own(move.calls[-1], [move.calls[-1] for move in self.moves])
+        if others is None:
             return None
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
-        before = sum(place.span is not None for place in places[: move.past[-1] + 1])
-        spans.insert(before, (end, ()))
-        if all(any(_lies_in(span, end) for span in self.stacks[number]) for number in move.past):
-            inside = [span for span in self.stacks[move.calls[-1]] if _lies_in(span, end)]
-            text = part_replaced(end, move.result, inside[-1:], "x")
+        for number, span in sorted([(move.past[-1], others), *([(move.calls[-1], moved)] if moved else [])], reverse=True):
+            spans.insert(sum(place.span is not None for place in places[: number + 1]), (span, ()))
+        if move.start is not None:
+            return self._before(move, move.start, others, moved, spans, calls)
+        if all(any(_lies_in(span, others) for span in self.stacks[number]) for number in move.past):
+            text = self._part(others, move.result, move.calls[-1])
             if text is not None:
-                return patch(end, _of(self.text, text), {"x": move.operand}, spans)
-        start = self._own(move.calls[-1], [move.calls[-1] for move in self.moves])
-        if start is None or start.file != end.file:
+                return patch(others, _of(self.text, text), {_NAME: move.operand}, spans)
+        if moved is None or moved.file != others.file:
             return None
-        spans.insert(sum(place.span is not None for place in places[: move.calls[-1] + 1]), (start, ()))
-        return joined(patch(start, "x", {"x": move.operand}, spans), patch(end, _of(self.text, text_of(end)), {}, spans))
+        unmoved = patch(moved, _NAME, {_NAME: move.operand}, spans)
+        return joined(unmoved, patch(others, _of(self.text, text_of(others)), {}, spans))
+
+    def _before(
+        self,
+        move: Move,
+        start: ValueId,
+        others: Span,
+        moved: Span | None,
+        spans: Sequence[tuple[Span, Sequence[ValueId]]],
+        calls: Sequence[OpCall],
+    ) -> Patch | None:
+        """The lines for calls that are moved before others."""
+        if moved is None or moved.file != others.file:
+            return None
+        whole = all(any(_lies_in(span, others) for span in self.stacks[number]) for number in move.past)
+        unmoved = patch(moved, _NAME, {_NAME: move.operand}, spans)
+        if not whole:
+            readers = _readers(start, calls)
+            first = self._own(readers[0], [_readers(each.start, calls)[0] for each in self.moves if each.start is not None])
+            alone = first is not None and first.file == moved.file and set(readers) <= set(move.past)
+            return joined(assigned_before(first, start, self.text), unmoved) if alone and first is not None else None
+        text = self._part(others, start, next((number for number, call in enumerate(calls) if start in call.outputs), None))
+        if text is None:
+            return None
+        once = f"{_AGAIN} = {_of(self.text, _NAME)}\n{text.replace(_NAME, _AGAIN)}"
+        if _lies_in(others, moved):
+            return patch(moved, once, {_NAME: start}, spans)
+        return joined(patch(others, once, {_NAME: start}, spans), unmoved)
+
+    def _part(self, whole: Span, value: ValueId, maker: int | None) -> str | None:
+        """An expression with a name in place of a value that it reads."""
+        inside = [span for span in self.stacks[maker] if _lies_in(span, whole)] if maker is not None else []
+        return part_replaced(whole, value, inside[-1:], _NAME)
 
     def _own(self, number: int, times: Sequence[int]) -> Span | None:
         """The innermost expression that makes a call's value each time, and no other."""
@@ -141,8 +183,13 @@ def move_changes(
             continue
         text = next(iter(texts)) or ""
         first = moves[0]
-        where = places[first.calls[-1]].site.line, places[first.past[-1]].site.line
-        spelling = f"{text}  # {tr('behind line {end}, not in line {start}', start=where[0], end=where[1])}"
+        start, end = places[first.calls[-1]].site.line, places[first.past[-1]].site.line
+        words = {"start": start, "end": end}
+        if first.start is None:
+            place = tr("behind line {end}, not in line {start}", **words)
+        else:
+            place = tr("before line {end}, not in line {start}", **words)
+        spelling = f"{text}  # {place}"
         name = str(tr("place of {ops}", ops=", ".join(dict.fromkeys(calls[number].op for number in first.calls))))
         why = str(tr("gradients are added up before the backward of other calls, or behind it"))
         formulation = Formulation(name, BACKWARD, "x", (Spelling("", ""), Spelling(spelling, "")), (), why)
@@ -165,7 +212,9 @@ def _moves(groups: Sequence[OriginGroup], calls: Sequence[OpCall]) -> Iterator[M
         for part in sorted(parts, key=len):
             operand, result = calls[part[0]].inputs[0][1], calls[part[-1]].outputs[0]
             for past in _ends(result, calls):
-                yield Move(part, operand, result, past, calls[past[-1]].outputs[0])
+                yield Move(part, operand, result, past)
+            for start, past in _starts(operand, calls):
+                yield Move(part, operand, result, past, start)
 
 
 def _is_movable(call: OpCall) -> bool:
@@ -192,6 +241,31 @@ def _ends(value: ValueId, calls: Sequence[OpCall]) -> Iterator[tuple[int, ...]]:
         inside |= made
         if not still and len(call.outputs) == 1:
             yield tuple(past)
+            count += 1
+        if count == _FARTHEST:
+            return
+
+
+def _starts(value: ValueId, calls: Sequence[OpCall]) -> Iterator[tuple[ValueId, tuple[int, ...]]]:
+    """The values that a value is made of, the nearest first, and the calls in between, if nothing else reads what they make."""
+    makers = {output.number: number for number, call in enumerate(calls) for output in call.outputs}
+    before, waiting = set[int](), [value.number]
+    while waiting:
+        maker = makers.get(waiting.pop())
+        if maker is not None and maker not in before:
+            before.add(maker)
+            waiting += [read.number for _, read in calls[maker].inputs]
+    read = dict.fromkeys(each for number in sorted(before, reverse=True) for _, each in calls[number].inputs)
+    count = 0
+    for start in sorted(read, key=lambda each: -makers.get(each.number, -1)):
+        inside, past = {start.number}, list[int]()
+        for number in sorted(before):
+            if inside.intersection(each.number for _, each in calls[number].inputs):
+                past.append(number)
+                inside.update(output.number for output in calls[number].outputs)
+        inner = [output for number in past for output in calls[number].outputs if output.number != value.number]
+        if value.number in inside and all(reader in past for output in inner for reader in _readers(output, calls)):
+            yield start, tuple(past)
             count += 1
         if count == _FARTHEST:
             return

@@ -471,9 +471,11 @@ def _calls_of(changes: Iterable[AnyChange]) -> set[int]:
 
 def _following(changes: Sequence[AnyChange], calls: Sequence[OpCall]) -> Followed:
     """What follows a run with changes."""
-    behind = {number: text for change in changes if isinstance(change, MoveChange) for number, text in change.behind.items()}
+    moves = [change for change in changes if isinstance(change, MoveChange)]
+    behind = {number: text for change in moves for number, text in change.behind.items()}
+    ahead = {number: read for change in moves for number, read in change.ahead.items()}
     swaps = tuple(swap for change in changes for swap in change.swaps(calls))
-    return Followed(swaps, rereads=[reread for change in changes for reread in change.rereads], behind=behind)
+    return Followed(swaps, rereads=[reread for change in changes for reread in change.rereads], behind=behind, ahead=ahead)
 
 
 def _makers_of(groups: Sequence[OriginGroup]) -> set[int]:

@@ -228,6 +228,25 @@ def _extent(node: ast.expr) -> tuple[Any, ...]:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
+def assigned_before(span: Span, value: ValueId, spelling: str) -> Patch | None:
+    """A line before an expression's statement that gives the variable of a value what a spelling makes of it, ``x``."""
+    source = _source(span.file)
+    expression = source.at(span)
+    statement = None if expression is None else source.statement(expression)
+    name = next((text for text, known in span.variables.items() if known == value and text.isidentifier()), None)
+    if statement is None or name is None or not source.is_alone(statement):
+        return None
+    made = _PortNames({"x": name}, _aliases(span.names), set()).visit(ast.parse(spelling, mode="eval").body)
+    line = "".join(source.lines[statement.lineno - 1 : statement.end_lineno])
+    return Patch(
+        span.file,
+        statement.lineno,
+        statement.end_lineno or statement.lineno,
+        line,
+        f"{source.indent(statement)}{name} = {ast.unparse(made)}\n{line}",
+    )
+
+
 def joined(first: Patch | None, second: Patch | None) -> Patch | None:
     """Two changes of a file as one; None where there are not two, or both change the same lines."""
     if first is None or second is None:

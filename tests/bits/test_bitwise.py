@@ -345,6 +345,32 @@ def test_the_line_that_lays_out_an_operand_is_named_and_mended(tmp_path, dense):
     assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random", dtype="bfloat16").identical
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "k = k * c + paddle.tanh(k) * k\n        REPEAT",
+        "y = k * c\n        z = paddle.tanh(k)\n        k = y + z * k\n        REPEAT",
+        "k = (k * c + paddle.tanh(k) * k).unsqueeze(1).expand([5, 3, 6]).reshape([15, 6])",
+    ],
+)
+def test_a_repetition_behind_other_calls_is_moved_before_them(tmp_path, written):
+    repeat = "k = k.unsqueeze(1).expand([5, 3, 6]).reshape([15, 6])"
+    source = REPEATED.replace(f"{repeat}\n        k = k * c + paddle.tanh(k) * k", written.replace("REPEAT", repeat))
+    again = "k = k.unsqueeze(1).expand(5, 3, 6).reshape(15, 6)", "k = k * c + torch.tanh(k) * k"
+    path = tmp_path / "repeated.py"
+    path.write_text(source.replace("\n        ".join(reversed(again)), "\n        ".join(again)))
+    rng = np.random.default_rng(0)
+    inputs = tuple(rng.standard_normal(shape).astype("float32") for shape in ((5, 6), (15, 6), (6,)))
+    port = load(path)
+    answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random")
+    (origin,) = answer.origins
+    assert (origin.cause, origin.paddle.line) == (BACKWARD, line_of(path, ".unsqueeze(1)"))
+    assert answer.mended, str(answer)
+    answer.apply()
+    port = load(path)
+    assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random").identical
+
+
 def test_of_one_origin_with_two_changes_each_has_its_own_line(tmp_path):
     """The repeated keys have no counterpart, so the division and the repetition are one group of calls."""
     source = REPEATED.replace("return k * q", "return k * (1 / 3) * q", 1).replace("return k * q\n", "return k / 3 * q\n")
