@@ -160,13 +160,13 @@ def _document(audit: Audit, folder: str = ".") -> doc.Document:
     versions = {name: audit.environment.get(name) for name in ("paddle", "torch", "processor", "device")}
     kernels = tr("Kernels audited: Paddle {paddle}, Torch {torch}, {processor}, {device}", **versions)
     return doc.Document(
-        _headline(by_kind),
+        _headline(by_kind) if audit.reports else tr("No op was audited"),
         [
-            doc.Facts([kernels, _extent(audit)]),
+            doc.Facts([*([kernels] if audit.environment else []), _extent(audit)]),
             doc.Only((doc.TEXT,), list(_summary(audit, by_kind))),
             doc.Only((doc.MARKDOWN, doc.PAGE), list(_sections(audit, by_kind, folder))),
         ],
-        title=kernels,
+        title=kernels if audit.environment else "",
         contents=True,
     )
 

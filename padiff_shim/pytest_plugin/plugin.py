@@ -173,7 +173,7 @@ class Plugin:
             if name == _PROPERTY and report.when == "call"
         ]
         terminalreporter.section(
-            tr("padiff_shim, {mode_name}: {summaries} tests", mode_name=self._mode_name, summaries=len(summaries))
+            tr("padiff_shim, {mode_name}: {tests}", mode_name=self._mode_name, tests=many(len(summaries), "test"))
         )
         rows = [f"{nodeid}: {summary}" for nodeid, summary in summaries if summary not in (_QUIET, _EMPTY)]
         for row in rows[:_ROWS]:

@@ -132,6 +132,12 @@ def test_one_op_is_one_op_and_a_known_defect_is_no_ordinary_operand(tmp_path):
     assert "Ordinary operands, or a known defect with any" in audited.to_markdown()
 
 
+def test_one_that_was_stopped_at_once_accuses_and_acquits_nobody(tmp_path):
+    text = Audit(tmp_path, {}, {}, seconds=3.0).text(80)
+    assert text.startswith("No op was audited\n0 ops, 0 calls")
+    assert "None" not in text
+
+
 def test_records_that_say_the_same_are_one_finding():
     report = OpReport("relu", records=[record("WRONG"), record("WRONG", "long 3"), record("WRONG", side="torch")])
     first, second = findings([report])
