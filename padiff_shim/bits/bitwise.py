@@ -20,7 +20,7 @@ from ..proof.prove import question
 from ..proof.trace import TraceCall
 from ..proof.training import place_of
 from ..table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
-from ..text import many, tr
+from ..text import listed, many, tr
 from .changes import Change
 from .following import call_number, plain_layer
 from .measuring import distance
@@ -141,7 +141,7 @@ def _look_into_updates(answer: Bitwise, search: OriginSearch, port: PaddleUpdate
         replace(origin, torch=_own(origin.torch, torch_place), paddle=_own(origin.paddle, paddle_place)) for origin in origins
     ]
     answer.updates_changed = search.identical(search.changed())[0]
-    if answer.updates_changed[0] < answer.updates_changed[1]:
+    if search.origins and answer.updates_changed[0] < answer.updates_changed[1]:
         answer.notes += _unexplained(search)
     if answer.updates_changed[0] < answer.updates_changed[1] and (own := with_paddles_own(port)) is not None:
         updates = search.identical(port.run())[0]
@@ -168,7 +168,7 @@ def _searched(search: OriginSearch) -> tuple[list[BitOrigin], float | None]:
 def _unexplained(search: OriginSearch) -> Iterable[str]:
     """What differs though every value that has a counterpart is the original's."""
     if search.base_ends:
-        ends = ", ".join(sorted(name or "output 0" for name in search.base_ends))
+        ends = listed(sorted(name or "output 0" for name in search.base_ends), 6)
         yield tr(
             "with the original's values in all calls that have a counterpart these differ still, so not every origin is "
             "known: {ends}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..proof.agreement import Array, RunOutcome
 from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide
 from ..proof.training import in_layout_of
-from ..proof.updates import OptimizerCall, Recipe, Settings, same_in_paddle
+from ..proof.updates import OptimizerCall, Recipe, Settings, same_in_paddle, unscaling_float64
 from ..trees import copied
 from ..weights.mapping import Mapping as Weights
 from .translation import GRADIENT_OF
@@ -66,7 +67,8 @@ class UpdateSide(ModelSide):
             return capturing(names, *arguments)
 
         try:
-            return super()._run(model, naming if capturing else None, wide=wide)
+            with unscaling_float64() if wide else contextlib.nullcontext():
+                return super()._run(model, naming if capturing else None, wide=wide)
         finally:
             for parameter, value in before:
                 self._write(parameter, value)

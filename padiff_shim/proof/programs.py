@@ -27,7 +27,7 @@ from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome, same_bits
 from .plans import TORCHS, Defined, InWider, Natively, OnTorch, WiderDtype, opened
 from .trace import Model, Onlooker, Tensor
-from .updates import Recipe, Trainer
+from .updates import Recipe, Trainer, unscaling_float64
 
 _Answer = TypeVar("_Answer")
 
@@ -960,7 +960,8 @@ class PaddleSide(ModelSide):
         lender, self.lender = self.lender, None
         self.forget_copies()
         try:
-            super().train(recipe, steps, seen, wide=wide, within=within)
+            with unscaling_float64() if wide else contextlib.nullcontext():
+                super().train(recipe, steps, seen, wide=wide, within=within)
         finally:
             self.lender = lender
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -323,6 +324,26 @@ class Trainer:
 
         optimizer.step = looked
         return lambda: optimizer.__dict__.pop("step", None)
+
+
+@contextlib.contextmanager
+def unscaling_float64() -> Iterator[None]:
+    """Within it Paddle's scalers take the scale off gradients of float64, too: natively they leave these as they are."""
+    scaler: Any = paddle.amp.AmpScaler
+    native = scaler._unscale
+
+    def unscale(self: Any, optimizer: Optimizer) -> None:
+        native(self, optimizer)
+        if self._enable and not isinstance(optimizer._param_groups[0], dict):
+            for parameter in optimizer._param_groups:
+                if parameter.grad is not None and parameter.grad.dtype == paddle.float64:
+                    parameter.grad.set_value(parameter.grad * (1.0 / self._scale.item()))
+
+    scaler._unscale = unscale
+    try:
+        yield
+    finally:
+        scaler._unscale = native
 
 
 def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:

@@ -18,8 +18,8 @@ from .tensors import CallReads, Tensor, parameter_name
 
 MOST = 100  # origins that are held
 
-CALL, ARGUMENTS, RANDOM, LAYOUT, BACKWARD, UPDATE, UNSEEN = (
-    "call", "arguments", "random numbers", "layout", "backward", "update", "unseen"
+CALL, ARGUMENTS, RANDOM, LAYOUT, BACKWARD, UPDATE, BETWEEN, UNSEEN = (
+    "call", "arguments", "random numbers", "layout", "backward", "update", "between steps", "unseen"
 )  # fmt: skip
 
 
@@ -51,7 +51,8 @@ class CallOrigin:
         kind: ``"call"``: a call that reads equal bits and makes other ones. ``"layout"``: such a call whose operands lie in memory
             in another way. ``"arguments"``: such a call with other numbers. ``"random numbers"``: a call that draws.
             ``"backward"``: gradients, behind an equal forward. ``"update"``: parameters after a step, with equal gradients.
-            ``"unseen"``: the first call that differs reads other bits, which no recorded call has made.
+            ``"between steps"``: the first call that differs reads weights of an earlier step's backward and update, which were not
+            recorded. ``"unseen"``: the first call that differs reads other bits, which no recorded call has made.
         row: the result that differs, of both runs.
         kernel: what computed it, in words.
         details: what is known beside, in sentences.
@@ -111,6 +112,8 @@ class OriginFinder:
         self._origins, self._headers, self._framework = origins, headers, framework
         self._differ = False  # anything that was computed differs
         self._inputs_differ = False
+        self._steps = 0  # so many were read
+        self._backwards = False  # gradients or updates were recorded
         self._calls: set[int] = set()  # numbers of a's calls that are origins, whose other results are not counted
         self._gradients: dict[str, bool] = {}  # of this step: parameter -> whether its gradient differs
         self._tainted: set[str] = set()  # parameters whose gradient or value differed
@@ -119,12 +122,14 @@ class OriginFinder:
     def step(self, rows: Sequence[ComparedRow], inputs: Sequence[ComparedRow]) -> None:
         """The rows of one step, with the inputs of both runs in it."""
         self._inputs_differ = self._inputs_differ or any(row.differs for row in inputs)
+        self._steps += 1
         self._gradients = {}
         gradients: list[ComparedRow] = []
         for row in rows:
             if row.a is None or row.b is None:
                 self._differ = True
                 continue
+            self._backwards = self._backwards or row.a.kind in ("gradient", "parameter", STATE)
             if row.a.kind == "gradient":
                 self._gradients[parameter_name(row.a.name)] = _bits_differ(row)
                 gradients += [row] if _bits_differ(row) else []
@@ -168,14 +173,8 @@ class OriginFinder:
             self._add(kind, row, _kernel(a, self._headers, kernels), details, a.reads.family, min(kernels))
         elif not self._differ and not self._inputs_differ:
             differ = [first.name for first, second in zip(a.reads.operands, b.reads.operands) if first.digest != second.digest]
-            details = (
-                tr(
-                    "its operand {names} differs already, and no recorded result before does: it is a weight or a constant that "
-                    "the runs do not share, or comes from a call that only moves elements, from another thread, or from NumPy",
-                    names=", ".join(differ),
-                ),
-            )
-            self._add(UNSEEN, row, "", details, "", self._framework)
+            kind = BETWEEN if self._steps > 1 and not self._backwards else UNSEEN
+            self._add(kind, row, "", (_read_already(kind, ", ".join(differ)),), "", self._framework)
         else:
             self._origins.carried += 1
 
@@ -236,6 +235,21 @@ class OriginFinder:
         if kind in (CALL, BACKWARD, UPDATE) and not switches:
             details = (*details, *_nothing_known(self._headers))
         self._origins.add(CallOrigin(kind, row, kernel, details, switches))
+
+
+def _read_already(kind: str, names: str) -> str:
+    """Where operands come from that differ before any recorded result does."""
+    if kind == BETWEEN:
+        return tr(
+            "its operand {names} differs already, and no recorded result before does: gradients and the optimizer's step of the "
+            "step before were not recorded; record with padiff_shim.record(folder, model, gradients=True, parameters=True)",
+            names=names,
+        )
+    return tr(
+        "its operand {names} differs already, and no recorded result before does: it is a weight or a constant that "
+        "the runs do not share, or comes from a call that only moves elements, from another thread, or from NumPy",
+        names=names,
+    )
 
 
 def _bits_differ(row: ComparedRow) -> bool:

@@ -15,6 +15,7 @@ from .alignment import TensorDistance
 from .call_origins import (
     ARGUMENTS,
     BACKWARD,
+    BETWEEN,
     CALL,
     LAYOUT,
     RANDOM,
@@ -377,6 +378,7 @@ _BEGINS = {
     RANDOM: marked("{row}: its random numbers differ"),
     BACKWARD: marked("{row}: the forward is equal, this gradient is not"),
     UPDATE: marked("{row}: gradient and old value are equal, the new value is not"),
+    BETWEEN: marked("{row}: the first recorded result that differs, behind a backward and an update that were not recorded"),
     UNSEEN: marked("{row}: the first recorded result that differs, of operands that differ already"),
 }
 

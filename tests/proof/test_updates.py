@@ -141,6 +141,38 @@ def test_clipping_is_named_where_both_round_otherwise_before_it():
     assert right(proof)["optimizer step"] is False
 
 
+class Scaled:
+    """A loop's step behind a loss that is multiplied by 1000."""
+
+    def __init__(self, layer):
+        self.optimizer = paddle.optimizer.SGD(0.01, parameters=layer.parameters())
+        self.scaler = paddle.amp.GradScaler(init_loss_scaling=1000.0)
+
+    def step(self):
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.clear_grad()
+
+
+def test_a_scaler_is_right_in_a_wider_dtype_too():
+    """Natively Paddle's takes no scale off gradients of float64."""
+
+    def divided(module):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+
+        def step():
+            for parameter in module.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.div_(1000.0)
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+    proof = proven(lambda layer: Scaled(layer).step, divided, loss=lambda out: training_pair.square(out) * 1000.0)
+    assert proof, str(proof)
+
+
 def test_an_optimizer_that_is_not_known_skips_no_step():
     def by_hand(module):
         def step():

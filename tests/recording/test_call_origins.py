@@ -63,3 +63,22 @@ def test_random_numbers_and_arguments_are_no_settings(tmp_path, seed, share, kin
             paddle.nn.functional.dropout(x, dropped)
     (origin,) = diff(tmp_path / "a", tmp_path / "b").call_origins.held
     assert (origin.kind, origin.switches) == (kind, ())
+
+
+def test_an_update_that_was_not_recorded_is_named_with_the_settings_that_differ(tmp_path, monkeypatch):
+    x = paddle.linspace(-1, 1, 12).reshape([4, 3])
+    for folder, rate, switch in (("a", 0.1, ""), ("b", 0.2, "COMPATIBLE")):
+        monkeypatch.setenv("MKL_CBWR", switch) if switch else monkeypatch.delenv("MKL_CBWR", raising=False)
+        paddle.seed(0)
+        layer = paddle.nn.Linear(3, 2)
+        optimizer = paddle.optimizer.SGD(rate, parameters=layer.parameters())
+        with padiff_shim.record(tmp_path / folder):
+            for _ in range(2):
+                layer(x).sum().backward()
+                optimizer.step()
+                optimizer.clear_grad()
+    difference = diff(tmp_path / "a", tmp_path / "b")
+    (origin,) = difference.call_origins.held
+    assert (origin.kind, [switch.name for switch in origin.switches]) == ("between steps", ["environment.MKL_CBWR"])
+    assert origin.row.any.step == 1
+    assert "gradients=True, parameters=True" in str(difference)
