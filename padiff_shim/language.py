@@ -184,6 +184,9 @@ def logged(message: str, /, **fields: object) -> str:
     return message.format(**{name: english(value) for name, value in fields.items()}) if fields else message
 
 
+_SIDES = "paddle", "torch", "both", logged("paddle and torch")  # before a reason
+
+
 def from_log(text: str) -> str:
     """A text of a log in the reader's language, by the message that it was made of; unknown text as it is.
 
@@ -212,7 +215,7 @@ def _read(name: str, text: str) -> str:
     if semicolon and rest:
         return f"{_read(name, head)}{catalogue.gettext('; ')}{_read(name, rest)}"
     head, colon, rest = text.partition(": ")  # a side and a message
-    return f"{head}: {_read(name, rest)}" if colon and head in ("paddle", "torch", "both") else text
+    return f"{_read(name, head)}: {_read(name, rest)}" if colon and head in _SIDES else text
 
 
 @lru_cache(maxsize=4)

@@ -17,7 +17,7 @@ from ..files import write
 from ..present import document as doc
 from ..present import html
 from ..present.result import Presented
-from ..text import capped, joined, many, reader, tr
+from ..text import capped, from_log, joined, many, reader, tr
 from .report import (
     ACCURACY,
     CRASH,
@@ -224,17 +224,23 @@ def _sections(audit: Audit, by_kind: dict[str, list[Finding]], folder: str) -> I
             command = f"python {posixpath.normpath(f'{folder}/repro/{script}')}"
             meaning = joined(" ", (meaning, tr("A reproducer needs Paddle, Torch and NumPy alone: {command}", command=command)))
         yield _section(title, meaning, heads, [_finding_row(finding, folder) for finding in by_kind[kind]], short)
-    known = [(name, tr("seen") if showed else tr("no longer seen here")) for name, showed in audit.known.items()]
+    known = [(tr(name), tr("seen") if showed else tr("no longer seen here")) for name, showed in audit.known.items()]
     meaning = tr("What a comparison counts apart by name, and whether a call of this audit or a defect's program showed it.")
     yield _section(tr("Known differences"), meaning, [tr("name"), tr("here")], known, _states(known))
     defects = [(defect.name, defect.op, _here(defect)) for defect in audit.defects]
     meaning = tr("The programs of docs/defects.md, each run in a process of its own.")
     yield _section(tr("Known defects"), meaning, [tr("defect"), tr("op"), tr("here")], defects, _states(defects))
     reports, heads = audit.reports.values(), [tr("op"), tr("calls"), tr("why")]
-    rows = [(report.name, f"{sum(report.refusals.values()):,}", _example(report)) for report in reports if report.refusals]
+    rows = [
+        (report.name, f"{sum(report.refusals.values()):,}", from_log(_example(report))) for report in reports if report.refusals
+    ]
     meaning = tr("Calls that raised an error instead of a result, for example the one that stands there.")
     yield _section(tr("Refused by Paddle"), meaning, heads, rows)
-    rows = [(report.name, f"{sum(report.native.values()):,}", "; ".join(report.native)) for report in reports if report.native]
+    rows = [
+        (report.name, f"{sum(report.native.values()):,}", joined("; ", map(from_log, report.native)))
+        for report in reports
+        if report.native
+    ]
     yield _section(tr("Not compared"), tr("Calls that ran on Paddle's kernel alone."), heads, rows)
     rows = [(report.name, f"{calls:,}", why) for report in reports for why, calls in report.untried.items()]
     yield _section(tr("Given up"), tr("Calls behind those that ended the process."), heads, rows)
@@ -281,8 +287,9 @@ def _example(report: OpReport) -> str:
 
 
 def _finding_row(finding: Finding, folder: str) -> tuple[str | doc.Cell, ...]:
-    name, script = finding.known or finding.name, finding.worst.get("script")
-    verdict = f"{finding.verdict}: {name}" if name else finding.verdict
+    known, script = finding.known, finding.worst.get("script")
+    name = tr(known) if known else finding.name
+    verdict = joined(": ", (finding.verdict, name)) if name else finding.verdict
     return (
         f"{finding.op} {finding.tensor}".strip(),
         finding.side,
@@ -298,9 +305,9 @@ def _worst(finding: Finding) -> str:
     sides = [stats.get(side) or {} for side in ("paddle", "torch")]
     bounds = [float(side["prob"]) for side in sides if side.get("prob") is not None]
     if not finding.tensor:
-        return str(finding.worst["case"]) + ("" if finding.side else f"; {finding.worst['reason']}")
+        return joined("; ", [finding.worst["case"], *([] if finding.side else [from_log(str(finding.worst["reason"]))])])
     if finding.verdict in ("NONFINITE", "UNVERIFIED") or not bounds or max(bounds) <= 1:
-        return str(finding.worst["reason"])
+        return from_log(str(finding.worst["reason"]))
     return tr(
         "off by {error:.2g}, {times} times the bound, in {case}",
         error=max(float(side.get("error_max") or 0.0) for side in sides),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..text import logged
 from ..verdicts import NEGLIGIBLE, Verdict
 
 ELEMENTS = 1 << 13  # of the largest operand of a long call
@@ -190,11 +191,11 @@ def _of(report: OpReport) -> Iterator[Finding]:
 def _death(op: str, death: Mapping[str, str]) -> Finding:
     """A call that the process did not come back from: Paddle's doing, if Paddle alone does not come back either."""
     case, how = death["case"], death["how"]
-    worst = {"reason": f"the process ended: {how}", "script": death["script"], "case": case}
+    worst = {"reason": logged("the process ended: {how}", how=how), "script": death["script"], "case": case}
     kind, side = CRASH, "paddle"
     if not death["alone"]:
         side = ""
-        worst["reason"] = f"{how}, but not if Paddle's kernel runs alone: it was Torch's, or the verdict"
+        worst["reason"] = logged("{how}, but not if Paddle's kernel runs alone: it was Torch's, or the verdict", how=how)
         kind = CRASH if how.startswith("SIG") else UNJUDGED
     return Finding(op, kind, "", side, how, "", "", [case.rpartition(", ")[2]], [case], worst)
 

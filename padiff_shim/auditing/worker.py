@@ -20,7 +20,7 @@ import numpy as np
 from ..dispatch.entry_point import spelled, typed
 from ..errors import FileError, PadiffShimError
 from ..runlog.encoding import finite
-from ..text import tr
+from ..text import logged, tr
 from .cases import NAMES, PRELUDE, AuditCall, laid_out
 
 
@@ -180,7 +180,7 @@ def _case(case: Any, tell: Tell) -> list[str]:
         try:
             results = call.run(call.tensors(grad=grad))
         except Exception as error:
-            return [f"Paddle refuses {case.stress}: {_first_line(error)}"]
+            return [logged("Paddle refuses {operands}: {error}", operands=case.stress, error=_first_line(error))]
         try:
             call.backward(results)
         except Exception as error:

@@ -90,8 +90,8 @@ def _moved(
 # ---- NaN and Inf: each side's pattern against the oracle's.
 
 SAMPLES = 16
-INFINITE = logged("; an operand is infinite, and whether NaN or an infinity comes of it depends on the order of the steps")
-BEYOND_RANGE = logged("; that is beyond the range, and what is met on the way depends on the order of the steps")
+INFINITE = "; " + logged("an operand is infinite, and whether NaN or an infinity comes of it depends on the order of the steps")
+BEYOND_RANGE = "; " + logged("that is beyond the range, and what is met on the way depends on the order of the steps")
 
 
 def classes(values: Array, largest: float = np.inf) -> Array:
@@ -153,7 +153,9 @@ def judge_nonfinite(
     place = int(np.argmax(wrong[0] | wrong[1] if remark else guilty[0] | guilty[1]))
     stats["first_bad"] = [int(i[place]) for i in index]
     seen = [float(v[place]) for v in (*sides, value)]
-    reason = f"at {stats['first_bad']}: paddle {seen[0]:g}, torch {seen[1]:g}, oracle {seen[2]:g}{remark}"
+    values = {name: f"{number:g}" for name, number in zip(("paddle", "torch", "oracle"), seen)}
+    at = stats["first_bad"]
+    reason = logged("at {place}: paddle {paddle}, torch {torch}, oracle {oracle}", place=at, **values) + remark
     named = [side for side, places in zip((Side.PADDLE, Side.TORCH), guilty) if places.any()]
     side = Side.BOTH if len(named) == 2 else named[0] if named else Side.NONE
     return Judgement(verdict, side, reason=reason, stats=stats)
