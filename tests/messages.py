@@ -47,6 +47,8 @@ def messages():
             function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             for text in helped(node) if name.startswith("padiff_shim/cli/") else ():
                 places.setdefault((text, None), []).append((name, node.lineno))
+            for text in refused(node) if name.startswith("patches/") else ():
+                places.setdefault((text, LOGGED), []).append((name, node.lineno))
             at = {
                 "tr": 0,
                 "marked": 0,
@@ -87,6 +89,13 @@ def declared():
     yield from ((quirk.name, "patches/_known.py") for quirk in shipped())
     for op in ops().values():
         yield from ((text, f"patches/{family_of(op)}.py") for text in (op.note, *op.deviations.values()) if text)
+
+
+def refused(call):
+    """What an op's formula does not take: part of the reason why a call runs natively."""
+    kinds = "NotImplementedError", "ValueError"
+    if isinstance(call.func, ast.Name) and call.func.id in kinds and call.args and isinstance(call.args[0], ast.Constant):
+        yield call.args[0].value
 
 
 def family_of(op):
