@@ -19,6 +19,8 @@ from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES, LOGGED
 from padiff_shim.present.html import script_messages
 
 ROOT = Path(__file__).resolve().parent.parent
+# Function -> which of its arguments is the message.
+MARKS = {"tr": 0, "marked": 0, "Waiting": 0, "many": 1, "counted": 0, "logged": 0, "Reason": 1}
 # Without it Babel writes names and dates that nobody needs.
 _HEADER = r"""# Messages of padiff_shim in {name}.
 msgid ""
@@ -39,32 +41,8 @@ def messages():
     for path in sorted([*ROOT.glob("padiff_shim/**/*.py"), *ROOT.glob("patches/**/*.py")]):
         name = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.FunctionDef, ast.Assign)):
-                for text in described(node):
-                    places.setdefault((text, None), []).append((name, node.lineno))
-            if not (isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))):
-                continue
-            function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            for text in helped(node) if name.startswith("padiff_shim/cli/") else ():
-                places.setdefault((text, None), []).append((name, node.lineno))
-            for text in refused(node) if name.startswith("patches/") else ():
-                places.setdefault((text, LOGGED), []).append((name, node.lineno))
-            at = {
-                "tr": 0,
-                "marked": 0,
-                "Waiting": 0,
-                "many": 1,
-                "counted": 0,
-                "logged": 0,
-                "Reason": 1,
-                **({"_of": 1} if name == "padiff_shim/modes/options.py" else {}),
-            }.get(function)
-            if at is None or len(node.args) <= at or isinstance(node.args[at], ast.JoinedStr):
-                continue
-            context = {"many": COUNTED, "counted": COUNTED, "logged": LOGGED, "Reason": LOGGED}.get(function)
-            for part in ast.walk(node.args[at]):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
-                    places.setdefault((part.value, context), []).append((name, node.lineno))
+            for text, context in written(node, name):
+                places.setdefault((text, context), []).append((name, node.lineno))
     for text, name in declared():
         places.setdefault((text, None), []).append((name, 1))
     for path in sorted((ROOT / "padiff_shim/present/page").iterdir()):
@@ -73,6 +51,26 @@ def messages():
         for message, context in [*((text, None) for text in texts), *((noun, COUNTED) for noun in nouns)]:
             places.setdefault((message, context), []).append((path.relative_to(ROOT).as_posix(), 1))
     return places
+
+
+def written(node, name):
+    """(message, context) of each message of a node of a module."""
+    if isinstance(node, (ast.FunctionDef, ast.Assign)):
+        yield from ((text, None) for text in described(node))
+    if not (isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute))):
+        return
+    if name.startswith("padiff_shim/cli/"):
+        yield from ((text, None) for text in helped(node))
+    if name.startswith("patches/"):
+        yield from ((text, LOGGED) for text in refused(node))
+    function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+    at = {**MARKS, **({"_of": 1} if name == "padiff_shim/modes/options.py" else {})}.get(function)
+    if at is None or len(node.args) <= at or isinstance(node.args[at], ast.JoinedStr):
+        return
+    context = {"many": COUNTED, "counted": COUNTED, "logged": LOGGED, "Reason": LOGGED}.get(function)
+    for part in ast.walk(node.args[at]):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value:
+            yield part.value, context
 
 
 def helped(call):
