@@ -61,7 +61,7 @@ def write_json(path: str | None, data: Callable[[], Any], who: str | None = "") 
 
 def write_markdown(path: str | None, result: Any, who: str | None = "") -> None:
     """Write ``result.to_markdown()`` in the same way."""
-    _put(path, lambda: str(result.to_markdown()), who)
+    _put(path, lambda: _plain(result.to_markdown(), sys.stdout) if path == "-" else str(result.to_markdown()), who)
 
 
 def file_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +94,7 @@ def formatted(result: Presented, form: str | None) -> str:
     if form in (None, "text"):
         return as_text(result)
     if form == "markdown":
-        return str(result.to_markdown()).rstrip("\n")
+        return _plain(str(result.to_markdown()).rstrip("\n"), sys.stdout)
     with reader(None):
         document = result.document()
         findings, level = result.annotations(), _LEVELS.get(document.tone, "warning")
@@ -165,7 +165,11 @@ def as_text(result: Presented, stream: TextIO | None = None) -> str:
 
     Lines of tables and marks that the stream's encoding lacks are ASCII: ``|`` and ``-``.
     """
-    text, encoding = result.text(**look(stream)), getattr(stream or sys.stdout, "encoding", None) or "utf-8"
+    return _plain(result.text(**look(stream)), stream or sys.stdout)
+
+
+def _plain(text: str, stream: Any) -> str:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.translate({ord(sign): plain for sign, plain in _PLAIN.items() if sign in text and not _writes(encoding, sign)})
 
 

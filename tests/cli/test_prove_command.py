@@ -186,7 +186,8 @@ def test_no_encoding_ends_a_command(encoding, files, monkeypatch):
     """A sign that the encoding lacks ended a proof with 1, which says that the port is wrong."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", stream)
-    assert main(["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "x.npy", "--phase", "forward"]) == 0
+    words = ["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "x.npy", "--phase", "forward"]
+    assert main(words) == main([*words, "--format", "markdown"]) == main([*words, "--markdown", "-"]) == 0
     stream.flush()
     text = stream.buffer.getvalue().decode(encoding)
     assert "+ forward" in text
