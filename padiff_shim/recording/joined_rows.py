@@ -130,7 +130,9 @@ class JoinedRows:
                 ):  # else a layer around another, or a call that a layer ends with
                     self._not_paired(row.any, tr("no partner in {side}", side="a" if a is None else "b"))
             elif not isinstance(a, RankTensor) and not isinstance(b, RankTensor):
-                measured.append((tensor_row(self._rank, a, b, tolerances), False))
+                row = tensor_row(self._rank, a, b, tolerances)
+                row = (self._tokens(a, b, tolerances) or row) if row.differs else row
+                measured.append((row, self._in_mixture(a)))
             else:
                 measured += self._joined_row(a, b, tolerances)
         return _backwards(self._without_intermediate(measured))

@@ -161,7 +161,7 @@ def _answer(difference: DifferenceView) -> str:
         return tr("{same}; in one recording alone, and not compared: {kinds}", same=same, kinds=alone) if alone else same
     if difference.holes:
         return tr(
-            "INCOMPLETE: a recording is not whole ({hole}); as far as both go, {differing}",
+            "INCOMPLETE: a recording is not whole ({hole}); as far as both go DIFFERENT: {differing}",
             hole=difference.holes[0],
             differing=_differing(difference, difference.first),
         )

@@ -130,7 +130,7 @@ def test_a_rank_without_a_recording_is_a_hole(runs, tmp_path, rank):
     assert not diff(tmp_path / "lost", runs / "whole", rtol=RTOL, shards="auto")
     faulty = diff(tmp_path / "lost", runs / "pipeline-scale", rtol=RTOL, shards="auto")
     assert faulty.headline.startswith(f"INCOMPLETE: a recording is not whole (a: of the 2 ranks of this run, {rank} left no log)")
-    assert ", the first at " in faulty.headline
+    assert "as far as both go DIFFERENT: " in faulty.headline
 
 
 @pytest.mark.parametrize("parts", ["parts", "quarters"])
@@ -167,6 +167,7 @@ def test_experts_whose_tokens_lie_in_other_places(runs, name, whole):
     assert difference, difference.headline
     compared = {row.any.layer for row in difference.compared if row.any.kind == "op"}
     assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
+    assert diff(runs / "capacity", runs / "mixture", rtol=RTOL, shards="auto"), "one rank each"
     first_differs(runs / "packed-weight", runs / whole, OF_EXPERTS["packed-weight"])
 
 
