@@ -1,7 +1,9 @@
 """Results in Chinese hold no English but names: what is not translated is seen here."""
 
+import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -292,3 +294,15 @@ def test_ops_are_described_in_chinese(op, monkeypatch, capsys):
     assert main(["ops", op]) == 0
     facts = capsys.readouterr().out.partition("公式")[0]
     assert not PROSE.findall(re.sub(r"（[^）]+）|`[^`]+`", "", facts)), facts
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "latin-1", "ascii"])
+def test_no_encoding_of_the_output_breaks_a_command_in_chinese(encoding, monkeypatch):
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    for line, status, words in (("ops median", 0, "判定依据"), ("ops softmaxx", 2, ""), ("prove --help", 0, "用法")):
+        written = io.BytesIO()
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding))
+        assert main(line.split()) == status
+        sys.stdout.flush()
+        if encoding == "gbk":
+            assert words in written.getvalue().decode("gbk")
