@@ -191,11 +191,12 @@ class Bitwise(Presented):
                 patch.file == other.file and patch.line <= other.end_line and other.line <= patch.end_line for other in chosen
             ):
                 chosen.append(patch)
-        changed: dict[str, str] = {}
+        before = {patch.file: Path(patch.file).read_bytes().decode("utf-8") for patch in chosen}
+        changed = {file: source.replace("\r\n", "\n") for file, source in before.items()}
         for patch in sorted(chosen, key=lambda patch: -patch.line):
-            source = changed[patch.file] if patch.file in changed else Path(patch.file).read_text(encoding="utf-8")
-            changed[patch.file] = patch.apply(source)
-        return [write(Path(file), source) for file, source in changed.items()]
+            changed[patch.file] = patch.apply(changed[patch.file])
+        ends = {file: "\r\n" if "\r\n" in source else "\n" for file, source in before.items()}
+        return [write(Path(file), source.replace("\n", ends[file])) for file, source in changed.items()]
 
     def annotations(self) -> list[Annotation]:
         """The origins, each at the port's line."""

@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import padiff_shim
+from padiff_shim.bits.result import BitOrigin, Bitwise
+from padiff_shim.present.annotations import Patch
 from padiff_shim.table.formulation import BACKWARD, FUSED, LAYOUT, ROUNDING
 
 PORT = """
@@ -386,3 +388,13 @@ def test_of_one_origin_with_two_changes_each_has_its_own_line(tmp_path):
     answer.apply()
     port = load(path)
     assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random").identical
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_end_as_they_did(end, tmp_path):
+    file = tmp_path / "port.py"
+    file.write_bytes(end.join(["a = 1", "b = 2", "c = 3", ""]).encode())
+    patch = Patch(str(file), 2, 2, "b = 2\n", "d = 4\nb = d\n")
+    origin = BitOrigin(ROUNDING, "b", "", None, None, ("",), "both", 1.0, 1.0, patch=patch)
+    assert Bitwise(None, origins=[origin]).apply() == [file]
+    assert file.read_bytes() == end.join(["a = 1", "d = 4", "b = d", "c = 3", ""]).encode()
