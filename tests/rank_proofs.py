@@ -152,7 +152,7 @@ class OriginalMixture(torch.nn.Module):
         super().__init__()
         self.gate = OriginalGate(*WHOLE["mixture.gate.weight"].shape, bias=False)
         experts = self.gate.out_features
-        self.experts = torch.nn.ModuleList(OriginalExpert(WIDTH, WIDTH, bias=False) for _ in range(experts))
+        self.experts = torch.nn.ModuleList(OriginalExpert(WIDTH, WIDTH) for _ in range(experts))
 
     def forward(self, x):
         weights = self.gate(x)

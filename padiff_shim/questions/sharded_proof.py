@@ -19,6 +19,7 @@ import paddle.distributed
 import torch
 
 from ..arguments import path, whole
+from ..dispatch.dtypes import HALF_NAMES
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..files import Scratch
 from ..present.annotations import Annotation
@@ -56,6 +57,7 @@ from .sharded_runs import (
 
 CLOSE = 1e-12  # relative to the largest element, in float64
 FACTOR = 64  # a difference in float64 may be so many times what rounding at the models' dtype becomes there
+_NEAR = 0.1  # relative: results of one call in two dtypes
 _ROWS = 1_000_000  # all of one step
 _DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, WIDE: 53}  # binary
 _GRADIENTS = ("gradient", IN_STEP)
@@ -189,6 +191,8 @@ def prove_sharded(
     >>> bool(proof), proof.ranks
     (True, 1)
     """
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise ArgumentError(tr("timeout= is a number of seconds above 0, got {timeout}", timeout=described(timeout)))
     start = time.perf_counter()
     spread = paddle.distributed.is_initialized()
     rank, count = (paddle.distributed.get_rank(), paddle.distributed.get_world_size()) if spread else (0, 1)
@@ -539,6 +543,8 @@ class _Judge:
             proof.verdict = ProofVerdict.CODE_CORRECT
             proof.reason = tr("{ranks}: loss and gradients are the original's, bit for bit", ranks=many(proof.ranks, "rank"))
             return
+        if self._at_work(near):
+            return
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         gradients = many(sum(row.any.kind == IN_STEP for row in results), "gradient")
         if proof.dtype == WIDE:
@@ -553,6 +559,40 @@ class _Judge:
             "{ranks}: loss and {gradients} agree in float64 to {apart:.2g}, relative; in {dtype} to {near:.2g}",
             ranks=many(proof.ranks, "rank"), gradients=gradients, apart=apart, dtype=proof.dtype, near=near,
         )  # fmt: skip
+
+    def _at_work(self, near: float | None) -> bool:
+        """Whether something is wrong at the models' dtype alone: a call in fewer digits, or a difference that no rounding makes."""
+        proof = self._proof
+        narrower = next(filter(_in_fewer_digits, self._native.compared), None)
+        if narrower is not None and narrower.a is not None and narrower.b is not None:
+            call, original = narrower.a, narrower.b
+            text = tr(
+                "{call} is computed in {dtype}, in the original in {expected}",
+                call=call.sentence(),
+                dtype=call.dtype,
+                expected=original.dtype,
+            )
+            proof.first, proof.verdict, proof.reason = narrower, ProofVerdict.CODE_DIFFERS, text
+            proof.mistakes = [Mistake(Cause.DTYPE, text, _place(original), _place(call), (call.layer,))]
+            return True
+        digits = _DIGITS[proof.dtype]
+        if near is None or near <= (4 if digits < _DIGITS["float32"] else 1) * 2.0 ** (-digits / 2):
+            return False
+        proof.verdict, proof.first = ProofVerdict.NOT_COMPARABLE, _first_fault(self._native.rows)
+        proof.reason = tr(
+            "they agree in float64, but are {near:.2g} apart in {dtype}: a part in fewer digits, an overflow, or a tie",
+            dtype=proof.dtype,
+            near=near,
+        )
+        return True
+
+
+def _in_fewer_digits(row: TensorRow) -> bool:
+    """Whether the port computes a call in 16 bits that the original does not, in the same layer and with near values."""
+    if row.any.kind != "op" or row.a is None or row.b is None or row.apart is None:
+        return False
+    alike = row.a.layer == row.b.layer and bool({*row.a.names} & {*row.b.names}) and row.apart.relative < _NEAR
+    return alike and row.a.dtype in HALF_NAMES and row.b.dtype not in HALF_NAMES
 
 
 def _same_name(row: TensorRow) -> bool:

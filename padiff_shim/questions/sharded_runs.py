@@ -157,6 +157,7 @@ def _kept(layer: paddle.nn.Layer) -> Iterator[None]:
     values = [(tensor, tensor.detach().clone()) for tensor in written]
     gradients = [(parameter, parameter.grad) for parameter in layer.parameters()]
     gradients = [(parameter, None if gradient is None else gradient.clone()) for parameter, gradient in gradients]
+    mains = [(parameter, parameter.main_grad) for parameter in layer.parameters() if hasattr(parameter, "main_grad")]
     _clear(layer)
     try:
         yield
@@ -177,6 +178,8 @@ def _kept(layer: paddle.nn.Layer) -> Iterator[None]:
         for parameter, gradient in gradients:
             if gradient is not None:
                 parameter.grad = gradient
+        for parameter, main in mains:
+            parameter.main_grad = main
 
 
 def _memory_of(tensor: paddle.Tensor) -> Any:
@@ -190,3 +193,5 @@ def _memory_of(tensor: paddle.Tensor) -> Any:
 def _clear(layer: paddle.nn.Layer) -> None:
     for parameter in layer.parameters():
         parameter.clear_gradient(False)
+        if hasattr(parameter, "main_grad"):  # that of mixed precision, to which hooks add
+            parameter.main_grad = None

@@ -198,6 +198,37 @@ def test_a_row_is_read_in_chinese():
     assert proof.mistakes[0].layers == ("1",)
 
 
+def test_a_call_in_fewer_digits_is_a_mistake_though_float64_agrees():
+    class Half(paddle.nn.Linear):
+        def forward(self, x):
+            return super().forward(x.astype("float32")).astype("bfloat16").exp().astype("float32")
+
+    class Whole(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x).exp()
+
+    port, original = Half(4, 3), Whole(4, 3)
+    padiff_shim.transfer_weights(original, port)
+    proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
+    assert str(proof.verdict) == DIFFERS, proof.headline
+    assert (str(proof.mistakes[0].cause), proof.first.a.name) == ("another dtype", "exp")
+
+
+def test_gradients_that_hooks_add_up_in_float32():
+    port, original = pair()
+    for parameter in port.parameters():
+        parameter.main_grad = paddle.ones(parameter.shape)
+
+        def hook(gradient, parameter=parameter):
+            wide = gradient.astype("float32")
+            parameter.main_grad = wide if parameter.main_grad is None else parameter.main_grad + wide
+            return gradient
+
+        parameter.register_hook(hook)
+    assert padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
+    assert all((parameter.main_grad.numpy() == 1).all() for parameter in port.parameters())
+
+
 class Normed(paddle.nn.Layer):
     def __init__(self):
         super().__init__()
@@ -259,6 +290,7 @@ def test_names_of_weights_that_differ_from_the_originals():
         ({"shards": {"w": "half"}}, "shards= maps patterns"),
         ({"names": 3}, "names= is a table"),
         ({"step": 3}, "step= is a function"),
+        ({"timeout": 0}, "timeout= is a number of seconds"),
     ],
 )
 def test_arguments_that_are_refused(wrong, message):
