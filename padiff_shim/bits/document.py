@@ -92,6 +92,17 @@ The origins explain 100.0% of the final difference.
   original's weights and gradients: an update written by hand, clipping, a scale that is taken off the gradients. Torch's own
   optimizers use fused multiply-adds, which no Paddle op makes: where one differs from a line of the port's, the answer says that no
   change is known, or which optimizer of Paddle's makes the same bits.
+  Not known is what differs in 16 bits without copies in float32: Torch's SGD rounds the elements behind the last whole vector of a
+  weight otherwise, and in a Linear's weight, which lies transposed, those are other elements.
+- **Clipping by hand**: the line of a global norm is named, with Torch's norm of norms as the change.
+  `paddle.nn.utils.clip_grad_norm_` and `ClipGradByGlobalNorm` make its bits as they are. `max_norm / norm` in place of Torch's
+  `max_norm / (norm + 1e-6)` is no rounding: the proof names it.
+- **Micro-batches**: a batch that one program computes in parts, and the other as a whole, is named so. If the original computes the
+  parts, no change is known. A factor of the loss that the step takes off the gradients (`/ n`, a loss scale) belongs into both
+  programs or into none, for their gradients are compared before the step; else the proof names the factor.
+- **Tables** (sines, frequencies, positions) that depend on no input are named at the line that makes them, with the original's
+  steps as the change. For a table that NumPy made, or a line that makes several, it is the line that reads it, and mostly no change.
+- **A branch that a backward recomputes** (`recompute`, `torch.utils.checkpoint`) has each origin once.
 - **Not said** is anything of a port that computes something else: prove it first. Of the forward and the backward the first step is
   looked into. The patch needs Python 3.11, whose frames tell the columns of an expression; without it the spelling is printed.
 

@@ -26,6 +26,7 @@ _NARROWED = frozenset({"_to_copy", "copy", "to"})
 _ROOTS = frozenset({"mul", "div", "sqrt", "rsqrt", "reciprocal", "pow", "neg"})
 _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
 _ADDING = frozenset({"scatter_add", "index_put", "_index_put_impl", "index_add", "embedding_dense_backward", "sum"})
+GRADIENT_OF = "gradient of "  # begins the label of a gradient that an optimizer's step reads
 _NEAR = 1e-6  # of the largest element: two values that belong together are this near in float64
 
 
@@ -215,9 +216,23 @@ def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict
             if source is not None and source.count == node.result.count:
                 classes[node.result] = source
                 continue
-        if twin is not None and len(twin.values) == len(node.values) and twin.backward is node.backward:
+        if twin is None or len(twin.values) != len(node.values) or twin.backward is not node.backward:
+            continue
+        if _gradients_read(node) == _gradients_read(twin):  # clipping may take them in another order in another dtype
             classes.update((value, other) for value, other in zip(node.values, twin.values) if value.count == other.count)
     return classes
+
+
+def _gradients_read(node: TraceCall) -> set[str]:
+    """The labels of the gradients that a call of an optimizer's step reads, as they are or moved."""
+    labels = set[str]()
+    for operand in node.operands:
+        maker = operand.value.node
+        if maker is None:
+            labels |= {operand.value.label} if operand.value.label.startswith(GRADIENT_OF) else set()
+        elif maker.moves:
+            labels |= _gradients_read(maker)
+    return labels
 
 
 def _counted(constants: Sequence[Value]) -> dict[tuple[str, int], Value]:

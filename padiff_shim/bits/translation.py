@@ -12,11 +12,10 @@ from ..proof.trace import Trace, TraceCall, TraceOperand, Value
 from ..table.formulation import Formulation, Spelling
 from .calls import CallRecorder, OpCall, ValueId
 from .following import LinkedCapture, as_side, call_number
-from .origins import OriginGroup, Partners, cause_of
+from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
 from .patterns import Candidate
 from .source import written_number
 
-GRADIENT_OF = "gradient of "  # begins the label of a gradient that an optimizer's step reads
 _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
 _DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 

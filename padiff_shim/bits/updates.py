@@ -16,7 +16,7 @@ from ..proof.training import in_layout_of
 from ..proof.updates import OptimizerCall, Recipe, Settings, same_in_paddle, unscaling_float64
 from ..trees import copied
 from ..weights.mapping import Mapping as Weights
-from .translation import GRADIENT_OF
+from .origins import GRADIENT_OF
 
 Gradients = Sequence[dict[str, Array]]  # of each step, by the weights' names
 
