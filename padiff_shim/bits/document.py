@@ -101,7 +101,8 @@ The origins explain 100.0% of the final difference.
   parts, no change is known. A factor of the loss that the step takes off the gradients (`/ n`, a loss scale) belongs into both
   programs or into none, for their gradients are compared before the step; else the proof names the factor.
 - **Tables** (sines, frequencies, positions) that depend on no input are named at the line that makes them, with the original's
-  steps as the change. For a table that NumPy made, or a line that makes several, it is the line that reads it, and mostly no change.
+  steps as the change. Of a table that NumPy made, or a line that makes several, the line that reads it is named, mostly without a
+  change.
 - **A branch that a backward recomputes** (`recompute`, `torch.utils.checkpoint`) has each origin once.
 - **Not said** is anything of a port that computes something else: prove it first. Of the forward and the backward the first step is
   looked into. The patch needs Python 3.11, whose frames tell the columns of an expression; without it the spelling is printed.
