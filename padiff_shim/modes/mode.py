@@ -14,7 +14,7 @@ from ..dispatch import frames
 from ..errors import ArgumentError, ModeError, described
 from ..interrupts import finish
 from ..runs.run import Run
-from ..text import many, tr
+from ..text import logged, many, tr
 from .environment import prepare
 
 # ---- A mode as a decorator: open while the function's own code runs, closed while it is suspended.
@@ -268,7 +268,12 @@ class Mode:
 
     def _say_unmatched(self) -> None:
         if self._layers is not None:
-            self._say([f"layers={pattern!r} matched no layer that ran" for pattern in sorted(self._layers.unmatched)])
+            self._say(
+                [
+                    logged("layers={pattern} matched no layer that ran", pattern=repr(pattern))
+                    for pattern in sorted(self._layers.unmatched)
+                ]
+            )
 
     def _say(self, remarks: list[str]) -> None:
         for remark in remarks:

@@ -25,9 +25,9 @@ def _check_backend(backend: Any, door: str) -> None:
         return
     kind = f"padiff_shim.{door}"
     if hasattr(backend, "named_sublayers"):
-        use = f'call the model inside `with {kind}("torch") as run:`'
+        use = tr('call the model inside `with {door}("torch") as run:`', door=kind)
     else:
-        use = f'write `@{kind}("torch")` above the function, or call it inside `with {kind}("torch") as run:`'
+        use = tr('write `@{door}("torch")` above the function, or call it inside `with {door}("torch") as run:`', door=kind)
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
     raise ArgumentError(
         tr(

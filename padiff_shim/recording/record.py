@@ -652,7 +652,7 @@ class Recording:
 
     def __del__(self) -> None:
         if not getattr(self, "_tried", True):
-            message = f"a recording in {self.folder} was never started: use `with padiff_shim.record(folder):`"
+            message = tr("a recording in {folder} was never started: use `with padiff_shim.record(folder):`", folder=self.folder)
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 

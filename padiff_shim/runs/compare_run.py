@@ -342,10 +342,10 @@ class CompareRun(Run):
     def _not_saved(self, wanted: Call) -> str:
         """The error for a call without saved operands, with what to do."""
         options = f"keep_inputs=N, ops={shown(wanted.op)!r}, mismatch_from={str(wanted.verdict)!r}"
-        again = f"compare({options}) saves those of the first N calls of such ops and verdicts"
-        complaint, saved = f"the operands of {wanted} were not saved", self.kept()
+        again = tr("compare({options}) saves those of the first N calls of such ops and verdicts", options=options)
+        saved = self.kept()
         if not saved:
-            return f"{complaint}, nor those of any call of this run; {again}"
+            return tr("the operands of {call} were not saved, nor those of any call of this run; {again}", call=wanted, again=again)
         alike = ("op", "tensor", "site", "layer", "verdict", "side")
 
         def likeness(placed: tuple[int, Call]) -> tuple[int, int]:
@@ -354,7 +354,14 @@ class CompareRun(Run):
             return sum(candidate.get(name) == target.get(name) for name in alike), -far
 
         place, nearest = max(zip(saved.places, saved), key=likeness)
-        return f"{complaint}. Nearest of those that were (run.kept()): run.repro({place}, ...), {nearest}. Or run again: {again}"
+        return tr(
+            "the operands of {call} were not saved. Nearest of those that were (run.kept()): run.repro({place}, ...), {nearest}. "
+            "Or run again: {again}",
+            call=wanted,
+            place=place,
+            nearest=nearest,
+            again=again,
+        )
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name} {number}" for name, number in self.verdicts.items()) or "no records"

@@ -10,7 +10,7 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, described, unknown
-from ..text import joined, tr
+from ..text import joined, logged, tr
 from . import tree
 from .layer_matching import Matcher
 from .pairing import BY_MAP, BY_RULE, SlotPair, fit, name_of, turned
@@ -201,7 +201,7 @@ class Used(NamedTuple):
     turned: bool | None = None
 
 
-BY_USE = "paired by its use"
+BY_USE = logged("paired by its use")
 
 
 def by_use(used: Sequence[Used], torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:

@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
+from ..text import logged
 from . import pairing, tree
 from .pairing import ORDER, Choice, SlotPair, fit, name_of, pair_slots
 from .tree import LayerNode, Shape, Slot, WeightSide, grouped, remembered, unique_pairs
 
 Pairs = list[tuple[LayerNode, LayerNode, str]]
 
-NAMES = "paired by name, declared in another order"
+NAMES = logged("paired by name, declared in another order")
 
 
 @dataclass(eq=False)

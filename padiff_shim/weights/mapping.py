@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import ArgumentError
 from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
-from ..text import joined, many, marked, shown, tr
+from ..text import from_log, joined, many, marked, shown, tr
 from .pairing import Choice
 from .reading import sides_of, synchronise, view
 from .rules import Cast
@@ -508,7 +508,7 @@ class Mapping(Presented):
             (
                 *(shown(pair.name(side) or "-") for side in ("paddle", "torch")),
                 _shapes(pair, arrow),
-                joined("; ", filter(None, (joined(", ", map(tr, pair.transform.split(", "))), pair.note))),
+                joined("; ", filter(None, (joined(", ", map(tr, pair.transform.split(", "))), from_log(pair.note)))),
             )
             for pair in self.pairs
         ]

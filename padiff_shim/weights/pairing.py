@@ -15,13 +15,13 @@ from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
 
-from ..text import tr
+from ..text import logged, tr
 from . import tree
 from .rules import Cast
 from .tree import AS_IS, FLAT, OTHER, TRANSPOSED, Blocks, LayerNode, Slot, WeightSide, grouped, permute, reordered, select, take
 
-ORDER = "paired by order"
-BY_RULE, BY_MAP, AS_DESCRIBED = "by rule", "by layer_map", "as its description says"
+ORDER = logged("paired by order")
+BY_RULE, BY_MAP, AS_DESCRIBED = logged("by rule"), logged("by layer_map"), logged("as its description says")
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,11 @@ class Choice:
     def pairs(self) -> list[SlotPair]:
         """The pairs of the decided way, or of the usual one."""
         way = self.taken or self.ways[0]
-        note = f"{way.label}, by its use" if self.taken else way.label if len(self.ways) == 1 else f"{way.label}, undecided"
+        note = way.label
+        if self.taken:
+            note = logged("{label}, by its use", label=way.label)
+        elif len(self.ways) > 1:
+            note = logged("{label}, undecided", label=way.label)
         return [replace(pair, note=note) for pair in way.pairs()]
 
     def decision(self) -> str:
@@ -398,7 +402,9 @@ def orders(parts: int, common: int) -> Iterator[Blocks]:
 
 def label_of(blocks: Blocks, letters: Sequence[str]) -> str:
     order = ", ".join(letters[part] for part in blocks.order)
-    return f"fused: rows of {order}" + (f" in each of {blocks.groups} groups" if blocks.groups > 1 else "")
+    if blocks.groups > 1:
+        return logged("fused: rows of {order} in each of {groups} groups", order=order, groups=blocks.groups)
+    return logged("fused: rows of {order}", order=order)
 
 
 def undecided(choices: Sequence[Choice]) -> str:

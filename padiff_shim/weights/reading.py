@@ -77,16 +77,16 @@ def _refuse(name: str, tensor: Any) -> None:
     why = None
     if isinstance(tensor, torch.Tensor):
         if tensor.is_meta:
-            why = "lies on the meta device: it has no values"
+            why = tr("lies on the meta device: it has no values")
         elif isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
-            why = "is not initialised yet: run the lazy module once"
+            why = tr("is not initialised yet: run the lazy module once")
         elif tensor.is_quantized or tensor.layout is not torch.strided:
-            why = "is quantized or sparse"
+            why = tr("is quantized or sparse")
         elif type(tensor) not in _PLAIN and hasattr(tensor, "device_mesh"):
-            why = "is distributed"
+            why = tr("is distributed")
     elif isinstance(tensor, paddle.Tensor):
         if getattr(tensor, "is_dist", bool)():
-            why = "is distributed"
+            why = tr("is distributed")
         elif tensor.is_sparse() or tensor.is_selected_rows():
             why = tr("is sparse")
         elif not tensor._is_initialized() and math.prod(tensor.shape):
