@@ -142,7 +142,8 @@ def diff_of_ranks(
     for option, unused in (("shards", rules.unused), ("names", names.unused)):
         if unused:
             difference.notes.append(tr("{option}: no name matches {patterns}", option=option, patterns=", ".join(unused)))
-    difference.holes += [f"{name}: {hole}" for name, run in zip("ab", (a, b)) for hole in run.holes]
+    difference.holes = [f"{name}: {hole}" for name, run in zip("ab", (a, b)) for hole in run.holes] + difference.holes
+    difference.ranks_lost = bool(a.lost or b.lost)
     return difference
 
 

@@ -177,6 +177,7 @@ class Difference(Presented):
         not_joined: with ``shards=``, (tensor, reason) of tensors that were not put together, or have no partner.
         left_out: with ``shards=``, how many of :attr:`not_joined` there are, by kind.
         values_missing: with ``shards=``, how many tensors are split and were recorded without values.
+        ranks_lost: with ``shards=``, ranks of a run left no recording: what they hold may be the reason for a difference.
         most: how many rows are held.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
@@ -208,6 +209,7 @@ class Difference(Presented):
     not_joined: list[tuple[str, str]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     values_missing: int = 0
+    ranks_lost: bool = False
     most: int = HELD
 
     def __post_init__(self) -> None:

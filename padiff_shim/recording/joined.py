@@ -297,10 +297,14 @@ class JoinedRun:
         return self.layout.marks.get(name) if way is None and weight else way
 
     @property
+    def lost(self) -> list[str]:
+        """What is to be said of ranks that left no recording."""
+        return lost_ranks(self.header.get("ranks") or 1, self.ranks)
+
+    @property
     def holes(self) -> list[str]:
         """What should be in the recordings and is not."""
-        lost = lost_ranks(self.header.get("ranks") or 1, self.ranks)
-        return lost + [hole for recorded in self.ranks.values() for hole in recorded.holes]
+        return self.lost + [hole for recorded in self.ranks.values() for hole in recorded.holes]
 
 
 def join(

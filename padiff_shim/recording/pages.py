@@ -79,6 +79,7 @@ class DifferenceView(Protocol):
     unpaired: dict[tuple[str, str], set[str]]
     not_joined: list[tuple[str, str]]
     values_missing: int
+    ranks_lost: bool
     call_origins: CallOrigins
 
     def __bool__(self) -> bool: ...
@@ -159,6 +160,12 @@ def _answer(difference: DifferenceView) -> str:
     if not counts.differing or difference.first is None:
         same, alone = tr("SAME: {tensors} compared, none differs", tensors=compared), _alone(difference)
         return tr("{same}; in one recording alone, and not compared: {kinds}", same=same, kinds=alone) if alone else same
+    if difference.ranks_lost:
+        return tr(
+            "INCOMPLETE: {hole}; as far as both go {differing}; what the missing ranks hold may be the reason",
+            hole=difference.holes[0],
+            differing=_differing(difference, difference.first),
+        )
     if difference.holes:
         return tr(
             "INCOMPLETE: a recording is not whole ({hole}); as far as both go DIFFERENT: {differing}",
