@@ -554,11 +554,15 @@ def _bound_of_value(value: Value, twin: Value | None) -> RoundingBound:
 
 
 def _twin(value: Value, moved: Trace) -> Value | None:
-    """The same value in a run with rounding errors; None for what was there before, or if the errors changed a decision."""
+    """The same value in a run with rounding errors; None for what was there before, or if the errors changed a decision.
+
+    Behind such a decision there are other calls, or calls with another number of results: an ``unbind`` of chosen rows.
+    """
     node = value.node
-    if node is None or node.index >= len(moved.nodes) or moved.nodes[node.index].name != node.name:
+    if node is None or node.index >= len(moved.nodes):
         return None
-    return moved.nodes[node.index].values[node.values.index(value)]
+    twin = moved.nodes[node.index]
+    return twin.values[node.values.index(value)] if twin.name == node.name and len(twin.values) == len(node.values) else None
 
 
 def _unit(tensor: torch.Tensor) -> float:
