@@ -117,7 +117,8 @@ def layout_candidates(
             operands: Mapping[str, ValueId | float]
             if call.op == "contiguous" and len(call.inputs) == 1:
                 text, operands = "x", {"x": call.inputs[0][1]}
-            elif written is not None and not as_side(recorder.tensor(call.outputs[0])).is_contiguous():
+            elif written is not None and (number in makers or not as_side(recorder.tensor(call.outputs[0])).is_contiguous()):
+                # Of what a call makes of strided operands Paddle's memory may be dense, and Torch's not.
                 text, operands = f"{written[0]}.contiguous()", written[1]
             else:
                 continue

@@ -117,8 +117,8 @@ line with the right cause, and for all 90 the written change makes the port iden
 
 `make demo-bitwise-nlp` asks of two ports of paddlenlp as they are. BERT has two origins, in float32 and in bfloat16: the sum of its
 embeddings, and the scale of attention. With both changes all 30 results and 39 gradients are identical. A Reformer with LSH
-attention has two in each dtype, in the norm of its strided queries: the layout of a mean's operand, and a product by a reciprocal
-root where the original divides. Not each has a change: the answer says where no spelling that was tried gives the original's bits.
+attention has two in each dtype: in float32 the layout of a mean's operand, and a product by a reciprocal root where the original
+divides; in bfloat16 that product, and a root of the keys. With both changes all 38 results are identical.
 
 Where two runs of one Paddle program differ in their bits, record both: [`diff`](record.md#where-the-bits-part) names the calls and
 settings.
