@@ -21,11 +21,13 @@ import paddle
 import torch
 from paddle.base import core
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..interrupts import let_pass
 from ..patching.functions import CFunctionPatch
 from ..table import reasons
 from ..table.reasons import StayNative
+from .torch_state import looking_on
 from .versions import IS_3, PaddleTensor
 
 # Whether this Paddle knows no device but the CPU, so that no tensor can lie elsewhere.
@@ -355,11 +357,21 @@ def with_torch_strides(tensor: PaddleTensor) -> torch.Tensor:
         return side
     if all(size == 1 or stride == own for size, stride, own in zip(side.shape, strides, side.stride())):
         return side.as_strided(side.shape, strides)
-    first = side[tuple([slice(1) if stride == 0 else slice(None) for stride in strides])]
-    if first.shape != side.shape and not torch.equal(first.expand(side.shape), side):
-        return side  # elements that are one in a Torch program were written here since
-    laid = torch.empty_strided(first.shape, strides, dtype=side.dtype, device=side.device).copy_(first)
-    return laid.expand(side.shape)
+    if 0 in strides:
+        return _expanded(side, strides)
+    return torch.empty_strided(side.shape, strides, dtype=side.dtype, device=side.device).copy_(side)
+
+
+def _expanded(side: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """A tensor's elements with these strides, some of them 0; itself where elements that are one in a Torch program differ."""
+    with _disable_current_modes():  # nothing that the program calls
+        first = side[tuple([slice(1) if stride == 0 else slice(None) for stride in strides])]
+        if not torch.equal(first.expand(side.shape), side):  # they were written here since
+            return side
+        laid = torch.empty_strided(first.shape, strides, dtype=side.dtype, device=side.device).copy_(first).expand(side.shape)
+    for mode in looking_on():
+        mode.moved(laid, side)
+    return laid
 
 
 def _strides_of(layout: Layout, tensor: PaddleTensor, side: torch.Tensor) -> tuple[int, ...] | None:

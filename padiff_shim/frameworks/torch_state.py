@@ -144,15 +144,19 @@ class Dispatching(TorchDispatchMode):
 class LooksOn(Dispatching):
     """What a dispatch mode of ours is that writes down or changes on purpose what a Paddle call computes; it is never put aside."""
 
+    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
 
-def _looking_on() -> list[Any]:
+
+def looking_on() -> list[LooksOn]:
+    """The modes of ours that look on at this thread's calls."""
     return [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, LooksOn)]
 
 
 def dispatch_modes() -> int:
     """How many dispatch modes of the program are open."""
     modes = dispatch_stack()
-    return modes and modes - len(_looking_on())
+    return modes and modes - len(looking_on())
 
 
 def disturbed() -> bool:
@@ -168,7 +172,7 @@ def put_aside() -> Iterator[None]:
         return
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
-        own_modes = _looking_on()
+        own_modes = looking_on()
         stack.enter_context(_disable_current_modes())
         for mode in own_modes:
             stack.enter_context(mode)

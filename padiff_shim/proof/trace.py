@@ -244,9 +244,6 @@ class Onlooker(LooksOn):
 
     unwritten: Set[int] = frozenset()
 
-    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """A tensor in other memory holds the elements of ``like``, as long as nothing is written into either."""
-
     def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
         """A call that Torch's kernels did not answer."""
 
@@ -499,7 +496,7 @@ class Capture(Onlooker):
         return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
 
     def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
-        """See :class:`Onlooker`."""
+        """See :class:`LooksOn`."""
         self._moved[_place(tensor)] = like
 
     def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:

@@ -275,6 +275,21 @@ def test_rows_in_another_order_of_a_table_that_is_read_whole():
     assert "in another order" in proof.mistakes[0].text
 
 
+def test_coordinates_of_a_grid_that_are_exchanged():
+    """Both come expanded, as Torch lays them out: how they got there is none of the program's calls."""
+
+    def port(self, x):
+        rows, columns = paddle.meshgrid(paddle.arange(5.0), paddle.arange(5.0))
+        return self.second(x) + paddle.stack([rows, columns], axis=-1)[:, :3, 0].sin()
+
+    def original(self, x):
+        rows, columns = torch.meshgrid(torch.arange(5.0), torch.arange(5.0), indexing="ij")
+        return self.second(x) + torch.stack([columns, rows], dim=-1)[:, :3, 0].sin()
+
+    (mistake,) = prove(*pair(port, original, second=("Linear", D, 3)), numbers(2, 5, D)).mistakes
+    assert "(arange(end=5.0)) holds 0 at [0, 1] against 1" in mistake.text
+
+
 def test_parts_that_are_joined_in_another_order():
     """Patches as Swin merges them: the joined tensors hold the same elements, and what reads them is not to blame."""
 
