@@ -157,6 +157,7 @@ class Wanted(torch.nn.Module):
 def test_the_changed_line_where_the_call_tells_it(tmp_path, monkeypatch):
     """Every patch, applied, takes its mistake away; what names stand for, and what could be meant by two calls, is left alone."""
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # Python takes a file of one size and second for unchanged
     file, left = tmp_path / "patched_port.py", []
     file.write_text(PORT)
     for _ in range(8):
