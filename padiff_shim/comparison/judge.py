@@ -284,7 +284,7 @@ class Judge:
         except Exception as error:
             let_pass(error)
             text = f"{type(error).__name__}: {str(error)[:200]}"
-            self.run.warn(f"no verdict on a call of {case.subject.door.op.name!r}: {text}")
+            self.run.warn(logged("no verdict on a call of '{op}': {text}", op=case.subject.door.op.name, text=text))
             return Judgement(Verdict.UNVERIFIED, reason=logged("the verdict failed: {text}", text=text))
 
     def _judged(self, case: ComparedTensor, native: torch.Tensor, reference: torch.Tensor) -> Judgement:
