@@ -12,7 +12,7 @@ Under the shim: No change: a call without elements stays on Paddle's kernel.
 import numpy as np
 import paddle
 
-used = [paddle.full([64, 64], 7.0) for _ in range(9)]
+used = [paddle.full([64, 64], 7.0) for _ in range(64)]
 del used
 
 # %% bmm

@@ -49,7 +49,7 @@ SAYS = {
         "return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))",
         "CODE_CORRECT: 在 Torch 的内核上逐位一致；移植版在原生内核上不能运行",
         "优化器设置不同：weight_decay=0.1，应为 0.01",
-        "✓ 反向: 6 个梯度逐位一致",
+        "✓ 反向：6 个梯度逐位一致",
     ],
     "docs/random.md": [],
     "docs/record.md": [],

@@ -98,7 +98,7 @@ WRONG = {
         "x[:, 1::2, 0::2], x[:, 0::2, 1::2]",
         "x[:, 0::2, 1::2], x[:, 1::2, 0::2]",
         "self.merge(",
-        "another operand: input comes from cat",
+        "operands swapped: number 2 of tensors is what the original has as number 3",
     ),
     "swin: windows": (
         "x.transpose([0, 1, 3, 2, 4, 5])",
