@@ -83,7 +83,7 @@ def as_bfloat16(array: Array) -> Array:
 
 def from_bfloat16(words: Array) -> Array:
     """The inverse of :func:`as_bfloat16`, as float32."""
-    return (words.astype(np.uint32) << 16).view(np.float32)
+    return np.left_shift(words, 16, dtype=np.uint32).view(np.float32)
 
 
 @dataclass(frozen=True)
