@@ -31,8 +31,8 @@ FAULTS = {
     "pipeline-sent": ("blocks.0.down", "", FACTOR),
     "scaled-buffer": ("", "self.factors", RESULT),
 }
-QUICK_RIGHT, QUICK_FAULTS = ["attention", "reducer"], ["tensor-bias", "data-alone"]
-RIGHT = ["tensor", "fused", "data", "experts", "pipeline", "inside", "scaled", "scaled-adds", "scaled-rounded"]
+QUICK_RIGHT, QUICK_FAULTS = ["attention"], ["tensor-bias", "data-alone"]
+RIGHT = ["tensor", "reducer", "fused", "data", "experts", "pipeline", "inside", "scaled", "scaled-adds", "scaled-rounded"]
 OTHERS = {"tensor-order": WEIGHTS, "experts-order": WEIGHTS, "scaled-drawn": UNKNOWN}
 
 

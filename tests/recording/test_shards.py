@@ -7,7 +7,7 @@ import pytest
 import rank_shards
 import ranks
 import torch
-from helpers import ROOT
+from helpers import ROOT, thinned
 
 from padiff_shim import diff, record
 
@@ -92,7 +92,7 @@ def runs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("whole", ["whole", "torch"])
+@pytest.mark.parametrize("whole", ["whole", pytest.param("torch", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_layouts_are_the_same_within_rounding(runs, name, whole):
     difference = diff(runs / name, runs / whole, rtol=RTOL, shards="auto")
@@ -188,7 +188,7 @@ def test_slices_of_fused_weights(runs):
     first_differs(runs / "fused-order", runs / "gated", ("op", "gated"))
 
 
-@pytest.mark.parametrize("whole", ["whole", "torch", "tensor"])
+@pytest.mark.parametrize("whole", thinned(["whole", "torch", "tensor"], "torch"))
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_a_rank_is_the_first_difference(runs, name, whole):
     first_differs(runs / name, runs / whole, FAULTS[name])
