@@ -95,7 +95,7 @@ function verdictPart(row) {
     reason(row) ? h("p", { class: "reason" }, reason(row)) : null,
     named,
     (o.modifiers || []).map((name) => h("p", {}, MODIFIERS[name] || name)),
-    o.quirk ? h("p", {}, tr("Known difference: "), h("b", {}, o.quirk), o.muted ? tr(" (muted)") : "", ".") : null,
+    o.quirk ? h("p", {}, tr("Known difference: "), h("b", {}, tr(o.quirk)), o.muted ? tr(" (muted)") : "", ".") : null,
   ];
 }
 
