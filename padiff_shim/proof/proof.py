@@ -22,8 +22,39 @@ from .pages import annotated, proof_document
 _BITWISE = tr("padiff_shim.bitwise(port, original, inputs) names each line where the bits part, and what to write to have the same")
 
 
+class ProofAnswer(Presented):
+    """What answers about a port's code share. ``verdict``, ``mistakes``: those of the dataclass that inherits."""
+
+    verdict: ProofVerdict
+    mistakes: list[Mistake]
+
+    def __bool__(self) -> bool:
+        return bool(self.verdict)
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        raise NotImplementedError
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types, ready for JSON."""
+        data = asdict(self)  # type: ignore[call-overload]
+        data["verdict"] = str(self.verdict)
+        for mistake, fields in zip(self.mistakes, data["mistakes"]):
+            fields["cause"] = str(mistake.cause)
+        return {**data, "headline": self.headline, "right": bool(self)}
+
+    def annotations(self) -> list[Annotation]:
+        """The mistakes, each at the port's line."""
+        return [annotated(mistake, str(self.verdict)) for mistake in self.mistakes]
+
+    def to_html(self, *, lang: str | None = None) -> str:
+        """One page that needs nothing beside it."""
+        return self.page(lang=lang)
+
+
 @dataclass
-class Proof(Presented):
+class Proof(ProofAnswer):
     """Whether a port is right, and if not, where. True in a condition if the code is right.
 
     Attributes:
@@ -136,9 +167,6 @@ class Proof(Presented):
             self.carried_gradients[of] = self._measure_gradients(of)
         return self.carried_gradients[of]
 
-    def __bool__(self) -> bool:
-        return bool(self.verdict)
-
     @property
     def headline(self) -> str:
         """The answer in one line, with the first mistake's line."""
@@ -153,23 +181,7 @@ class Proof(Presented):
             text = tr("{text}, and {more} more", text=text, more=len(self.mistakes) - 1)
         return joined("", (f"{self.verdict}: ", text))
 
-    def as_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        data = asdict(self)
-        data["verdict"] = str(self.verdict)
-        for mistake, fields in zip(self.mistakes, data["mistakes"]):
-            fields["cause"] = str(mistake.cause)
-        return {**data, "headline": self.headline, "right": bool(self)}
-
-    def annotations(self) -> list[Annotation]:
-        """The mistakes, each at the port's line."""
-        return [annotated(mistake, str(self.verdict)) for mistake in self.mistakes]
-
     def document(self) -> Document:
         """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""
         rounded = self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         return proof_document(self, [_BITWISE] if rounded else [])
-
-    def to_html(self, *, lang: str | None = None) -> str:
-        """One page that needs nothing beside it."""
-        return self.page(lang=lang)

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,12 @@ from ..arguments import path, whole
 from ..dispatch.dtypes import HALF_NAMES
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..files import Scratch
-from ..present.annotations import Annotation
 from ..present.document import Document, Findings, Items, ListItem, Notes
-from ..present.result import Presented
 from ..progress import Waiting
 from ..proof.findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
-from ..proof.pages import TONES, annotated, listed_finding
+from ..proof.pages import TONES, listed_finding
 from ..proof.programs import Inputs
+from ..proof.proof import ProofAnswer
 from ..proof.prove import both_losses
 from ..recording import rank_causes
 from ..recording.diff import diff_of_ranks
@@ -64,7 +63,7 @@ _RESULTS = ("note", IN_STEP)
 
 
 @dataclass
-class ShardedProof(Presented):
+class ShardedProof(ProofAnswer):
     """Whether a port that lies on several ranks is right. True in a condition if the code is right; the same on all ranks.
 
     Attributes:
@@ -92,9 +91,6 @@ class ShardedProof(Presented):
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def __bool__(self) -> bool:
-        return bool(self.verdict)
-
     @property
     def equal(self) -> bool:
         """Whether the code is right."""
@@ -107,29 +103,14 @@ class ShardedProof(Presented):
 
     def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
-        first, self.first = self.first, None
-        try:
-            data = asdict(self)
-        finally:
-            self.first = first
-        data["verdict"], data["first"] = str(self.verdict), None if first is None else first.as_dict()
-        for mistake, fields in zip(self.mistakes, data["mistakes"]):
-            fields["cause"] = str(mistake.cause)
-        return {**data, "headline": self.headline, "right": bool(self)}
-
-    def annotations(self) -> list[Annotation]:
-        """The mistake at the port's line."""
-        return [annotated(mistake, str(self.verdict)) for mistake in self.mistakes]
+        data = super(ShardedProof, replace(self, first=None)).as_dict()  # a row may hold tensors
+        return {**data, "first": None if self.first is None else self.first.as_dict()}
 
     def document(self) -> Document:
         """The verdict, the first mistake with its lines, stages and notes."""
         stages = Items([ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in self.stages], marks=True)
         findings = Findings([listed_finding(mistake, len(self.mistakes)) for mistake in self.mistakes])
         return Document(self.headline, [findings, stages, Notes(self.notes)], "good" if self else "bad")
-
-    def to_html(self, *, lang: str | None = None) -> str:
-        """One page that needs nothing beside it."""
-        return self.page(lang=lang)
 
 
 # ---- The question.

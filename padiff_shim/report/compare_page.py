@@ -389,8 +389,9 @@ def render(
         **translations(SCRIPTS),
         **pack(records, coverage, limit, counts),
     }
-    for name in filter(None, (outcome["quirk"] for outcome in data["outcomes"])):
-        data["messages"][name] = str(tr(shown(name)))
+    if data["messages"]:  # the reader's language is not English
+        for name in filter(None, (outcome["quirk"] for outcome in data["outcomes"])):
+            data["messages"][name] = str(tr(shown(name)))
     return application("page.html", ("base.css", "page.css"), SCRIPTS, json_block(data))
 
 

@@ -167,11 +167,11 @@ def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: P
     if value.shape != target.shape:
         raise TransferError(
             tr(
-                "{name} is {shape}, but {names} would give it {given}",
+                "{name} is {shape}, but {names} would give it {result}",
                 name=name,
                 shape=list(target.shape),
                 names=names,
-                given=list(value.shape),
+                result=list(value.shape),
             )
         )
     if pair.cast is None and torch.promote_types(value.dtype, target.dtype) != target.dtype:

@@ -97,6 +97,12 @@ def load(path):
     return module
 
 
+def answer_of(path, inputs, **options):
+    """What ``bitwise`` answers of both models in a file."""
+    port = load(path)
+    return padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random", **options)
+
+
 def ask(path, **options):
     torch.manual_seed(0)
     return padiff_shim.bitwise(load(path).Port(), Original(), INPUTS, weights="random", **options)
@@ -296,14 +302,12 @@ def test_a_repetition_before_other_calls_is_named_at_its_own_line_and_moved(tmp_
     path.write_text(REPEATED.replace("k = k * c + paddle.tanh(k) * k", written))
     rng = np.random.default_rng(0)
     inputs = tuple(rng.standard_normal(shape).astype("float32") for shape in ((5, 6), (15, 6), (6,)))
-    port = load(path)
-    answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random")
+    answer = answer_of(path, inputs)
     (origin,) = answer.origins
     assert (origin.cause, origin.paddle.line) == (BACKWARD, line_of(path, "k = k.unsqueeze(1)"))
     assert answer.mended, str(answer)
     answer.apply()
-    port = load(path)
-    assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random").identical
+    assert answer_of(path, inputs).identical
 
 
 STRIDED = """
@@ -338,13 +342,11 @@ def test_the_line_that_lays_out_an_operand_is_named_and_mended(tmp_path, dense):
     path = tmp_path / "strided.py"
     path.write_text(STRIDED.replace("PORT", dense[0]).replace("ORIGINAL", dense[1]))
     inputs = np.random.default_rng(0).standard_normal((5, 16, 32)).astype("float32")
-    port = load(path)
-    answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random", dtype="bfloat16")
+    answer = answer_of(path, inputs, dtype="bfloat16")
     (origin,) = answer.origins
     assert (origin.cause, origin.paddle.line) == (LAYOUT, line_of(path, "y = paddle.tanh"))
     answer.apply()
-    port = load(path)
-    assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random", dtype="bfloat16").identical
+    assert answer_of(path, inputs, dtype="bfloat16").identical
 
 
 @pytest.mark.parametrize(
@@ -363,14 +365,12 @@ def test_a_repetition_behind_other_calls_is_moved_before_them(tmp_path, written)
     path.write_text(source.replace("\n        ".join(reversed(again)), "\n        ".join(again)))
     rng = np.random.default_rng(0)
     inputs = tuple(rng.standard_normal(shape).astype("float32") for shape in ((5, 6), (15, 6), (6,)))
-    port = load(path)
-    answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random")
+    answer = answer_of(path, inputs)
     (origin,) = answer.origins
     assert (origin.cause, origin.paddle.line) == (BACKWARD, line_of(path, ".unsqueeze(1)"))
     assert answer.mended, str(answer)
     answer.apply()
-    port = load(path)
-    assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random").identical
+    assert answer_of(path, inputs).identical
 
 
 def test_of_one_origin_with_two_changes_each_has_its_own_line(tmp_path):
@@ -380,14 +380,12 @@ def test_of_one_origin_with_two_changes_each_has_its_own_line(tmp_path):
     path.write_text(source)
     rng = np.random.default_rng(0)
     inputs = tuple(rng.standard_normal(shape).astype("float32") for shape in ((5, 6), (15, 6), (6,)))
-    port = load(path)
-    answer = padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random")
+    answer = answer_of(path, inputs)
     assert answer.mended, str(answer)
     lines = [line_of(path, text) for text in ("return k * (1 / 3)", "k = k.unsqueeze(1)")]
     assert [(origin.cause, origin.paddle.line) for origin in answer.origins] == [(ROUNDING, lines[0]), (BACKWARD, lines[1])]
     answer.apply()
-    port = load(path)
-    assert padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random").identical
+    assert answer_of(path, inputs).identical
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
