@@ -17,7 +17,7 @@ import click
 from ..errors import ArgumentError, described, unknown, unreadable
 from ..progress import Waiting
 from ..text import joined, marked, tr
-from .program import load
+from .program import called, load
 
 SIDES = {"PADDLE": "paddle", "--paddle": "paddle", "TORCH": "torch", "--torch": "torch"}  # what names a model: its framework
 _FORM = marked("NAME=VALUE, paddle.NAME=VALUE or torch.NAME=VALUE")
@@ -163,7 +163,7 @@ class Builders:
             ) from None
         except ValueError:  # a class of C, without signature
             pass
-        return target(**arguments)
+        return called(target, word, **arguments)
 
 
 def value(text: str) -> Any:
@@ -374,7 +374,7 @@ def model_inputs(word: str, option: str = "--inputs") -> Any:
 
     if Path(word).suffix not in (".npy", ".npz"):
         target = named_object(word, option)
-        return target() if callable(target) and not _needed(target) else target
+        return called(target, word) if callable(target) and not _needed(target) else target
     try:
         loaded = np.load(word, allow_pickle=False)
     except OSError as error:

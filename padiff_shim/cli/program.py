@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import importlib.util
 import os
@@ -46,6 +47,13 @@ def load(word: str, argument: str) -> Any:
     return target
 
 
+def called(target: Callable[..., Any], word: str, **arguments: Any) -> Any:
+    """What the object of ``word`` answers; imports inside it find the modules beside its file."""
+    place = word.partition("?")[0].rpartition(":")[0]
+    with beside(Path(place)) if place.endswith(".py") else contextlib.nullcontext():
+        return target(**arguments)
+
+
 def _module(name: str) -> ModuleType:
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -67,22 +75,46 @@ _IMPORTED: dict[tuple[Path, int, int], ModuleType] = {}  # files that words name
 
 
 def _imported(path: Path) -> ModuleType:
-    folder, before = str(path.parent), set(sys.modules)
     name = path.stem if path.stem not in sys.modules else f"{path.parent.name}_{path.stem}".replace("-", "_")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, folder)
-    try:
+    with beside(path):
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        _SIBLINGS[path.parent][name] = module = sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(folder)
-    sys.path.append(folder)  # for imports inside functions
-    new = set(sys.modules) - before - {name}
-    for beside in [other for other in new if _lies_in(sys.modules[other], path.parent)]:
-        del sys.modules[beside]
+    sys.modules[name] = module
+    sys.path.append(str(path.parent))  # for imports inside functions that are called later
     return module
+
+
+_SIBLINGS: dict[Path, dict[str, ModuleType]] = {}  # the modules of each folder of a named file, which others do not see
+
+
+@contextlib.contextmanager
+def beside(path: Path) -> Iterator[None]:
+    """Imports find the modules that lie beside a file first, though the folder of another named file has modules of these names."""
+    folder = path.resolve().parent
+    siblings = _SIBLINGS.setdefault(folder, {})
+    names = {entry.stem for entry in folder.iterdir()}
+    namesakes = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
+    hidden = {
+        name: module
+        for name, module in namesakes.items()
+        if any(_lies_in(module, other) for other in _SIBLINGS if other != folder)
+    }
+    for name in hidden:
+        del sys.modules[name]
+    before = set(sys.modules)
+    sys.modules.update(siblings)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            if _lies_in(sys.modules[name], folder):
+                siblings[name] = sys.modules.pop(name)
+        sys.modules.update(hidden)
 
 
 def _lies_in(module: ModuleType, folder: Path) -> bool:

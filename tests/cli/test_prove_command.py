@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from padiff_shim.cli.main import main
-from padiff_shim.cli.program import load
+from padiff_shim.cli.program import called, load
 from padiff_shim.errors import ArgumentError, FileError
 
 pytestmark = pytest.mark.compat
@@ -110,6 +110,19 @@ def test_each_file_has_the_modules_beside_it(files):
     assert load("theirs/parts.py:WHOSE", "X") == "theirs"
     ours, theirs = load("ours/model.py:Port", "X"), load("theirs/model.py:Original", "X")
     assert ours.__module__ != theirs.__module__
+
+
+def test_siblings_of_one_name_are_imported_by_their_own_side(files):
+    """A sibling that has the other file's name, one that only a constructor imports, and one of both kinds for inputs."""
+    (files / "theirs" / "sizes.py").write_text("WHOSE = 'theirs'\n")
+    (files / "theirs" / "late.py").write_text("def made():\n    from sizes import WHOSE\n    return WHOSE\n")
+    (files / "ours" / "sizes.py").write_text("WHOSE = 'ours'\n")
+    (files / "ours" / "run.py").write_text("from late import made\nfrom model import Port\n")
+    (files / "ours" / "late.py").write_text("def made():\n    from sizes import WHOSE\n    return WHOSE\n")
+    load("theirs/model.py:Original", "X")
+    words = ["theirs/late.py:made", "ours/run.py:made", "theirs/late.py:made"]
+    assert [called(load(word, "X"), word) for word in words] == ["theirs", "ours", "theirs"]
+    assert load("ours/run.py:Port", "X").__name__ == "Port"
 
 
 @pytest.mark.parametrize(
