@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from .errors import ArgumentError, described, unknown
-from .language import tr
+from .language import joined, tr
 
 
 def one_of(name: str, value: Any, accepted: Iterable[str]) -> str:
@@ -46,6 +47,42 @@ def path(name: str, value: Any) -> Path:
     if not isinstance(text, str) or not text or "\0" in text:
         raise ArgumentError(tr("{name}= is a path, got {value}", name=name, value=described(value)))
     return Path(text)
+
+
+_MODELS = {"paddle": "paddle.nn.Layer", "torch": "torch.nn.Module"}
+
+
+def framework_of_model(value: Any) -> str | None:
+    """``"paddle"`` or ``"torch"`` for an instance of its class of models; imports neither."""
+    for framework, name in _MODELS.items():
+        kind = getattr(getattr(sys.modules.get(framework), "nn", None), name.rpartition(".")[2], None)
+        if kind is not None and isinstance(value, kind):
+            return framework
+    return None
+
+
+def model(argument: str, value: Any, *frameworks: str) -> str:
+    """A model of one of these frameworks; of either by default. Returns which.
+
+    ``argument``: what the value is to be, as the error's subject (``"model="``).
+    """
+    framework = framework_of_model(value)
+    if framework is not None and framework in (frameworks or _MODELS):
+        return framework
+    kinds = joined(" or ", (f"a {_MODELS[name]}" for name in frameworks or _MODELS))
+    if isinstance(value, type):
+        actual = tr("the class {name}: call it, {name}(...), for a model", name=value.__name__)
+    else:
+        actual = described(value)
+    raise ArgumentError(tr("{argument} is {kinds}, got {value}", argument=argument, kinds=kinds, value=actual))
+
+
+def port_and_original(paddle_layer: Any, torch_module: Any) -> None:
+    """A model of Paddle and one of Torch, in this order."""
+    if (framework_of_model(paddle_layer), framework_of_model(torch_module)) == ("torch", "paddle"):
+        raise ArgumentError(tr("the Paddle layer comes first, then the Torch module"))
+    model("paddle_layer=", paddle_layer, "paddle")
+    model("torch_module=", torch_module, "torch")
 
 
 def function(name: str, value: Any, of: str) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ import paddle
 import torch
 
 from ..arguments import flag, one_of, path, whole
+from ..arguments import model as checked_model
 from ..errors import ArgumentError, described, unknown
 from ..text import joined, tr
 from ..trees import leaves
@@ -256,15 +257,8 @@ def _models(arguments: dict[str, Any], classic: bool) -> tuple[tuple[Model, Mode
     else:
         pair = arguments.pop("base_model", None), arguments.pop("raw_model", None)
     for place, model in zip(("first", "second"), pair):
-        if not isinstance(model, (Model, paddle.nn.Layer, torch.nn.Module)):
-            raise ArgumentError(
-                tr(
-                    "the {place} argument of auto_diff is a model (a paddle.nn.Layer, torch.nn.Module or what create_model "
-                    "made of one), got {model}",
-                    place=place,
-                    model=described(model),
-                )
-            )
+        if not isinstance(model, Model):
+            checked_model(tr("the {place} argument of auto_diff", place=place), model)
     first, second = (create_model(model) for model in pair)
     turned = classic and (first.framework, second.framework) == ("paddle", "torch")
     return ((second, first) if turned else (first, second)), turned

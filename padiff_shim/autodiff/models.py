@@ -9,6 +9,7 @@ from typing import Any
 import paddle
 import torch
 
+from ..arguments import model as checked_model
 from ..arguments import one_of
 from ..errors import ArgumentError, UnknownNameError, described, unknown
 from ..text import tr
@@ -30,11 +31,9 @@ class Model:
     """
 
     def __init__(self, model: Any, name: str | None = None) -> None:
-        if not isinstance(model, (paddle.nn.Layer, torch.nn.Module)):
-            raise ArgumentError(tr("a model is a paddle.nn.Layer or a torch.nn.Module, got {model}", model=described(model)))
+        self.framework = checked_model(tr("a model"), model)
         self.model = model
         self.name = name or type(model).__name__
-        self.framework = "torch" if isinstance(model, torch.nn.Module) else "paddle"
         self.mapped: list[Any] = []
         self.wants_auto_map = False
         self._black: set[int] = set()

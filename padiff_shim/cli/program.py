@@ -98,9 +98,7 @@ def beside(path: Path) -> Iterator[None]:
     names = {entry.stem for entry in folder.iterdir()}
     namesakes = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
     hidden = {
-        name: module
-        for name, module in namesakes.items()
-        if any(_lies_in(module, other) for other in _SIBLINGS if other != folder)
+        name: module for name, module in namesakes.items() if any(_lies_in(module, other) for other in _SIBLINGS if other != folder)
     }
     for name in hidden:
         del sys.modules[name]

@@ -11,7 +11,7 @@ from typing import Any
 import paddle
 import torch
 
-from ..arguments import one_of, whole
+from ..arguments import one_of, port_and_original, whole
 from ..errors import ArgumentError, described
 from ..frameworks.copies import duplicate
 from ..progress import Waiting
@@ -174,7 +174,7 @@ def question(
     Raises:
         ArgumentError: an argument of a kind that is not accepted.
     """
-    _check(paddle_layer, torch_module)
+    port_and_original(paddle_layer, torch_module)
     one_of("weights", weights, WEIGHTS)
     one_of("phase", phase, PHASES)
     if dtype is not None:
@@ -318,15 +318,6 @@ def _judged(
     judge(proof, trained, original, port)
     proof.notes += [remark for remark in remarks if remark not in proof.notes]
     return proof
-
-
-def _check(paddle_layer: Any, torch_module: Any) -> None:
-    if isinstance(paddle_layer, torch.nn.Module) and isinstance(torch_module, paddle.nn.Layer):
-        raise ArgumentError(tr("prove(paddle_layer, torch_module, inputs): the Paddle layer comes first"))
-    if not isinstance(paddle_layer, paddle.nn.Layer):
-        raise ArgumentError(tr("paddle_layer= is a paddle.nn.Layer, got {paddle_layer}", paddle_layer=described(paddle_layer)))
-    if not isinstance(torch_module, torch.nn.Module):
-        raise ArgumentError(tr("torch_module= is a torch.nn.Module, got {torch_module}", torch_module=described(torch_module)))
 
 
 def _recipe(phase: str, optimizer: Any, steps: int) -> Recipe | None:

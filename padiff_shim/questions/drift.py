@@ -10,10 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import paddle
-import torch
-
-from ..arguments import flag, one_of, whole
+from ..arguments import flag, one_of, port_and_original, whole
 from ..arguments import path as checked
 from ..errors import ArgumentError, FileError, described, optional
 from ..files import Scratch
@@ -281,7 +278,7 @@ def drift(
     [('layer', 0.0), ('output', 0.0)]
     """
     start = time.perf_counter()
-    _check(paddle_layer, torch_module)
+    port_and_original(paddle_layer, torch_module)
     one_of("weights", weights, WEIGHTS)
     one_of("phase", phase, PHASES)
     losses = both_losses(loss)
@@ -303,23 +300,6 @@ def drift(
         _measure(drifts, pair, mapping, folder if calls else None, double=double)
     drifts.seconds = time.perf_counter() - start
     return drifts
-
-
-def _check(paddle_layer: Any, torch_module: Any) -> None:
-    if not isinstance(paddle_layer, paddle.nn.Layer):
-        raise ArgumentError(
-            tr(
-                "drift(paddle_layer, torch_module, inputs): the first is a paddle.nn.Layer, got {paddle_layer}",
-                paddle_layer=described(paddle_layer),
-            )
-        )
-    if not isinstance(torch_module, torch.nn.Module):
-        raise ArgumentError(
-            tr(
-                "drift(paddle_layer, torch_module, inputs): the second is a torch.nn.Module, got {torch_module}",
-                torch_module=described(torch_module),
-            )
-        )
 
 
 def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:

@@ -17,7 +17,7 @@ import paddle
 import paddle.distributed
 import torch
 
-from ..arguments import path, whole
+from ..arguments import path, port_and_original, whole
 from ..dispatch.dtypes import HALF_NAMES
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..files import Scratch
@@ -238,10 +238,7 @@ class _Question:
     """The checked arguments."""
 
     def __init__(self, layer: Any, module: Any, inputs: Any, loss: Any, step: Any, shards: Any, names: Any, seed: int) -> None:
-        if not isinstance(layer, paddle.nn.Layer):
-            raise ArgumentError(tr("paddle_layer= is a paddle.nn.Layer, got {paddle_layer}", paddle_layer=described(layer)))
-        if not isinstance(module, torch.nn.Module):
-            raise ArgumentError(tr("torch_module= is a torch.nn.Module, got {torch_module}", torch_module=described(module)))
+        port_and_original(layer, module)
         if loss is None:
             raise ArgumentError(
                 tr("loss= is a function of the output, or a pair of them (Paddle's, Torch's): shares of a batch need one")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import sys
 import threading
 import time
 import warnings
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments import flag, one_of, path, whole
+from ..arguments import model as checked_model
 from ..catalogue.registry import families
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, FileError, ModeError, described
@@ -461,14 +461,7 @@ def record(
 
 def _framework(model: Any, framework: str | None) -> str:
     """Which framework is recorded."""
-    own = None
-    for name in FRAMEWORKS:
-        module = sys.modules.get(name)
-        kind = getattr(getattr(module, "nn", None), "Layer" if name == "paddle" else "Module", None)
-        if kind is not None and isinstance(model, kind):
-            own = name
-    if model is not None and own is None:
-        raise ArgumentError(tr("model= is a paddle.nn.Layer or a torch.nn.Module, got {model}", model=described(model)))
+    own = None if model is None else checked_model("model=", model)
     if framework is None:
         return own or "paddle"
     one_of("framework", framework, FRAMEWORKS)

@@ -63,6 +63,8 @@ def test_a_page_escapes_what_it_shows():
     [
         ({"paddle_layer": 3}, "paddle_layer= is a paddle.nn.Layer"),
         ({"torch_module": "x"}, "torch_module= is a torch.nn.Module"),
+        ({"paddle_layer": paddle.nn.ReLU}, r"the class ReLU: call it, ReLU\(...\)"),
+        ({"paddle_layer": original(), "torch_module": port()}, "the Paddle layer comes first"),
         ({"inputs": None}, "inputs= is an array"),
         ({"weights": "torch"}, "unknown weights"),
         ({"phase": "back"}, "unknown phase"),

@@ -227,8 +227,8 @@ def test_a_picture_needs_matplotlib(tmp_path, monkeypatch):
 def test_what_is_refused():
     port, original = pair()
     for arguments, options, words in (
-        ((original, port, X), {}, "the first is a paddle.nn.Layer"),
-        ((port, port, X), {}, "the second is a torch.nn.Module"),
+        ((original, port, X), {}, "the Paddle layer comes first"),
+        ((port, port, X), {}, "torch_module= is a torch.nn.Module"),
         ((port, original, X), {"weights": "random"}, "weights"),
         ((port, original, X), {"phase": "train"}, "phase"),
         ((port, original, X), {"phase": "both", "loss": 3}, "loss= is a function"),
