@@ -126,7 +126,7 @@ def test_refused_names_of_layers_whose_partner_is_left_out():
 def test_refused_models_and_inputs():
     port, original = pair(residual)
     arguments = inputs("x")
-    with pytest.raises(ArgumentError, match="first argument of auto_diff is a paddle.nn.Layer or a torch"):
+    with pytest.raises(ArgumentError, match=r"first argument of auto_diff is a paddle\.nn.Layer or a torch"):
         auto_diff(arguments, original, arguments)
     with pytest.raises(ArgumentError, match="inputs= is missing"):
         auto_diff(port, original)
