@@ -100,7 +100,7 @@ def command(
     output.write_markdown(markdown, mapping)
     if "-" not in (data, markdown):
         click.echo(output.as_text(mapping))
-    return FINE if mapping and not mapping.undecided else NO
+    return FINE if mapping and not (mapping.undecided or any(pair.undecided for pair in mapping)) else NO
 
 
 def _model(builders: Builders, word: str, argument: str) -> Any:

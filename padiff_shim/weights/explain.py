@@ -146,12 +146,15 @@ def unpaired(name: str, mapping: Mapping, weights: dict[str, dict[str, Weight]])
     )
 
 
-def undecided(pairs: list[Pair]) -> str:
+def undecided(mapping: Mapping, pairs: Sequence[Pair]) -> str:
     """The message for square matrices whose layout nothing tells."""
-    listed = ", ".join(f"{pair.torch} {_text(pair.shape('torch') or ())}" for pair in pairs[:_LISTED])
+    others = {tree.starred(pair.name(mapping.src)) for pair in mapping if pair not in pairs}
+    names = [pair.name(mapping.src) for pair in pairs]
     return tr(
-        "two state dicts know no types of layers, and nothing tells whether these square weights have to "
-        "be transposed: {listed}. Give a module or layer on one side, or say it in rules=[(name, "
-        "transpose)] or [(name, as_is)]; nothing was written",
-        listed=listed,
+        "nothing tells whether these square weights have to be transposed: {reason}.\n{listed}\n"
+        "To copy them as they lie: from padiff_shim.weights import as_is; rules=[(name, as_is) for name in {names}]. "
+        "To transpose them: transpose in its place. Nothing was written.",
+        reason=pairs[0].undecided,
+        listed="\n".join(_listed(pairs, lambda pair: f"{pair.name(mapping.src)} {_text(pair.shape(mapping.src) or ())}")),
+        names=list(dict.fromkeys(name if tree.starred(name) in others else tree.starred(name) for name in names)),
     )

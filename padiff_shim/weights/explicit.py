@@ -183,10 +183,7 @@ def _slot(side: WeightSide, *spoken: str, stacked: bool = False) -> Slot:
     if taken is None:
         raise unknown(tr("weight of the {framework} model", framework=side.framework.title()), spoken[0], side.weights)
     node, slot = taken[0]
-    if slot.settled or stacked:
-        return slot._replace(settled=True)
-    turned = side.framework == "paddle" and len(slot.shape) == 2 and not slot.typed and node.kind == ""
-    return (slot.readings()[1] if turned else slot)._replace(settled=True)
+    return slot._replace(settled=True) if stacked or node.kind else slot.as_linear()
 
 
 def _is_called(name: str, slot: Slot) -> bool:

@@ -94,7 +94,8 @@ def adjoint(function: Callable[[Any], Any], shape: tuple[int, ...], gradient: Ar
     return adjoined
 
 
-TURNED, SWAPPED, SIGNS, DTYPES, DIFFERENT = "transposed", "swapped", "signs of zeros", "rounded", "different"
+TURNED, RESHAPED, SWAPPED = "transposed", "reshaped", "swapped"
+SIGNS, DTYPES, DIFFERENT = "signs of zeros", "rounded", "different"
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,9 @@ class UnequalPair:
     Args:
         pair: the pair of weights.
         largest: the largest absolute difference; nan if one side is not finite where the other is, or the shapes differ.
-        finding: ``"transposed"`` (equal once the Paddle side is transposed), ``"swapped"`` (equal to the partner of another
-            pair), ``"rounded"`` (equal once rounded to the narrower dtype), ``"signs of zeros"``, or ``"different"``.
+        finding: ``"transposed"`` (equal once the Paddle side is transposed), ``"reshaped"`` (equal in order of memory: it was
+            copied where it had to be transposed), ``"swapped"`` (equal to the partner of another pair), ``"rounded"`` (equal once
+            rounded to the narrower dtype), ``"signs of zeros"``, or ``"different"``.
         other: the Paddle weights that hold the Torch side's values, if they are swapped.
     """
 
@@ -118,6 +120,7 @@ class UnequalPair:
         names = self.pair.torch if self.pair.torch == self.pair.paddle else f"{self.pair.torch} and {self.pair.paddle}"
         what = {
             TURNED: tr("equal if one is transposed"),
+            RESHAPED: tr("the same numbers in the same order: reshaped where it had to be transposed"),
             SWAPPED: tr("Torch's values are in {other}", other=joined(" and ", self.other)),
             SIGNS: tr("equal but for the signs of zeros"),
             DTYPES: tr("equal once rounded to the narrower dtype"),
@@ -223,21 +226,21 @@ def _difference(
         torch_values.ndim == 2
         and torch_values.shape[0] > 1 < torch_values.shape[1]
         and pair.rule is None
-        and _turned(pair, torch_values, paddle_values)
+        and (finding := _turned(pair, torch_values, paddle_values))
     ):
-        return UnequalPair(pair, largest, TURNED)
+        return UnequalPair(pair, largest, finding)
     others = tuple(name for name, values in candidates if values is not paddle_values and _same_bits(torch_values, values))
     return UnequalPair(pair, largest, SWAPPED if others else DIFFERENT, others)
 
 
-def _turned(pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor) -> bool:
-    """Whether a matrix was copied or reshaped instead of transposed, or the other way round."""
+def _turned(pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor) -> str:
+    """How a matrix was copied instead of transposed, or the other way round; "" if it is neither."""
     if torch_values.shape[0] == torch_values.shape[1]:
-        return bool(torch.equal(torch_values, paddle_values.t()))
+        return TURNED if torch.equal(torch_values, paddle_values.t()) else ""
     if pair.paddle_slot.steps:
-        return False
+        return ""
     stored = own_layout(pair.paddle_slot, paddle_values)  # [in, out] filled with the elements of [out, in] in memory order
-    return bool(torch.equal(torch_values.reshape(-1), stored.reshape(-1)))
+    return RESHAPED if torch.equal(torch_values.reshape(-1), stored.reshape(-1)) else ""
 
 
 @dataclass(frozen=True)
@@ -251,7 +254,7 @@ class Pair:
         rule_from: the side whose values are the function's argument.
         moves: how the function moves elements, if it does nothing else to them.
         cast: set if values may be rounded on the way.
-        undecided: whether nothing tells if a square matrix has to be transposed (two state dicts know no types).
+        undecided: why nothing tells whether a square matrix has to be transposed; "" if something does.
         doubted: whether another weight would fit as well, so that only the order of construction decides.
         turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
     """
@@ -263,7 +266,7 @@ class Pair:
     rule_from: str = "torch"
     moves: Moves | None = None
     cast: Cast | None = None
-    undecided: bool = False
+    undecided: str = ""
     doubted: bool = False
     turnable: bool = False
 

@@ -21,6 +21,7 @@ from .rules import Cast
 from .tree import AS_IS, FLAT, OTHER, TRANSPOSED, Blocks, LayerNode, Slot, WeightSide, grouped, permute, reordered, select, take
 
 ORDER = logged("paired by order")
+SQUARE = "square"
 BY_RULE, BY_MAP, AS_DESCRIBED = logged("by rule"), logged("by layer_map"), logged("as its description says")
 
 
@@ -30,9 +31,10 @@ class SlotPair:
 
     Args:
         note: a remark for the reader.
-        undecided: whether nothing tells if a square matrix has to be transposed.
+        undecided: why nothing tells whether a square matrix has to be transposed; "" if something does.
         doubted: whether others would fit as well, so that only the order of construction decides.
         turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
+        lies: of a Linear's matrix in a state dict, the layout that its shape shows, or :data:`SQUARE`, which shows none.
         rule: a function that makes the Paddle side's values, if a model describes its weights so.
         cast: set if values may be rounded on the way.
     """
@@ -40,9 +42,10 @@ class SlotPair:
     torch: Slot
     paddle: Slot
     note: str = ""
-    undecided: bool = False
+    undecided: str = ""
     doubted: bool = False
     turnable: bool = False
+    lies: str = ""
     rule: Callable[[Any], Any] | None = None
     cast: Cast | None = None
 
@@ -163,7 +166,11 @@ def _straight(ts: list[Slot], ps: list[Slot]) -> bool:
         roles == [slot.role for slot in ps]
         and len(set(roles)) == len(roles)
         and all(
-            torch_slot.settled and paddle_slot.settled and torch_slot.shape == paddle_slot.shape
+            torch_slot.settled
+            and paddle_slot.settled
+            and torch_slot.typed
+            and paddle_slot.typed
+            and torch_slot.shape == paddle_slot.shape
             for torch_slot, paddle_slot in zip(ts, ps)
         )
     )
@@ -194,16 +201,21 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
     ]
     if not ways:
         return None
-    usual = (AS_IS, TRANSPOSED) if kind == "linear" else (AS_IS, AS_IS)
+    usual = (torch.linear or AS_IS, paddle.linear or TRANSPOSED) if kind == "linear" else (AS_IS, AS_IS)
     if torch.settled != paddle.settled:
         ways.sort(key=lambda way: _unusual(torch, way[0], usual[0]) + _unusual(paddle, way[1], usual[1]))
     else:
         ways.sort(key=lambda way: (FLAT in (way[0].layout, way[1].layout), way[0].layout != way[1].layout))
     torch_reading, paddle_reading = ways[0]
     open_ = _is_square(torch_reading) and not (torch.settled or paddle.settled)
-    undecided = open_ and not (torch.typed or paddle.typed)
+    undecided = tr("two state dicts know no types of layers") if open_ and not (torch.typed or paddle.typed) else ""
     notes = "; ".join(filter(None, (note, _remark(torch, paddle, torch_reading, paddle_reading))))
-    return SlotPair(torch_reading, paddle_reading, notes, undecided, turnable=open_)
+    lies = ""
+    if kind == "linear" and torch.typed != paddle.typed and len(torch_reading.shape) == 2:
+        untyped = paddle_reading if torch.typed else torch_reading
+        assert untyped.weight is not None
+        lies = SQUARE if len(set(untyped.weight.shape)) == 1 else untyped.layout
+    return SlotPair(torch_reading, paddle_reading, notes, undecided, turnable=open_, lies=lies)
 
 
 def turned(torch: Slot, paddle: Slot, transposed: bool) -> SlotPair | None:
@@ -496,7 +508,7 @@ def _linear(node: LayerNode, side: str) -> dict[str, Slot]:
         if slot.settled:
             slots[slot.role] = slot
         elif not slot.typed and len(slot.shape) == 2:
-            slots[slot.role] = slot.readings()[side == "paddle"]._replace(settled=True)
+            slots[slot.role] = slot.as_linear()
         else:
             return {}
     return slots

@@ -399,9 +399,9 @@ _ROLES = {
 }  # fmt: skip
 
 
-def framework_of_state(state: Dict[str, Any], hint: str | None) -> str:
+def framework_of_state(state: Dict[str, Any], hint: str | None, arrays: bool = False) -> str:
     """The framework whose names and layouts a state dict has; for arrays their names tell it, or ``hint``."""
-    frameworks = {framework_of(tensor) for tensor in state.values()} - {"numpy"}
+    frameworks = set() if arrays else _frameworks(state)
     if len(frameworks) == 1 and None not in frameworks:
         return str(frameworks.pop())
     if frameworks:
@@ -416,12 +416,18 @@ def framework_of_state(state: Dict[str, Any], hint: str | None) -> str:
     return hint
 
 
-def read_state(state: Dict[str, Any], hint: str | None = None) -> WeightSide:
+def _frameworks(state: Dict[str, Any]) -> set[str | None]:
+    return {framework_of(tensor) for tensor in state.values()} - {"numpy"}
+
+
+def read_state(state: Dict[str, Any], hint: str | None = None, file: bool = False, written: str | None = None) -> WeightSide:
     """The tree of a state dict, from its dotted names.
 
     Args:
         state: tensors of one framework or arrays, by name.
         hint: the framework of a dict that holds arrays and whose names do not tell.
+        file: whether it is that of a file, whose tensors are those of its reader.
+        written: the framework that the file says.
     """
     for name in state:
         if not isinstance(name, str):
@@ -436,7 +442,7 @@ def read_state(state: Dict[str, Any], hint: str | None = None) -> WeightSide:
                     dots=name.count("."),
                 )
             )
-    framework = framework_of_state(state, hint)
+    framework = written or framework_of_state(state, hint, file)
     nodes = {"": LayerNode("")}
     roles: dict[str, set[str]] = {}
     for name in state:
@@ -446,7 +452,8 @@ def read_state(state: Dict[str, Any], hint: str | None = None) -> WeightSide:
         if any(slot.role.startswith("in_proj_") or slot.role == "q_proj_weight" for slot in node.slots):
             node.kind = "attention"
             split_projections(node)
-    return WeightSide(framework, nodes[""], dict(state))
+    certain = bool(written) if file else bool(_frameworks(state))
+    return WeightSide(framework, nodes[""], dict(state), certain=certain)
 
 
 def _add(nodes: dict[str, LayerNode], roles: dict[str, set[str]], state: Dict[str, Any], name: str, framework: str) -> None:
@@ -460,7 +467,8 @@ def _add(nodes: dict[str, LayerNode], roles: dict[str, set[str]], state: Dict[st
     # Nothing says what is a parameter: whole numbers are not.
     weight = weight_of(name, tensor, framework, buffer=not _is_floating(tensor))
     slot = slot_of(weight, what, "", AS_IS)
-    (node.extras if weight.optional else node.slots).append(slot._replace(typed=False))
+    linear = AS_IS if framework == "torch" else TRANSPOSED
+    (node.extras if weight.optional else node.slots).append(slot._replace(linear=linear))
 
 
 def _is_floating(tensor: Any) -> bool:
@@ -548,8 +556,7 @@ def _side(argument: str, model: Any, other: str | None, writes: bool = False) ->
         if writes:
             raise ArgumentError(tr("dst= is a model or state dict that is written into; save it as a file afterwards"))
         state, framework = read_file(checked_path(argument, model))
-        side = read_state(state, framework or hint)
-        side.framework = framework or side.framework
+        side = read_state(state, hint, True, framework)
         side.ordered = not str(model).endswith(".safetensors")
         return side
     raise ArgumentError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,10 +14,10 @@ from .descriptions import Description, by_description, described_by, speaks
 from .explicit import Changes, Used, by_equal_names, by_parts, by_use, pinned, reordered_pairs
 from .layer_matching import Correspondence, Matcher
 from .mapping import Mapping, Pair, moves
-from .pairing import Choice, SlotPair, name_of, stacked
+from .pairing import SQUARE, Choice, SlotPair, name_of, stacked
 from .reading import read_both
 from .rules import Reordered, Rules
-from .tree import OTHER, Slot, Weight, WeightSide, take
+from .tree import AS_IS, OTHER, TRANSPOSED, Slot, Weight, WeightSide, take
 from .values import Run, Trials, prepared, write_all, write_for_good
 
 
@@ -83,7 +84,7 @@ def transfer(mapping: Mapping, src: WeightSide, dst: WeightSide) -> None:
         raise TransferError(tr("{undecided}\nNothing was written.", undecided=pairing.undecided(mapping.undecided)), mapping)
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
-        raise TransferError(explain.undecided(undecided), mapping)
+        raise TransferError(explain.undecided(mapping, undecided), mapping)
     write_all(prepared(mapping, src, dst))
 
 
@@ -137,14 +138,14 @@ class _Match:
     values_tell: bool
 
     def mapping(self) -> Mapping:
-        draft = _Draft(self, None)
+        draft = self._draft(None)
         if draft.rules.statements or draft.rules.languages:
             return draft.mapping()
         notes = []
         for model in (self.source.objects.get(""), self.target.objects.get("")):
             if model is not None and speaks(model):  # a model that says itself how its weights lie
                 try:
-                    other = _Draft(self, described_by(model), draft.doubted)
+                    other = self._draft(described_by(model), draft.doubted)
                 except ArgumentError as error:
                     notes += [] if draft.is_sure else [f"not used: {error}"]
                     continue
@@ -154,6 +155,13 @@ class _Match:
         mapping.notes += notes
         return mapping
 
+    def _draft(self, described: Description | None, wanted: set[str] | None = None) -> _Draft:
+        """The draft in which a state dict has one layout: matrices that are not square decide for those that are."""
+        draft = _Draft(self, described, wanted)
+        if len(draft.layouts) == 1:
+            return _Draft(self, described, wanted, *draft.layouts)
+        return draft
+
 
 class _Draft:
     """The partners of all weights, before their use decides open layouts.
@@ -162,11 +170,12 @@ class _Draft:
         match: the arguments of the match.
         described: a model's description of its own weights.
         wanted: names of the weights that the description is used for; None: all.
+        linear: how Linears' matrices lie in a state dict; "": as in its framework.
     """
 
-    def __init__(self, match: _Match, described: Description | None, wanted: set[str] | None = None) -> None:
+    def __init__(self, match: _Match, described: Description | None, wanted: set[str] | None = None, linear: str = "") -> None:
         self._match = match
-        self.source, self.target = match.source.copied(), match.target.copied()  # trees that it uses up
+        self.source, self.target = match.source.copied(linear), match.target.copied(linear)  # trees that it uses up
         sides = {side.framework: side for side in (self.source, self.target)}
         self.torch, self.paddle = sides["torch"], sides["paddle"]
         self.weights = {framework: side.weights for framework, side in sides.items()}
@@ -250,6 +259,26 @@ class _Draft:
         return _left(self.weights[side.framework], pairs, side.framework, self.out)
 
     @property
+    def layouts(self) -> dict[str, str]:
+        """How Linears' matrices lie in a state dict, as those show that are not square, with the name of one."""
+        shown = [pair for pair in self._matcher.slots if pair.lies not in ("", SQUARE)]
+        return {pair.lies: name_of(pair.torch) for pair in reversed(shown)}
+
+    @functools.cached_property
+    def unlike(self) -> str:
+        """Why it is not known how the square ones lie; "" if it is."""
+        layouts = self.layouts
+        if len(layouts) > 1:
+            return tr(
+                "{torch} lies as Torch's Linear holds it, [out, in], and {paddle} as Paddle's, [in, out]",
+                torch=layouts[AS_IS],
+                paddle=layouts[TRANSPOSED],
+            )
+        if layouts or (self.source.certain and self.target.certain):
+            return ""
+        return tr("the state dict does not say whose it is, and all its matrices are square")
+
+    @property
     def doubts(self) -> tuple[int, int, int]:
         """The number of weights without partner, of open layouts, and of pairs that only an order supports."""
         pairs = self._slots()
@@ -291,7 +320,6 @@ class _Draft:
         change = self.rules.changing(*names) if all(names) else None
         rule, origin = (change, self.source.framework) if callable(change) else (slots.rule, "torch")
         self.rules.apply(*names)
-        free = change is None
         pair = Pair(
             slots.torch,
             slots.paddle,
@@ -300,9 +328,9 @@ class _Draft:
             origin,
             None if rule is None else moves(rule, self.weights[origin][name_of(slots.slot(origin))].shape),
             self.rules.casting(*names) or slots.cast,
-            slots.undecided and free,
+            (slots.undecided or (self.unlike if slots.lies == SQUARE else "")) if change is None else "",
             slots.doubted,
-            slots.turnable and free,
+            slots.turnable and change is None,
         )
         if slots.torch.weight and slots.paddle.weight and slots.torch.weight.dtype != slots.paddle.weight.dtype:
             pair = pair.noted(f"{slots.torch.weight.dtype} and {slots.paddle.weight.dtype}")

@@ -212,7 +212,7 @@ class Slot(NamedTuple):
         shape: the canonical shape after the steps.
         neutral: of a weight that only stands for an absent one, the number that it has to hold.
         settled: whether the layer's type tells the layout; else the partner decides.
-        typed: whether the layer's type is known at all (a state dict knows none).
+        linear: of a state dict, which knows no types of layers: how Linears' matrices lie in it.
     """
 
     role: str
@@ -223,7 +223,12 @@ class Slot(NamedTuple):
     fill: float | None = None
     neutral: float | None = None
     settled: bool = True
-    typed: bool = True
+    linear: str = ""
+
+    @property
+    def typed(self) -> bool:
+        """Whether the layer's type is known at all."""
+        return not self.linear
 
     @property
     def size(self) -> int:
@@ -244,6 +249,11 @@ class Slot(NamedTuple):
     def whole(self) -> bool:
         """Whether it holds all of its weight."""
         return is_whole(self)
+
+    def as_linear(self) -> Slot:
+        """A matrix of a state dict as that of a Linear; anything else as it is."""
+        turned = self.linear == TRANSPOSED and len(self.shape) == 2 and not self.settled
+        return (self.readings()[1] if turned else self)._replace(settled=True)
 
     def at(self, *steps: ViewStep) -> Slot:
         """The part at the end of further steps."""
@@ -368,10 +378,17 @@ class WeightSide:
     tensors: dict[str, Any]
     objects: dict[str, Any] = field(default_factory=dict)  # layers by name
     ordered: bool = True  # whether the order is that of construction
+    certain: bool = True  # whether its framework is known, not guessed
 
-    def copied(self) -> WeightSide:
-        """The same side with a separate tree, from which weights may be taken."""
-        return WeightSide(self.framework, self.root.copied(), self.tensors, self.objects, self.ordered)
+    def copied(self, linear: str = "") -> WeightSide:
+        """The same side with a separate tree, from which weights may be taken.
+
+        ``linear``: how Linears' matrices lie, if it is a state dict.
+        """
+        copy = replace(self, root=self.root.copied())
+        for node in copy.root.walk() if linear and not self.objects else ():
+            node.slots = [slot._replace(linear=linear) for slot in node.slots]
+        return copy
 
     @functools.cached_property
     def weights(self) -> dict[str, Weight]:

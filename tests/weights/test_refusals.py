@@ -166,9 +166,9 @@ def test_every_dtype_keeps_its_bits_both_ways(dtype):
 
 
 def test_read_only_arrays_are_refused_before_anything_is_written():
-    state = {"weight": np.zeros((4, 4), "float32"), "bias": np.zeros(4, "float32")}
+    state = {"weight": np.zeros((3, 4), "float32"), "bias": np.zeros(4, "float32")}
     state["bias"].flags.writeable = False
-    message = refused(scrambled(tlinear(4, 4)), state)
+    message = refused(scrambled(tlinear(3, 4)), state)
     assert "bias cannot be written: the array is read-only" in message
     assert not state["weight"].any()
 

@@ -19,6 +19,7 @@ from padiff_shim.weights import as_is, match, transpose
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from zoo import pairs
 
+SQUARE = ["square linear", "linear without bias", "weight norm", "weight norm of everything", "spectral norm"]
 NAMES = ["resnet", "gpt", "t5", "tagger", "vae", *(name for name in LAYERS if name != "lstm without bias")]
 
 
@@ -37,8 +38,13 @@ def test_dicts_and_files_give_what_models_give(name, tmp_path):
     torch.save(scrambled(a, 1).state_dict(), tmp_path / "torch.pt")
     padiff_shim.transfer_weights(tmp_path / "torch.pt", b)
     assert wanted.check(a, b)
-    padiff_shim.transfer_weights({key: tensor.numpy() for key, tensor in scrambled(a, 2).state_dict().items()}, b)
-    assert wanted.check(a, b)
+    arrays = {key: tensor.numpy() for key, tensor in scrambled(a, 2).state_dict().items()}
+    if name in SQUARE:
+        with pytest.raises(padiff_shim.TransferError):
+            padiff_shim.transfer_weights(arrays, b)
+    else:
+        padiff_shim.transfer_weights(arrays, b)
+        assert wanted.check(a, b)
     paddle.save(scrambled_paddle(b, 3).state_dict(), str(tmp_path / "paddle.pdparams"))
     padiff_shim.transfer_weights(str(tmp_path / "paddle.pdparams"), a)
     assert wanted.check(a, b)
@@ -72,7 +78,7 @@ def test_safetensors_of_paddle(tmp_path):
 def test_the_order_of_a_safetensors_file_says_nothing(tmp_path):
     torch_format = pytest.importorskip("safetensors.torch")
     a = theirs(zeta=tlinear(4, 4), alpha=tlinear(4, 4))
-    torch_format.save_file(a.state_dict(), tmp_path / "model.safetensors")
+    torch_format.save_file(a.state_dict(), tmp_path / "model.safetensors", {"format": "pt"})
     b = ours(one=plinear(4, 4), two=plinear(4, 4))
     with pytest.raises(padiff_shim.TransferError, match=r"zeta.weight \[4, 4\]: of this shape and free"):
         padiff_shim.transfer_weights(tmp_path / "model.safetensors", b)
@@ -168,9 +174,88 @@ def test_two_state_dicts():
 @pytest.mark.compat
 def test_two_state_dicts_cannot_tell_how_a_square_matrix_lies():
     a, b = scrambled(theirs(fc=tlinear(4, 4))), ours(fc=plinear(4, 4))
-    with pytest.raises(padiff_shim.TransferError, match=r"have to be transposed: fc.weight \[4, 4\]"):
+    with pytest.raises(padiff_shim.TransferError, match=r"fc.weight \[4, 4\]"):
         padiff_shim.transfer_weights(a.state_dict(), b.state_dict())
     padiff_shim.transfer_weights(a.state_dict(), b.state_dict(), rules=[("fc.weight", transpose)])
     assert match(a, b).check(a, b)
     padiff_shim.transfer_weights(a.state_dict(), b.state_dict(), rules=[("fc.weight", as_is)])
     assert not match(a, b).check(a, b)
+
+
+def _mlp(*widths):
+    """Linear layers of these widths, one behind the other, in both frameworks."""
+    steps = list(zip(widths, widths[1:]))
+    return tnn.Sequential(*(tlinear(*step) for step in steps)), paddle.nn.Sequential(*(plinear(*step) for step in steps))
+
+
+def _sources(arrays, folder):
+    """The same values as arrays, as Torch's tensors, and in files of several kinds."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    torch.save(tensors, folder / "model.pt")
+    safetensors.save_file(arrays, folder / "plain.safetensors")
+    safetensors.save_file(arrays, folder / "np.safetensors", {"format": "np"})
+    safetensors.save_file(arrays, folder / "pt.safetensors", {"format": "pt"})
+    return [arrays, tensors, *(folder / name for name in ("model.pt", "plain.safetensors", "np.safetensors", "pt.safetensors"))]
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["out, in", "in, out"])
+def test_matrices_that_are_not_square_decide_for_all_of_a_file(turned, tmp_path):
+    a, b = _mlp(6, 8, 8, 8, 5)
+    scrambled(a, 1)
+    arrays = {name: tensor.numpy() for name, tensor in a.state_dict().items()}
+    if turned:
+        arrays = {name: np.ascontiguousarray(array.T) for name, array in arrays.items()}
+    for source in _sources(arrays, tmp_path):
+        scrambled_paddle(b, 2)
+        padiff_shim.transfer_weights(source, b)
+        assert match(a, b).check(a, b)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["out, in", "in, out"])
+def test_and_for_all_that_goes_into_a_torch_module(turned, tmp_path):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    a, b = _mlp(6, 8, 8, 5)
+    scrambled_paddle(b, 1)
+    arrays = {name: np.ascontiguousarray(tensor.numpy().T if turned else tensor.numpy()) for name, tensor in b.state_dict().items()}
+    safetensors.save_file(arrays, tmp_path / "np.safetensors", {"format": "np"})
+    paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(tmp_path / "model.pdparams"))
+    for source in (arrays, tmp_path / "np.safetensors", tmp_path / "model.pdparams"):
+        scrambled(a, 2)
+        padiff_shim.transfer_weights(source, a)
+        assert match(a, b).check(a, b)
+
+
+def _rules(error):
+    """The rules that a refusal says to write."""
+    return eval(str(error.value).partition("rules=")[2].partition("]. ")[0] + "]", {"as_is": as_is})
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["out, in", "in, out"])
+@pytest.mark.parametrize("disagree", [False, True])
+def test_what_is_not_known_is_refused_and_the_words_work(turned, disagree, tmp_path):
+    a, b = _mlp(*((6, 8, 8, 5) if disagree else (8, 8, 8)))
+    scrambled(a, 1)
+    arrays = {name: tensor.numpy() for name, tensor in a.state_dict().items()}
+    if turned:
+        arrays = {name: np.ascontiguousarray(array.T) for name, array in arrays.items()}
+    if disagree:
+        arrays["2.weight"] = np.ascontiguousarray(arrays["2.weight"].T)
+    for source in _sources(arrays, tmp_path):
+        if not disagree and (
+            str(source).endswith(("model.pt", "pt.safetensors")) or (isinstance(source, dict) and source is not arrays)
+        ):
+            continue  # tensors of Torch's, and files that say so
+        before = b.state_dict()["1.weight"].numpy()
+        with pytest.raises(padiff_shim.TransferError, match=r"1\.weight \[8, 8\]") as error:
+            padiff_shim.transfer_weights(source, b)
+        assert np.array_equal(b.state_dict()["1.weight"].numpy(), before)
+        rules = _rules(error)
+        padiff_shim.transfer_weights(source, b, rules=[(pattern, as_is if turned else transpose) for pattern, _ in rules])
+        assert match(a, b).check(a, b)
+
+
+def test_an_embedding_shows_nothing_of_the_layout():
+    a, b = theirs(words=tnn.Embedding(9, 4), fc=tlinear(4, 4)), ours(words=paddle.nn.Embedding(9, 4), fc=plinear(4, 4))
+    with pytest.raises(padiff_shim.TransferError, match=r"fc\.weight \[4, 4\]"):
+        padiff_shim.transfer_weights({name: tensor.numpy() for name, tensor in scrambled(a).state_dict().items()}, b)
