@@ -23,7 +23,8 @@ Examples:
   # in a workflow of GitHub
   padiff-shim gate runs/today --baseline baseline.jsonl --format github
 
-Exit status: 0, 1 if a call got worse or a new one is not clean (--update: if FILE was not updated), 2 without baseline or log.
+Exit status: 0, 1 if a call got worse or is gone, a new one is not clean, or the program failed (--update: FILE was not updated),
+2 without baseline or log.
 """
 
 
@@ -46,7 +47,7 @@ def command(
     markdown: str | None,
 ) -> int:
     """Compare the log of a comparison with a baseline, and fail if a call got worse: its verdict, from LOW_ACCURACY up, or its
-    error by more than the margin. New and missing calls are listed."""
+    error by more than the margin; if calls are missing, or the program ended with an error. New calls are listed."""
     with Waiting(tr("reading {folder}", folder=folder)):
         result = gate(folder, baseline, update=update, margin=margin)
     output.answer(result, None, markdown, None, form, sarif)

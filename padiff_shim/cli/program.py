@@ -294,11 +294,20 @@ def _execute(program: Callable[[], Any]) -> None:
     threading.excepthook = functools.partial(_show_of_thread, threading.excepthook)
     try:
         _begin(program)
-    except SystemExit:
+    except SystemExit as end:
+        _failures.append(end)
         raise
     except BaseException:
         sys.excepthook = functools.partial(_show, sys.excepthook)  # the program's own, if it has set one
         raise
+
+
+_failures: list[SystemExit] = []
+
+
+def failure() -> BaseException | None:
+    """What ended the program: an error that nobody caught, or ``sys.exit``; None where neither did."""
+    return next(iter(_failures), None) or getattr(sys, "last_value", None)
 
 
 def leave_frames_out() -> None:

@@ -23,6 +23,7 @@ from ..runlog import reference_log
 from ..runlog.reader import LogError
 from ..runs.run import Run, command
 from ..text import tr
+from . import program
 from .bootstrap import sitecustomize
 from .main import UNUSABLE
 from .recorded import RecordOptions
@@ -202,6 +203,8 @@ class Observer:
 
     def _close(self) -> None:
         if self._mode is not None:
+            if (error := program.failure()) is not None and isinstance(self.run, Run):
+                self.run.ended_by(error)
             self._mode.stop()
 
     def _say(self, error: PadiffShimError) -> None:

@@ -231,10 +231,12 @@ class Mode:
         """
         self.__exit__()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, error: BaseException | None = None, traceback: object = None) -> None:
         # Not by way of another method, at whose beginning a Ctrl-C may come, too.
         steps: list[Callable[[], Any]] | None = None
         try:
+            if error is not None:
+                self.run.ended_by(error)
             steps = self._closing()
             finish(steps)
         except ModeError:

@@ -115,11 +115,15 @@ def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
     return [as_array(leaf).copy() for _, leaf in leaves(value)]
 
 
+class _ShapesError(ArgumentError):
+    """A result has not the shapes of the target."""
+
+
 def _differs(results: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, Any]], atol: float, rtol: float) -> bool:
     """Whether an element is further from the wanted value than the tolerances allow."""
     shapes = [[array.shape for array in arrays] for arrays in (results, wanted)]
     if shapes[0] != shapes[1]:
-        raise ArgumentError(
+        raise _ShapesError(
             tr("target= has {wanted}, but fn returned {returned}", wanted=_shapes_text(shapes[1]), returned=_shapes_text(shapes[0]))
         )
     return not all(np.allclose(result, other, rtol=rtol, atol=atol, equal_nan=True) for result, other in zip(results, wanted))
@@ -385,6 +389,7 @@ class _Program:
     def __init__(self, fn: Callable[[], Any], bad: Callable[[Any], bool], over: str, options: Any, seed: int, bar: Bar) -> None:
         self._fn, self._bad, self._over, self._options, self._seed, self.bar = fn, bad, over, options, seed, bar
         self._answers: dict[frozenset[Key], bool] = {}
+        self.misfits: dict[frozenset[Key], ArgumentError] = {}  # of results that have not the target's shapes
         self.units: dict[Key, Unit] = {}
         self.runs = self.known = 0
 
@@ -427,7 +432,11 @@ class _Program:
             result = self._fn()
         self.runs += 1
         self.bar.describe(tr("run {number}", number=self.runs))
-        return plan, run, self._bad(result)
+        try:
+            return plan, run, self._bad(result)
+        except _ShapesError as error:  # a part may leave a gradient out: None is not the target, either
+            self.misfits[native] = error
+            return plan, run, True
 
 
 def _bisected(program: _Program, over: str) -> Bisection:
@@ -437,6 +446,8 @@ def _bisected(program: _Program, over: str) -> Bisection:
     if not keys:
         raise BisectionError(tr("no call of fn ran on Torch's kernels: there is nothing to exchange"))
     paddles = program.bad(keys)
+    if frozenset() in program.misfits and frozenset(keys) in program.misfits:
+        raise program.misfits[frozenset()]
     if torchs == paddles:
         raise BisectionError(_no_end(program, over, paddles))
     everything = frozenset(keys)

@@ -129,10 +129,11 @@ def without_kernel(kinds: Counter[tuple[str, str]], most: int = 3) -> str:
 def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
     """The answer: which side is wrong, where, and by how much, or that none is, and of how many calls that is said.
 
-    Before it stands where a NaN or an infinity begins.
+    Before it stands with which error the program ended, and where a NaN or an infinity begins.
     """
+    ended = [tr("The program ended with {error}.", error=shown(counts.ended_by, SENTENCE))] if counts.ended_by else []
     births = [tr("{more}.", more=words.born(record)) for _, record, _ in counts.first_births()]
-    return joined(" ", [*births, _answer(counts, coverage)])
+    return joined(" ", [*ended, *births, _answer(counts, coverage)])
 
 
 def ties(counts: Counts) -> str:
@@ -242,6 +243,8 @@ def _size(record: Mapping[str, Any]) -> str:
 
 def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int) -> str:
     largest, others = counts.innocent.largest(), known or tied
+    if counts.ended_by:
+        return tr("No fault was found up to there, and what did not run is not known.")
     if not counts.records - unjudged - known - tied:
         return tr("No kernel is accused of more than is known.") if known else tr("No kernel is accused, and none is cleared.")
     if not largest:
@@ -314,6 +317,8 @@ def status(counts: Counts) -> tuple[str, doc.Tone]:
         return str(verdict), tone(verdict)
     if not counts.records:
         return tr("NOT COMPARED"), "open"
+    if counts.ended_by:
+        return tr("ENDED EARLY"), "open"
     verdicts = counts.verdicts(everything=False)
     quiet = [str(verdict) for verdict in (Verdict.ROUNDING, Verdict.EQUAL, Verdict.TIE) if str(verdict) in verdicts]
     if quiet:

@@ -181,6 +181,7 @@ def _scan(file: EventFile, reading: Reading, each: Callable[[Mapping[str, Any]],
             digests.append(offset)
         elif isinstance(event.get("coverage"), Mapping):
             ended = kind == "end"
+            counts.ended_by = counts.ended_by or text_of(event, "how")
             counts.coverage = Coverage()
             counts.coverage.merge(event["coverage"])
         elif kind == "event" and event["kind"] == "warning":

@@ -472,6 +472,7 @@ class Counts:
         self.coverage = Coverage()
         self.findings: dict[tuple[Any, ...], LineFinding] = {}
         self.further = 0  # findings beyond the table
+        self.ended_by = ""  # the error with which the program ended
         self.innocent = Innocent()
         self.ties: dict[tuple[Any, ...], Tie] = {}  # by op, tensor and line
         # "NaN", "infinity" -> the place in the run of the record in which the first one begins, the record, its log

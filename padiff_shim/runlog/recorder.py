@@ -222,6 +222,7 @@ class Recorder:
                     "records": self.counts.records,
                     "coverage": self.coverage().as_dict(),
                     "seconds": round(time.perf_counter() - self._began, 3),
+                    **({"how": self.counts.ended_by} if self.counts.ended_by else {}),
                 }
             )
 

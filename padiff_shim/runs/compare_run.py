@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import one_of, whole
-from ..errors import OPS_LISTED, ArgumentError, PadiffShimError, UnknownNameError, optional, unknown
+from ..errors import OPS_LISTED, ArgumentError, MismatchError, PadiffShimError, UnknownNameError, optional, unknown
 from ..files import Scratch
 from ..present.annotations import Annotation
 from ..present.document import Document
@@ -30,6 +30,7 @@ from ..text import SENTENCE, reader, shown, tr
 from ..verdicts import Verdict
 from .run import Run, command
 
+_ENDS = (StopIteration, StopAsyncIteration, GeneratorExit, MismatchError)  # of a program that did not fail
 _IN_NOTEBOOK = 2000  # records of a page that a notebook stores
 
 
@@ -89,9 +90,20 @@ class CompareRun(Run):
     @property
     def missing(self) -> list[str]:
         """Why records of this run are lost: a log that was not closed, could not be written or cannot be read."""
+        how = self.counts.ended_by
+        ended = [tr("the program ended with {error}: what it would have called after that is missing", error=how)] if how else []
         if self._reading is not None:
-            return [*self._reading.unfinished, *self._reading.lost]
-        return [self.recorder.log.failed] if self.recorder.log is not None and self.recorder.log.failed else []
+            return [*ended, *self._reading.unfinished, *self._reading.lost]
+        return [*ended, *([self.recorder.log.failed] if self.recorder.log is not None and self.recorder.log.failed else [])]
+
+    def ended_by(self, error: BaseException) -> None:
+        """The program ended with ``error``, or left the mode with it: what is said of the run is said of a part.
+
+        Ends that are none (of iterators, ``sys.exit(0)``) and the mode's own verdicts do not count.
+        """
+        if not isinstance(error, _ENDS) and not (isinstance(error, SystemExit) and error.code in (None, 0)):
+            text = " ".join(filter(None, [f"{type(error).__name__}:", str(error).strip().partition("\n")[0][:200]]))
+            self.counts.ended_by = text.removesuffix(":")
 
     def begin(self, environment: Mapping[str, Any], flags: Mapping[str, Any], concerns: Sequence[str] = ()) -> None:
         """The mode opens: see :meth:`Recorder.begin`. A run that was loaded begins nothing.

@@ -125,12 +125,13 @@ class Gate(Presented):
         margin: the factor by which an error may grow.
         worse, better: (now, before) of places that changed.
         new: places that the baseline lacks; those with a verdict from LOW_ACCURACY up fail.
-        gone: places of the baseline where nothing was called.
+        gone: places of the baseline where nothing was called: the run fails, unless it was to leave calls out (:attr:`thinned`).
         suspects: places that are LOCAL_SUSPECT now and were not in the baseline; they never fail.
         places: how many places the run has.
         updated: the baseline holds this run now.
         refused: it should have been updated, but the run is not whole.
         missing: why records of the run are lost.
+        thinned: the run compared some of its calls only (``every=``, ``first=``, ``budget=``); another run may choose others.
     """
 
     baseline: Path
@@ -144,11 +145,13 @@ class Gate(Presented):
     updated: bool = False
     refused: bool = False
     missing: list[str] = field(default_factory=list)
+    thinned: bool = False
 
     @property
     def passed(self) -> bool:
-        """No place got worse, no new one fails, and no record of the run is lost."""
-        return not self.worse and not self.missing and not any(entry.severity for entry in self.new)
+        """No place got worse or is gone, no new one fails, and no record of the run is lost."""
+        gone = self.gone and not self.thinned
+        return not self.worse and not self.missing and not gone and not any(entry.severity for entry in self.new)
 
     @property
     def done(self) -> bool:
@@ -161,6 +164,7 @@ class Gate(Presented):
             return []
         complaints = [(now, self._change(now, before)) for now, before in self.worse]
         complaints += [(now, tr("new, and not clean: {place}", place=now)) for now in self.new if now.severity]
+        complaints += [] if self.thinned else [(entry, tr("gone: {place}", place=entry)) for entry in self.gone]
         return [Annotation(f"gate: {now.verdict}", "error", text, places_of(now.site)) for now, text in complaints]
 
     def document(self) -> Document:
@@ -201,7 +205,7 @@ class Gate(Presented):
         items += [ListItem(str(entry), tr("within its bound")) for entry in self.suspects[:10]]
         clean = sum(not entry.severity for entry in self.new)
         items += [ListItem(many(clean, "place"), tr("new"))] if clean else []
-        items += [ListItem(str(entry), tr("gone")) for entry in self.gone[:10]]
+        items += [ListItem(str(entry), tr("gone"), "" if self.thinned else "bad") for entry in self.gone[:10]]
         items += (
             [ListItem(tr("{places} more", places=many(len(self.gone) - 10, "place")), tr("gone"))] if len(self.gone) > 10 else []
         )
@@ -231,7 +235,8 @@ def gate(
     A place is a tensor of an op, at a line, in a layer, with a dtype; its worst record counts. It got worse if its class did, from
     LOW_ACCURACY up, or if it is in such a class and its error is more than ``margin`` times the baseline's. EQUAL and ROUNDING are
     alike: which of them it is depends on the processor. LOCAL_SUSPECT is inside its bound and depends on the operands: it is
-    listed, and never fails. Known and negligible differences are no complaint until they are neither. Where
+    listed, and never fails. A place of the baseline that the run does not have fails, and so does a program that ended with an
+    error. Known and negligible differences are no complaint until they are neither. Where
     lines moved, places are matched in their order within the same function.
 
     Args:
@@ -267,7 +272,9 @@ def gate(
     if not now:
         raise ArgumentError(tr("the run holds no judged call: there is nothing to hold against a baseline"))
     before = _read(target) if target.exists() or not update else []
-    result = _compared(now, before, Gate(target, float(margin), places=len(now), missing=compared.missing))
+    options = compared.header.get("options") or {}
+    thinned = any(options.get(name) is not None for name in ("every", "first", "budget"))
+    result = _compared(now, before, Gate(target, float(margin), places=len(now), missing=compared.missing, thinned=thinned))
     result.refused = update and bool(result.missing)
     if update and not result.missing:
         write(target, "".join(f"{entry.line()}\n" for entry in now), "the baseline ")

@@ -95,6 +95,9 @@ class Run(Presented):
             self._openings[ticket] = None
         self.on_the_way()
 
+    def ended_by(self, error: BaseException) -> None:
+        """The program ended with ``error``, or left the mode with it: what a reference run counted is true of what ran."""
+
     def on_the_way(self, *, backward: bool = False) -> None:
         """Write the counts so far, now and then: the process may be killed before the mode closes.
 

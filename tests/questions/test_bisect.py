@@ -168,6 +168,21 @@ def test_both_ends_have_to_differ():
         bisect(natives, lambda _: next(numbers) == 1, "ops")
 
 
+def test_a_part_that_gives_no_gradient_is_bad_and_not_refused():
+    """Kernels of both frameworks mixed may leave a gradient out; that neither end has the target's shape is refused as before."""
+
+    def of_both():
+        x, y = paddle.zeros([3]), paddle.zeros([3])
+        x.stop_gradient = y.stop_gradient = False
+        (PF.leaky_relu(x) + PF.leaky_relu(y)).sum().backward()
+        return x.grad if bool((x.grad == y.grad).all()) else None
+
+    bisection = bisect(of_both, np.full(3, 0.01), "calls", atol=BAD)
+    assert (bisection.kernel, [unit.op for unit in bisection]) == ("paddle", ["leaky_relu"])
+    with pytest.raises(ArgumentError, match="target= has 1 array of shape"):
+        bisect(lambda: [] if of_both() is None else None, np.zeros(3))
+
+
 def test_what_is_refused():
     for arguments, options, words in (
         ((3, 1.0), {}, "fn= is a function of no argument"),

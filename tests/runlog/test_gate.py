@@ -1,8 +1,10 @@
 """The gate: what got worse than a baseline fails, what moved or came or went is told, and the file is one for people."""
 
+import contextlib
 import json
 import os
 
+import paddle
 import pytest
 from log_data import filled, record, side, wrong
 
@@ -68,14 +70,42 @@ def test_known_and_negligible_differences_are_no_complaint_until_they_are_neithe
     assert [now.site for now, _ in result.worse] == ["train.py:10 in forward"]
 
 
-def test_new_and_gone_calls_are_told(baseline):
-    result = gate(filled([at(10), at(30, op="gelu")]), baseline)
-    assert result.passed, "new and clean"
-    assert [entry.op for entry in result.new] == ["gelu"]
-    assert [entry.op for entry in result.gone] == ["sum"]
-    assert "new: 1 place\n" in str(result)
-    assert "gone: sum out" in str(result)
-    assert not gate(filled([at(10), bad(30, 5.0, op="gelu")]), baseline).passed, "new and not clean"
+def test_new_calls_fail_where_they_are_not_clean(baseline):
+    usual = [at(10), bad(20, 30.0, "LOW_ACCURACY", op="sum")]
+    result = gate(filled([*usual, at(30, op="gelu")]), baseline)
+    assert (result.passed, [entry.op for entry in result.new], result.gone) == (True, ["gelu"], [])
+    assert not gate(filled([*usual, bad(30, 5.0, op="gelu")]), baseline).passed
+
+
+def test_missing_calls_fail_unless_the_run_was_to_leave_some_out(baseline):
+    result = gate(filled([at(10)]), baseline)
+    assert (result.passed, [entry.op for entry in result.gone]) == (False, ["sum"])
+    (annotation,) = result.annotations()
+    assert annotation.level == "error"
+    run = filled([at(10)])
+    (run.recorder.log or run.recorder).header["options"] = {"budget": 0.1}
+    assert gate(run, baseline).passed
+
+
+@pytest.mark.parametrize("ending", ["raise RuntimeError('no memory')", "raise SystemExit(3)", "raise SystemExit(0)", "pass"])
+def test_a_program_that_failed_fails(tmp_path, ending):
+    """Also where all places of the baseline are there, and as the run itself and as its log say."""
+    gate(_exp(tmp_path / "usual"), tmp_path / "baseline.jsonl", update=True)
+    failed = ending not in ("raise SystemExit(0)", "pass")
+    run = _exp(tmp_path / "log", ending)
+    for seen in (run, padiff_shim.load(tmp_path / "log")):
+        result = gate(seen, tmp_path / "baseline.jsonl")
+        assert (result.passed, bool(result.missing), bool(seen.counts.ended_by)) == (not failed, failed, failed)
+        assert ("is accused" in seen.headline) is not failed
+    assert gate(run, tmp_path / "baseline.jsonl", update=True).updated is not failed
+
+
+def _exp(folder, ending="pass"):
+    mode = padiff_shim.compare("torch", log=folder, progress=False)
+    with contextlib.suppress(BaseException), mode:
+        paddle.exp(paddle.zeros([2]))
+        exec(ending)
+    return mode.run
 
 
 def test_lines_that_moved_are_the_same_places(baseline):
@@ -150,7 +180,7 @@ def test_the_command(tmp_path, capsys):
     assert main(words) == 0
     assert "passed: 1 place against" in capsys.readouterr().out
     file.write_text(file.read_text().replace("gelu", "silu"))
-    assert main(words) == 0
+    assert main(words) == 1
     assert "gone: silu out" in capsys.readouterr().out
     with padiff_shim.testing.planted("gelu", lambda out, *_: out * 1.5), padiff_shim.compare("torch", log=tmp_path / "bad"):
         paddle.nn.functional.gelu(paddle.randn([4, 4]))
