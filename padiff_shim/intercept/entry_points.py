@@ -101,7 +101,10 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
                 frame.plan.passed(other)
             elif drawn is not None:
                 return frame.plan.unlisted(drawn, frame, args, kwargs)
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if frame.observes:
+                frame.plan.made(name, (*args, *kwargs.values()), result)
+            return result
         result = frame.plan.unlisted(other, frame, args, kwargs)
         if name == "run_program":
             frame.run.warn(logged("a compiled program (to_static) ran: the ops inside it are not seen"))

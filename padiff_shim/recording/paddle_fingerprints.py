@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -134,6 +135,18 @@ def replace_steps(methods: Replacements, make: Callable[[Callable[..., Any]], Ca
         for name in ("step", "minimize"):
             if name in vars(kind):
                 methods.put(kind, name, make)
+
+
+def replace_makers(methods: Replacements, make: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Replace what makes tensors beside the redirected functions: methods in C (``>=``, ``detach``), and reading gradients."""
+    for name, method in list(vars(paddle.Tensor).items()):
+        if isinstance(method, types.MethodDescriptorType) or name in ("_slice", "_use_gpudnn"):
+            methods.put(paddle.Tensor, name, functools.partial(make, name))
+    for name in ("data", "grad"):
+        if (attribute := vars(paddle.Tensor).get(name)) is not None:  # an older Paddle may lack it
+            read = property(make(name, attribute.__get__), attribute.__set__)
+            methods.put(paddle.Tensor, name, lambda _, read=read: read)  # type: ignore[misc]
+    methods.put(paddle.base.core.eager, "run_partial_grad", functools.partial(make, "grad"))
 
 
 def _classes(kind: type) -> Iterator[type]:

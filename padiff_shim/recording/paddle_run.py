@@ -11,7 +11,7 @@ from typing import Any
 from ..catalogue.registry import ops
 from ..dispatch.call_site import call_site, layer_path
 from ..dispatch.entry_point import EntryPoint, Unlisted, gate
-from ..dispatch.frames import Frame, below, paused, push, remove
+from ..dispatch.frames import Frame, below, paused, push, remove, top
 from ..frameworks import randomness, settings
 from ..frameworks.autocast import grad_tracer
 from ..intercept import entry_points
@@ -21,7 +21,7 @@ from ..runs.run import Run
 from ..table.reasons import StayNative
 from ..trees import is_tensor
 from .fingerprint_run import Replacements
-from .paddle_fingerprints import PaddleView, clip_grad_value_, parameters_of, replace_steps, states_of
+from .paddle_fingerprints import PaddleView, clip_grad_value_, parameters_of, replace_makers, replace_steps, states_of
 from .record import OptimizerState, Writer, clip_watch
 
 _NOTHING: dict[str, Any] = {}
@@ -70,9 +70,11 @@ class PaddleObserver:
         try:
             entry_points.OPS.acquire(self._frame.ticket)
             entry_points.LAYERS.acquire(self._frame.ticket)
+            entry_points.SHADOWS.acquire(self._frame.ticket)
             push(self._frame, all_threads=False)
             self._thread = threading.get_ident()
             replace_steps(self._methods, self._step)
+            replace_makers(self._methods, self._making)
             self._clip.install()
         except BaseException:
             self.end()
@@ -87,10 +89,24 @@ class PaddleObserver:
                 self._methods.undo,
                 self._clip.uninstall,
                 leave,
+                functools.partial(entry_points.SHADOWS.release, ticket),
                 functools.partial(entry_points.LAYERS.release, ticket),
                 functools.partial(entry_points.OPS.release, ticket),
             ]
         )
+
+    def _making(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def method(*args: Any) -> Any:
+            result = original(*args)
+            if (is_tensor(result) or type(result) is list) and result is not args[0] and top() is self._frame:
+                if name.startswith("__"):
+                    self._plan.made(name.strip("_"), args, result)
+                else:
+                    self._plan.read(name, args[0], result)
+            return result
+
+        return method
 
     def _clipping(self, parameters: list[Any]) -> None:
         if threading.get_ident() == self._thread:
@@ -251,10 +267,20 @@ class Observing:
 
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """As below."""
-        self._writer.own.add(result)
+        self.read(getattr(original, "__name__", ""), args[0], result)
         inner = below()
         if inner is not None:
             inner.plan.moved(original, args, kwargs, result)
+
+    def made(self, name: str, operands: Any, result: Any) -> None:
+        """A call whose result alone is of use here: a comparison, or one of whole numbers."""
+        self._takes(name, operands)
+        self._writer.own.add(result)
+
+    def read(self, name: str, tensor: Any, result: Any) -> None:
+        """A gradient was read, or another tensor over the same memory made: data stays data, and a weight is none."""
+        if "grad" in name or tensor.persistable or tensor in self._writer.own:
+            self._writer.own.add(result)
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As below."""

@@ -192,6 +192,34 @@ def test_what_a_run_makes_is_no_input(tmp_path):
     assert batch.values() is None, "an input is recognised, and not kept"
 
 
+COMPUTED = {
+    "a mask of a vocabulary": lambda model, x: x * ((x >= -1) & (x < 2) & ~(x == 7) | (x != x)).astype("float32"),
+    "detached": lambda model, x: model(x).detach() * 2,
+    "its data": lambda model, x: model(x).data * 2,
+    "a gradient": lambda model, x: [model(x).sum().backward(), model.weight.grad / 3][1],
+    "a gradient that is asked for": lambda model, x: paddle.grad(model(x).sum(), [model.weight])[0] * 3,
+    "a weight, detached": lambda model, x: model(x) + model.weight.detach().sum(),
+    "whole numbers": lambda model, x: paddle.shard_index((model(x) > 0).astype("int64").reshape([-1, 1]), 4, 2, 0) * 2,
+}
+
+
+@pytest.mark.parametrize("computed", COMPUTED.values(), ids=COMPUTED)
+def test_what_operators_and_methods_make_is_no_input(computed, tmp_path):
+    model, before = paddle.nn.Linear(4, 4), dict(vars(paddle.Tensor))
+    x = paddle.to_tensor(X[0, :, :4].copy())
+    with padiff_shim.record(tmp_path, model):
+        computed(model, x)
+    assert [tensor.shape for tensor in data(tmp_path)] == [(5, 4)], "the data alone"
+    assert all(vars(paddle.Tensor)[name] is value for name, value in before.items())
+
+
+def test_detached_data_are_data(tmp_path):
+    model = paddle.nn.Linear(4, 4)
+    with padiff_shim.record(tmp_path, model):
+        model(paddle.to_tensor(X[0, :, :4].copy()).detach())
+    assert [tensor.name for tensor in data(tmp_path)] == ["linear"]
+
+
 def test_the_page_tells_it(tmp_path):
     trained(tmp_path / "a", batches())
     trained(tmp_path / "b", batches(), seed=2)
