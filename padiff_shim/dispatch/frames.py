@@ -26,6 +26,7 @@ class Frame:
         "__weakref__",
         "aside",
         "doors",
+        "eager",
         "enabled",
         "idle",
         "layers",
@@ -50,6 +51,7 @@ class Frame:
         plan: Any,
         strict: bool = False,
         linear_layout: str = "contiguous",
+        eager: bool = False,
         layers: LayerFilter | None = None,
         observes: bool = False,
     ) -> None:
@@ -61,6 +63,7 @@ class Frame:
         self.enabled = enabled
         self.strict = strict
         self.linear_layout = linear_layout
+        self.eager = eager  # functions of to_static run op by op
         self.layers = layers  # what layers= takes, or None
         self.open = True
         self.observes = observes  # looks on while the mode below it goes on, whichever was opened first
@@ -80,6 +83,7 @@ class Frame:
             self.enabled,
             strict=self.strict,
             linear_layout=self.linear_layout,
+            eager=self.eager,
             layers=self.layers,
             plan=self.plan,
         )

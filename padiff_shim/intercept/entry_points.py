@@ -107,7 +107,11 @@ def _counting(name: str, path: str, original: Callable[..., Any]) -> Callable[..
             return result
         result = frame.plan.unlisted(other, frame, args, kwargs)
         if name == "run_program":
-            frame.run.warn(logged("a compiled program (to_static) ran: the ops inside it are not seen"))
+            frame.run.warn(
+                logged(
+                    "a compiled program (to_static) ran: the ops inside it are not seen (to_static='eager' runs them one by one)"
+                )
+            )
         return result
 
     return hook
@@ -205,6 +209,22 @@ def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable
     return hook
 
 
+def _compiled() -> list[Point]:
+    """Calls of functions of ``paddle.jit.to_static``, layers and methods among them."""
+    function = "paddle.jit.dy2static.program_translator.StaticFunction.__call__"
+    return present(point(function, lambda patch: _in_the_frames_way(patch.original)))
+
+
+def _in_the_frames_way(original: Callable[..., Any]) -> Callable[..., Any]:
+    def hook(function: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = top()
+        if frame is None or not frame.eager:
+            return original(function, *args, **kwargs)
+        return function._call_dygraph_function(*args, **kwargs)
+
+    return hook
+
+
 def _hooks() -> list[Point]:
     """What ``paddle.autograd.saved_tensors_hooks`` calls, and with it recompute without reentry."""
     points_of_packing = present(
@@ -236,6 +256,7 @@ def _all() -> list[Point]:
         *_movement(),
         _py_layers(),
         *_executors(),
+        *_compiled(),
         *_hooks(),
         *optimizers.points(),
         *initial_weights.points(),

@@ -145,6 +145,7 @@ def compare(
     defer: bool | None = None,
     progress: bool = True,
     linear_layout: str = "contiguous",
+    to_static: str = "compiled",
     exact: bool = True,
     all_threads: bool = False,
     seed: int = 0,
@@ -152,7 +153,7 @@ def compare(
     """Run Paddle's kernel and another framework's on the same live tensors at every covered call, and judge both.
 
     Args:
-        backend, ops, exclude, layers, linear_layout, all_threads: as for :func:`padiff_shim.reference`.
+        backend, ops, exclude, layers, linear_layout, to_static, all_threads: as for :func:`padiff_shim.reference`.
         steps: compare in these steps only (number, range, slice, set or predicate). A step ends with an optimizer's update, or
             where ``run.next_step()`` is called.
         ranks: compare in processes of these ranks only (PADDLE_TRAINER_ID or RANK); in others everything runs natively.
@@ -247,7 +248,7 @@ def opened(options: CompareOptions) -> CompareMode:
         comparison.replicas = ReplicaDigests(run.recorder)
     if not _in_ranks(options.ranks):
         comparison.aside = logged("not compared: rank {rank} is not among ranks=", rank=rank())
-    return CompareMode(run, enabled, chosen, comparison, strict=False, all_threads=options.all_threads)
+    return CompareMode(run, enabled, chosen, comparison, options)
 
 
 def _header(options: CompareOptions, screening: bool) -> dict[str, Any]:

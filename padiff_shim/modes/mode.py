@@ -16,6 +16,7 @@ from ..interrupts import finish
 from ..runs.run import Run
 from ..text import logged, many, tr
 from .environment import prepare
+from .options import ModeOptions
 
 # ---- A mode as a decorator: open while the function's own code runs, closed while it is suspended.
 
@@ -144,9 +145,12 @@ class Mode:
 
     _used = True  # opened once, or decorating something; True until all is set up, so that no warning comes before
 
-    def __init__(self, run: Run, enabled: frozenset[str], layers: Any, plan: Any, *, strict: bool, all_threads: bool) -> None:
+    def __init__(
+        self, run: Run, enabled: frozenset[str], layers: Any, plan: Any, options: ModeOptions, *, strict: bool = False
+    ) -> None:
         self.run = run
-        self._enabled, self._layers, self._plan, self._strict, self._all_threads = enabled, layers, plan, strict, all_threads
+        self._enabled, self._layers, self._plan, self._strict = enabled, layers, plan, strict
+        self._all_threads, self._eager = options.all_threads, options.to_static == "eager"
         self._tracks_layers = layers is not None or plan.tracks_layers
         self._frames: list[frames.Frame] = []
         self._used = False
@@ -199,6 +203,7 @@ class Mode:
             self._enabled,
             strict=self._strict,
             linear_layout=self.run.linear_layout,
+            eager=self._eager,
             layers=self._layers,
             plan=self._plan,
         )

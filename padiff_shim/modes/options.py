@@ -151,6 +151,7 @@ ANYTHING = OptionKind(lambda name, value: value, metavar="WORD")  # checked wher
 # ``reference`` and ``compare`` have the same names and defaults in their signatures; a test compares them.
 
 LAYOUTS = ("contiguous", "copy", "view")  # what linear_layout= may be
+STATIC = ("compiled", "eager")  # what to_static= may be
 WHOSE = ("paddle", "torch")  # whose random numbers, and whose definition of an optimizer or an op
 CARRIES = ("native", "torch")
 ACTIONS = ("log", "warn", "raise")  # what on_mismatch= may be
@@ -178,6 +179,10 @@ class ModeOptions:
     linear_layout: str = field(
         default="contiguous",
         metadata=_of(word(LAYOUTS), "How Torch gets a Linear's weight: in its own order, always by a copy, or as a view."),
+    )
+    to_static: str = field(
+        default="compiled",
+        metadata=_of(word(STATIC), "How functions of to_static run: compiled, or eager: op by op, so that they are seen."),
     )
     all_threads: bool = field(default=False, metadata=_of(FLAG, "Also in threads that have no mode of their own."))
     log: Any = field(default=None, metadata=_of(PATH, "Folder of the log."))

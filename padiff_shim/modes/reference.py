@@ -25,6 +25,7 @@ def reference(
     layers: str | Iterable[str] | None = None,
     strict: bool = False,
     linear_layout: str = "contiguous",
+    to_static: str = "compiled",
     optimizer: str = "paddle",
     all_threads: bool = False,
     compare: bool = False,
@@ -46,6 +47,8 @@ def reference(
         linear_layout: ``"contiguous"`` gives the bits of ``torch.nn.Linear``: an [out, in] copy of every Linear weight is kept, but
             for shapes that need none, as a trial has shown; ``"copy"``: for all shapes; ``"view"`` always hands torch a
             transposed view (zero-copy, other last bits).
+        to_static: how functions of ``paddle.jit.to_static`` run: ``"compiled"``, as natively: their ops are not seen, and stay
+            native; or ``"eager"``: op by op, as after ``paddle.jit.enable_to_static(False)``, so that they are seen.
         optimizer: whose definition of an optimizer's step and of gradient clipping is computed, with Torch's kernels, where the two
             differ: ``"paddle"``, or ``"torch"``, which makes a training equal its Torch twin (see ``docs/optimizers.md``).
         all_threads: the mode is also open in threads that have no mode of their own.
@@ -120,7 +123,7 @@ def opened(options: ReferenceOptions) -> Mode:
     plan = kind(options.optimizer, draws=options.random == "torch", torchs=torchs, lends=lends)
     run = Run(options.backend, options.linear_layout, command=command(), rank=rank(), folder=options.log, profiles=options.profile)
     run.try_log()
-    return Mode(run, enabled, chosen, plan, strict=options.strict, all_threads=options.all_threads)
+    return Mode(run, enabled, chosen, plan, options, strict=options.strict)
 
 
 _held: object = None  # by whom the interception is held

@@ -16,7 +16,7 @@ from ..dispatch.entry_point import EntryPoint, Unlisted
 from ..dispatch.frames import Frame, paused
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, to_torch
 from ..modes.mode import Mode
-from ..modes.options import ReferenceOptions
+from ..modes.options import ModeOptions, ReferenceOptions
 from ..modes.selection import selection
 from ..runs.run import Run
 from ..substitution.execute import BY_DEFINITION
@@ -214,7 +214,7 @@ _PLAIN = ReferenceOptions()
 def opened(plan: Substituting, *, ops: Iterable[str] | None = None, layout: str = "contiguous") -> Mode:
     """A mode in which the plan answers all ops, or these; ``layout``: of Linear weights."""
     enabled, _ = selection(_PLAIN if ops is None else ReferenceOptions(ops=ops), door="reference")
-    return Mode(Run("torch", layout), enabled, None, plan, strict=False, all_threads=False)
+    return Mode(Run("torch", layout), enabled, None, plan, ModeOptions(to_static="eager"))
 
 
 # ---- Runs in a wider dtype of models that name a dtype: positions made as float32, a norm computed in it, a cast to bfloat16.

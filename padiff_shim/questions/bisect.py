@@ -19,7 +19,7 @@ from ..dispatch.frames import Frame
 from ..errors import ArgumentError, BisectionError, described
 from ..modes.environment import frameworks
 from ..modes.mode import Mode
-from ..modes.options import ReferenceOptions
+from ..modes.options import ModeOptions, ReferenceOptions
 from ..modes.selection import by_torchs_definition
 from ..present.document import Column, Document, Table
 from ..present.result import Presented
@@ -428,7 +428,7 @@ class _Program:
         left = {key[1] for key in native if key[0] == "optimizer"}
         run = Run("torch", "contiguous")
         enabled = (frozenset(ops()) | optimizers()) - left
-        with seeded(self._seed), Mode(run, enabled, None, plan, strict=False, all_threads=False):
+        with seeded(self._seed), Mode(run, enabled, None, plan, ModeOptions()):
             result = self._fn()
         self.runs += 1
         self.bar.describe(tr("run {number}", number=self.runs))

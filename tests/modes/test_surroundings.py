@@ -74,6 +74,18 @@ def test_what_runs_inside_a_program_is_said():
         assert [warning for warning in run.warnings if "the ops inside it are not seen" in warning], name
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
+@pytest.mark.parametrize("name", ["to_static_ast", "to_static_sot", "to_static_function"])
+def test_compiled_functions_run_op_by_op_on_request(name, mode, native, undone):
+    with mode("torch", to_static="eager") as run:
+        results = SURROUNDINGS[name]()
+    assert not run.warnings
+    assert not [reason for listed in run.native.values() for reason in listed if "compiled" in reason]
+    for ours, theirs in zip(results, native[name]):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=2e-4)
+
+
 def test_what_the_tracer_gives_up_on_is_compared():
     """SOT compiles around a call of ours; nothing that Torch imports inside of it is traced, which took minutes."""
     with padiff_shim.compare("torch", progress=False) as run:
