@@ -18,9 +18,9 @@ SECTIONS = {"reference": marked("Options of --reference"), "compare": marked("Op
 class Option(click.Option):
     """An option of a mode, under its own heading."""
 
-    def __init__(self, *args: Any, section: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, section: str = "", help: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.section = section
+        self.section, self.help = section, help  # click would make plain English of a sentence with words in it
 
 
 class Command(click.Command):

@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
+import click
 import forked
 import numpy as np
 import paddle
@@ -50,6 +52,16 @@ def test_each_command_has_examples_that_it_understands(name):
         assert words[:2] == ["padiff-shim", name]
         with app.app.get_command(None, name).make_context(name, words[2:]):
             pass
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_each_command_is_explained_in_chinese(name, monkeypatch):
+    """The help of the command and of each option, also of those whose help has words in it."""
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    command = app.app.get_command(None, name)
+    with app.translated_help(command):
+        texts = [command.help, *(option.help for option in command.params if isinstance(option, click.Option))]
+    assert not [text for text in texts if text and not re.search("[\u4e00-\u9fff]", text)]
 
 
 def test_an_unknown_command_names_the_nearest(capsys):
