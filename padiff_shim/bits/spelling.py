@@ -13,6 +13,7 @@ import numpy as np
 import paddle
 import torch
 
+from ..frameworks.memory import TORCH_DTYPES
 from ..modes.reference import reference
 from ..table.formulation import Formulation
 from ..trees import as_array
@@ -109,7 +110,7 @@ def torch_operands(arrays: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     for name, value in arrays.items():
         if isinstance(value, np.ndarray):
             tensor = torch.from_numpy(value.copy())
-            value = tensor.to(getattr(torch, dtype)).requires_grad_() if _is_float(value) else tensor
+            value = tensor.to(TORCH_DTYPES[dtype]).requires_grad_() if _is_float(value) else tensor
         operands[name] = value
     return operands
 

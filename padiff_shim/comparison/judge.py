@@ -17,6 +17,7 @@ import torch
 from .. import numerics
 from ..catalogue import known_differences
 from ..errors import MismatchError
+from ..frameworks.memory import TORCH_DTYPES
 from ..frameworks.torch_state import put_aside
 from ..interrupts import let_pass, postpone
 from ..numerics import difference
@@ -559,6 +560,6 @@ def _arrays(tensors: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
         ):
             if isinstance(tensor, torch.Tensor):
                 tensor = tensor.detach().cpu()
-                raw = tensor.view(torch.uint16) if tensor.dtype is torch.bfloat16 else tensor
+                raw = tensor.view(TORCH_DTYPES["uint16"]) if tensor.dtype is torch.bfloat16 else tensor
                 arrays.append((label, raw.numpy()))
     return arrays

@@ -14,7 +14,7 @@ from paddle.base import core
 
 from ..frameworks import autocast
 from ..frameworks.autocast import OFF, grad_tracer
-from ..frameworks.memory import FLOATS, HALVES, TENSOR_TYPES, dtype_of, has_elements, torch_dtype
+from ..frameworks.memory import FLOATS, HALVES, PADDLE_DTYPES, TENSOR_TYPES, dtype_of, has_elements, torch_dtype
 from ..frameworks.torch_state import has_avx512
 from ..frameworks.versions import IS_3
 from ..interrupts import let_pass
@@ -395,7 +395,8 @@ def is_listed_without(kernel: str, dtype: str) -> bool:
 # All numbers of 16 bits are numbers of float32. So an op that moves, chooses or counts values gives in float32 what it would give
 # in 16 bits; one that computes gives its result with another rounding, which is no result of a kernel in 16 bits.
 
-DTYPES = {name: getattr(paddle, name) for name in HALF_NAMES}
+DTYPES = {name: PADDLE_DTYPES[name] for name in HALF_NAMES}
+_FLOAT32 = PADDLE_DTYPES["float32"]
 Cast = Callable[[Any, str], Any]  # a tensor, and the dtype to have it in
 _SHARING = frozenset({"coalesce_tensor"})  # gives tensors other memory, which copies in float32 would not get
 
@@ -443,7 +444,7 @@ def is_of_one_dtype(args: Any, kwargs: dict[str, Any], dtype: str, *, mixed: boo
     A dtype that only an attribute names is that of the result alone: the operands are float32.
     """
     floats = {value.dtype for value in _values(args, kwargs) if type(value) in TENSOR_TYPES and value.dtype in FLOATS}
-    alike = ({DTYPES[dtype]}, {paddle.float32}, set()) if not mixed else ({DTYPES[dtype]}, {DTYPES[dtype], paddle.float32})
+    alike = ({DTYPES[dtype]}, {_FLOAT32}, set()) if not mixed else ({DTYPES[dtype]}, {DTYPES[dtype], _FLOAT32})
     return floats in alike and dtype_of_call(args, kwargs) == dtype
 
 
@@ -463,7 +464,7 @@ def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtyp
     result = make(*_exchanged(args, wide, half), **{key: _exchanged(value, wide, half) for key, value in kwargs.items()})
 
     def narrow(_: int, value: Any) -> Any:
-        if type(value) not in TENSOR_TYPES or value.dtype != paddle.float32 or any(value is tensor for tensor in wide.values()):
+        if type(value) not in TENSOR_TYPES or value.dtype != _FLOAT32 or any(value is tensor for tensor in wide.values()):
             return value
         return cast(value, dtype) if value._is_initialized() else paddle.empty(value.shape, dtype)
 
@@ -474,4 +475,4 @@ def _exchanged(value: Any, wide: dict[int, Any], half: Any) -> Any:
     """An argument with the tensors of 16 bits, and a dtype that it names, exchanged for those of float32."""
     if isinstance(value, (list, tuple)):
         return type(value)(_exchanged(item, wide, half) for item in value)
-    return paddle.float32 if type(value) is type(half) and value == half else exchanged(value, wide)
+    return _FLOAT32 if type(value) is type(half) and value == half else exchanged(value, wide)

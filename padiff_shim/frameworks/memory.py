@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import paddle
 import torch
 from paddle.base import core
@@ -32,18 +33,32 @@ from .versions import IS_3, PaddleTensor
 
 # Whether this Paddle knows no device but the CPU, so that no tensor can lie elsewhere.
 CPU_ALONE = not core.is_compiled_with_cuda() and not paddle.device.get_all_custom_device_type()
+# Dtypes by name, taken once, from tensors: other libraries write into the modules (``torch.uint16 = torch.bfloat16``).
+_CPU = paddle.CPUPlace()
+_bare = paddle.to_tensor([0.0], place=_CPU)  # shared by what is new until it is filled: a quarter of the price of a constructor
+PADDLE_DTYPES: dict[str, Any] = {
+    str(dtype).removeprefix("paddle."): dtype for dtype in vars(type(_bare.dtype)).values() if isinstance(dtype, type(_bare.dtype))
+}
+_OF_NUMPY = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32 float64 complex64 complex128"
+TORCH_DTYPES: dict[str, torch.dtype] = {
+    str(dtype).rpartition(".")[2]: dtype
+    for dtype in (
+        *(value for value in vars(torch).values() if isinstance(value, torch.dtype)),
+        *(torch.from_numpy(np.empty(0, name)).dtype for name in _OF_NUMPY.split()),
+        torch.empty(0).bfloat16().dtype,
+    )
+}
 # Dtypes that can want a gradient -> torch's.
 FLOATS = {
-    getattr(paddle, name): getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+    PADDLE_DTYPES[name]: TORCH_DTYPES[name] for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 }
-HALVES = frozenset({torch.float16, torch.bfloat16})
+HALVES = frozenset({TORCH_DTYPES["float16"], TORCH_DTYPES["bfloat16"]})
 TENSOR_TYPES = frozenset({paddle.Tensor, paddle.base.framework.EagerParamBase})
 
 
 def torch_dtype(dtype: Any) -> torch.dtype | None:
     """The torch twin of a Paddle dtype (object or string), or None if torch has none."""
-    torch_type = getattr(torch, str(dtype).rpartition(".")[2], None)
-    return torch_type if isinstance(torch_type, torch.dtype) else None
+    return TORCH_DTYPES.get(str(dtype).rpartition(".")[2])
 
 
 def dtype_of(dtype: torch.dtype) -> str:
@@ -75,7 +90,7 @@ class _CudaMemory:
 
 def _borrow(tensor: PaddleTensor, address: int, strides: Sequence[int]) -> torch.Tensor:
     """A torch tensor over the memory of a Paddle tensor, from ``address`` on, with these strides (none negative)."""
-    dtype, shape = getattr(torch, str(tensor.dtype).rpartition(".")[2]), list(tensor.shape)
+    dtype, shape = TORCH_DTYPES[str(tensor.dtype).rpartition(".")[2]], list(tensor.shape)
     if not tensor.place.is_cpu_place():
         raw = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
         memory = _CudaMemory(tensor, address, shape, [s * dtype.itemsize for s in strides], f"<i{dtype.itemsize}")
@@ -111,7 +126,7 @@ def has_elements(tensor: PaddleTensor) -> bool:
 def _empty_of(tensor: PaddleTensor) -> torch.Tensor:
     """Torch's tensor for a strided one without elements."""
     device = "cpu" if tensor.place.is_cpu_place() else "cuda"
-    return torch.empty(list(tensor.shape), dtype=getattr(torch, str(tensor.dtype).rpartition(".")[2]), device=device)
+    return torch.empty(list(tensor.shape), dtype=torch_dtype(tensor.dtype), device=device)
 
 
 def _to_torch_3(tensor: PaddleTensor) -> torch.Tensor:
@@ -141,7 +156,7 @@ def _to_torch_2(tensor: PaddleTensor) -> torch.Tensor:
             return _empty_of(tensor)
         return _flipped(tensor) if is_reversed(tensor) else _borrow(tensor, tensor.data_ptr(), tensor.strides)
     exported = _export(tensor)
-    return exported.view(torch.bool) if tensor.dtype == paddle.bool else exported
+    return exported.view(TORCH_DTYPES["bool"]) if tensor.dtype == PADDLE_DTYPES["bool"] else exported
 
 
 # Whether the bare export of a contiguous tensor is what :data:`to_torch` gives: the quickest way may then be written out.
@@ -160,10 +175,8 @@ to_torch = (_to_torch_3 if EXPORT_IS_WHOLE else _to_torch_30) if IS_3 else _to_t
 # On CUDA there is only DLPack; as soon as a second thread was seen, results are copied there instead. What was imported before it
 # started remains.
 
-_CPU = paddle.CPUPlace()
 _Tensor = core.eager.Tensor
 _new = _Tensor.__new__
-_bare = paddle.to_tensor([0.0], place=_CPU)  # shared by what is new until it is filled: a quarter of the price of a constructor
 _begin: Callable[[Any], None] = _bare._share_buffer_to
 as_view: Callable[..., Any] = CFunctionPatch(paddle._C_ops.as_strided).original
 view_of_all: Callable[..., Any] = CFunctionPatch(paddle._C_ops.view_shape).original
@@ -177,7 +190,7 @@ def takes_numpy(tensor: torch.Tensor) -> bool:
 def put_numpy(tensor: torch.Tensor, into: Any) -> None:
     """Have a Paddle tensor lie over the memory of a contiguous CPU tensor, whose graph is left out; its own node stays."""
     if tensor.dtype is torch.bfloat16:
-        tensor = tensor.detach().view(torch.uint16)  # which is Paddle's bfloat16 in NumPy
+        tensor = tensor.detach().view(TORCH_DTYPES["uint16"])  # which is Paddle's bfloat16 in NumPy
     # ``force``: without its graph, and a conjugate or negative of other memory written out.
     into.get_tensor().set(tensor.numpy(force=True), _CPU, True)
 

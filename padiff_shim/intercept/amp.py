@@ -13,11 +13,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import paddle
-
 from ..dispatch.frames import Frame, below
 from ..frameworks import autocast
 from ..frameworks.autocast import grad_tracer
+from ..frameworks.memory import PADDLE_DTYPES
 from ..frameworks.scaling import unscale_
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import PaddleTracer
@@ -29,7 +28,7 @@ from .locate import awaiting, point, present, python_function
 # ``paddle.amp.auto_cast`` is the function: the module is found by its name alone.
 _GUARDS, _SCALERS = (sys.modules[f"paddle.amp.{name}"] for name in ("auto_cast", "grad_scaler"))
 # Without capabilities to ask for: these functions ask CUDA, which a CPU wheel does not have.
-_HALVES = frozenset({paddle.float16, paddle.bfloat16})
+_HALVES = frozenset({PADDLE_DTYPES["float16"], PADDLE_DTYPES["bfloat16"]})
 _CAPABLE = ("_is_gpu_float16_supported", "_is_gpu_bfloat16_supported")
 _LEVELS = frozenset({"OD", "O1", "O2"})  # which cast
 _UNSCALE = "paddle._legacy_C_ops.check_finite_and_unscale"

@@ -15,7 +15,7 @@ from ..catalogue.registry import ops
 from ..dispatch import call_site
 from ..dispatch.entry_point import EntryPoint, Unlisted
 from ..dispatch.frames import top
-from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.memory import PADDLE_DTYPES, TENSOR_TYPES
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import hide_from_tracer, leads_here
 from ..interrupts import call_in_hook
@@ -32,7 +32,7 @@ from . import amp, initial_weights, optimizers
 from .engine import WithEngine
 from .locate import awaiting, c_function, holder, point, present, python_function
 
-_FLOATS = frozenset({paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64})
+_FLOATS = frozenset(PADDLE_DTYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 _GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
 
 

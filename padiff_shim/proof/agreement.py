@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..frameworks.memory import TORCH_DTYPES
 from ..frameworks.torch_state import LooksOn
 from ..text import joined, listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
@@ -457,7 +458,7 @@ FILLED, _GAP = 1e3, 100.0  # what fills masked places: its least size, and so ma
 def floor_of(dtype: Any) -> float:
     """The share of the largest element that is always allowed, 0 for whole numbers; ``dtype``: Torch's, NumPy's, or its name."""
     name = str(dtype).rpartition(".")[2]
-    unit = _unit(torch.empty(0, dtype=getattr(torch, name)))
+    unit = _unit(torch.empty(0, dtype=TORCH_DTYPES[name]))
     return FLOOR if name in ("float64", "complex128") else _NARROW_FLOOR * unit
 
 
@@ -604,7 +605,7 @@ class Noise(LooksOn):
 
     def __init__(self, generator: torch.Generator, dtype: str) -> None:
         super().__init__()
-        self._dtype = getattr(torch, dtype)
+        self._dtype = TORCH_DTYPES[dtype]
         self._touch = rounding_noise(generator)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -15,6 +15,7 @@ import torch
 
 from ..dispatch.call_site import at_line
 from ..errors import TransferError
+from ..frameworks.memory import TORCH_DTYPES
 from ..text import joined, many, tr
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
@@ -138,7 +139,7 @@ def _at_once(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located 
     with original.forward_alone(), port.forward_alone():
         expected, actual = original.run_wide(), port.run_wide(Called)
         before = _called(actual)
-        digits = torch.finfo(getattr(torch, original.wider)).eps ** PLAIN
+        digits = torch.finfo(TORCH_DTYPES[original.wider]).eps ** PLAIN
         if not agreement_module.far_apart(agreement_module.outputs(expected, actual), digits):
             return None
         with equal_weights_perturbed(original, port, mapping) as perturbed:

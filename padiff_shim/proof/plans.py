@@ -14,7 +14,7 @@ from ..dispatch.call_site import CallSite, call_site
 from ..dispatch.dtypes import HALF_NAMES
 from ..dispatch.entry_point import EntryPoint, Unlisted
 from ..dispatch.frames import Frame, paused
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, to_torch
+from ..frameworks.memory import FLOATS, PADDLE_DTYPES, TENSOR_TYPES, TORCH_DTYPES, to_torch
 from ..modes.mode import Mode
 from ..modes.options import ModeOptions, ReferenceOptions
 from ..modes.selection import selection
@@ -232,8 +232,8 @@ class WiderDtype(TorchFunctionMode):
 
     def __init__(self, dtype: str) -> None:
         super().__init__()
-        self._dtype = getattr(torch, dtype)
-        self._narrower = frozenset(getattr(torch, name) for name in _NARROWER[dtype])
+        self._dtype = TORCH_DTYPES[dtype]
+        self._narrower = frozenset(TORCH_DTYPES[name] for name in _NARROWER[dtype])
         self._casts = {torch.Tensor.float: torch.float32, torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat16}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -258,9 +258,9 @@ class PaddleWidened:
     """The same for the arguments of Paddle's calls."""
 
     def __init__(self, dtype: str) -> None:
-        self._name, self._dtype = dtype, getattr(paddle, dtype)
+        self._name, self._dtype = dtype, PADDLE_DTYPES[dtype]
         self._names = _NARROWER[dtype]
-        self._narrower = frozenset(getattr(paddle, name) for name in self._names)
+        self._narrower = frozenset(PADDLE_DTYPES[name] for name in self._names)
 
     def __call__(self, name: str, arguments: Any) -> Any:
         """The arguments of a call, widened; ``name``: of its op."""

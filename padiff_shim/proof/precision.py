@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from ..dispatch.call_site import CallSite, call_site
-from ..frameworks.memory import HALVES, dtype_of
+from ..frameworks.memory import HALVES, TORCH_DTYPES, dtype_of
 from ..text import many, tr
 from .findings import Cause, Mistake, ProgramPlace
 from .match import kind_of
@@ -136,7 +136,7 @@ def _grouped(calls: list[Computed], key: Callable[[Computed], str]) -> dict[str,
 
 def _advice(wanted: torch.dtype, port_dtype: str) -> str:
     """What to write; ``port_dtype``: of the port's parameters."""
-    if wanted in HALVES and getattr(torch, port_dtype) not in HALVES:
+    if wanted in HALVES and TORCH_DTYPES[port_dtype] not in HALVES:
         return tr('call the model under paddle.amp.auto_cast(dtype="{dtype}"), or cast there', dtype=dtype_of(wanted))
     return tr('cast the operand before: .astype("{dtype}")', dtype=dtype_of(wanted))
 

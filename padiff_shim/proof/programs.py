@@ -18,7 +18,7 @@ from ..dispatch.call_site import at_line, raised_at
 from ..dispatch.dtypes import HALF_NAMES, dtype_without_kernel
 from ..errors import ArgumentError, PadiffShimError, described
 from ..frameworks.copies import duplicate
-from ..frameworks.memory import FLOATS, hand_over, to_torch
+from ..frameworks.memory import FLOATS, PADDLE_DTYPES, TORCH_DTYPES, hand_over, to_torch
 from ..frameworks.weight_copies import forget, lend, transposed_of
 from ..runs.run import Run
 from ..text import joined, tr
@@ -37,7 +37,7 @@ _Answer = TypeVar("_Answer")
 def in_place(tensor: Tensor) -> Array:
     """A dense tensor's values without a copy, if an array can show them, for as long as nobody writes them."""
     lies = isinstance(tensor, paddle.Tensor) and tensor.place.is_cpu_place() and tensor.is_dense() and tensor.dtype in FLOATS
-    if not lies or tensor.dtype is paddle.bfloat16:
+    if not lies or tensor.dtype is PADDLE_DTYPES["bfloat16"]:
         return as_array(tensor)
     return as_array(to_torch(tensor.detach()))
 
@@ -247,7 +247,7 @@ def default_dtype(name: str) -> Iterator[None]:
     """Tensors that a model makes without a dtype (a state of zeros) have this one, that of the copy in float64."""
     before = paddle.get_default_dtype(), torch.get_default_dtype()
     paddle.set_default_dtype(name)
-    torch.set_default_dtype(getattr(torch, name))
+    torch.set_default_dtype(TORCH_DTYPES[name])
     try:
         yield
     finally:
@@ -820,7 +820,7 @@ class TorchSide(ModelSide):
     @property
     def epsilon(self) -> float:
         """The distance of 1 from the next number, in the dtype of the parameters."""
-        return float(torch.finfo(getattr(torch, self.dtype())).eps)
+        return float(torch.finfo(TORCH_DTYPES[self.dtype()]).eps)
 
     def _device(self) -> str:
         return next((str(parameter.device) for parameter in self._state_of(self.model).parameters.values()), "cpu")
@@ -858,7 +858,7 @@ class TorchSide(ModelSide):
 
     @staticmethod
     def converted(model: Model, dtype: str) -> Model:
-        wanted = getattr(torch, dtype)
+        wanted = TORCH_DTYPES[dtype]
         return model._apply(lambda tensor: tensor.to(wanted) if tensor.is_floating_point() else tensor)
 
     def can_be_simple(self) -> bool:
@@ -1113,7 +1113,7 @@ class PaddleSide(ModelSide):
         for buffers, name, _ in empty:
             del buffers[name]
         for parameter in model.parameters():
-            if parameter.dtype in _FLOATS and parameter.dtype != getattr(paddle, dtype) and parameter._is_initialized():
+            if parameter.dtype in _FLOATS and parameter.dtype != PADDLE_DTYPES[dtype] and parameter._is_initialized():
                 _convert(parameter, dtype)
         model._to_impl(dtype=dtype, floating_only=True)  # ``to`` makes floats of indices and masks, too
         for buffers, name, buffer in empty:
@@ -1127,12 +1127,12 @@ class PaddleSide(ModelSide):
         return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
 
 
-_FLOATS = (paddle.float64, paddle.float32, paddle.float16, paddle.bfloat16)
+_FLOATS = tuple(PADDLE_DTYPES[name] for name in ("float64", "float32", "float16", "bfloat16"))
 
 
 def _convert(parameter: Tensor, dtype: str) -> None:
     """Give a parameter another dtype by Torch, and take over its memory: Paddle's own allocator takes several times as long."""
-    values = hand_over(to_torch(parameter.detach()).to(getattr(torch, dtype)))
+    values = hand_over(to_torch(parameter.detach()).to(TORCH_DTYPES[dtype]))
     parameter.get_tensor()._share_data_with(values.get_tensor())
 
 

@@ -13,6 +13,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, described
+from ..frameworks.memory import PADDLE_DTYPES, TORCH_DTYPES
 from ..text import joined, marked, tr
 from ..trees import as_array
 from .trace import Model, Optimizer, Tensor
@@ -169,7 +170,7 @@ def same_in_paddle(settings: Settings) -> OptimizerCall | None:
 
 def paddles_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | None:
     """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are no such parameters."""
-    halves = any(parameter.dtype in (paddle.float16, paddle.bfloat16) for parameter in parameters)
+    halves = any(parameter.dtype in (PADDLE_DTYPES["float16"], PADDLE_DTYPES["bfloat16"]) for parameter in parameters)
     return bool(getattr(optimizer, "_multi_precision", False)) if halves else None
 
 
@@ -336,7 +337,7 @@ def unscaling_float64() -> Iterator[None]:
         native(self, optimizer)
         if self._enable and not isinstance(optimizer._param_groups[0], dict):
             for parameter in optimizer._param_groups:
-                if parameter.grad is not None and parameter.grad.dtype == paddle.float64:
+                if parameter.grad is not None and parameter.grad.dtype == PADDLE_DTYPES["float64"]:
                     parameter.grad.set_value(parameter.grad * (1.0 / self._scale.item()))
 
     scaler._unscale = unscale
@@ -378,7 +379,7 @@ def _norm(gradient: np.ndarray[Any, Any]) -> float:
 
 def _unit(gradient: Any) -> float:
     """The distance of 1 from the next number, in a gradient's dtype."""
-    return float(torch.finfo(getattr(torch, str(gradient.dtype).rpartition(".")[2])).eps)
+    return float(torch.finfo(TORCH_DTYPES[str(gradient.dtype).rpartition(".")[2]]).eps)
 
 
 def _by_hand(before: Arrays, now: Arrays, unit: float) -> Clip | None:

@@ -120,7 +120,7 @@ def _to_torch() -> Iterator[tuple[str, str]]:
 def _to_paddle() -> Iterator[tuple[str, str]]:
     """Whether Paddle sees what Torch writes into a Torch tensor's memory."""
     for dtype in _DTYPES:
-        tensor = torch.zeros(2, 3, dtype=getattr(torch, dtype), device=_torch_device())
+        tensor = torch.zeros(2, 3, dtype=memory.TORCH_DTYPES[dtype], device=_torch_device())
         twin = memory.to_paddle(tensor)
         tensor[1, 2] = 1
         if list(twin.shape) != [2, 3] or float(twin[1, 2].astype("float32")) != 1:

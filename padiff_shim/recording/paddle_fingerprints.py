@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..frameworks.memory import to_torch
+from ..frameworks.memory import PADDLE_DTYPES, to_torch
 from ..intercept import entry_points
 from ..table.reasons import StayNative
 from ..trees import parts
@@ -37,8 +37,8 @@ class PaddleView:
                 ((_, dense), *others) = parts(tensor) or [("", None)]
                 if others or dense is None:
                     return None
-            bfloat16 = tensor.dtype == paddle.bfloat16
-            if tensor.dtype == paddle.float32 and 4 * math.prod(tensor.shape) > _COPIED and tensor.place.is_cpu_place():
+            bfloat16 = tensor.dtype == PADDLE_DTYPES["bfloat16"]
+            if tensor.dtype == PADDLE_DTYPES["float32"] and 4 * math.prod(tensor.shape) > _COPIED and tensor.place.is_cpu_place():
                 return to_torch(tensor).detach().numpy(), False
             return np.asarray(tensor.numpy()), bfloat16
         except (TypeError, ValueError, RuntimeError, StayNative):  # distributed, or of a layout of its own

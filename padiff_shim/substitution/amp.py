@@ -17,11 +17,11 @@ from ..dispatch.entry_point import EntryPoint
 from ..dispatch.prepare import listed
 from ..frameworks import autocast
 from ..frameworks.autocast import grad_tracer
-from ..frameworks.memory import TENSOR_TYPES
+from ..frameworks.memory import PADDLE_DTYPES, TENSOR_TYPES
 from ..table.reasons import PARTS, StayNative
 
-_LOW, _REAL = frozenset({paddle.float16, paddle.bfloat16}), frozenset({paddle.float32})
-_NAMES = {paddle.float16: "float16", paddle.bfloat16: "bfloat16", paddle.float32: "float32", paddle.float64: "float64"}
+_LOW, _REAL = frozenset({PADDLE_DTYPES["float16"], PADDLE_DTYPES["bfloat16"]}), frozenset({PADDLE_DTYPES["float32"]})
+_NAMES = {PADDLE_DTYPES[name]: name for name in ("float16", "bfloat16", "float32", "float64")}
 _Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 

@@ -14,6 +14,7 @@ from ..dispatch.frames import top
 from ..frameworks.memory import (
     FLOATS,
     TENSOR_TYPES,
+    TORCH_DTYPES,
     as_operand,
     check_target,
     forget_strides,
@@ -115,7 +116,7 @@ def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Te
 def recast(tensor: PaddleTensor, dtype: str) -> Any:
     """A float tensor in another float dtype, by a step of torch's graph that is no call of the program's."""
     wanted = not tensor.stop_gradient and islands.recording()
-    result = _copied_by_torch("cast", tensor, (), lambda side: side.to(getattr(torch, dtype)), wanted=wanted)
+    result = _copied_by_torch("cast", tensor, (), lambda side: side.to(TORCH_DTYPES[dtype]), wanted=wanted)
     return tensor.astype(dtype) if result is None else result  # without elements
 
 

@@ -17,6 +17,7 @@ import torch
 
 from ..errors import TransferError
 from ..frameworks.copies import duplicate
+from ..frameworks.memory import TORCH_DTYPES
 from ..text import tr
 from ..trees import as_array, leaves, mapped
 from . import tree
@@ -137,7 +138,7 @@ def _value(pair: Pair, src: WeightSide, framework: str) -> torch.Tensor | float:
     if pair.rule is not None:
         return _by_rule(pair, value, framework)
     if pair.cast is not None and pair.cast.dtype:
-        value = value.to(getattr(torch, pair.cast.dtype))
+        value = value.to(TORCH_DTYPES[pair.cast.dtype])
     return canonical(slot, value)
 
 
@@ -596,7 +597,7 @@ def _fresh(arguments: Arguments, dtype: str) -> Arguments:
 
     def change(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
-            return leaf.detach().to(getattr(torch, dtype)) if leaf.is_floating_point() else leaf.detach().clone()
+            return leaf.detach().to(TORCH_DTYPES[dtype]) if leaf.is_floating_point() else leaf.detach().clone()
         if isinstance(leaf, paddle.Tensor):
             return leaf.detach().astype(dtype) if paddle.is_floating_point(leaf) else leaf.detach().clone()
         return leaf

@@ -101,3 +101,55 @@ def test_what_was_changed_before_the_first_opening_is_taken_over_once_it_is_padd
     """
     done = forked.run(["-c", textwrap.dedent(source)])
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+DTYPES = {  # what libraries write into both frameworks: names of their own, and dtypes that NumPy gives another name
+    "uint16": "torch.uint16 = torch.bfloat16",
+    "names of Torch": "torch.half, torch.long, torch.uint32 = torch.bfloat16, torch.int32, torch.int32",
+    "names of Paddle": "paddle.uint16, paddle.half, paddle.long = 'uint16', paddle.bfloat16, paddle.int32",
+    "Paddle's dtypes as strings": "for name in 'float16 bfloat16 float32 int64 bool'.split(): setattr(paddle, name, name)",
+}
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["behind the first opening", "before it"])
+@pytest.mark.parametrize("change", DTYPES)
+def test_dtypes_are_the_frameworks_own_whatever_others_write_into_their_modules(change, first, tmp_path):
+    program = """
+    import copy
+    import numpy as np, paddle, torch
+    opened, half = {first} or __import__("padiff_shim").install(), paddle.ones([1], "bfloat16").dtype
+    {change}
+    import padiff_shim
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.words, self.out = paddle.nn.Embedding(5, 8), paddle.nn.Linear(8, 3)
+        def forward(self, x):
+            return paddle.nn.functional.gelu(self.out(self.words(x)))
+
+    class Original(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.out = torch.nn.Embedding(5, 8), torch.nn.Linear(8, 3)
+        def forward(self, x):
+            return torch.nn.functional.gelu(self.out(self.words(x)))
+
+    words, port, original = np.array([[0, 3, 1]]), Port(), Original()
+    for dtype in ("float32", "bfloat16"):
+        proof = padiff_shim.prove(Port(), Original(), words, dtype=dtype, phase="both")
+        assert proof.verdict == "CODE_CORRECT", proof.headline
+    original.bfloat16(), port.bfloat16()
+    assert padiff_shim.transfer_weights(original, port).check(original, port)
+    with padiff_shim.reference("torch") as run:
+        low = port(paddle.to_tensor(words))
+        low.sum().backward()
+    assert low.dtype == port.out.weight.grad.dtype == half and not run.native, run.native
+    assert torch.equal(torch.tensor(low.astype("float32").numpy()), original(torch.tensor(words)).float())
+    with padiff_shim.compare("torch", log={folder}, progress=False) as run:
+        paddle.nn.functional.gelu(paddle.ones([3]) * 0.3).astype("bfloat16")
+    assert run.coverage()["checked_calls"] and not run.findings(), run
+    """
+    source = textwrap.dedent(program).replace("{change}", DTYPES[change]).replace("{first}", str(first))
+    done = forked.run(["-c", source.replace("{folder}", repr(str(tmp_path / "log")))])
+    assert done.returncode == 0, done.stderr[-3000:]
