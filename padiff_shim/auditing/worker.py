@@ -191,7 +191,7 @@ def _case(case: Any, tell: Tell) -> list[str]:
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     chosen = next((line for line in reversed(lines) if "Error" in line or line.startswith("(")), lines[-1] if lines else "")
-    return f"{type(error).__name__}: {chosen[:160]}"
+    return f"{type(error).__name__}: {chosen}"
 
 
 class _Listener:

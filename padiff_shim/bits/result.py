@@ -267,13 +267,14 @@ def _layers(answer: Bitwise) -> Part:
         Column(tr("mean, ulp"), 1, right=True),
         Column(tr("elements that differ"), 3, right=True),
     )
-    tones: list[Tone] = ["bad" if row.share else "good" for row in answer.travel]
-    rank = sorted(range(len(answer.travel)), key=lambda place: (not answer.travel[place].origins, place))
+    travel = sorted(answer.travel, key=lambda row: not row.share)  # what differs comes first
+    tones: list[Tone] = ["bad" if row.share else "good" for row in travel]
+    rank = sorted(range(len(travel)), key=lambda place: (not travel[place].origins, place))
     title = tr("{same} of {all} identical", same=answer.results[0], all=many(answer.results[1], "result"))
     note = (
         "" if answer.explained is None else tr("The origins explain {share:.1%} of the final difference.", share=answer.explained)
     )
-    table = Table(columns, [_cells(row) for row in answer.travel], tones, LAYERS, rank=rank, cards=False, kind="even layers")
+    table = Table(columns, [_cells(row) for row in travel], tones, LAYERS, rank=rank, cards=False, kind="even layers")
     return Section(title, [table], note)
 
 

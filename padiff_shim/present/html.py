@@ -346,7 +346,7 @@ def _framed(drawn: str, marks: Sequence[tuple[float, str]], ends: tuple[str, str
         f'<text class="up" transform="translate(12 {(_HIGH - _BELOW) / 2}) rotate(-90)" text-anchor="middle">{_plain(up)}</text>'
     )
     shape = f'class="along" viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{_plain(up)}"'
-    return f"<svg {shape}>{lines}{drawn}{words}{names}</svg>"
+    return f'<div class="sideways" tabindex="0"><svg {shape}>{lines}{drawn}{words}{names}</svg></div>'
 
 
 def _curves(block: document.Curves) -> str:
@@ -390,29 +390,30 @@ def _linear(values: Sequence[float]) -> Scale:
     return lambda value: (value - low) / (high - low), [(part, f"{low + (high - low) * part:.4g}") for part in (0.0, 0.5, 1.0)]
 
 
-_NAMES, _TALL = 200, 12  # pixels of a heat map: for the names of its lines, and of each line
+_CELLS, _LETTER, _TALL = 510, 6.2, 12  # pixels of a heat map: for its cells, for a letter of a line's name, and for a line
 
 
 def _heat_map(block: document.HeatChart) -> str:
     """Rectangles by line and column, the darker the larger."""
     finite = [math.log10(cell.value) for cell in block.cells if cell.value < math.inf]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    wide, bottom = (_WIDE - _NAMES - 10) / block.columns, len(block.lines) * _TALL + 14
+    left = math.ceil(_LETTER * max(map(len, block.lines), default=0)) + 10
+    wide, bottom = _CELLS / block.columns, len(block.lines) * _TALL + 14
     names = "".join(
-        f'<text x="{_NAMES - 6}" y="{line * _TALL + 10}" text-anchor="end">{_plain(name[-30:])}</text>'
+        f'<text x="{left - 6}" y="{line * _TALL + 10}" text-anchor="end">{_plain(name)}</text>'
         for line, name in enumerate(block.lines)
     )
     cells = "".join(
-        f'<rect class="dot" x="{_NAMES + cell.column * wide:.1f}" y="{cell.line * _TALL + 1}" width="{max(wide, 1):.1f}" '
+        f'<rect class="dot" x="{left + cell.column * wide:.1f}" y="{cell.line * _TALL + 1}" width="{max(wide, 1):.1f}" '
         f'height="{_TALL - 2}" opacity="{_darkness(cell.value, low, high):.2f}">'
         f"<title>{_plain(block.lines[cell.line])}, {_plain(cell.words)}</title></rect>"
         for cell in block.cells
     )
     ends = "".join(
         f'<text x="{x}" y="{bottom}" text-anchor="{anchor}">{_plain(end)}</text>'
-        for end, x, anchor in zip(block.ends, (_NAMES, _WIDE - 10), ("start", "end"))
+        for end, x, anchor in zip(block.ends, (left, left + _CELLS), ("start", "end"))
     )
-    shape = f'class="along heat" viewBox="0 0 {_WIDE} {bottom + 6}" role="img" aria-label="{_plain(tr("heat map"))}"'
+    shape = f'class="along heat" width="{left + _CELLS + 10}" viewBox="0 0 {left + _CELLS + 10} {bottom + 6}" role="img" aria-label="{_plain(tr("heat map"))}"'
     return f'<div class="sideways" tabindex="0"><svg {shape}>{names}{cells}{ends}</svg></div>'
 
 

@@ -193,7 +193,7 @@ def _forward(aligned: AlignedDtype) -> Iterator[doc.Part]:
     )
     same = sum(row.substituted.identical for row in rows)
     title = tr("Forward in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=many(len(rows), "tensor"))
-    yield doc.Section(title, [doc.Paragraph(_parts_at(aligned)), _table(tr("tensor"), rows, ROWS), *_curves(rows)], note)
+    yield doc.Section(title, [doc.Paragraph(_parts_at(aligned)), _table(tr("tensor"), rows, ROWS), *drift_curves(rows)], note)
     parts, block = aligned.parts, aligned.first_block
     if parts:
         same = sum(row.substituted.identical for row in parts)
@@ -218,8 +218,8 @@ def _parts_at(aligned: AlignedDtype) -> str:
     return joined(" ", words)
 
 
-def _curves(rows: Sequence[DriftRow]) -> list[doc.Part]:
-    """The largest differences, tensor by tensor."""
+def drift_curves(rows: Sequence[DriftRow]) -> list[doc.Part]:
+    """The largest differences, tensor by tensor, on the port's own kernels, on Torch's and in float64."""
     if len(rows) < 2:
         return []
     names = {"native": tr("native"), "substituted": tr("Torch's kernels"), "float64": "float64"}

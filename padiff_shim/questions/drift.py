@@ -19,6 +19,7 @@ from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, N
 from ..present.result import Presented
 from ..progress import Waiting
 from ..proof.agreement import RunOutcome
+from ..proof.alignment_pages import drift_curves
 from ..proof.distances import SIDES, Distance, DriftRow, gradient_rows, largest, layer_rows, output_rows
 from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide, natively
 from ..proof.prove import both_losses
@@ -175,7 +176,7 @@ class Drift(Presented):
         rows = [_row(row) for row in self.rows]
         first = Table(columns, rows, most=Most(len(rows), SHOWN, len(rows)))
         rest: list[Part] = [Only((MARKDOWN,), [Folded(tr("All rows"), [Table(columns, rows)])])] if len(rows) > SHOWN else []
-        return Document(self.headline, [first, *rest, Only((MARKDOWN, PAGE), [Paragraph(words)]), Notes(self.notes)])
+        return Document(self.headline, [*drift_curves(self.rows), first, *rest, Only((MARKDOWN, PAGE), [Paragraph(words)]), Notes(self.notes)])
 
 
 def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:

@@ -8,7 +8,7 @@ const COLUMNS = [
   { id: "tensor", title: tr("Tensor"), text: (row) => kind(row).tensor || "" },
   { id: "ratio", title: tr("Error ÷ bound"), kind: "n", text: (row) => (Number.isNaN(excess[row]) ? "–" : capped(excess[row])), value: (row) => excess[row] },
   { id: "diff", title: tr("Max |p − t|"), kind: "n", text: (row) => figure(figureOf("max_abs", row)), value: (row) => series("max_abs")[row] },
-  { id: "layer", title: tr("Layer"), text: (row) => kind(row).layer || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).layer || "") },
+  { id: "layer", title: tr("Layer"), text: (row) => kind(row).layer || "", cell: (row) => layerPath(kind(row).layer || "") },
   { id: "site", title: tr("Site"), text: (row) => kind(row).site || "", cell: (row) => h("bdi", { dir: "ltr" }, kind(row).site || "") },
   { id: "step", title: tr("Step"), kind: "n", text: (row) => valueText(T.step(row)), value: (row) => number(T.step(row)) },
 ];
@@ -20,6 +20,12 @@ const NARROW = matchMedia("(max-width: 620px)");
 /** On a narrow screen line and layer stand below verdict and op; of a long one the end is seen. */
 function under(text) {
   return h("span", { class: "under" }, h("bdi", { dir: "ltr" }, text || ""));
+}
+
+/** A layer's path, of which beginning and end are seen: where it lies, and which layer it is. */
+function layerPath(path) {
+  const at = path.split(".").slice(0, -2).join(".").length;
+  return h("span", { class: "path" }, h("span", {}, path.slice(0, at)), h("span", {}, path.slice(at)));
 }
 
 /** As high as whole rows are. */
