@@ -25,7 +25,7 @@ function under(text) {
 /** A layer's path, of which beginning and end are seen: where it lies, and which layer it is. */
 function layerPath(path) {
   const at = path.split(".").slice(0, -2).join(".").length;
-  return h("span", { class: "path" }, h("span", {}, path.slice(0, at)), h("span", {}, path.slice(at)));
+  return h("span", { class: "cut" }, h("span", {}, path.slice(0, at)), h("span", {}, path.slice(at)));
 }
 
 /** As high as whole rows are. */
