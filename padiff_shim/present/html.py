@@ -398,13 +398,13 @@ def _heat_map(block: document.HeatChart) -> str:
     finite = [math.log10(cell.value) for cell in block.cells if cell.value < math.inf]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     left = math.ceil(_LETTER * max(map(len, block.lines), default=0)) + 10
-    wide, bottom = _CELLS / block.columns, len(block.lines) * _TALL + 14
+    cell_width, bottom = _CELLS / block.columns, len(block.lines) * _TALL + 14
     names = "".join(
         f'<text x="{left - 6}" y="{line * _TALL + 10}" text-anchor="end">{_plain(name)}</text>'
         for line, name in enumerate(block.lines)
     )
     cells = "".join(
-        f'<rect class="dot" x="{left + cell.column * wide:.1f}" y="{cell.line * _TALL + 1}" width="{max(wide, 1):.1f}" '
+        f'<rect class="dot" x="{left + cell.column * cell_width:.1f}" y="{cell.line * _TALL + 1}" width="{max(cell_width, 1):.1f}" '
         f'height="{_TALL - 2}" opacity="{_darkness(cell.value, low, high):.2f}">'
         f"<title>{_plain(block.lines[cell.line])}, {_plain(cell.words)}</title></rect>"
         for cell in block.cells
@@ -413,7 +413,8 @@ def _heat_map(block: document.HeatChart) -> str:
         f'<text x="{x}" y="{bottom}" text-anchor="{anchor}">{_plain(end)}</text>'
         for end, x, anchor in zip(block.ends, (left, left + _CELLS), ("start", "end"))
     )
-    shape = f'class="along heat" width="{left + _CELLS + 10}" viewBox="0 0 {left + _CELLS + 10} {bottom + 6}" role="img" aria-label="{_plain(tr("heat map"))}"'
+    wide = left + _CELLS + 10
+    shape = f'class="along heat" width="{wide}" viewBox="0 0 {wide} {bottom + 6}" role="img" aria-label="{_plain(tr("heat map"))}"'
     return f'<div class="sideways" tabindex="0"><svg {shape}>{names}{cells}{ends}</svg></div>'
 
 

@@ -176,7 +176,8 @@ class Drift(Presented):
         rows = [_row(row) for row in self.rows]
         first = Table(columns, rows, most=Most(len(rows), SHOWN, len(rows)))
         rest: list[Part] = [Only((MARKDOWN,), [Folded(tr("All rows"), [Table(columns, rows)])])] if len(rows) > SHOWN else []
-        return Document(self.headline, [*drift_curves(self.rows), first, *rest, Only((MARKDOWN, PAGE), [Paragraph(words)]), Notes(self.notes)])
+        parts = [*drift_curves(self.rows), first, *rest, Only((MARKDOWN, PAGE), [Paragraph(words)]), Notes(self.notes)]
+        return Document(self.headline, parts)
 
 
 def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
