@@ -91,7 +91,7 @@ def bitwise(
         )  # fmt: skip
         proof = checked.proof()
         answer = Bitwise(proof, _is_comparable(proof))
-        if answer.comparable and checked.ran is not None:
+        if answer.comparable:
             original, port, mapping = checked.ran
             try:
                 _look_into(answer, OriginSearch(original, port, mapping), port)

@@ -336,20 +336,6 @@ def weights(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> l
     return _rows_of_pairs(mapping, original.weights, port.weights)
 
 
-def constants_apart(mapping: WeightMapping, original: dict[str, Array], port: dict[str, Array]) -> list[str]:
-    """Which buffers hold different numbers on both sides, whatever their dtypes, each with its difference."""
-    rows = [
-        (name, expected, actual)
-        for name, expected, actual in _rows_of_pairs(mapping, original, port)
-        if expected is not None and actual is not None
-    ]
-    return [
-        tr("{name} ({difference})", name=name, difference=difference_text(expected, actual))
-        for name, expected, actual in rows
-        if expected.shape != actual.shape or not np.allclose(expected, actual, 1e-6, 0.0, equal_nan=True)
-    ]
-
-
 def first_difference(what: str, rows: Sequence[Row]) -> str:
     """The first row whose bits differ, in words; "" if none does. ``what``: a word before its name."""
     wrong = [row for row in rows if row[1] is not None and row[2] is not None and not same_bits(row[1], row[2])]

@@ -19,6 +19,8 @@ class ProofVerdict(str, Enum):
         CODE_CORRECT: on the same kernels both programs give the same bits.
         CODE_CORRECT_WITHIN_ROUNDING: the same mathematics, rounded in another order.
         CODE_DIFFERS: the port computes something else; :attr:`.proof.Proof.mistakes` say where.
+        BUFFER_DIFFERS: with equal buffers the code is right, but a buffer that the forward reads began otherwise:
+            :attr:`.proof.Proof.mistakes` name it, and the line that registers it.
         WEIGHTS_DIFFER: with ``weights="as-is"``: weights that belong together are not equal.
         INPUTS_DIFFER: both models get different inputs.
         NOT_COMPARABLE: nothing can be said: other modes, weights without partner, or a model that runs in no wider dtype.
@@ -31,6 +33,7 @@ class ProofVerdict(str, Enum):
     CODE_CORRECT = "CODE_CORRECT"
     CODE_CORRECT_WITHIN_ROUNDING = "CODE_CORRECT_WITHIN_ROUNDING"
     CODE_DIFFERS = "CODE_DIFFERS"
+    BUFFER_DIFFERS = "BUFFER_DIFFERS"
     WEIGHTS_DIFFER = "WEIGHTS_DIFFER"
     INPUTS_DIFFER = "INPUTS_DIFFER"
     NOT_COMPARABLE = "NOT_COMPARABLE"
@@ -56,6 +59,7 @@ class Cause(str, Enum):
     EXTRA = marked("an op too many")
     PLACE = marked("an op in another place")
     UNKNOWN = marked("other calls")
+    BUFFER = marked("another buffer")
     TIED = marked("weights tied otherwise")
     DTYPE = marked("another dtype")
     OVERFLOW = marked("an overflow")
@@ -189,8 +193,8 @@ class Mistake:
 
 
 STAGES = (
-    *(marked("inputs"), marked("weights"), marked("forward"), marked("loss"), marked("backward"), marked("statistics")),
-    *(marked("optimizer step"), marked("training"), marked("mode")),
+    *(marked("inputs"), marked("weights"), marked("buffers"), marked("forward"), marked("loss"), marked("backward")),
+    *(marked("statistics"), marked("optimizer step"), marked("training"), marked("mode")),
 )
 
 

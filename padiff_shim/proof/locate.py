@@ -684,11 +684,9 @@ def _as_in(table: Value, value: Value, moved: Value | None) -> torch.Tensor | No
     if table.tensor.numel() != value.tensor.numel():
         return None
     expected, actual = numbers(table.tensor), numbers(value.tensor)
-    allowed = _ENTRY * UNIT * expected.abs().nan_to_num(0.0, 0.0, 0.0)
+    allowed = _of_entries(table.tensor, UNIT)
     if moved is not None and moved.tensor.shape == table.tensor.shape:
         allowed += _SLACK * float((numbers(moved.tensor) - expected).abs().nan_to_num(0.0, 0.0, 0.0).max())
-    if float(expected.abs().max()) <= _WAVE:
-        allowed += _ENTRY * UNIT * _positions(table.tensor)
     if _within(expected, actual, allowed):
         return expected.reshape(value.tensor.shape)
     ranks, places = expected.sort(), actual.argsort()
@@ -699,8 +697,31 @@ def _as_in(table: Value, value: Value, moved: Value | None) -> torch.Tensor | No
     return wanted.reshape(value.tensor.shape)
 
 
+def with_rounding_of(expected: torch.Tensor, actual: torch.Tensor, unit: float) -> torch.Tensor:
+    """The second table, with the first's entries in all places in which rounding explains how far both are apart.
+
+    ``unit``: the unit roundoff of the coarser one; 0 of whole numbers.
+    """
+    first, second = (torch.view_as_real(table) if table.is_complex() else table for table in (expected, actual))
+    if not first.numel():
+        return actual
+    near = _near(numbers(first), numbers(second), _SLACK * _of_entries(first, unit)).reshape(first.shape)
+    return torch.where(near.all(-1) if expected.is_complex() else near, expected.to(actual.dtype), actual)
+
+
+def _of_entries(table: torch.Tensor, unit: float) -> torch.Tensor:
+    """How far the entries of a table may be apart: by rounding of each, and of the angle whose sine it is."""
+    sizes = numbers(table).abs().nan_to_num(0.0, 0.0, 0.0)
+    allowed = _ENTRY * unit * sizes
+    return allowed + _ENTRY * unit * _positions(table) if unit and float(sizes.max()) <= _WAVE else allowed
+
+
 def _within(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor) -> bool:
-    return bool(((expected == actual) | ((expected - actual).abs() <= allowed)).all())
+    return bool(_near(expected, actual, allowed).all())
+
+
+def _near(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    return (expected == actual) | (expected.isnan() & actual.isnan()) | ((expected - actual).abs() <= allowed)
 
 
 def _positions(tensor: torch.Tensor) -> torch.Tensor:

@@ -745,30 +745,6 @@ def preconditions(
     return _weights(original, port, mapping, trees, weights, stages, trains=trains)
 
 
-def note_of_constants(original: torch.nn.Module, port: paddle.nn.Layer, mapping: WeightMapping) -> list[str]:
-    """A note on buffers that begin differently in the port: the original's values cover what the port computes wrongly.
-
-    Masks, indices, frequencies; not the running statistics of norms, which nobody computes before a training.
-    """
-    written = {
-        f"{path}.{name}" if path else name
-        for path, layer in original.named_modules()
-        if isinstance(layer, torch.nn.modules.batchnorm._NormBase)
-        for name, _ in layer.named_buffers(recurse=False)
-    }
-    expected = {name: as_array(buffer) for name, buffer in original.named_buffers() if name not in written}
-    actual = {name: as_array(buffer) for name, buffer in port.named_buffers() if buffer._is_initialized()} if expected else {}
-    apart = agreement.constants_apart(mapping, expected, actual)
-    if not apart:
-        return []
-    return [
-        tr(
-            "buffers began apart, and were given the same values for the proof: {apart}. If the port computes them, look there",
-            apart=listed(apart),
-        )
-    ]
-
-
 def _inputs_differ(original: TorchSide, port: PaddleSide, inputs: Inputs) -> str:
     """What differs between both sides' inputs; "" if nothing does."""
     if inputs.equal_in(original.dtype(), port.dtype()):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import paddle
@@ -15,7 +15,7 @@ from ..arguments import one_of, port_and_original, whole
 from ..errors import ArgumentError, described
 from ..frameworks.copies import duplicate
 from ..progress import Waiting
-from ..text import tr
+from ..text import listed, tr
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.reading import read_both
@@ -26,6 +26,7 @@ from .agreement import RunOutcome
 from .aligned import aligned_dtype
 from .alignment import Alignment, origins, surroundings
 from .attribution import carriers, gradient_carriers
+from .buffers import WITH_BUFFERS, began_apart, fill_zeros, hide_something, judge_buffers, of_zeros
 from .causes import FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
@@ -37,7 +38,6 @@ from .preconditions import (
     drawn_differently,
     is_doubted,
     mending_settings,
-    note_of_constants,
     note_of_use,
     preconditions,
 )
@@ -99,7 +99,9 @@ def prove(
             keep their own. A function of two parameters also gets the number of the training step, from 0.
         weights: whose weights both use: ``"torch->paddle"``, ``"paddle->torch"``, ``"random"`` (the Torch module's shapes with
             seeded normal numbers of its own spread), or ``"as-is"``: each model keeps its own. Then weights that belong
-            together must be equal; constants (tables, masks) and weights without partner may differ.
+            together must be equal; constants (tables, masks) and weights without partner may differ. A buffer that the port makes
+            otherwise is a finding; with ``"torch->paddle+buffers"`` (or ``+buffers`` behind another word) it is not, because a
+            checkpoint brings it along.
         phase: ``"forward"``; ``"both"``: outputs and the gradients of all parameters; ``"train"``: whole steps of a training, also
             their losses, weights and running statistics.
         loss: a function of the model's output that returns a scalar, or two of them (Paddle's, Torch's). Without it a backward
@@ -175,6 +177,8 @@ def question(
         ArgumentError: an argument of a kind that is not accepted.
     """
     port_and_original(paddle_layer, torch_module)
+    buffers_given = weights.endswith(WITH_BUFFERS) if isinstance(weights, str) else False
+    weights = weights.removesuffix(WITH_BUFFERS) if buffers_given else weights
     one_of("weights", weights, WEIGHTS)
     one_of("phase", phase, PHASES)
     if dtype is not None:
@@ -183,14 +187,16 @@ def question(
     losses = both_losses(loss)
     arguments, seed = Inputs(inputs, dtype or ""), whole("seed", seed)
     recipe = _recipe(phase, optimizer, steps)
-    return Question(paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed)
+    return Question(
+        paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed, buffers_given
+    )
 
 
 @dataclass
 class Question:
     """The checked arguments.
 
-    ``ran``: both programs of the last proof, and which weights belong together.
+    ``buffers_given``: a checkpoint brings buffers along. ``ran``: both programs of the last proof, and how weights belong together.
     """
 
     layer: paddle.nn.Layer
@@ -205,7 +211,10 @@ class Question:
     rules: Any
     dtype: str | None
     seed: int
-    ran: tuple[TorchSide, PaddleSide, WeightMapping] | None = None
+    buffers_given: bool = False
+
+    def __post_init__(self) -> None:
+        self.ran: tuple[TorchSide, PaddleSide, WeightMapping]
 
     def proof(self) -> Proof:
         """The proof; where weights may belong together by their use, they do so if nothing else makes the port right."""
@@ -214,15 +223,46 @@ class Question:
         return proof
 
     def _proof(self) -> Proof:
-        proof, mapping = self._attempt()
-        if proof or proof.verdict is ProofVerdict.INPUTS_DIFFER or not is_doubted(mapping):
+        proof, used = self._attempt(), []
+        if not proof and proof.verdict is not ProofVerdict.INPUTS_DIFFER and is_doubted(self.ran[2]):
+            ran, used = self.ran, by_use(*self._sides(), self.ran[2])
+            other = self._attempt(used) if used else proof
+            if other is not proof and (other or _says_more(other, proof)):
+                other.notes.append(note_of_use(used))
+                proof = other
+            else:
+                self.ran, used = ran, []
+        return self._beyond_zeros(self._with_buffers(proof, used), used) if proof.differences else proof
+
+    def _with_buffers(self, proof: Proof, used: Sequence[Used]) -> Proof:
+        """The proof, with what is wrong with buffers; or, if the port is right with its own, one in which each keeps them."""
+        ran = self.ran
+        if self.buffers_given or not (apart := began_apart(ran[2], self.module, self.layer, covered=self.weights == "as-is")):
             return proof
-        used = by_use(*self._sides(), mapping)
-        other = self._attempt(used)[0] if used else proof
-        if other is proof or not (other or _says_more(other, proof)):
-            return proof
-        other.notes.append(note_of_use(used))
-        return other
+        if not proof:
+            names = [buffer.pair.paddle for buffer in apart]
+            other = self._attempt(used, own=names)
+            if other or len(other.mistakes) <= len(proof.mistakes):
+                other.notes.append(tr("each program has its own {names}: they were made otherwise", names=listed(names)))
+                return other
+            self.ran = ran
+        judge_buffers(proof, apart, *ran)
+        return proof
+
+    def _beyond_zeros(self, proof: Proof, used: Sequence[Used]) -> Proof:
+        """The proof of a right port; or one with numbers in place of zeros, if these hide a mistake."""
+        original, port, mapping = ran = self.ran
+        pairs = of_zeros(mapping, original, port, back=self.phase != "forward") if proof else []
+        hidden = hide_something(pairs, mapping, original, port) if pairs else False
+        names = listed([pair.paddle for pair in pairs])
+        if hidden is None:
+            proof.notes.append(tr("{names}: zeros, with which nothing shows what is done with them", names=names))
+        other = self._attempt(used, filled=[pair.paddle for pair in pairs]) if hidden else proof
+        if hidden and other.verdict is ProofVerdict.CODE_DIFFERS:
+            other.notes.append(tr("{names}: zeros hide the mistake, so both had the same random numbers there", names=names))
+            return other
+        self.ran = ran
+        return proof
 
     def _sides(self) -> tuple[TorchSide, PaddleSide]:
         """Copies of both models, ready to run."""
@@ -235,15 +275,23 @@ class Question:
         ours.starts = theirs.starts
         return theirs, ours
 
-    def _attempt(self, used: Sequence[Used] = ()) -> tuple[Proof, WeightMapping]:
-        """A proof, and how weights were matched; ``used``: pairs by their use."""
+    def _attempt(self, used: Sequence[Used] = (), own: Collection[str] = (), filled: Collection[str] = ()) -> Proof:
+        """A proof.
+
+        Args:
+            used: pairs of weights by their use.
+            own: names in the port of what each program keeps as it made it.
+            filled: names in the port of what gets random numbers, the same on both sides.
+        """
         original, port = self._sides()
         if self.weights == "random":
             _fill(original.model, self.seed)
         trees = read_both(original.model, port.model)
         mapping = self._mapping(original, port, trees, used)
-        began = [] if self.weights == "as-is" else note_of_constants(original.model, port.model, mapping)
-        began += drawn_differently(original, port, mapping) if self.phase != "forward" else []
+        mapping = replace(mapping, pairs=[pair for pair in mapping if pair.paddle not in own]) if own else mapping
+        if filled:
+            fill_zeros([pair for pair in mapping if pair.paddle in filled], mapping, original, port)
+        began = drawn_differently(original, port, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
         trains = self.recipe is not None
         proof, notes = preconditions(original, port, self.inputs, mapping, trees, self.weights, stages, trains=trains)
@@ -256,7 +304,7 @@ class Question:
             proof.measure_by(functools.partial(carriers, port), back)
         proof.report_by(functools.partial(self._report, original, port, mapping))
         self.ran = original, port, mapping
-        return proof, mapping
+        return proof
 
     def _report(
         self, original: TorchSide, port: PaddleSide, mapping: WeightMapping, proof: Proof, tokens: int, generate: Generate | None

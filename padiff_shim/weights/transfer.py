@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,7 +86,20 @@ def transfer(mapping: Mapping, src: WeightSide, dst: WeightSide) -> None:
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
         raise TransferError(explain.undecided(mapping, undecided), mapping)
-    write_all(prepared(mapping, src, dst))
+    model, writes = dst.objects.get(""), prepared(mapping, src, dst)
+    if model is not None:
+        trains = any(weight.trainable and not weight.buffer for weight in dst.weights.values())
+        buffers = {name for name, weight in dst.weights.items() if weight.buffer or (trains and not weight.trainable)}
+        _MADE[model] = {write.name: write.target.clone() for write in writes if write.name in buffers} | made_before(model)
+    write_all(writes)
+
+
+_MADE: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+def made_before(model: Any) -> dict[str, Any]:
+    """What untrained weights held that a transfer has covered, as the model's own code made them; by name."""
+    return _MADE.get(model, {})
 
 
 def carry(mapping: Mapping, src: Any, dst: Any) -> None:

@@ -1,11 +1,14 @@
-"""Buffers that a port computes otherwise than its original."""
+"""Buffers that a port computes otherwise than its original, and buffers of zeros."""
 
 import numpy as np
 import paddle
 import pytest
 import torch
 
-from padiff_shim import prove
+from padiff_shim import ProofVerdict, align, prove, transfer_weights
+
+W = 16
+X = np.random.default_rng(0).standard_normal((2, 8, W)).astype("float32")
 
 
 class _Masked(torch.nn.Module):
@@ -22,18 +25,141 @@ class _MaskedPort(paddle.nn.Layer):
     def __init__(self, made):
         super().__init__()
         self.fc, self.norm = paddle.nn.Linear(4, 4), paddle.nn.BatchNorm1D(4)
-        self.register_buffer("mask", made(paddle.ones([4, 4])))
+        self.register_buffer("mask", made(paddle.ones([4, 4])))  # the line
 
     def forward(self, x):
         return self.norm(self.fc(x)) @ self.mask
 
 
-@pytest.mark.parametrize(("made", "noted"), [(paddle.tril, False), (paddle.triu, True)], ids=["equal", "other mask"])
-def test_a_buffer_that_the_port_makes_otherwise_is_noted(made, noted):
-    """The transfer covers it; running statistics that begin apart are nobody's mistake."""
+def _line(words, number=0):
+    with open(__file__) as file:
+        return [at for at, line in enumerate(file, 1) if words in line][number]
+
+
+@pytest.mark.parametrize(("made", "wrong"), [(paddle.tril, False), (paddle.triu, True)], ids=["equal", "other mask"])
+def test_a_buffer_that_the_port_makes_otherwise_is_a_finding(made, wrong):
+    """Running statistics that begin apart are nobody's mistake."""
     original = _Masked()
     original.norm.running_mean += 1.0
-    proof = prove(_MaskedPort(made), original, np.ones((3, 4), "float32"))
-    assert bool(proof)
-    assert any("mask (largest difference 1)" in note for note in proof.notes) == noted
-    assert not any("_mean" in note for note in proof.notes)
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")
+    proof = prove(_MaskedPort(made), original, x)
+    assert bool(proof) is not wrong
+    assert [(mistake.cause.name, mistake.layers, mistake.paddle.line) for mistake in proof.mistakes] == [
+        ("BUFFER", ("",), _line("# the line"))
+    ] * wrong
+    assert proof.verdict is (ProofVerdict.BUFFER_DIFFERS if wrong else ProofVerdict.CODE_CORRECT)
+    assert prove(_MaskedPort(made), original, x, weights="torch->paddle+buffers")
+
+
+class _Positions(torch.nn.Module):
+    def __init__(self, rows=32):
+        super().__init__()
+        angles = torch.arange(float(rows))[:, None] * torch.exp(torch.arange(0, W, 2.0) * -(np.log(1e4) / W))
+        self.register_buffer("pe", torch.stack([angles.sin(), angles.cos()], -1).reshape(rows, W))
+        self.up = torch.nn.Linear(W, W)
+
+    def forward(self, x):
+        return self.up(x + self.pe[: x.shape[1]])
+
+
+class _PositionsPort(paddle.nn.Layer):
+    def __init__(self, made="interleaved", rows=32):
+        super().__init__()
+        angles = paddle.arange(rows, dtype="float32")[:, None] * 10000.0 ** (-paddle.arange(0, W, 2, dtype="float32") / W)
+        joined = paddle.concat([angles.sin(), angles.cos()], -1)
+        table = joined if made == "concatenated" else paddle.stack([angles.sin(), angles.cos()], -1).reshape([rows, W])
+        table[20:] = 7.0 if made == "unread" else table[20:]
+        if made == "parameter":
+            self.pe = self.create_parameter([rows, W], default_initializer=paddle.nn.initializer.Assign(joined))
+            self.pe.stop_gradient = True
+        else:
+            self.register_buffer("pe", 2 * table if made == "scaled" else table)
+        self.up, self.made = paddle.nn.Linear(W, W), made
+
+    def forward(self, x):
+        table = self.pe[: x.shape[1]]
+        return self.up(x + (table / 2 if self.made == "scaled" else table))
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict"),
+    [
+        ("interleaved", ProofVerdict.CODE_CORRECT),  # rounded otherwise
+        ("concatenated", ProofVerdict.BUFFER_DIFFERS),
+        ("parameter", ProofVerdict.BUFFER_DIFFERS),
+        ("unread", ProofVerdict.CODE_CORRECT),  # what no output shows
+        ("scaled", ProofVerdict.CODE_CORRECT),  # right with a table of its own
+    ],
+)
+def test_a_table_of_positions(made, verdict):
+    proof = prove(_PositionsPort(made), _Positions(), X)
+    wanted = {verdict, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING} if bool(verdict) else {verdict}
+    assert proof.verdict in wanted, str(proof)
+    report = align(_PositionsPort(made), _Positions(), X, steps=0, dtypes=["float32"], tokens=0)
+    assert bool(report) is bool(verdict)
+
+
+def test_values_of_the_port_in_the_original():
+    assert prove(_PositionsPort("concatenated"), _Positions(), X, weights="paddle->torch").verdict is ProofVerdict.BUFFER_DIFFERS
+
+
+def test_a_transfer_does_not_hide_what_the_port_had_made():
+    for made, verdict in (("concatenated", ProofVerdict.BUFFER_DIFFERS), ("interleaved", ProofVerdict.CODE_CORRECT)):
+        port, original = _PositionsPort(made), _Positions()
+        transfer_weights(original, port)
+        assert prove(port, original, X, weights="as-is").verdict is verdict
+        assert prove(port, original, X, weights="as-is+buffers").verdict is ProofVerdict.CODE_CORRECT
+
+
+class _Router(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(8, W))
+        self.register_buffer("bias", torch.zeros(8))
+
+    def forward(self, x):
+        scores = torch.sigmoid(torch.nn.functional.linear(x, self.weight))
+        places = torch.topk(scores + self.bias, 2, dim=-1)[1]
+        return scores.gather(-1, places)
+
+
+class _RouterPort(paddle.nn.Layer):
+    def __init__(self, right):
+        super().__init__()
+        self.weight, self.right = self.create_parameter([8, W]), right
+        self.register_buffer("bias", paddle.zeros([8]))
+
+    def forward(self, x):
+        scores = paddle.nn.functional.sigmoid(paddle.matmul(x, self.weight, transpose_y=True))
+        values, places = paddle.topk(scores + self.bias, 2, axis=-1)
+        return paddle.take_along_axis(scores, places, -1) if self.right else values
+
+
+@pytest.mark.parametrize("weights", ["torch->paddle", "paddle->torch", "random"])
+@pytest.mark.parametrize("right", [True, False])
+def test_zeros_are_no_evidence(right, weights):
+    assert bool(prove(_RouterPort(right), _Router(), X, weights=weights)) is right
+
+
+class _Biased(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(W, W)
+        torch.nn.init.zeros_(self.fc.bias)
+
+    def forward(self, x):
+        return self.fc(x)
+
+
+class _Unbiased(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.fc = paddle.nn.Linear(W, W)
+
+    def forward(self, x):
+        return paddle.matmul(x, self.fc.weight)
+
+
+def test_zeros_without_a_gradient_are_none_either():
+    assert not prove(_Unbiased(), _Biased(), X, phase="forward")
+    assert prove(paddle.nn.Linear(W, W), torch.nn.Linear(W, W), X, phase="forward")

@@ -1,0 +1,269 @@
+"""Buffers that code computes: positions, masks, indices. A proof copies them, and so covers what the port computes wrongly.
+
+So three things are asked beside a proof. Did a buffer begin apart, beyond rounding, and does that move the outputs? Is the port
+right with buffers of its own, which may mean something else to it? And does a buffer of zeros hide what is done with it?
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+import torch
+
+from ..dispatch.call_site import CallSite, at_line
+from ..text import joined, listed, tr
+from ..trees import as_array, copied
+from ..weights.mapping import Mapping, Pair
+from ..weights.transfer import carry, made_before
+from . import agreement
+from .agreement import Array
+from .causes import values_differ
+from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
+from .locate import UNIT, with_rounding_of
+from .programs import ModelSide, PaddleSide, TorchSide, out_of_memory
+from .proof import Proof
+from .trace import Model, TraceOperand, Value
+
+_REGISTERING = ("register_buffer", "create_parameter", "add_parameter")
+WITH_BUFFERS = "+buffers"  # behind a word of weights=: buffers that differ are none of the code's
+_RANGE = 0.05, 0.5  # of what a buffer of zeros gets
+
+
+class ApartBuffer(NamedTuple):
+    """A buffer that began apart.
+
+    ``expected``, ``actual``: the values as both constructors made them, in one layout, alike where rounding explains a difference.
+    ``own``: the target's, in its own layout. ``unit``: the unit roundoff of the coarser one.
+    """
+
+    pair: Pair
+    expected: torch.Tensor
+    actual: torch.Tensor
+    own: Array
+    unit: float
+
+
+def began_apart(mapping: Mapping, module: torch.nn.Module, layer: paddle.nn.Layer, *, covered: bool = False) -> list[ApartBuffer]:
+    """The buffers whose values, as both constructors made them, are further apart than tables round.
+
+    ``covered``: those alone that a transfer of weights has given other values since.
+    """
+    layers, now, before = dict(module.named_modules()), tensors_of(layer), made_before(layer)
+    if covered:
+        before = {
+            name: made for name, made in before.items() if name in now and not np.array_equal(as_array(made), as_array(now[name]))
+        }
+    tensors = {"torch": tensors_of(module), "paddle": before if covered else {**now, **before}}
+    apart = []
+    for pair in mapping:
+        if not _is_computed(pair, layers) or not all(pair.name(side) in tensors[side] for side in tensors):
+            continue
+        made = {side: as_array(tensors[side][pair.name(side)]) for side in tensors}
+        expected, actual = (pair.in_common(side, array) for side, array in made.items())
+        if expected is None or actual is None or expected.shape != actual.shape:
+            continue
+        dtypes = [getattr(torch, slot.weight.dtype) for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight]
+        unit = max(torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0 for dtype in dtypes)
+        unit = max(unit, UNIT) if unit else 0.0
+        table = _tensor(expected)
+        other = with_rounding_of(table, _tensor(actual), unit)
+        if not torch.equal(table.to(other.dtype).nan_to_num(), other.nan_to_num()):
+            apart.append(ApartBuffer(pair, table, other, made[mapping.dst], unit))
+    return apart
+
+
+def tensors_of(model: Model) -> dict[str, Any]:
+    """All tensors of a model that hold numbers, by name."""
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, paddle.Tensor) or tensor._is_initialized()}
+
+
+def _is_computed(pair: Pair, layers: dict[str, torch.nn.Module]) -> bool:
+    """Whether the code may have computed a pair's values: neither a training, nor a layer whose statistics it brings along.
+
+    A parameter that is not trained is a table where its layer trains others; else it belongs to a model that is frozen.
+    """
+    weights = [slot.weight for slot in (pair.torch_slot, pair.paddle_slot)]
+    owner = layers.get(pair.torch.rpartition(".")[0])
+    if owner is None or any(weight is None or (weight.trainable and not weight.buffer) for weight in weights):
+        return False
+    if hasattr(owner, "running_mean") or type(owner).__module__.startswith("torch."):
+        return False
+    return any(weight is not None and weight.buffer for weight in weights) or any(
+        parameter.requires_grad for parameter in owner.parameters()
+    )
+
+
+def judge_buffers(proof: Proof, apart: Sequence[ApartBuffer], original: TorchSide, port: PaddleSide, mapping: Mapping) -> None:
+    """Add a finding for each line that registers other values, if the outputs are others with them; else a note."""
+    effect = _effect(apart, port if mapping.dst == "paddle" else original)
+    if effect == 0.0:
+        names = listed([buffer.pair.paddle for buffer in apart])
+        proof.notes.append(tr("buffers began apart, which no output shows: {names}", names=names))
+        return
+    mistakes = list(_mistakes(apart, [original.layers, port.layers], effect))
+    proof.stages.append(Stage("buffers", False, mistakes[0].text))
+    proof.mistakes += mistakes
+    if proof.verdict:
+        place = mistakes[0].paddle
+        where = joined("", (" at ", at_line(place.file, place.line))) if place else ""
+        proof.verdict, proof.reason = ProofVerdict.BUFFER_DIFFERS, joined("", (mistakes[0].sentence(), where))
+    proof.notes.append(
+        tr(
+            "for the proof both had the same values in {names}. If it is no code that makes them, but a checkpoint that brings "
+            'them along, weights="...{suffix}" takes them for granted',
+            names=listed([buffer.pair.paddle for buffer in apart]),
+            suffix=WITH_BUFFERS,
+        )
+    )
+
+
+def _effect(apart: Sequence[ApartBuffer], side: ModelSide) -> float | None:
+    """How far outputs move with values of its own in the model that was given the other's; None: it does not run alike."""
+    named = [(buffer.pair.name(side.framework), buffer.own, buffer.unit) for buffer in apart]
+    try:
+        before = side.run_forward()
+        tensors = tensors_of(side.model)
+        own = {
+            name: with_rounding_of(_tensor(copied(tensors[name])), _tensor(values), unit).numpy() for name, values, unit in named
+        }
+        with _holding(side, own):
+            after = side.run_forward()
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return None
+    apart_in_shape = agreement.shapes_differ(before, after)
+    return None if apart_in_shape else agreement.largest_of_rows(agreement.outputs(before, after))
+
+
+@contextlib.contextmanager
+def _holding(side: ModelSide, values: dict[str, Array]) -> Iterator[None]:
+    """Within it a model holds other values under some names."""
+    side.rewind()
+    tensors = tensors_of(side.model)
+    before = {name: copied(tensors[name]) for name in values}
+    try:
+        for name, array in values.items():
+            side.fill(tensors[name], array)
+        yield
+    finally:
+        side.rewind()
+        for name, array in before.items():
+            side.fill(tensors[name], array)
+
+
+def _mistakes(apart: Sequence[ApartBuffer], layers: Sequence[dict[str, Model]], effect: float | None) -> Iterator[Mistake]:
+    """One for each line of the port."""
+    lines: dict[Any, Mistake] = {}
+    for pair, expected, actual, *_ in apart:
+        operands = [TraceOperand(pair.paddle, Value(tensor), tensor, ()) for tensor in (expected, actual)]
+        original, port = _place(layers[0], pair.torch), _place(layers[1], pair.paddle)
+        mistake = Mistake(
+            Cause.BUFFER, values_differ(*operands)[1], original, port, (pair.paddle.rpartition(".")[0],), effect=effect
+        )
+        key = (port.file, port.line) if port else pair.paddle
+        lines[key] = lines[key].once_more(mistake) if key in lines else mistake
+    yield from lines.values()
+
+
+def _tensor(array: Array) -> torch.Tensor:
+    return torch.from_numpy(array.copy())
+
+
+def _place(layers: dict[str, Model], name: str) -> ProgramPlace | None:
+    """The line that registers a buffer; None where no class of the layer's shows it."""
+    path, _, own = name.rpartition(".")
+    site = _registered(type(layers[path]), own) if path in layers else None
+    return None if site is None else ProgramPlace.at(site, path, f"register_buffer({own!r})")
+
+
+def _registered(kind: type, name: str) -> CallSite | None:
+    """The line of a class that registers or assigns a buffer: under its name, else under one that the program makes."""
+    made_up: CallSite | None = None
+    for function in (function for owner in kind.__mro__ for function in vars(owner).values() if inspect.isfunction(function)):
+        code = function.__code__
+        try:
+            lines, first = inspect.getsourcelines(function)
+            tree = ast.parse(textwrap.dedent("".join(lines)))
+        except (OSError, SyntaxError):
+            continue
+        for node in ast.walk(tree):
+            site = CallSite(code.co_filename, first - 1 + getattr(node, "lineno", 1), code.co_name)
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if any(isinstance(target, ast.Attribute) and target.attr == name for target in targets):
+                return site
+            if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in _REGISTERING:
+                continue
+            named = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "name")]
+            if any(isinstance(word, ast.Constant) and word.value == name for word in named):
+                return site
+            if named and not isinstance(named[0], ast.Constant):
+                made_up = made_up or site
+    return made_up
+
+
+# ---- A buffer of zeros hides what is done with it: an added bias, a factor, a choice.
+
+
+def of_zeros(mapping: Mapping, original: TorchSide, port: PaddleSide, *, back: bool) -> list[Pair]:
+    """The pairs that hold zeros on both sides and have no gradient that shows what is done with them. ``back``: some have one."""
+    layers, tensors = original.layers, {side.framework: tensors_of(side.model) for side in (original, port)}
+    pairs = []
+    for pair in mapping:
+        weights = [tensors[side].get(pair.name(side)) for side in tensors]
+        slots = [pair.torch_slot.weight, pair.paddle_slot.weight]
+        trained = back and all(slot is not None and slot.trainable and not slot.buffer for slot in slots)
+        owner = layers.get(pair.torch.rpartition(".")[0])
+        if trained or hasattr(owner, "running_mean") or not pair.is_exact or any(weight is None for weight in weights):
+            continue
+        arrays = [as_array(weight) for weight in weights]
+        if all(array.dtype.kind == "f" and array.size and not array.any() for array in arrays):
+            pairs.append(pair)
+    return pairs
+
+
+def fill_zeros(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: PaddleSide) -> None:
+    """Give pairs the same random numbers on both sides."""
+    source, target = (original, port) if mapping.src == "torch" else (port, original)
+    generator, tensors = np.random.default_rng(0), tensors_of(source.model)
+    for side in (source, target):
+        side.rewind()
+    for pair in pairs:
+        tensor = tensors[pair.name(source.framework)]
+        source.fill(tensor, generator.uniform(*_RANGE, tuple(tensor.shape)).astype(as_array(tensor).dtype))
+    carry(replace(mapping, pairs=list(pairs)), source.model, target.model)
+
+
+def hide_something(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: PaddleSide) -> bool | None:
+    """Whether both give other bits with numbers in these pairs; None where the original does not run so."""
+    sides = (original, port)
+    try:
+        fill_zeros(pairs, mapping, original, port)
+        expected = original.run_forward()
+        try:
+            actual = port.run_forward()
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            return True
+        return bool(agreement.shapes_differ(expected, actual) or agreement.outputs_differ(expected, actual, lambda _: True))
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return None
+    finally:
+        for side in sides:
+            side.rewind()
+            tensors = tensors_of(side.model)
+            for tensor in (tensors[pair.name(side.framework)] for pair in pairs):
+                side.fill(tensor, np.zeros_like(as_array(tensor)))
+        port.forget_copies()
