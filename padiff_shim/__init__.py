@@ -52,6 +52,8 @@ _EXPORTS = {
     "BisectionError": "errors",
     "record": "recording.record",
     "Recording": "recording.record",
+    "difference": "measure.difference",
+    "TreeDifference": "measure.difference",
     "diff": "recording.diff",
     "Difference": "recording.difference",
     "Mapping": "weights.mapping",
@@ -109,6 +111,7 @@ __all__ = [
     "Side",
     "StayedNativeError",
     "TransferError",
+    "TreeDifference",
     "UnknownNameError",
     "Verdict",
     "__version__",
@@ -119,6 +122,7 @@ __all__ = [
     "bitwise",
     "compare",
     "diff",
+    "difference",
     "do_no_harm",
     "drift",
     "gate",
@@ -151,6 +155,7 @@ if TYPE_CHECKING:
         StayedNativeError,
         UnknownNameError,
     )
+    from .measure.difference import TreeDifference, difference
     from .modes.compare import CompareMode, compare
     from .modes.mode import Mode
     from .modes.reference import install, reference, uninstall

@@ -109,24 +109,73 @@ def parts(tensor: Any) -> list[tuple[str, Any]]:
     return [("", tensor)]
 
 
-def as_array(tensor: Any) -> np.ndarray[Any, Any]:
-    """The values of a dense tensor of either framework; bfloat16 as float32, exactly.
+def elements(tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
+    """The elements of a dense tensor of either framework, and the name of their dtype; of bfloat16 and float8 the bits, unsigned.
 
     Raises:
         TypeError: it is sparse; Paddle's own ``numpy()`` of such a tensor ends the process.
     """
     framework = _framework(tensor)
-    if framework is None:
-        return np.asarray(tensor)
     if framework == "paddle" and tensor.is_sparse():
         raise TypeError(tr("a sparse tensor has no array of its values"))
-    if _is_bfloat16(tensor.dtype):
-        if framework == "paddle":  # whose numpy() gives the bits
-            return np.asarray(tensor.detach().numpy().astype(np.uint32) << 16, np.uint32).view(np.float32)
-        tensor = tensor.float()
-    # From any device, without its graph; Torch notes conjugates and negatives, and computes them here.
-    array: np.ndarray[Any, Any] = tensor.numpy() if framework == "paddle" else tensor.numpy(force=True)
-    return array
+    if framework is None:
+        tensor = np.asarray(tensor)
+    dtype = _dtype_name(tensor.dtype)
+    words = _words(dtype)
+    if framework == "torch":  # from any device; Torch notes conjugates and negatives, and computes them here
+        torch = sys.modules["torch"]
+        tensor = (tensor if words is None else tensor.detach().view(torch.int16 if words == "uint16" else torch.uint8)).numpy(
+            force=True
+        )
+    elif framework == "paddle":  # whose numpy() gives the bits
+        tensor = tensor.numpy()
+    return (tensor if words is None else tensor.view(words)), dtype
+
+
+@functools.cache
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+def _words(dtype: str) -> str | None:
+    """The dtype of the bits of a dtype that NumPy does not have; None of others."""
+    return "uint16" if dtype == "bfloat16" else "uint8" if dtype.startswith("float8") else None
+
+
+def numbers(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """The numbers of :func:`elements`, exactly: of bfloat16 and float8 as float32."""
+    if dtype == "bfloat16" and array.dtype == np.uint16:
+        return np.asarray(np.left_shift(array, 16, dtype=np.uint32).view(np.float32))
+    return np.asarray(_float8(dtype)[array]) if dtype.startswith("float8") and array.dtype == np.uint8 else array
+
+
+# Floats of eight bits: bits of the exponent, and its bias.
+_FLOAT8 = {"float8_e4m3fn": (4, 7), "float8_e4m3fnuz": (4, 8), "float8_e5m2": (5, 15), "float8_e5m2fnuz": (5, 16)}
+
+
+@functools.cache
+def _float8(dtype: str) -> np.ndarray[Any, Any]:
+    """The number of each of the 256 words."""
+    words = np.arange(256)
+    if dtype == "float8_e8m0fnu":  # a power of two
+        return np.asarray(np.where(words == 255, np.nan, np.exp2(words - 127.0)), np.float32)
+    bits, bias = _FLOAT8[dtype]
+    exponents, digits = words >> (7 - bits) & (1 << bits) - 1, (words & (1 << 7 - bits) - 1) / (1 << 7 - bits)
+    sizes = (digits + (exponents > 0)) * np.exp2(np.maximum(exponents, 1) - float(bias))
+    if dtype == "float8_e5m2":
+        sizes = np.where(exponents == 31, np.where(digits, np.nan, np.inf), sizes)
+    else:
+        sizes[words == 128 if dtype.endswith("uz") else words & 127 == 127] = np.nan
+    return np.asarray(np.where(words > 127, -sizes, sizes), np.float32)
+
+
+def as_array(tensor: Any) -> np.ndarray[Any, Any]:
+    """The values of a dense tensor of either framework; bfloat16 and float8 as float32, exactly.
+
+    Raises:
+        TypeError: it is sparse.
+    """
+    return numbers(*elements(tensor))
 
 
 def copied(tensor: Any) -> np.ndarray[Any, Any]:
@@ -141,8 +190,3 @@ def _numpy_copies() -> bool:
     tensor = sys.modules["paddle"].to_tensor  # no op: no mode sees it
     samples = [tensor(np.ones(shape, "float32")) for shape in ((), (3,), (64, 64))]
     return all(sample.numpy().__array_interface__["data"][0] != sample.data_ptr() for sample in samples)
-
-
-@functools.cache
-def _is_bfloat16(dtype: Any) -> bool:
-    return str(dtype).endswith("bfloat16")

@@ -44,7 +44,7 @@ class Verdict(str, Enum):
 
 
 MEANING = {
-    Verdict.EQUAL: marked("bit for bit the same; one in N is audited against the oracle, for equal is not yet right"),
+    Verdict.EQUAL: marked("the same numbers (0.0 counts as -0.0); one in N is audited against the oracle, for both may be wrong"),
     Verdict.ROUNDING: marked("both within the rounding that dtype and length of summation explain"),
     Verdict.TIE: marked("elements stand at a tie, a kink or a step, and differ: both choices are allowed there"),
     Verdict.UNVERIFIED: marked("no verdict: no bound, a random op, or a gradient that could not be observed"),

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ..arguments import one_of
 from ..dispatch.call_site import is_library
+from ..measure.distance import Distance, distance, worst_of
 from ..progress import Waiting
 from ..proof.causes import Cause
 from ..proof.findings import ProgramPlace, ProofVerdict
@@ -21,10 +20,10 @@ from ..proof.trace import TraceCall
 from ..proof.training import place_of
 from ..table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
 from ..text import listed, many, tr
+from ..trees import elements
 from .changes import Change
 from .following import call_number, plain_layer
-from .measuring import distance
-from .origins import cause_of, layouts
+from .origins import OriginGroup, cause_of, layouts
 from .result import UPDATE, BitOrigin, Bitwise, TravelRow
 from .search import Origin, OriginSearch
 from .updates import PaddleUpdates, update_sides, with_paddles_own
@@ -132,11 +131,10 @@ def _look_into_updates(answer: Bitwise, search: OriginSearch, port: PaddleUpdate
     origins, _ = _searched(search)
     torch_place, paddle_place = map(place_of, port.recipe.places)
     if not origins:
-        far = [distance(expected, actual, dtype) for expected, actual, dtype in search.outputs()]
+        far = [distance(actual, expected, (dtype, dtype)) for expected, actual, dtype in search.outputs()]
         why = tr("no value between gradients and weights belongs to one of the original's: both round in other places")
-        ulp, share = max(each.ulp for each in far), max(each.share for each in far)
-        name = tr("the whole step of the optimizer")
-        origins = [BitOrigin(TRAINING, name, why, torch_place, paddle_place, ("",), UPDATE, ulp, share)]
+        worst, name = worst_of(far), tr("the whole step of the optimizer")
+        origins = [BitOrigin(TRAINING, name, why, torch_place, paddle_place, ("",), UPDATE, worst.ulp or 0.0, worst.share)]
     answer.origins += [
         replace(origin, torch=_own(origin.torch, torch_place), paddle=_own(origin.paddle, paddle_place)) for origin in origins
     ]
@@ -181,10 +179,7 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
     groups = origin.at(origin.times[0]) or origin.groups
     forward = [group for group in groups if not group.backward]
     first = max(forward, key=lambda group: group.port[-1].index) if forward else groups[0]
-    far = [
-        distance(group.made.double().cpu().numpy(), group.wanted.double().cpu().numpy(), str(group.made.dtype).rpartition(".")[2])
-        for group in origin.groups
-    ]
+    far = worst_of(_apart(group) for group in origin.groups)
     backward = {group.backward for group in origin.groups}
     formulation = change.formulation if change else origin.formulation
     port, original = first.port, first.original
@@ -204,14 +199,19 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
         paddle=paddle,
         layers=tuple("" if search.steps else _layer(origin, numbers) for numbers in origin.times),
         differs=UPDATE if search.steps else BOTH if len(backward) > 1 else GRADIENT if True in backward else FORWARD,
-        ulp=max(each.ulp for each in far),
-        share=max(each.share for each in far),
+        ulp=far.ulp or 0.0,
+        share=far.share,
         torch_operands=layouts(original),
         paddle_operands=layouts(port),
         change=change.spelling if change else "",
         patch=change.patch(search.calls, search.places, again=bool(search.steps)) if change else None,
         contribution=contribution,
     )
+
+
+def _apart(group: OriginGroup) -> Distance:
+    (made, dtype), (wanted, wanted_dtype) = elements(group.made), elements(group.wanted)
+    return distance(made, wanted, (dtype, wanted_dtype))
 
 
 def _layer(origin: Origin, numbers: set[int]) -> str:
@@ -236,14 +236,7 @@ def _place(calls: Sequence[TraceCall], moved: Sequence[TraceCall]) -> ProgramPla
 def _travel(search: OriginSearch, dtype: str, origins: Sequence[BitOrigin]) -> Iterable[TravelRow]:
     """A row for each layer that both programs call, in the order in which the original's end."""
     for layer, pairs in search.layers():
-        parts = [distance(expected, actual, dtype) for expected, actual in pairs]
-        means = [_mean(expected, actual, far.ulp) for (expected, actual), far in zip(pairs, parts)]
-        numbers = tuple(number for number, origin in enumerate(origins, 1) if layer in origin.layers)
-        yield TravelRow(layer, len(pairs), max(far.ulp for far in parts), max(means), max(far.share for far in parts), numbers)
-
-
-def _mean(expected: Any, actual: Any, largest: float) -> float:
-    """The mean difference in the unit of the largest."""
-    apart = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
-    top = float(apart.max(initial=0.0))
-    return float(apart.mean()) / top * largest if top else 0.0
+        parts = [distance(actual, expected, (dtype, dtype)) for expected, actual in pairs]
+        worst, numbers = worst_of(parts), tuple(number for number, origin in enumerate(origins, 1) if layer in origin.layers)
+        mean = max(part.mean_abs / part.max_abs * (part.ulp or 0.0) if part.max_abs else 0.0 for part in parts)
+        yield TravelRow(layer, len(pairs), worst.ulp or 0.0, mean, worst.share, numbers)

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..catalogue.formulations import formulations
+from ..measure.distance import Distance
 from ..table.formulation import CAUSES, Formulation
-from .measuring import BitDistance, apart, ran
+from .measuring import apart, ran
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "bitwise.md"
 DTYPES = ("float32", "bfloat16")
@@ -224,7 +225,7 @@ def _figures(formulation: Formulation, dtype: str) -> list[str]:
     return shown
 
 
-def _shown(far: BitDistance) -> str:
+def _shown(far: Distance) -> str:
     size = f"{_rounded(far.ulp)} ulp" if far.ulp else "zeros"
     return f"{size}, {_rounded(100 * far.share)} %"
 

@@ -19,11 +19,12 @@ import numpy as np
 import paddle
 
 from ..catalogue.formulations import formulations
+from ..measure.bits import same_bits
 from ..modes.reference import reference
 from ..table.formulation import Formulation
 from ..trees import as_array
 from .calls import CallRecorder, OpCall, ValueId, recording
-from .spelling import drawn, listed, paddle_operands, replay, same_bits
+from .spelling import drawn, listed, paddle_operands, replay
 
 RECORDED = ("float32", "bfloat16")  # dtypes of the operands of the runs that patterns come from
 COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum"})

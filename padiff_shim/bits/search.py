@@ -12,8 +12,9 @@ from typing import Any, Union
 
 import numpy as np
 
+from ..measure.bits import same_bits
 from ..proof import agreement
-from ..proof.agreement import Array, same_bits
+from ..proof.agreement import Array
 from ..proof.locate import traced_in_wider
 from ..proof.programs import PaddleSide, RunOutcome, TorchSide
 from ..proof.trace import Forced, Key

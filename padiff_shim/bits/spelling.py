@@ -14,6 +14,7 @@ import paddle
 import torch
 
 from ..frameworks.memory import TORCH_DTYPES
+from ..measure.bits import same_bits
 from ..modes.reference import reference
 from ..table.formulation import Formulation
 from ..trees import as_array
@@ -72,13 +73,6 @@ class Bits(NamedTuple):
     def gradient_differs(self, other: Bits) -> bool:
         """Whether a bit of a gradient differs."""
         return not all(same_bits(self.gradients[name], other.gradients[name]) for name in self.gradients)
-
-
-def same_bits(array: Array | None, other: Array | None) -> bool:
-    """Whether two arrays are equal bit for bit: NaN is NaN, and 0.0 is not -0.0."""
-    if array is None or other is None:
-        return array is other
-    return array.shape == other.shape and array.dtype == other.dtype and array.tobytes() == other.tobytes()
 
 
 def drawn(formulation: Formulation, place: int = 0) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ..measure.distance import unit_in_last_place
 from .bounds import PIECE, Learnt, Limit
 from .precision import KINDS, Array, equal_in_value, norm
 
@@ -137,6 +138,7 @@ def scaled_peaks(values: Array, scale: Array, least: float) -> Peaks:
 class ChunkStatistics(NamedTuple):
     """Of a piece, or of the whole. ``apart``, ``size``: norms of the difference and of Torch's; ``mean``: its part of the mean.
 
+    ``top``: the largest difference relative to Torch's element; ``peak``: the largest of these.
     ``far``, ``share``, ``usual``: the largest difference beside what is harmless, the norm of that, and the sum of the squares.
     """
 
@@ -146,6 +148,7 @@ class ChunkStatistics(NamedTuple):
     largest: float
     different: int
     top: float
+    peak: float
     finite: bool
     far: float
     share: float
@@ -185,9 +188,12 @@ class Pieces:
         np.abs(d, out=d)
         thin = self._thin
         if thin == 1:
-            top, normal = _ratio(d, b, r, self.floor)
+            top, normal, peak = _ratio(d, b, r, self.floor)
         else:
-            top, normal = _ratio(d[::thin], b[::thin], r[: len(range(0, high - low, thin))], self.floor)
+            top, normal, peak = _ratio(d[::thin], b[::thin], r[: len(range(0, high - low, thin))], self.floor)
+            peak = max(top_of(b), -smallest(b))
+        if not finite:
+            peak = float(np.abs(b).max(initial=0.0, where=np.isfinite(b)))
         if harmless is not None:
             if harmless.relative and normal and thin == 1:
                 beside = top / harmless.relative, harmless.relative * size, 0.0
@@ -197,16 +203,16 @@ class Pieces:
                 beside = far, math.sqrt(float(limit.dot(limit))), float(r.dot(r)) if harmless.usual < math.inf else 0.0
         total = float(d.dot(_ones(d.dtype)[: high - low]))
         mean = total / self.count if math.isfinite(total) else float((d / d.dtype.type(self.count)).sum(dtype=np.float64))
-        return ChunkStatistics(apart, size, mean, top_of(d), unequal(d), top, finite, *beside)
+        return ChunkStatistics(apart, size, mean, top_of(d), unequal(d), top, peak, finite, *beside)
 
     def all(self, harmless: Limit | None) -> ChunkStatistics:
         """At every piece: what is seen of the whole."""
         if self.count <= CHUNK:
             return self.look(0, self.count, harmless)
         seen = [self.look(low, min(low + CHUNK, self.count), harmless) for low in range(0, self.count, CHUNK)]
-        apart, size, mean, largest, different, top, finite, far, share, usual = zip(*seen)
+        apart, size, mean, largest, different, top, peak, finite, far, share, usual = zip(*seen)
         beyond = math.inf if any(map(math.isnan, far)) else max(far)
-        sizes = _together(apart), _together(size), _sum(mean), max(largest), sum(different), max(top)
+        sizes = _together(apart), _together(size), _sum(mean), max(largest), sum(different), max(top), max(peak)
         return ChunkStatistics(*sizes, all(finite), beyond, _together(share), _sum(usual))
 
     def peaks(self) -> tuple[Peaks, Peaks | None]:
@@ -247,10 +253,10 @@ def _floors(dtype: Any) -> tuple[Any, float]:
     return np.dtype(dtype).type(2.0 * tiny / eps), tiny / eps
 
 
-def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, bool]:
-    """d / max(|b|, floor) into ``out``; its maximum, and whether the floor was needed nowhere."""
+def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, bool, float]:
+    """d / max(|b|, floor) into ``out``; its maximum, whether the floor was needed nowhere, and the largest |b|."""
     np.abs(b, out=out)
-    normal = bool(smallest(out) >= floor)
+    normal, peak = bool(smallest(out) >= floor), top_of(out)
     if not normal:
         np.maximum(out, floor, out=out)
     np.divide(d, out, out=out)
@@ -258,7 +264,7 @@ def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, bool]:
     if math.isnan(top):
         np.nan_to_num(out, copy=False, nan=0.0, posinf=0.0)
         top = top_of(out)
-    return top, normal
+    return top, normal, peak
 
 
 def unequal(d: Array) -> int:
@@ -285,7 +291,10 @@ _PIECE = 65536  # elements: what was compared is looked at again while it is in 
 
 
 def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """:func:`torch.equal` of two tensors of one shape and dtype, up to ten times faster where their bytes are equal."""
+    """:func:`torch.equal` of two tensors of one shape and dtype, up to ten times faster where their bytes are equal.
+
+    Numbers are asked, not bits: 0.0 is -0.0, as many gradients have it on one side, and a NaN may be wrong on both sides.
+    """
     count = tensor.numel()
     if count <= _FEW:
         return torch.equal(tensor, other)
@@ -335,8 +344,8 @@ class TensorDifference:
 
     ``distance``: of the judged shape; None on the host where relative errors are looked at. ``ratio``: |d| / max(|t|, floor), on a
     device only; the floor is the smallest normal number over the unit roundoff, below which no bound is relative any more
-    (numbers that one side flushes to 0 would hide all others). ``stats``: see docs/log.md; ``ulp_max`` and the relative tolerance
-    are lower estimates on large tensors whose ratios are not looked at. ``finite``: neither result has NaN or Inf. ``rms``: root
+    (numbers that one side flushes to 0 would hide all others). ``stats``: see docs/log.md; the relative tolerance is a lower
+    estimate on large tensors whose ratios are not looked at. ``finite``: neither result has NaN or Inf. ``rms``: root
     mean square of torch's finite values. ``beyond``: the largest |d| over what is harmless, where that was said; infinite where
     that is more than :data:`SHARE` of the result (sums that cancel: their condition is to be said). ``peaks``: see :attr:`tops`
     and :attr:`ratios`, made when they are first read.
@@ -386,11 +395,13 @@ def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True,
     ``relative``: also look where |d| / |t| is largest. ``harmless``: what to hold |d| against.
     The arrays of the answer are overwritten by the thread's next call.
     """
-    p, t = _flat(paddle), _flat(torch_)
-    bits = KINDS[paddle.dtype].format.bits
-    if isinstance(p, np.ndarray):
-        return _on_host(p, t, bits, relative, harmless)
-    return _on_device(p, t, bits, harmless)
+    p, t, dtype = _flat(paddle), _flat(torch_), _dtype_name(paddle.dtype)
+    return _on_host(p, t, dtype, relative, harmless) if isinstance(p, np.ndarray) else _on_device(p, t, dtype, harmless)
+
+
+@functools.cache
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def no_difference(tensor: torch.Tensor) -> TensorDifference:
@@ -407,10 +418,10 @@ def no_difference(tensor: torch.Tensor) -> TensorDifference:
     return TensorDifference(None, stats=equal_stats(tensor.numel()), finite=finite, rms=size / math.sqrt(tensor.numel()))
 
 
-def _on_host(p: Array, t: Array, bits: int, relative: bool, harmless: Limit | None) -> TensorDifference:
+def _on_host(p: Array, t: Array, dtype: str, relative: bool, harmless: Limit | None) -> TensorDifference:
     pieces, count = Pieces(p.reshape(-1), t.reshape(-1), relative), p.size
     seen = pieces.all(harmless)
-    stats = statistics(count, seen.different, seen.largest, seen.mean, seen.apart, seen.size, seen.top, bits)
+    stats = statistics(count, seen.different, seen.largest, seen.mean, seen.apart, seen.size, seen.top, seen.peak, dtype)
     difference = TensorDifference(
         None if relative else pieces.distance.reshape(p.shape), stats=stats, finite=seen.finite, peaks=pieces.peaks
     )
@@ -441,8 +452,8 @@ def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, flo
     return math.sqrt(apart), largest, math.sqrt(size)
 
 
-def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: Limit | None = None) -> TensorDifference:
-    """The same on an accelerator, with one transfer of eight numbers."""
+def _on_device(p: torch.Tensor, t: torch.Tensor, dtype: str, harmless: Limit | None = None) -> TensorDifference:
+    """The same on an accelerator, with one transfer of nine numbers."""
     distance = torch.sub(p, t).contiguous()
     finite = torch.isfinite(distance).all()
     distance = distance.nan_to_num_(0.0, 0.0, 0.0).abs_()
@@ -451,9 +462,9 @@ def _on_device(p: torch.Tensor, t: torch.Tensor, bits: int, harmless: Limit | No
     wide, clean = distance.double(), t.double().nan_to_num_(0.0, 0.0, 0.0)
     sums = [(wide / p.numel()).sum(), _norm(wide), _norm(clean)]
     beyond = _beyond(distance, clean, harmless)
-    figures = (distance.count_nonzero(), distance.max(), *sums, ratio.max(), finite, beyond)
-    different, largest, mean, apart, size, top, good, far = torch.stack([n.double() for n in figures]).tolist()
-    stats = statistics(p.numel(), int(different), largest, mean, apart, size, top, bits)
+    figures = (distance.count_nonzero(), distance.max(), *sums, ratio.max(), clean.abs().max(), finite, beyond)
+    different, largest, mean, apart, size, top, peak, good, far = torch.stack([n.double() for n in figures]).tolist()
+    stats = statistics(p.numel(), int(different), largest, mean, apart, size, top, peak, dtype)
     return TensorDifference(distance, ratio, stats=stats, finite=bool(good), rms=size / math.sqrt(p.numel()), beyond=far)
 
 
@@ -474,7 +485,7 @@ def _norm(wide: torch.Tensor) -> torch.Tensor:
 
 
 def statistics(
-    count: int, different: int, largest: float, mean: float, apart: float, size: float, ratio: float, bits: int
+    count: int, different: int, largest: float, mean: float, apart: float, size: float, ratio: float, peak: float, dtype: str
 ) -> dict[str, Any]:
     frobenius = apart / size if size > 0 else (0.0 if apart == 0 else math.inf)
     return {
@@ -483,8 +494,7 @@ def statistics(
         "max_abs": largest,
         "mean_abs": mean,
         "rel_fro": frobenius,
-        # One ulp is between 2^-bits and 2^(1-bits) of the value: right within a factor 2, at no extra pass.
-        "ulp_max": ratio * 2.0**bits,
+        "ulp_max": largest / unit_in_last_place(dtype, peak) if largest else 0.0,
         "tolerance": {"atol": largest, "rtol": ratio},
     }
 
@@ -498,7 +508,7 @@ def stats_of(paddle: torch.Tensor, torch_: torch.Tensor) -> dict[str, Any]:
 
 def equal_stats(count: int) -> dict[str, Any]:
     """The statistics of two equal results."""
-    return statistics(count, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+    return statistics(count, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "")
 
 
 # ---- The same statistics, bit for bit, for results whose difference needs no oracle: most are so.
@@ -511,11 +521,11 @@ _FORMATS = {torch.float32: np.float32, torch.float64: np.float64}
 class _Format:
     """What is to be known of a dtype."""
 
-    __slots__ = ("bits", "floor", "least", "ones")
+    __slots__ = ("dtype", "floor", "least", "ones")
 
     def __init__(self, kind: Any) -> None:
         about = np.finfo(kind)
-        self.bits = about.nmant + 1
+        self.dtype = str(about.dtype)
         self.floor, self.least = kind(2.0 * float(about.tiny) / float(about.eps)), float(about.tiny) / float(about.eps)
         self.ones = np.ones(CHUNK, kind)
 
@@ -560,7 +570,7 @@ def _look(
     size = math.sqrt(total)
     np.absolute(d, d)
     r = np.absolute(t)
-    normal = r.item(r.argmin()) >= about.floor
+    normal, peak = r.item(r.argmin()) >= about.floor, r.item(r.argmax())
     if not normal:
         np.maximum(r, about.floor, out=r)
     np.divide(d, r, r)
@@ -578,4 +588,4 @@ def _look(
     if not (beyond <= 1.0 and share <= SHARE * size):  # NaN: 0 / 0, or a limit of NaN
         return None
     mean = d.dot(about.ones[:count]).item() / count
-    return statistics(count, unequal(d), d.item(d.argmax()), mean, math.sqrt(squares), size, top, about.bits), beyond
+    return statistics(count, unequal(d), d.item(d.argmax()), mean, math.sqrt(squares), size, top, peak, about.dtype), beyond

@@ -14,6 +14,7 @@ import torch
 
 from ..frameworks.memory import TORCH_DTYPES
 from ..frameworks.torch_state import LooksOn
+from ..measure.bits import PIECE, largest, largest_element, largests, same_bits
 from ..text import joined, listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .findings import LayerRow
@@ -60,43 +61,7 @@ class RunOutcome:
         return self.capture.trace
 
 
-# ---- Two arrays: the same bits, or how far they are apart.
-
-
-def same_bits(array: Array, other: Array) -> bool:
-    """Whether two arrays have one shape, dtype and bytes."""
-    if array.shape != other.shape or array.dtype != other.dtype:
-        return False
-    whole = _WHOLE.get(array.dtype.itemsize) if array.size > _FEW else None
-    if whole is None:
-        return array.tobytes() == other.tobytes()
-    return all(bool((part == another).all()) for part, another in _parts(array.view(whole), other.view(whole)))
-
-
-def _parts(array: Array, other: Array) -> Iterator[tuple[Array, Array]]:
-    """Both arrays piece by piece; each piece stays in a processor's cache, also where matrices are transposed in memory."""
-    if array.ndim == 2 and array.strides != other.strides:
-        for row in range(0, array.shape[0], _SIDE):
-            for column in range(0, array.shape[1], _SIDE):
-                tile = slice(row, row + _SIDE), slice(column, column + _SIDE)
-                yield array[tile], other[tile]
-        return
-    turned = array.ndim == 2 and array.flags.f_contiguous and other.flags.f_contiguous
-    flat, opposite = ((side.T if turned else side).reshape(-1) for side in (array, other))
-    for begin in range(0, flat.size, _PIECE):
-        yield flat[begin : begin + _PIECE], opposite[begin : begin + _PIECE]
-
-
-_FEW = 4096  # elements; copies of so few as bytes are quicker
-
-
-_SIDE = 256  # of a tile
-
-
-_PIECE = 1 << 15  # elements
-
-
-_WHOLE = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}  # bytes of an element -> whole numbers of the same bits
+# ---- Two arrays, in words.
 
 
 def difference_text(array: Array, other: Array) -> str:
@@ -104,67 +69,6 @@ def difference_text(array: Array, other: Array) -> str:
     if array.shape != other.shape:
         return tr("shapes {shape} and {other}", shape=list(array.shape), other=list(other.shape))
     return tr("largest difference {largest:.3g}", largest=largest(array, other))
-
-
-def largest(array: Array, other: Array) -> float:
-    """The largest difference of two arrays of one shape; infinite where one alone is finite."""
-    if not array.size or same_bits(array, other):
-        return 0.0
-    wide = np.complex128 if np.iscomplexobj(array) else np.float64
-    with np.errstate(invalid="ignore", over="ignore"):
-        most = [float(np.abs(np.subtract(*part, dtype=wide)).max()) for part in _parts(array, other)]
-        if math.isfinite(sum(most)):
-            return max(most)
-        between = np.abs(np.subtract(array, other, dtype=wide))
-    between = np.where((array == other) | ((array != array) & (other != other)), 0.0, between)
-    return float(np.where(between == between, between, np.inf).max())
-
-
-def largest_element(array: Array) -> float:
-    """The largest finite element, without its sign."""
-    if array.dtype.kind == "f" and array.size:
-        most = max(float(array.max()), -float(array.min()))
-        if math.isfinite(most):
-            return most
-    return float(np.abs(array).max(initial=0.0, where=np.isfinite(array)))
-
-
-def largests(pairs: Sequence[tuple[Array, Array]]) -> list[float | None]:
-    """:func:`largest` of many pairs, each of one shape; None where the bits are the same.
-
-    Small arrays are laid end to end, for a call of NumPy costs more than their elements.
-    """
-    differences: list[float | None] = [None] * len(pairs)
-    waiting: list[int] = []
-    elements = 0
-    for place, (array, other) in enumerate(pairs):
-        if same_bits(array, other):
-            continue
-        if array.dtype.kind == "f" and other.dtype.kind == "f" and 0 < array.size <= _PIECE:
-            waiting.append(place)
-            elements += array.size
-        else:
-            differences[place] = largest(array, other)
-        if elements > _PIECE:
-            _largest_of_small(pairs, waiting, differences)
-            waiting, elements = [], 0
-    _largest_of_small(pairs, waiting, differences)
-    return differences
-
-
-def _largest_of_small(pairs: Sequence[tuple[Array, Array]], places: list[int], differences: list[float | None]) -> None:
-    """Fill in the largest differences of these pairs."""
-    if not places:
-        return
-    flat, opposite = (
-        np.concatenate([pairs[place][side].reshape(-1) for place in places], dtype=np.float64, casting="same_kind")
-        for side in (0, 1)
-    )
-    begins = np.cumsum([0, *(pairs[place][0].size for place in places[:-1])])
-    with np.errstate(invalid="ignore", over="ignore"):
-        most = np.maximum.reduceat(np.abs(np.subtract(flat, opposite, out=flat), out=flat), begins).tolist()
-    for place, value in zip(places, most):
-        differences[place] = value if math.isfinite(value) else largest(*pairs[place])
 
 
 # ---- Two runs, bit by bit: outputs, gradients, statistics, weights and the results of layers.
@@ -567,17 +471,17 @@ def add_noise(tensor: torch.Tensor, unit: float, generator: torch.Generator) -> 
 
     A count of tokens is exact, however it is computed: moved, and cut to an integer again, it would be another position.
     """
-    large = tensor.numel() > 2 * _PIECE and tensor.is_contiguous()
-    shape = (2 * _PIECE,) if large else tensor.shape
+    large = tensor.numel() > 2 * PIECE and tensor.is_contiguous()
+    shape = (2 * PIECE,) if large else tensor.shape
     noise = torch.rand(shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * unit).add_(1.0).to(tensor.dtype)
     if not large:
         _move(tensor, noise)
         return
     flat = tensor.view(-1)  # piece by piece, within a processor's cache, each by other numbers of the same noise
-    begins = range(0, len(flat), _PIECE)
-    offsets = torch.randint(_PIECE, (len(begins),), generator=generator).tolist()
+    begins = range(0, len(flat), PIECE)
+    offsets = torch.randint(PIECE, (len(begins),), generator=generator).tolist()
     for begin, offset in zip(begins, offsets):
-        piece = flat[begin : begin + _PIECE]
+        piece = flat[begin : begin + PIECE]
         _move(piece, noise[offset : offset + len(piece)])
 
 

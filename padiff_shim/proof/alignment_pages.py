@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from ..measure.distance import Distance
 from ..present import document as doc
 from ..text import joined, many, shown, tr
 from .aligned import AlignedDtype
-from .distances import SIDES, Distance, DriftRow
+from .distances import SIDES, DriftRow
 from .findings import ProofVerdict, StepRow
 from .pages import TONES, far, listed_finding
 
@@ -164,13 +165,13 @@ def _row(row: DriftRow) -> doc.Row:
 def _absolute(apart: Distance | None, tone: doc.Tone) -> str | doc.Cell:
     if apart is None:
         return ""
-    if apart.max == 0:
+    if apart.max_abs == 0:
         return doc.Cell([tr("bits equal") if apart.identical else "±0"], tone, 0.0)
-    return doc.Cell([f"{apart.mean:.2e}, {apart.max:.2e}"], tone, far(apart.max) if tone else None)
+    return doc.Cell([f"{apart.mean_abs:.2e}, {apart.max_abs:.2e}"], tone, far(apart.max_abs) if tone else None)
 
 
 def _relative(apart: Distance | None) -> str:
-    if apart is None or apart.relative_mean is None or apart.max == 0:
+    if apart is None or apart.max_abs == 0:
         return ""
     return f"{apart.relative_mean:.1e}, {apart.relative_max:.1e}"
 
@@ -225,7 +226,7 @@ def drift_curves(rows: Sequence[DriftRow]) -> list[doc.Part]:
     names = {"native": tr("native"), "substituted": tr("Torch's kernels"), "float64": "float64"}
     curves = []
     for side in SIDES:
-        values = [None if (apart := getattr(row, side)) is None else apart.max for row in rows]
+        values = [None if (apart := getattr(row, side)) is None else apart.max_abs for row in rows]
         if any(value is not None for value in values):
             curves.append(doc.Curve(names[side], _KINDS[side], values))
     return [doc.Curves(curves, (rows[0].name, rows[-1].name), tr("tensor, in the order of the run"), tr("largest difference"))]

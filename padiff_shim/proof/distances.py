@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..measure.distance import Distance, distance
 from ..text import marked, tr
 from ..weights.mapping import Mapping as Weights
 from . import agreement
@@ -15,24 +16,6 @@ from .agreement import RunOutcome
 
 Array = np.ndarray[Any, Any]
 SIDES = ("native", "substituted", "float64")
-
-
-@dataclass(frozen=True)
-class Distance:
-    """How far two tensors are apart.
-
-    Attributes:
-        mean, max: mean and largest absolute difference, measured in float64.
-        identical: every bit is the same.
-        relative_mean, relative_max: these over the mean and the largest magnitude of the original's elements (0/0 is 0, as for a
-            gradient of zeros on both sides); None where it is not measured.
-    """
-
-    mean: float
-    max: float
-    identical: bool
-    relative_mean: float | None = None
-    relative_max: float | None = None
 
 
 KINDS = (
@@ -91,45 +74,20 @@ class DriftRow:
         return tr("gradient of {name}", name=self.name) if self.of_gradient else self.name
 
 
-def distance(actual: Array, expected: Array) -> Distance | None:
-    """Mean and largest difference, in float64, so that measuring does not round; None for different shapes and without numbers."""
-    if actual.shape != expected.shape or not actual.size:
-        return None
-    wide = np.complex128 if np.iscomplexobj(expected) else np.float64
-    same = (actual == expected) | ((actual != actual) & (expected != expected))
-    with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.abs(actual.astype(wide) - expected.astype(wide)))
-    apart = np.nan_to_num(apart, nan=np.inf)
-    identical = actual.dtype == expected.dtype and actual.tobytes() == expected.tobytes()
-    mean, most = float(apart.mean()), float(apart.max())
-    sizes = np.abs(expected[np.isfinite(expected)].astype(wide)) if expected.dtype.kind in "fc" else np.abs(expected.astype(wide))
-    scale = (float(sizes.mean()), float(sizes.max())) if sizes.size else (0.0, 0.0)
-    return Distance(mean, most, identical, _share(mean, scale[0]), _share(most, scale[1]))
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0 if part == 0 else float("inf")
-
-
 def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
     """The distances of one tensor in all runs; None where the runs have no common shape."""
-    native, shim = (distance(arrays[name], arrays["torch"]) if name in arrays else None for name in ("native", "substituted"))
+    native, shim = (_distance(arrays[name], arrays["torch"]) if name in arrays else None for name in ("native", "substituted"))
     if shim is None or (native is None and "native" in arrays):
         return None
     double: Distance | None = None
     if "native64" in arrays:
-        double = distance(arrays["native64"], arrays["torch64"])
+        double = _distance(arrays["native64"], arrays["torch64"])
     return DriftRow(kind, names[0], names[1], number, site, native, shim, double)
 
 
-def largest(distances: Iterable[Distance | None]) -> Distance:
-    """The worst of several."""
-    known = [distance for distance in distances if distance is not None]
-    return Distance(
-        max((distance.mean for distance in known), default=0.0),
-        max((distance.max for distance in known), default=0.0),
-        all(distance.identical for distance in known),
-    )
+def _distance(actual: Array, expected: Array) -> Distance | None:
+    """None for different shapes and without numbers."""
+    return distance(actual, expected) if actual.shape == expected.shape and actual.size else None
 
 
 # ---- Rows of layers' results and of outputs.

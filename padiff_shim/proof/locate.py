@@ -16,6 +16,7 @@ import torch
 from ..dispatch.call_site import at_line
 from ..errors import TransferError
 from ..frameworks.memory import TORCH_DTYPES
+from ..measure.bits import largest
 from ..text import joined, many, tr
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
@@ -32,7 +33,6 @@ from .agreement import (
     Tolerances,
     add_noise,
     floor_of,
-    largest,
     rounding_noise,
 )
 from .causes import BACKWARD, FORWARD, STATISTICS, CallDifference, calls_alike, explain, unlike_attributes

@@ -18,6 +18,7 @@ import paddle
 import torch
 
 from ..dispatch.call_site import CallSite, at_line, call_site
+from ..measure.bits import same_bits
 from ..text import joined, listed, many, tr
 from ..trees import as_array, leaves
 from ..weights import explain, pairing
@@ -28,7 +29,7 @@ from ..weights.transfer import carry
 from ..weights.tree import Weight
 from ..weights.tree import WeightSide as Tree
 from . import agreement
-from .agreement import Array, RunOutcome, difference_text, same_bits
+from .agreement import Array, RunOutcome, difference_text
 from .causes import advice_on_definition
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
 from .match import kind

@@ -20,11 +20,12 @@ from ..errors import ArgumentError, PadiffShimError, described
 from ..frameworks.copies import duplicate
 from ..frameworks.memory import FLOATS, PADDLE_DTYPES, TORCH_DTYPES, hand_over, to_torch
 from ..frameworks.weight_copies import forget, lend, transposed_of
+from ..measure.bits import same_bits
 from ..runs.run import Run
 from ..text import joined, tr
 from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
 from ..weights.mapping import Mapping as WeightMapping
-from .agreement import Array, RunOutcome, same_bits
+from .agreement import Array, RunOutcome
 from .plans import TORCHS, Defined, InWider, Natively, OnTorch, WiderDtype, opened
 from .trace import Model, Onlooker, Tensor
 from .updates import Recipe, Trainer, unscaling_float64

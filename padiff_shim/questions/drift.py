@@ -15,12 +15,13 @@ from ..arguments import path as checked
 from ..errors import ArgumentError, FileError, described, optional
 from ..files import Scratch
 from ..frameworks.copies import duplicate
+from ..measure.distance import Distance, worst_of
 from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
 from ..present.result import Presented
 from ..progress import Waiting
 from ..proof.agreement import RunOutcome
 from ..proof.alignment_pages import drift_curves
-from ..proof.distances import SIDES, Distance, DriftRow, gradient_rows, largest, layer_rows, output_rows
+from ..proof.distances import SIDES, DriftRow, gradient_rows, layer_rows, output_rows
 from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide, natively
 from ..proof.prove import both_losses
 from ..recording.diff import diff
@@ -81,7 +82,7 @@ def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
 
 def _max(row: DriftRow, side: str) -> Any:
     apart = getattr(row, side)
-    return None if apart is None else apart.max
+    return None if apart is None else apart.max_abs
 
 
 # ---- The answer.
@@ -137,7 +138,7 @@ class Drift(Presented):
             FileError: the file cannot be written.
         """
         target = checked("path", path)
-        figures = [(side, figure) for side in SIDES for figure in ("mean", "max", "identical")]
+        figures = [(side, figure) for side in SIDES for figure in ("mean_abs", "max_abs", "identical")]
         try:
             with open(target, "w", newline="", encoding="utf-8") as file:
                 writer = csv.writer(file)
@@ -182,7 +183,7 @@ class Drift(Presented):
 
 def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
     columns = {side: [getattr(row, side) for row in rows if getattr(row, side) is not None] for side in SIDES}
-    return {side: largest(distances) for side, distances in columns.items() if distances}
+    return {side: worst_of(distances) for side, distances in columns.items() if distances}
 
 
 def _summary(rows: Sequence[DriftRow]) -> str:
@@ -192,16 +193,16 @@ def _summary(rows: Sequence[DriftRow]) -> str:
         "{same} of {all} identical on Torch's kernels (largest difference {largest:.2g})",
         same=sum(row.substituted.identical for row in rows),
         all=len(rows),
-        largest=worst["substituted"].max,
+        largest=worst["substituted"].max_abs,
     )
     if "native" not in worst:
         return tr("{text}; natively it fails", text=text)
-    text = tr("{text}; natively up to {largest:.2g} apart", text=text, largest=worst["native"].max)
-    if "float64" not in worst or not worst["native"].max:
+    text = tr("{text}; natively up to {largest:.2g} apart", text=text, largest=worst["native"].max_abs)
+    if "float64" not in worst or not worst["native"].max_abs:
         return text
-    ratio = worst["float64"].max / worst["native"].max
+    ratio = worst["float64"].max_abs / worst["native"].max_abs
     if ratio > 0.5:
-        largest = worst["float64"].max
+        largest = worst["float64"].max_abs
         return tr("{text}, and in float64 {largest:.2g}: it is not rounding; prove names the lines", text=text, largest=largest)
     if ratio < 1e-6:  # the unit roundoff of float64 is 2e-9 of float32's
         meaning = tr("it is rounding")
@@ -212,7 +213,7 @@ def _summary(rows: Sequence[DriftRow]) -> str:
     return tr(
         "{text}, in float64 {largest:.2g}, which is {ratio:.1g} of it: {meaning}",
         text=text,
-        largest=worst["float64"].max,
+        largest=worst["float64"].max_abs,
         ratio=ratio,
         meaning=meaning,
     )
@@ -225,10 +226,10 @@ def _row(row: DriftRow) -> Row:
         apart = getattr(row, side)
         if apart is None:
             figures += [tr("fails") if side == "native" else ""] * 2
-        elif apart.max == 0:
+        elif apart.max_abs == 0:
             figures += ["0" if apart.identical else "±0"] * 2
         else:
-            figures += [f"{apart.mean:.1e}", f"{apart.max:.1e}"]
+            figures += [f"{apart.mean_abs:.1e}", f"{apart.max_abs:.1e}"]
     return (tr(row.kind), shown(row.label), shown(row.original), code_line(row.site), *figures)
 
 
@@ -276,7 +277,7 @@ def drift(
 
     >>> import numpy, paddle, torch, padiff_shim
     >>> drift = padiff_shim.drift(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4))
-    >>> [(row.kind, row.substituted.max) for row in drift.rows]
+    >>> [(row.kind, row.substituted.max_abs) for row in drift.rows]
     [('layer', 0.0), ('output', 0.0)]
     """
     start = time.perf_counter()
@@ -367,11 +368,7 @@ def _calls(folder: Path, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
         rows.append(
             DriftRow(
                 "call", f"{row.a.name} ({row.a.layer})" if row.a.layer else row.a.name, row.b.function, 0, row.a.site,
-                None if native is None else _distance(native), _distance(shim), None if double is None else _distance(double),
+                None if native is None else native.apart, shim.apart, None if double is None else double.apart,
             )
         )  # fmt: skip
     return rows
-
-
-def _distance(row: Any) -> Distance:
-    return Distance(row.apart.mean_abs, row.apart.max_abs, row.apart.identical)

@@ -6,22 +6,17 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..measure.distance import Distance, coarser, distance
 from ..runlog.events import NAMED
 from . import tensors as contents
 from .tensors import Array, Tensor
 
 # ---- Distances
 
-_FLOATS: dict[str, tuple[Any, Any]] = {
-    "float16": (np.int16, np.float16),
-    "float32": (np.int32, np.float32),
-    "float64": (np.int64, np.float64),
-}
 _AXES = 4  # up to so many every order of axes is tried
 # The largest difference that rounding makes after many calls, relative to the largest element.
 _ROUNDED = {"bfloat16": 2.0**-4, "float16": 2.0**-5, "float32": 2.0**-12, "float64": 2.0**-26}
@@ -29,57 +24,22 @@ _CHANCES = 100  # an arrangement of values is no coincidence if there are more w
 _SAME_SUMS = 1e-9  # relative: sums of the same numbers in another order, in float64
 
 
-@dataclass(frozen=True)
-class TensorDistance:
-    """How far two tensors are apart.
-
-    Attributes:
-        identical: all elements are equal (0 and -0 are), in the same or in another layout.
-        max_abs, mean_abs: of the absolute differences; NaN where single elements are not known.
-        relative: norm of the difference over the second tensor's norm.
-        ulp: largest difference in units in the last place of the coarser dtype; None between other dtypes than floats.
-        elements, different: how many elements were compared, and how many of them differ.
-        how: ``"values"``, ``"sample"`` (some elements: there may be larger differences), ``"figures"`` (least, greatest, sums:
-            single elements are not known), ``"fingerprint"`` (``relative`` is an estimate), ``"digest"``, ``"shape"`` or
-            ``"nothing"`` (a recording has no values).
-        layout: how the first tensor's elements had to be arranged; "" if they lie alike.
-    """
-
-    identical: bool
-    max_abs: float = 0.0
-    mean_abs: float = 0.0
-    relative: float = 0.0
-    ulp: float | None = 0.0
-    elements: int = 0
-    different: int = 0
-    how: str = "digest"
-    layout: str = ""
-
-    def within(self, atol: float, rtol: float, scale: float) -> bool:
-        """Whether no element differs by more than ``atol`` plus ``rtol`` of the largest element, ``scale``."""
-        if self.identical or (atol == 0 and rtol == 0):
-            return self.identical
-        if self.how == "fingerprint":
-            return bool(self.relative <= rtol)
-        return self.how in ("values", "sample") and bool(self.max_abs <= atol + rtol * scale)
-
-
-def apart(a: Tensor, b: Tensor) -> TensorDistance:
+def apart(a: Tensor, b: Tensor) -> Distance:
     """How far two tensors are apart, with as much of them as both recordings hold."""
     if a.digest and a.digest == b.digest and a.dtype == b.dtype and a.size == b.size:
         # Equal bytes in C order: the same shape, or one reshaped.
-        return TensorDistance(True, elements=a.size, layout="" if a.shape == b.shape else "reshaped")
+        return Distance(True, elements=a.size, how="digest", layout="" if a.shape == b.shape else "reshaped")
     if a.size != b.size:
-        return TensorDistance(False, np.nan, np.nan, np.nan, None, how="shape")
+        return Distance(False, np.nan, np.nan, np.nan, None, how="shape")
     if not (a.digest and b.digest):
-        return TensorDistance(False, np.nan, np.nan, np.nan, None, how="nothing")
+        return Distance(False, np.nan, np.nan, np.nan, None, how="nothing")
     values = a.values(), b.values()
     if values[0] is not None and values[1] is not None:
-        return _best(values[0], values[1], _unit(a, b), weights=a.kind in NAMED)
+        return _best(values[0], values[1], (a.dtype, b.dtype), weights=a.kind in NAMED)
     if a.shape == b.shape:
         drawn = _elements(a), _elements(b)
         if drawn[0] is not None and drawn[1] is not None and drawn[0].shape == drawn[1].shape:
-            return _measured(drawn[0], drawn[1], _unit(a, b), "sample", "")
+            return distance(drawn[0], drawn[1], (a.dtype, b.dtype), how="sample")
     return by_figures(a, b)
 
 
@@ -91,35 +51,29 @@ def _elements(tensor: Tensor) -> Array | None:
     return np.array(tensor.sample if values is None else contents.sample(values), np.float64)
 
 
-def by_figures(first: Tensor, second: Tensor) -> TensorDistance:
+def by_figures(first: Tensor, second: Tensor) -> Distance:
     """How far least, greatest and sums are apart, where single elements are not known."""
     names = ("min", "max", "nan", "inf", "mean_abs", "norm")
     pairs = [(first.figures.get(name, 0.0), second.figures.get(name, 0.0)) for name in names]
     relative = max(abs(a - b) / max(abs(a), abs(b)) if a != b else 0.0 for a, b in pairs)
     alike = relative <= _SAME_SUMS and all(a == b for a, b in pairs[:4])
-    return TensorDistance(alike, np.nan, np.nan, relative, None, first.size, 0 if alike else first.size, "figures")
+    return Distance(alike, np.nan, np.nan, relative, None, first.size, 0 if alike else first.size, "figures")
 
 
-def _unit(a: Tensor, b: Tensor) -> str:
-    """The coarser of both dtypes, in whose last places differences are counted; "" if one is no float."""
-    order = ("bfloat16", "float16", "float32", "float64")
-    return next((name for name in order if name in (a.dtype, b.dtype)), "") if {a.dtype, b.dtype} <= set(order) else ""
-
-
-def _best(first: Array, second: Array, unit: str, *, weights: bool) -> TensorDistance:
+def _best(first: Array, second: Array, dtypes: tuple[str, str], *, weights: bool) -> Distance:
     """The difference of both as they lie, or in the arrangement of the first that explains it."""
     plain = None
     if _lie_alike(first.shape, second.shape):
         layout = "" if first.shape == second.shape else "reshaped"
-        plain = _measured(first.reshape(second.shape), second, unit, "values", layout)
+        plain = distance(first.reshape(second.shape), second, dtypes, layout=layout)
         if not plain.different:
             return plain
     layouts = [(layout, laid) for layout, laid in _layouts(first, second.shape) if plain is None or layout != plain.layout]
-    arranged = [_measured(laid, second, unit, "values", layout) for layout, laid in layouts]
+    arranged = [distance(laid, second, dtypes, layout=layout) for layout, laid in layouts]
     best = min(arranged, key=lambda apart: (not apart.identical, apart.different > 0 and apart.relative), default=None)
-    if best is not None and _explains(best, plain, first, second, unit, weights=weights):
+    if best is not None and _explains(best, plain, first, second, dtypes, weights=weights):
         return best
-    return plain or TensorDistance(False, np.nan, np.nan, np.nan, None, how="shape")
+    return plain or Distance(False, np.nan, np.nan, np.nan, None, how="shape")
 
 
 def _lie_alike(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
@@ -128,7 +82,9 @@ def _lie_alike(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     return first == second or ends[0] <= ends[1] | {1} or ends[1] <= ends[0] | {1}
 
 
-def _explains(best: TensorDistance, plain: TensorDistance | None, first: Array, second: Array, unit: str, *, weights: bool) -> bool:
+def _explains(
+    best: Distance, plain: Distance | None, first: Array, second: Array, dtypes: tuple[str, str], *, weights: bool
+) -> bool:
     """Whether a difference is nothing but another arrangement.
 
     The other arrangement has to be nearer by far. That is enough for a weight, which lies transposed in the other framework,
@@ -139,7 +95,7 @@ def _explains(best: TensorDistance, plain: TensorDistance | None, first: Array, 
     if weights or (best.identical and plain is None):
         return True
     size = np.abs(second[np.isfinite(second)].astype(np.complex128 if np.iscomplexobj(second) else np.float64)).max(initial=0.0)
-    if best.different and not best.max_abs <= _ROUNDED.get(unit, 0.0) * size:
+    if best.different and not best.max_abs <= _ROUNDED.get(coarser(*dtypes), 0.0) * size:
         return False
     moved = second if plain is None else second[np.asarray(first.reshape(second.shape) != second)]
     _, counts = np.unique(moved, return_counts=True)
@@ -158,48 +114,6 @@ def _layouts(array: Array, shape: tuple[int, ...]) -> list[tuple[str, Array]]:
     if not layouts or array.shape != shape:
         layouts.append(("reshaped", array.reshape(shape)))
     return layouts
-
-
-def _measured(first: Array, second: Array, unit: str, how: str, layout: str) -> TensorDistance:
-    """The difference of two arrays of one shape."""
-    same = (first == second) | ((first != first) & (second != second))
-    number = int(same.size - np.count_nonzero(same))
-    if not number:
-        return TensorDistance(bool(first.dtype == second.dtype and how == "values"), elements=first.size, how=how, layout=layout)
-    wide = np.complex128 if np.iscomplexobj(first) or np.iscomplexobj(second) else np.float64
-    a, b = first.astype(wide), second.astype(wide)
-    with np.errstate(invalid="ignore", over="ignore"):
-        between = np.where(same, 0.0, np.abs(a - b))
-        between = np.where(np.isnan(between), np.inf, between)
-        norm = float(np.sqrt(np.square(np.abs(b[np.isfinite(b)])).sum()))
-        size = float(np.sqrt(np.square(between).sum()))
-    return TensorDistance(
-        False, float(between.max()), float(between.mean()), size / norm if norm else np.inf,
-        _ulps(first, second, same, unit), first.size, number, how, layout,
-    )  # fmt: skip
-
-
-def _ulps(first: Array, second: Array, same: Array, unit: str) -> float | None:
-    """The largest difference in units in the last place: numbers of a float dtype, counted in their order."""
-    if not unit:
-        return None
-    if not (np.isfinite(first) | same).all() or not (np.isfinite(second) | same).all():
-        return float("inf")
-    here, there = (np.where(same, 0, _counted(array, unit)) for array in (first, second))
-    across = (here < 0) != (there < 0)  # one on each side of 0: the distance may exceed an int64, and its last digits say nothing
-    near = np.abs(np.where(across, 0, here) - np.where(across, 0, there)).astype(np.float64)
-    return float(np.where(across, np.abs(here.astype(np.float64)) + np.abs(there.astype(np.float64)), near).max())
-
-
-def _counted(array: Array, unit: str) -> Array:
-    """Each element's place among all numbers of the dtype, counted from 0."""
-    if unit == "bfloat16":
-        words = contents.as_bfloat16(array.astype(np.float32)).astype(np.int64)
-        return np.where(words & 0x8000, -(words & 0x7FFF), words)
-    integer, float_ = _FLOATS[unit]
-    with np.errstate(over="ignore"):
-        bits = np.ascontiguousarray(array.astype(float_)).view(integer).astype(np.int64)
-    return np.where(bits < 0, -(bits & np.int64(np.iinfo(integer).max)), bits)
 
 
 # ---- Alignment, by dynamic programming over ops, layers, shapes and values

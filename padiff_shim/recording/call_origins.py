@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ..measure.distance import Distance
 from ..runlog.events import STATE
 from ..text import tr
-from .alignment import TensorDistance
 from .switches import SwitchDifference, candidates, device_of, unfixed
 from .tensors import CallReads, Tensor, parameter_name
 
@@ -33,7 +33,7 @@ class ComparedRow(Protocol):
     @property
     def b(self) -> Tensor | None: ...
     @property
-    def apart(self) -> TensorDistance | None: ...
+    def apart(self) -> Distance | None: ...
     @property
     def differs(self) -> bool: ...
     @property

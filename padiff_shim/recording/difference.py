@@ -6,18 +6,19 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..files import write
+from ..measure.distance import Distance
 from ..present.annotations import Annotation
 from ..present.document import Document
 from ..present.result import Presented
 from ..runlog.events import IN_STEP, NAMED
 from . import pages
-from .alignment import TensorDistance, apart
+from .alignment import apart
 from .call_origins import CallOrigins, origins_as_dict
 from .tensors import WEIGHT, Tensor, parameter_name
 
@@ -41,7 +42,7 @@ class TensorRow:
     rank: int
     a: Tensor | None
     b: Tensor | None
-    apart: TensorDistance | None
+    apart: Distance | None
     differs: bool
     joined: str = ""
 
@@ -56,7 +57,7 @@ class TensorRow:
         """In plain types (JSON)."""
         tensor = self.any
         places = {side: None if one_side is None else one_side.site for side, one_side in (("a", self.a), ("b", self.b))}
-        distance = None if self.apart is None else {name: _plain(value) for name, value in asdict(self.apart).items()}
+        distance = None if self.apart is None else self.apart.to_dict()
         return {
             "rank": self.rank,
             "kind": tensor.kind,

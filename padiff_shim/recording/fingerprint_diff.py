@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..measure.distance import Distance
 from ..runlog.events import LOSS, NAMED
 from ..text import many, tr
-from .alignment import TensorDistance, align
+from .alignment import align
 from .difference import Difference, EqualWithin, ExpectedPartners, StepDifference, TensorRow
 from .fingerprints import FIGURES
 from .reading import FingerprintRow, Recorded, side_by_side
@@ -227,5 +228,5 @@ def _row(
 ) -> TensorRow:
     at = int(pairs.first[place]), int(pairs.second[place])
     sides = [_at(tensor, row, number) for tensor, row, number in zip(pairs.tensors[place], rows, at)]
-    distance = TensorDistance(not differs, np.nan, np.nan, relative, None, sides[0].size, 0, "fingerprint")
+    distance = Distance(not differs, np.nan, np.nan, relative, None, sides[0].size, 0, "fingerprint")
     return TensorRow(rank, sides[0], sides[1], distance, differs)

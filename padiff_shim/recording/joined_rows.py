@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from ..measure.distance import Distance
 from ..runlog.events import IN_STEP
 from ..text import joined as join_words
 from ..text import tr
-from .alignment import Pair, TensorDistance, apart, by_figures
+from .alignment import Pair, apart, by_figures
 from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, tensor_row
 from .joined import JoinedRun
 from .pages import NO_VALUES
@@ -90,7 +91,7 @@ class JoinedRows:
                 rows.append(tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances))
             elif pair.a.rows and pair.b.rows:
                 same = self._same_samples(pair.a.rows, pair.b.rows, (a, b))
-                distance = TensorDistance(same, elements=pair.a.size, different=0 if same else pair.a.size)
+                distance = Distance(same, how="digest", elements=pair.a.size, different=0 if same else pair.a.size)
                 rows.append(TensorRow(self._rank, pair.a, pair.b, distance, not same))
         if rows and not (joined[0].split and all(row.differs for row in rows)):  # else each rank has made it of its own place
             yield self._worst(rows)

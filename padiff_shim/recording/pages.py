@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from ..measure.difference import in_words, ulp_text
+from ..measure.distance import Distance
 from ..present import document as doc
 from ..present.annotations import Annotation, places_of
 from ..runlog.events import IN_STEP, LOSS, STATE
-from ..text import SENTENCE, capped, code_line, joined, many, marked, shown, tr
-from .alignment import TensorDistance
+from ..text import SENTENCE, code_line, joined, many, marked, shown, tr
 from .call_origins import (
     ARGUMENTS,
     BACKWARD,
@@ -269,36 +270,37 @@ def _only(row: ComparedRow) -> str:
     return tr("only in {side}", side="a" if row.b is None else "b")
 
 
-def size(apart: TensorDistance, row: ComparedRow) -> str:
+def size(apart: Distance, row: ComparedRow) -> str:
     """How far two tensors are apart, in words."""
     if apart.how == "shape":
         return tr("shapes {a} and {b}", a=list(row.a.shape) if row.a else "", b=list(row.b.shape) if row.b else "")
     if row.a is not None and row.b is not None and row.a.dtype != row.b.dtype and not apart.different:
         return tr("equal values in other dtypes, {a} and {b}", a=row.a.dtype, b=row.b.dtype)
-    if apart.how == "fingerprint" and apart.relative < 1e-7:
-        return tr("less than 1e-07 apart, relative (by fingerprints)")
     if apart.how == "fingerprint":
-        return tr("about {relative:.2g} apart, relative (by fingerprints)", relative=apart.relative)
+        return tr(
+            "less than 1e-07 apart, relative (by fingerprints)"
+            if apart.relative < 1e-7
+            else "about {relative:.2g} apart, relative (by fingerprints)",
+            relative=apart.relative,
+        )
     if apart.how == "figures":
         return tr("figures {relative:.2g} apart, relative (no values were recorded)", relative=apart.relative)
     if not apart.different and apart.layout:
         return tr("the same values, a {layout}", layout=apart.layout)
+    if apart.max_abs == 0 and apart.different:
+        return in_words(apart)
     if not apart.different:
         return tr("equal in a sample of {elements}, but not all bits", elements=apart.elements)
     return tr(
         "max {largest:.3g}, relative {relative:.2g}{ulps}, {different:,} of {elements:,} elements{sample}{layout}",
         largest=apart.max_abs,
         relative=apart.relative,
-        ulps="" if apart.ulp is None else tr(", {ulps} ULP", ulps=_number(apart.ulp)),
+        ulps="" if apart.ulp is None else tr(", {ulps} ULP", ulps=ulp_text(apart.ulp)),
         different=apart.different,
         elements=apart.elements,
         sample=tr(" (of a sample)") if apart.how == "sample" else "",
         layout=tr(", a {layout}", layout=apart.layout) if apart.layout else "",
     )
-
-
-def _number(value: float) -> str:
-    return capped(value, f"{value:,.0f}")
 
 
 def difference_document(difference: DifferenceView) -> doc.Document:
@@ -317,7 +319,10 @@ def difference_document(difference: DifferenceView) -> doc.Document:
         *doc.figures(tr("max"), tr("mean"), tr("relative"), tr("ULP"), leave=(0, 6, 2, 5)),
     ]
     table = doc.Table(columns, [_cells(row) for row in differing[: ROWS.page]], most=ROWS, total=counts.differing)
-    words = tr("max, mean: absolute differences; relative: norm of the difference by that of b; ULP: in units of the last place.")
+    words = tr(
+        "max, mean: absolute differences; relative: norm of the difference by that of b; ULP: the largest difference, in units "
+        "in the last place of b's largest element."
+    )
     worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
     far = "" if worst is None or worst in differing[: ROWS.text] else tr("largest relative difference: {row}", row=described(worst))
     not_joined = [(shown(tensor, SENTENCE), reason) for tensor, reason in difference.not_joined[: ROWS.page]]
@@ -505,7 +510,7 @@ def _figures(row: ComparedRow) -> list[str]:
     if apart.how == "shape":
         return [tr("shape"), "", "", ""]
     known = [f"{value:.2g}" if not math.isnan(value) else "?" for value in (apart.max_abs, apart.mean_abs, apart.relative)]
-    return [*known, "" if apart.ulp is None else _number(apart.ulp)]
+    return [*known, "" if apart.ulp is None else ulp_text(apart.ulp)]
 
 
 def _along(difference: DifferenceView) -> doc.Part:

@@ -24,7 +24,7 @@ from ..language import tr
 from ..modes.environment import prepare, processes, rank
 from ..patching.functions import PyFunctionPatch
 from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, STATE, JsonTable
-from ..trees import as_array, is_tensor, leaves, parts
+from ..trees import elements, is_tensor, leaves, numbers, parts
 from . import tensors as contents
 from .files import RecordFile, present
 from .tensors import WEIGHT
@@ -315,9 +315,9 @@ def _form(tensor: Any) -> JsonTable:
 
 
 def _dense(tensor: Any) -> tuple[contents.Array, contents.Array]:
-    """The values, bfloat16 as float32, and the array that holds their bits."""
-    array = np.asarray(as_array(tensor))
-    return array, contents.as_bfloat16(array) if str(tensor.dtype).endswith("bfloat16") else array
+    """The values, bfloat16 and float8 as float32, and the array that holds their bits."""
+    bits, dtype = elements(tensor)
+    return numbers(bits, dtype), bits
 
 
 def _operand(name: str, tensor: Any) -> JsonTable:

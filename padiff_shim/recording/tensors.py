@@ -16,6 +16,7 @@ from ..runlog.encoding import finite
 from ..runlog.events import IN_STEP, LOSS, STATE
 from ..runlog.reader import LogError, open_log
 from ..text import code_line, joined, marked, shown, tr
+from ..trees import numbers
 
 Array = np.ndarray[Any, Any]
 SAMPLE = 64  # elements, evenly spaced in memory order
@@ -79,11 +80,6 @@ def as_bfloat16(array: Array) -> Array:
     """The upper halves of float32 numbers that bfloat16 holds, as uint16."""
     words = (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return words.reshape(array.shape)  # that of a single number has become [1]
-
-
-def from_bfloat16(words: Array) -> Array:
-    """The inverse of :func:`as_bfloat16`, as float32."""
-    return np.left_shift(words, 16, dtype=np.uint32).view(np.float32)
 
 
 @dataclass(frozen=True)
@@ -179,7 +175,7 @@ class Tensor:
         return math.prod(self.shape)
 
     def values(self) -> Array | None:
-        """The array as it was computed, bfloat16 as float32; None if it was left out.
+        """The array as it was computed, bfloat16 and float8 as float32; None if it was left out.
 
         Raises:
             FileError: the file of values is missing or damaged.
@@ -187,9 +183,9 @@ class Tensor:
         if self._at is None:
             return None
         path = self._folder / self._at[0]
-        array = _array(path, self._at[1])
-        array = from_bfloat16(array) if self.dtype == "bfloat16" and array.dtype == np.uint16 else array
-        if array.shape != self.shape or (self.dtype != "bfloat16" and array.dtype.name != self.dtype):
+        stored = _array(path, self._at[1])
+        array = numbers(stored, self.dtype)
+        if array.shape != self.shape or (array is stored and array.dtype.name != self.dtype):
             raise FileError(
                 tr(
                     "{path}: at byte {at} lies an array {dtype} {shape}, where record {index} says "

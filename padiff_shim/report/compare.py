@@ -252,11 +252,9 @@ def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int) -> 
         if counts.verdicts(everything=False).get(Verdict.ROUNDING.value):
             screened = tr(", or only rounding")
         if others:
-            text = tr(
-                "No kernel is accused: all other results that could be judged are equal bit for bit{screened}.", screened=screened
-            )
+            text = tr("No kernel is accused: all other results that could be judged are equal{screened}.", screened=screened)
         else:
-            text = tr("No kernel is accused: all results that could be judged are equal bit for bit{screened}.", screened=screened)
+            text = tr("No kernel is accused: all results that could be judged are equal{screened}.", screened=screened)
         return text
     record: Mapping[str, Any] = largest[0][0]
     _, difference, allowed = words.innocent(record)
@@ -270,8 +268,8 @@ def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int) -> 
             may=may,
         )
     if others:
-        return tr("No kernel is accused: all other results are equal bit for bit, {what} among them{may}.", what=what, may=may)
-    return tr("No kernel is accused: all results are equal bit for bit, {what} among them{may}.", what=what, may=may)
+        return tr("No kernel is accused: all other results are equal, {what} among them{may}.", what=what, may=may)
+    return tr("No kernel is accused: all results are equal, {what} among them{may}.", what=what, may=may)
 
 
 def advice(counts: Counts) -> list[str]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from padiff_shim.bits.measuring import apart, distance, ran, which_differ
+from padiff_shim.bits.measuring import apart, ran, which_differ
 from padiff_shim.bits.spelling import compiled, drawn, in_torch, on_paddle, replay, same_bits, widened
 from padiff_shim.catalogue.formulations import _check, formulations
 from padiff_shim.table.formulation import BOTH, CAUSES, FORWARD, FUSED, GRADIENT, ROUNDING, Formulation, Spelling
@@ -119,15 +119,6 @@ def test_bits_are_more_than_values():
     assert not same_bits(zeros, zeros.astype("float64"))
     assert not same_bits(zeros, None)
     assert same_bits(None, None)
-
-
-def test_distances_are_in_units_of_the_largest_element():
-    array = np.array([1.0, 0.25, 0.0], "float32")
-    other = np.array([1.0, 0.25 + 2**-24, -0.0], "float32")
-    assert distance(array, other, "float32") == (0.5, pytest.approx(2 / 3))
-    assert distance(array, array, "bfloat16") == (0.0, 0.0)
-    assert distance(array[:1] * 3, array[:1] * 3 + 2**-6, "bfloat16") == (1.0, 1.0)
-    assert distance(array[:0], array[:0], "float32") == (0.0, 0.0)
 
 
 def test_forward_and_gradient_are_told_apart():

@@ -113,7 +113,7 @@ def test_statistics_on_a_device_are_the_same():
     t[3, 4] = p[3, 4] = 0.0
     for spoil in (0.0, math.nan):
         p[0, 0] += spoil
-        host, device = difference.differ(p, t), difference._on_device(p, t, 24)
+        host, device = difference.differ(p, t), difference._on_device(p, t, "float32")
         assert device.finite == host.finite == (spoil == 0.0)
         assert device.stats.pop("tolerance") == pytest.approx(host.stats.pop("tolerance"), rel=1e-6)
         assert device.stats == pytest.approx(host.stats, rel=1e-5)

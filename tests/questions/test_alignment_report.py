@@ -100,12 +100,12 @@ def test_a_right_port(tmp_path):
         assert [row.name for row in aligned.parts] == ["blocks.0.norm", "blocks.0.up", "blocks.0.down"]
         assert len(aligned.gradients) == 15
         assert aligned.losses["torch"] == aligned.losses["substituted"] == aligned.proof.training[0].shim_loss
-        assert all(row.substituted.identical and row.float64.max < 1e-14 for row in aligned.rows)
+        assert all(row.substituted.identical and row.float64.max_abs < 1e-14 for row in aligned.rows)
         assert [(row.kernels, row.same, row.first) for row in aligned.generated if row.kernels == "substituted"] == [
             ("substituted", 8, None)
         ]
         assert [row.loss for row in aligned.proof.training] == [row.shim_loss for row in aligned.proof.training]
-    natively = [row for row in first.forward if row.native.max]
+    natively = [row for row in first.forward if row.native.max_abs]
     assert all(0 < row.native.relative_mean < 1e-5 for row in natively)
     text, page = alignment.write(tmp_path / "align.md")
     assert "### 3 training steps in float32" in text.read_text()

@@ -63,10 +63,10 @@ def test_a_right_port_is_identical_and_drifts_by_rounding_alone():
         ("(the model)", ""),
     ]
     assert [row.paddle for row in drifts.rows if row.kind == "output"] == ["hidden", "logits"]
-    assert all(row.substituted.identical and row.substituted.max == 0 for row in drifts.rows)
+    assert all(row.substituted.identical and row.substituted.max_abs == 0 for row in drifts.rows)
     assert drifts.headline.startswith("6 of 6 identical on Torch's kernels (largest difference 0)")
-    assert all(row.float64.max < 1e-13 for row in drifts.rows)
-    assert all(row.native.max < 1e-5 for row in drifts.rows)
+    assert all(row.float64.max_abs < 1e-13 for row in drifts.rows)
+    assert all(row.native.max_abs < 1e-5 for row in drifts.rows)
     assert all(np.array_equal(array, other.numpy()) for array, other in zip(before, port.parameters())), (
         "nothing of the caller's changed"
     )
@@ -79,8 +79,8 @@ def test_the_figures_are_those_of_the_arrays():
         theirs = original(torch.from_numpy(X))["logits"].double().numpy()
     apart = np.abs(port(paddle.to_tensor(X))["logits"].numpy().astype("float64") - theirs)
     row = by_name(drift(port, original, X, weights="as-is"), "output")["logits", "logits"]
-    assert row.native.mean == pytest.approx(apart.mean(), rel=1e-5)
-    assert row.native.max == pytest.approx(apart.max(), rel=1e-5)
+    assert row.native.mean_abs == pytest.approx(apart.mean(), rel=1e-5)
+    assert row.native.max_abs == pytest.approx(apart.max(), rel=1e-5)
     assert not row.native.identical
 
 
@@ -89,8 +89,8 @@ def test_what_is_no_rounding_stays_in_float64():
     assert "apart, and in float64 " in drifts.headline
     assert "it is not rounding; prove names the lines" in drifts.headline
     wrong = by_name(drifts, "output")["logits", "logits"]
-    assert wrong.float64.max == pytest.approx(wrong.substituted.max, rel=1e-3)
-    assert drifts.largest["float64"].max >= wrong.float64.max
+    assert wrong.float64.max_abs == pytest.approx(wrong.substituted.max_abs, rel=1e-3)
+    assert drifts.largest["float64"].max_abs >= wrong.float64.max_abs
 
 
 @pytest.mark.bitexact
@@ -123,7 +123,7 @@ def test_gradients_of_hidden_states_inputs_and_parameters():
         f"{layer}.{name}" for layer in ("inner", "outer") for name in ("weight", "bias")
     }
     assert all(row.substituted.identical for row in drifts.rows)
-    assert all(row.float64.max < 1e-13 for row in drifts.rows)
+    assert all(row.float64.max_abs < 1e-13 for row in drifts.rows)
     values, _, gradients = drifts.headline.partition("; gradients: ")
     assert values.startswith("7 of 7 identical")
     assert gradients.startswith("9 of 9 identical on Torch's kernels (largest difference 0)")
@@ -147,9 +147,9 @@ def test_the_figures_of_gradients_are_those_of_the_arrays():
         ("input 0", y.grad.numpy(), x.grad.numpy()),
     ):
         apart = np.abs(ours.astype("float64") - theirs)
-        assert rows[name].native.max == pytest.approx(apart.max(), rel=1e-3), name
-        assert rows[name].native.mean == pytest.approx(apart.mean(), rel=1e-3), name
-        assert rows[name].float64.max == pytest.approx(apart.max(), rel=1e-3), "no rounding"
+        assert rows[name].native.max_abs == pytest.approx(apart.max(), rel=1e-3), name
+        assert rows[name].native.mean_abs == pytest.approx(apart.mean(), rel=1e-3), name
+        assert rows[name].float64.max_abs == pytest.approx(apart.max(), rel=1e-3), "no rounding"
 
 
 def test_gradients_without_a_loss_begin_alike_and_the_forward_alone_has_none():
@@ -201,7 +201,7 @@ def test_tables(tmp_path):
     json.dumps(drifts.as_dict())
     rows = list(csv.DictReader(drifts.to_csv(tmp_path / "drift.csv").open()))
     assert len(rows) == len(drifts.rows)
-    assert float(rows[-1]["native_max"]) == drifts.rows[-1].native.max
+    assert float(rows[-1]["native_max_abs"]) == drifts.rows[-1].native.max_abs
     with pytest.raises(FileError, match="cannot be written"):
         drifts.to_csv(tmp_path / "nowhere" / "drift.csv")
 

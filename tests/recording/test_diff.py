@@ -215,7 +215,7 @@ def test_special_values_and_shapes(tmp_path):
         "b", nan=[nan, 1.0], inf=[2.0, 1.0], shape=[1.0, 2.0], dtype=np.float64([1, 2]), zero=[-0.0], whole=[1, 3], both=[nan, 1.5]
     )
     rows = {row.any.name: row for row in diff(tmp_path / "a", tmp_path / "b").rows}
-    assert {name for name, row in rows.items() if row.differs} == {"inf", "shape", "dtype", "whole", "both"}
+    assert {name for name, row in rows.items() if row.differs} == {"inf", "shape", "dtype", "zero", "whole", "both"}
     assert (rows["both"].apart.different, rows["both"].apart.max_abs) == (1, 0.5)
     assert rows["inf"].apart.ulp == rows["inf"].apart.max_abs == inf
     assert rows["shape"].apart.how == "shape"

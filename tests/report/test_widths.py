@@ -9,15 +9,15 @@ from report_data import account_data, record, run_of
 from rich.cells import cell_len
 
 from padiff_shim.dispatch.call_site import CallSite
+from padiff_shim.measure.distance import Distance
 from padiff_shim.present import markdown
 from padiff_shim.present import text as terminal
 from padiff_shim.proof.carried import CarriedBy, CarrierRow, GradientRow
-from padiff_shim.proof.distances import Distance, DriftRow
+from padiff_shim.proof.distances import DriftRow
 from padiff_shim.proof.findings import LayerRow, ProgramPlace, Stage, StepRow
 from padiff_shim.proof.pages import proof_document
 from padiff_shim.questions.bisect import Bisection, Unit
 from padiff_shim.questions.drift import Drift
-from padiff_shim.recording.alignment import TensorDistance
 from padiff_shim.recording.difference import Difference, TensorRow
 from padiff_shim.recording.tensors import Tensor
 from padiff_shim.report import compare, reference
@@ -129,14 +129,14 @@ def gate(layer, site):
 
 
 def drift(layer, site):
-    far = Distance(1e-7, 2e-6, False)
+    far = Distance(False, 2e-6, 1e-7)
     return Drift("float32", [DriftRow("layer", layer, layer, 0, site, far, far, far)], ["a note of many words " * 12])
 
 
 def difference(layer, site):
     tensor = Tensor(3, "op", ("linear",), "out", layer, site, *placed(site), "f", 2, (4,), "float32", "", {}, "", (), Path(), None)
     rows = [
-        TensorRow(0, tensor, tensor, TensorDistance(False, 1e-5, 1e-6, 1e-4, 12.0, 4, 3, "values"), True),
+        TensorRow(0, tensor, tensor, Distance(False, 1e-5, 1e-6, 1e-4, 12.0, 4, 3, "values"), True),
         TensorRow(0, tensor, None, None, True),
     ] * 10
     return Difference("here", "there", rows, [("paddle", "3.3.1", "2.6.2")], ["a note of many words " * 12])

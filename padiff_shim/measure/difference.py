@@ -1,0 +1,210 @@
+"""``padiff_shim.difference``: how far tensors of either framework are apart, also those of a whole tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import numpy as np
+
+from ..errors import ArgumentError, described
+from ..present import document as doc
+from ..present.result import Presented
+from ..text import capped, listed, many, shown, tr
+from ..trees import Tree, elements, leaves, numbers, parts
+from .bits import Array
+from .distance import QUANTILES, Distance, distance, worst_of
+
+Comparator = Callable[[Array, Array, str], Optional[bool]]
+ROWS = doc.Most(40, 40, 2000)
+
+
+@dataclass
+class TreeDifference(Presented):
+    """How far the tensors of a tree are from those of another one. True in a condition if nothing differs.
+
+    Attributes:
+        tensors: the distance of each pair of tensors, in the first tree's order; ``name`` is where they are.
+        differing: the pairs that differ.
+        unpaired: (name, ``"a"`` or ``"b"``) of tensors that one tree alone holds.
+
+    Each number of a :class:`Distance` can be asked of the whole, too: ``max_abs``, ``ulp``, ``equal_share`` ... are those of the
+    pair in which they are worst.
+    """
+
+    tensors: list[Distance] = field(default_factory=list)
+    differing: list[Distance] = field(default_factory=list)
+    unpaired: list[tuple[str, str]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return not (self.differing or self.unpaired)
+
+    def __getattr__(self, name: str) -> Any:
+        known = name in Distance.__dataclass_fields__ or isinstance(vars(Distance).get(name), property)
+        if name.startswith("_") or not known:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.tensors[0] if len(self.tensors) == 1 else worst_of(self.tensors), name)
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        counted = many(len(self.tensors), "tensor")
+        if self:
+            if all(apart.identical for apart in self.tensors):
+                return tr("SAME: {tensors}, all equal bit for bit", tensors=counted)
+            return tr("SAME: {tensors}, all within what counts as equal", tensors=counted)
+        if self.unpaired:
+            alone = listed([tr("{name} only in {side}", name=shown(name), side=side) for name, side in self.unpaired], 3)
+            return tr("DIFFERENT: {alone}", alone=alone)
+        worst = max(self.differing, key=lambda apart: math.inf if math.isnan(apart.relative_max) else apart.relative_max)
+        what = in_words(worst)
+        if len(self.tensors) == 1:
+            return tr("DIFFERENT: {what}", what=what)
+        return tr(
+            "DIFFERENT: {count} of {all}, most {name}: {what}",
+            count=len(self.differing), all=counted, name=shown(worst.name), what=what,
+        )  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types (JSON)."""
+        tensors = [apart.to_dict() for apart in self.tensors]
+        return {
+            "same": bool(self),
+            "headline": self.headline,
+            "tensors": tensors,
+            "unpaired": [list(each) for each in self.unpaired],
+        }
+
+    def document(self) -> doc.Document:
+        """A row for each tensor."""
+        columns = [
+            doc.Column(tr("tensor")),
+            doc.Column(tr("shape"), 5, markdown="under"),
+            doc.Column(tr("dtype"), 6, markdown="under"),
+            *doc.figures(tr("max"), tr("mean"), tr("relative"), tr("ULP"), tr("equal"), leave=(0, 4, 2, 3, 1)),
+            doc.Column(tr("first at"), 7),
+        ]
+        differing = {id(apart) for apart in self.differing}
+        tones: list[doc.Tone] = ["bad" if id(apart) in differing else "good" for apart in self.tensors]
+        rows = [_row(apart) for apart in self.tensors]
+        alone = [tr("{name} only in {side}", name=shown(name), side=side) for name, side in self.unpaired]
+        words = tr(
+            "max, mean: absolute differences; relative: norm of the difference by that of b; ULP: the largest difference, in units "
+            "in the last place of b's largest element."
+        )
+        table, notes = doc.Table(columns, rows, tones, most=ROWS), doc.Notes([*alone, *_unfinite(self.tensors)])
+        explained = doc.Only((doc.MARKDOWN, doc.PAGE), [doc.Paragraph(words)])
+        return doc.Document(self.headline, [table, notes, explained], "good" if self else "bad")
+
+
+def difference(a: Tree, b: Tree, *, atol: float = 0.0, rtol: float = 0.0, equal: Comparator | None = None) -> TreeDifference:
+    """Measure how far ``a`` is from ``b``: two tensors or arrays, or tuples, lists and dicts of them, each of either framework.
+
+    Args:
+        a, b: what is compared; tensors of one name or place belong together.
+        atol, rtol: no element counts as different that differs by no more than ``atol`` plus ``rtol`` of b's largest element.
+        equal: a comparator of your own: ``equal(a, b, name)`` gets the values of each pair that differs as arrays, and answers
+            True (they count as equal), False (they do not), or None (as without it).
+
+    Returns:
+        A :class:`TreeDifference`, true if nothing differs: ``assert padiff_shim.difference(a, b)``.
+
+    Raises:
+        ArgumentError: there is no tensor in ``a`` or ``b``, or ``equal`` answers something else.
+
+    >>> import numpy as np, padiff_shim
+    >>> apart = padiff_shim.difference(np.float32([1.0, 2.0]), np.float32([1.0, 2.0 + 2**-22]))
+    >>> bool(apart), apart.max_abs, apart.ulp, apart.equal_share, apart.first
+    (False, 2.384185791015625e-07, 1.0, 0.5, (1,))
+    """
+    held = dict(_tensors("a", a)), dict(_tensors("b", b))
+    made = TreeDifference()
+    made.unpaired = [(name, side) for side, own, other in (("a", *held), ("b", *held[::-1])) for name in own if name not in other]
+    for name in held[0]:
+        if name not in held[1]:
+            continue
+        (array, dtype), (other, other_dtype) = (elements(side[name]) for side in held)
+        apart = distance(array, other, (dtype, other_dtype), name=name, whole=True)
+        made.tensors.append(apart)
+        if not apart.identical:
+            accepted = accepts(equal, numbers(array, dtype), numbers(other, other_dtype), name)
+            if not (accepted if accepted is not None else apart.within(atol, rtol)):
+                made.differing.append(apart)
+    return made
+
+
+def accepts(equal: Comparator | None, a: Array, b: Array, name: str) -> bool | None:
+    """What a comparator of the user's own answers; None without one.
+
+    Raises:
+        ArgumentError: neither True, False nor None.
+    """
+    answer = None if equal is None else equal(a, b, name)
+    if answer is not None and not isinstance(answer, (bool, np.bool_)):
+        raise ArgumentError(tr("equal= answers True, False or None, got {answer}", answer=described(answer)))
+    return None if answer is None else bool(answer)
+
+
+def _tensors(side: str, tree: Tree) -> Iterator[tuple[str, Any]]:
+    """(name, dense tensor) of all that a tree holds; parts of sparse ones by their names."""
+    held = leaves(tree)
+    if not held:
+        plain = None if isinstance(tree, (str, bytes, dict)) or tree is None else np.asarray(tree)
+        if plain is None or plain.dtype.kind not in "biufc":
+            raise ArgumentError(tr("difference(a, b): there is no tensor in {side}: {got}", side=side, got=described(tree)))
+        held = [("", plain)]
+    for path, tensor in held:
+        for name, part in parts(tensor):
+            yield ".".join(filter(None, (path, name))), part
+
+
+def in_words(apart: Distance) -> str:
+    """A distance in a sentence."""
+    if apart.how == "shape":
+        return tr("shapes {a} and {b}", a=list(apart.shapes[0]), b=list(apart.shapes[1]))
+    if not apart.different:
+        return tr("equal values in other dtypes, {a} and {b}", a=apart.dtypes[0], b=apart.dtypes[1])
+    if apart.max_abs == 0:
+        return tr("equal but for the sign of a zero in {share:.1%} of the elements", share=apart.share)
+    return tr(
+        "max {largest:.3g}{ulps}, {different:,} of {elements:,} elements, first at {first}",
+        largest=apart.max_abs,
+        ulps="" if apart.ulp is None else tr(", {ulps} ULP", ulps=ulp_text(apart.ulp)),
+        different=apart.different,
+        elements=apart.elements,
+        first=list(apart.first or ()),
+    )
+
+
+def ulp_text(ulp: float) -> str:
+    """Units in the last place, with as many digits as say something."""
+    return capped(ulp, f"{ulp:,.0f}" if ulp >= 10 else f"{ulp:.2g}")
+
+
+def _row(apart: Distance) -> doc.Row:
+    shapes, dtypes = ([str(side[0])] if side[0] == side[1] else list(map(str, side)) for side in (apart.shapes, apart.dtypes))
+    name = shown(apart.name) or tr("(the tensor)")
+    if apart.how == "shape":
+        return name, doc.Cell(shapes), doc.Cell(dtypes), tr("shape"), "", "", "", "", ""
+    figures = [f"{value:.2g}" for value in (apart.max_abs, apart.mean_abs, apart.relative)]
+    ulp, share = "" if apart.ulp is None else ulp_text(apart.ulp), f"{apart.equal_share:.1%}"
+    return name, doc.Cell(shapes), doc.Cell(dtypes), *figures, ulp, share, "" if apart.first is None else str(list(apart.first))
+
+
+def _unfinite(tensors: list[Distance]) -> list[str]:
+    """NaN and infinities, and the quantiles of a single pair."""
+    notes = [
+        tr(
+            "{name}: NaN {nan_a} and {nan_b}, infinities {infinite_a} and {infinite_b}",
+            name=shown(apart.name) or tr("(the tensor)"), nan_a=apart.nan[0], nan_b=apart.nan[1],
+            infinite_a=apart.infinite[0], infinite_b=apart.infinite[1],
+        )
+        for apart in tensors
+        if any((*apart.nan, *apart.infinite))
+    ]  # fmt: skip
+    if len(tensors) == 1 and tensors[0].different and tensors[0].quantiles:
+        quantiles = [f"{share:.0%}: {tensors[0].quantiles[share]:.2g}" for share in QUANTILES]
+        notes.append(tr("quantiles of the differences: {quantiles}", quantiles=", ".join(quantiles)))
+    return notes
