@@ -23,8 +23,7 @@ Examples:
   # in a workflow of GitHub
   padiff-shim gate runs/today --baseline baseline.jsonl --format github
 
-Exit status: 0, 1 if a call got worse or is gone, a new one is not clean, or the program failed (--update: FILE was not updated),
-2 without baseline or log.
+Exit status: 0, 1 if it fails (--update: if FILE was not updated), 2 without baseline or log.
 """
 
 
