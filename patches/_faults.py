@@ -50,6 +50,27 @@ def clipped(axis: Callable[..., int]) -> dict[str, Fault]:
     return {"clip=-64": Fault(formula)}
 
 
+class _Severed(torch.autograd.Function):
+    """A tensor whose gradient is taken for a constant: it has no second derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad.detach()
+
+
+def severed(place: int) -> dict[str, Fault]:
+    """The gradient of the operand at ``place`` does not depend on what it is the gradient of."""
+
+    def formula(own: Callable[..., Any], *arguments: Any) -> Any:
+        return own(*arguments[:place], _Severed.apply(arguments[place]), *arguments[place + 1 :])
+
+    return {"no-second-derivative": Fault(formula)}
+
+
 def smoothed(share: Callable[..., Any]) -> dict[str, Fault]:
     """Labels smoothed by shares that were computed in float32; ``share`` puts them into the op's arguments."""
     return {"1-epsilon->float32": Fault(share, precision=True)}

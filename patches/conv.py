@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Entry, Op, Sample, c_op, function, op
 
+from ._faults import severed
 from ._windows import FORMATS, channels_last, numbers, padded, paddings, same, to_first, to_last
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -97,6 +98,7 @@ def _params(n: int) -> str:
 @convolution(
     _params(1),
     amp="conv2d",
+    faults=severed(1),
     doors=(function("paddle.nn.functional.conv1d", _CALL.format("NCL")),),
     samples=(
         Sample((2, 4, 9), (6, 4, 3), (6,)),
@@ -113,6 +115,7 @@ def conv1d(*arguments: Any) -> torch.Tensor:
 
 @convolution(
     _params(2),
+    faults=severed(1),
     doors=(
         function("paddle.nn.functional.conv2d", _CALL.format("NCHW")),
         _shared("conv2d", 2),

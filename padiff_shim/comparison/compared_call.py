@@ -24,6 +24,7 @@ from ..numerics.generic import Variant
 from ..numerics.measured import JointFormula, JointResult, TraceCache, Traces
 from ..numerics.ties import TiedCall
 from ..runlog.encoding import WrittenFields
+from ..runlog.words import GRADIENT, SECOND
 from ..runs.compare_run import CompareRun
 from ..table.op import Op
 from ..tape.calls import gradients, reads
@@ -189,13 +190,18 @@ class RecordPlace:
         """Where the gradient of an operand is judged."""
         key = (operand, tensor.shape, tensor.dtype)
         spot = self._spots.get(key)
-        return spot or self._begun(key, "backward", f"grad:{operand_name(self._door, operand)}")
+        return spot or self._begun(key, "backward", f"{GRADIENT}{operand_name(self._door, operand)}")
 
     def result(self, position: int, tensor: torch.Tensor) -> Spot:
         """Where a result is judged."""
         key = (~position, tensor.shape, tensor.dtype)
         spot = self._spots.get(key)
         return spot or self._begun(key, "forward", result_name(self._door.op, position))
+
+    def second(self, name: str, tensor: torch.Tensor) -> Spot:
+        """Where the second derivative with respect to a tensor of this name is judged."""
+        key = (name, tensor.shape, tensor.dtype)
+        return self._spots.get(key) or self._begun(key, "backward", f"{SECOND}{name}")
 
     def written(self, operand: int, tensor: torch.Tensor) -> Spot:
         """What is said of an operand that Paddle wrote."""
@@ -358,7 +364,7 @@ class Kernels:
         if self.together is None or self.together[0] is not grads:
             operands = [*(self.operands[i] for i in self.inputs.needs), *grads.values()]
             elements = sum(self.operands[i].numel() for i in self.inputs.needs)
-            formula, traces = partial(self._gradients_of, list(grads)), self._traces(tuple(grads), list(grads.values()))
+            formula, traces = partial(self.gradients_of, list(grads)), self._traces(tuple(grads), list(grads.values()))
             others = [side for i, side in enumerate(self.operands) if isinstance(side, torch.Tensor) and i not in self.inputs.needs]
             self.together = grads, JointFormula(formula, operands, self.inputs.needs, elements, [*others, *self.like], traces)
         together, needs = self.together[1], self.inputs.needs
@@ -400,15 +406,23 @@ class Kernels:
         elements, operands = sum(out.numel() for out in outs.values()), [self.operands[place] for place in places]
         return JointFormula(formula, operands, list(outs), elements, self.like, self._traces((), ()))
 
-    def _gradients_of(
-        self, positions: Sequence[int], *tensors: torch.Tensor, chosen: Sequence[int], run: Run | None = None
+    def gradients_of(
+        self,
+        positions: Sequence[int],
+        *tensors: torch.Tensor,
+        chosen: Sequence[int],
+        run: Run | None = None,
+        create_graph: bool = False,
     ) -> list[torch.Tensor]:
-        """The gradients of the operands ``chosen``, of operands that want one and the incoming gradients of these results."""
+        """The gradients of the operands ``chosen``, of operands that want one and the incoming gradients of these results.
+
+        ``create_graph``: with a graph of their own, which leads to these very tensors.
+        """
         needs = self.inputs.needs
         wanting_gradients, incoming = tensors[: len(needs)], tensors[len(needs) :]
         sides = list(self.operands)
         for index, tensor in zip(needs, wanting_gradients):
-            sides[index] = tensor.detach().requires_grad_()
+            sides[index] = tensor if create_graph else tensor.detach().requires_grad_()
         others = {t.dtype for t in wanting_gradients}
         if len(others) == 1:
             dtype = others.pop()
@@ -417,7 +431,8 @@ class Kernels:
             ]
         with torch.enable_grad():
             outs = flat((run or self.meaning)(*sides))
-            return gradients([(outs[p], grad) for p, grad in zip(positions, incoming)], [sides[index] for index in chosen])
+            results = [(outs[p], grad) for p, grad in zip(positions, incoming)]
+            return gradients(results, [sides[index] for index in chosen], create_graph=create_graph)
 
 
 def _in_float32(value: Any) -> Any:
@@ -462,6 +477,10 @@ class Comparing(Protocol):
 
     def unseen(self, subject: ComparedCall, reason: str, operands: Iterable[int] | None = None) -> None: ...
 
+    def uncounted(self, subject: ComparedCall, reason: str = ...) -> None: ...
+
+    def second_derivatives(self, call: Any, arrived: Mapping[int, Any]) -> None: ...
+
     def replay(self, subject: ComparedCall, incoming: Mapping[int, Any]) -> None: ...
 
     def spoiled_gradient(
@@ -496,8 +515,10 @@ class ComparedCall(Kernels):
         "comparison",
         "counted",
         "door",
+        "further",
         "incoming",
         "inputs",
+        "inside",
         "key",
         "lacks",
         "operands",
@@ -510,6 +531,7 @@ class ComparedCall(Kernels):
         "saved",
         "shared",
         "shown",
+        "twice",
     )
 
     def __init__(self, comparison: Comparing, door: EntryPoint, key: Any, number: int, prepared: Prepared) -> None:
@@ -538,6 +560,8 @@ class ComparedCall(Kernels):
         self.passages: Sequence[Passage] = ()  # of what the backward reads, through hooks of the program
         self.replay: tuple[tuple[Any, ...], dict[str, Any]] | None = None  # Paddle's arguments, where the call is made again
         self.incoming: dict[int, Any] = _NONE  # the gradients of the results, between two hooks of one backward
+        self.inside = self.twice = False  # its nodes within a Python function are hooked; a backward gave its gradients a graph
+        self.further: tuple[Mapping[int, Any], Any] | None = None  # that backward, while it runs, and its incoming gradients
         self.asks_ahead = False  # Paddle has two nodes for the call: Torch's engine is asked once
         self._ahead: tuple[torch.Tensor, dict[int, torch.Tensor]] | None = None  # the incoming gradient, and what it gave
         self._arrays: dict[int, np.ndarray] = {}

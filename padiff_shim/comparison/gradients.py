@@ -32,6 +32,7 @@ from ..tape.paddle_graph import look_on
 from ..tape.twins import TAPE
 from ..text import logged
 from .compared_call import ComparedCall, Passage, of_paddle
+from .second_derivatives import GradientCall
 
 # ---- Paddle's own grad node, watched while Paddle's backward runs.
 #
@@ -105,6 +106,8 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
     subject.shown = {place: (list(result.shape), result.dtype) for place, result in shown.items()}
     if subject.aliased:
         return
+    if not subject.door.entry.inplace:
+        subject.replay = args, kwargs
     if subject.lacks:  # its node is that of a cast
         subject.comparison.unseen(subject, logged("Paddle has no kernel for the call, and no gradient of one was seen"))
         return
@@ -117,7 +120,10 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
     elif subject.door.entry.inplace:
         subject.comparison.unseen(subject, logged("Paddle shows no gradients of this node"))
     else:
-        watch(subject, shown, args, kwargs)
+        look_on(shown, _on_result, subject)
+        for node, seats in _inner_nodes(subject, shown):
+            subject.inside = True
+            node._register_post_hook(hold(functools.partial(_on_node, subject, seats, None)))
 
 
 def _hold(subject: ComparedCall, first: Any) -> None:
@@ -157,17 +163,27 @@ _HANDED = _Handed()
 
 
 @in_its_try
-def _on_node(subject: ComparedCall, seats: Seats, last: bool, results: tuple[Any, ...], incoming: Sequence[Any]) -> list[Any]:
+def _on_node(
+    subject: ComparedCall, seats: Seats, last: bool | None, results: tuple[Any, ...], incoming: Sequence[Any]
+) -> list[Any]:
     """Post hook: ``incoming`` is the gradient of the node's result, ``results`` those of its operands. Raises nothing.
+
+    ``last``: no other node of the call follows; None: it is one of many, and the call's gradients are replayed.
 
     Paddle reads the list that it gets before any other Python code runs; the list is emptied when the backward has ended.
     """
     try:
         if len(incoming) != 1 or isinstance(incoming[0], list):
             incoming = flat(incoming)  # one list of an op whose results are a list
-        retain, _ = paddle_graph.backward_options(incoming)
+        retain, create = paddle_graph.backward_options(incoming)
         handed = _HANDED.results
-        handed[:] = _seen(subject, seats, results, incoming, over=last and not retain)
+        if last is None:
+            handed[:] = results
+            if create:
+                pairs = [(slot, operand) for slot, operand in seats.of(len(results)) or () if slot < len(results)]
+                _look_further(subject, subject.incoming, {operand: results[slot] for slot, operand in pairs})
+        else:
+            handed[:] = _seen(subject, seats, results, incoming, over=last and not retain, create=create)
         if engine_runs():
             _HANDED.until_engine_ends()
         else:  # no mode is open: nobody tells when this backward ends
@@ -181,17 +197,19 @@ def _on_node(subject: ComparedCall, seats: Seats, last: bool, results: tuple[Any
     return handed
 
 
-def _seen(subject: ComparedCall, seats: Seats, results: tuple[Any, ...], incoming: Sequence[Any], *, over: bool) -> Sequence[Any]:
-    """:func:`_observe`, whatever goes wrong; ``over``: this was the call's last backward."""
+def _seen(
+    subject: ComparedCall, seats: Seats, results: tuple[Any, ...], incoming: Sequence[Any], *, over: bool, create: bool
+) -> Sequence[Any]:
+    """:func:`_observe`, whatever goes wrong; ``over``: this was the call's last backward; ``create``: its results have a graph."""
     if subject.comparison.aside:
         return results
     sampling = subject.comparison.sampling
     entered = sampling.enter() if sampling.accounts else 0.0
     try:
         if not (function_modes() or dispatch_modes() or inference() or autocasting()):  # disturbed(); a ``with`` takes longer
-            return _observe(subject, seats, results, incoming, over=over)
+            return _observe(subject, seats, results, incoming, over=over, create=create)
         with put_aside():  # also where no mode is open any more
-            return _observe(subject, seats, results, incoming, over=over)
+            return _observe(subject, seats, results, incoming, over=over, create=create)
     except Exception as error:
         let_through(error)
         subject.comparison.run.warn(f"gradients of a call were not observed: {type(error).__name__}: {str(error)[:200]}")
@@ -202,7 +220,7 @@ def _seen(subject: ComparedCall, seats: Seats, results: tuple[Any, ...], incomin
 
 
 def _observe(
-    subject: ComparedCall, seats: Seats, results: tuple[Any, ...], incoming: Sequence[Any], *, over: bool
+    subject: ComparedCall, seats: Seats, results: tuple[Any, ...], incoming: Sequence[Any], *, over: bool, create: bool
 ) -> Sequence[Any]:
     """Judge what a node shows; the results that Paddle goes on with."""
     comparison = subject.comparison
@@ -231,8 +249,13 @@ def _observe(
         comparison.unseen(subject, why, gradients)
         return results
     references = judge_gradients(subject, grads, gradients)
-    if over and not len(comparison.waiting):
-        subject.release()
+    if create:
+        _look_further(subject, grads, gradients)
+    elif over and not len(comparison.waiting):
+        if subject.twice:
+            after_engine(subject.release)
+        else:
+            subject.release()
     if not comparison.carries_torch:
         return results
     carried = list(results)
@@ -250,6 +273,22 @@ def _carried(native: Any, reference: torch.Tensor, others: Sequence[torch.Tensor
         return gradient
     to_torch(native).copy_(reference)
     return native
+
+
+def _look_further(subject: ComparedCall, grads: Mapping[int, Any], gradients: Mapping[int, Any]) -> None:
+    """See what comes to a call's gradients, which have a graph of their own. ``grads``: the incoming ones."""
+    if subject.further is None or subject.further[0] is not grads:  # of several nodes the first
+        subject.further = grads, GradientCall(subject, grads)
+        if not engine_runs() or not subject.further[1].replayable:
+            subject.comparison.uncounted(subject)
+        after_engine(functools.partial(_looked_further, subject))
+    if subject.further[1].replayable:
+        subject.further[1].look_on(gradients, grads)
+
+
+def _looked_further(subject: ComparedCall) -> None:
+    """The backward that gave a call's gradients a graph has ended; what it noted holds the call."""
+    subject.further, subject.twice = None, True
 
 
 def _reused(grad: Any, gradients: Mapping[int, Any]) -> str:
@@ -385,6 +424,33 @@ def _slots(subject: ComparedCall, node: Any, shown: Mapping[int, Any]) -> dict[i
     return slots if len(slots) == len(owners) else None
 
 
+_INNER = 64  # nodes of one Python function's call
+_OF_LISTS = ("AddN", "BroadcastTensors", "Concat", "Einsum", "Meshgrid", "MultiDot", "Stack")  # take no list back from a hook
+
+
+def _inner_nodes(subject: ComparedCall, shown: Mapping[int, Any]) -> list[tuple[Any, Seats]]:
+    """The nodes of a Python function's call that lead to its operands, one for each; none where that is not clear."""
+    door, needs = subject.door, subject.inputs.needs
+    owners = {node.node_ptr(): index for index in needs if (node := grad_node(subject.inputs.paddle[index])) is not None}
+    if not (NODE_HOOKS and door.python) or door.op.operands or len(owners) < len(needs):
+        return []
+    waiting, seen, nodes = [grad_node(result) for result in shown.values()], set(), []
+    while waiting and owners:
+        node = waiting.pop(0)
+        if node is None or node.node_ptr() in seen:
+            continue
+        seen.add(node.node_ptr())
+        following = [-1 if other is None else other.node_ptr() for other in node.next_functions]
+        slots = {slot: owners.pop(place) for slot, place in enumerate(following) if place in owners}
+        seen.update(place for slot, place in enumerate(following) if slot in slots)
+        waiting += node.next_functions
+        if len(seen) > _INNER or (slots and node.name().startswith(_OF_LISTS)):
+            return []
+        if slots:
+            nodes.append((node, Seats(door, needs, slots=slots)))
+    return [] if owners else nodes
+
+
 # ---- The verdicts on the gradients of one call.
 
 
@@ -462,6 +528,7 @@ def _judge_each(
 ALIASED = logged(
     "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
 )
+MIXED = logged("a gradient and second derivatives of its call arrive as one sum")
 
 
 def of_operands(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -473,6 +540,7 @@ def of_operands(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, 
     with autocast_off():
         aliases = [paddle_graph.alias(operand) for operand in givens]
     subject.comparison.run.warn(ALIASED)
+    subject.replay = args, kwargs
     for index, alias in zip(needs, aliases):
         paddle_graph.register_silent_hook(alias, _on_alias, subject, index)
     subject.aliased = True
@@ -484,11 +552,13 @@ def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:
     """Hook on the alias of operand ``index``: Paddle's gradient of this call alone."""
     if not subject.incoming or subject.comparison.aside:
         return None
-    if subject.altered:
-        subject.comparison.unseen(subject, ALTERED, [index])
+    if subject.altered or subject.twice:
+        subject.comparison.unseen(subject, ALTERED if subject.altered else MIXED, [index])
         return None
     _, create = paddle_graph.backward_options([grad])
     carried = judge_gradients(subject, subject.incoming, {index: grad})
+    if create:
+        _look_further(subject, subject.incoming, {index: grad})
     if create or index not in carried or not subject.comparison.carries_torch:
         return None  # under create_graph the program goes on with Paddle's gradient, which has a graph of its own
     return hand_over(own(carried[index], []))
@@ -503,12 +573,6 @@ def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:
 CLOSED = logged("no mode was open during the backward, and this node's gradients can only be computed again after it")
 
 
-def watch(subject: ComparedCall, shown: Mapping[int, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """See the gradients that come to the results ``shown``."""
-    subject.replay = (args, kwargs)
-    look_on(shown, _on_result, subject)
-
-
 def _on_result(subject: ComparedCall, position: int, grad: Any) -> None:
     """Hook on a result: all of a call's gradients are computed again when the backward has ended. Some results have none."""
     if grad is None or not grad._is_initialized() or subject.comparison.aside:
@@ -519,7 +583,10 @@ def _on_result(subject: ComparedCall, position: int, grad: Any) -> None:
     if position in subject.incoming or not subject.incoming:  # a second backward within one engine call is another replay
         subject.incoming = {}
         after_engine(functools.partial(subject.comparison.replay, subject, subject.incoming))
-    subject.incoming[position] = grad.detach()
+    create = paddle_graph.backward_options([grad])[1]
+    if create and not subject.inside:
+        subject.comparison.uncounted(subject)
+    subject.incoming[position] = grad if create else grad.detach()
 
 
 def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:

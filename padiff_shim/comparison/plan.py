@@ -23,9 +23,10 @@ from ..dispatch.operands import flat, nested
 from ..dispatch.prepare import device_of, prepare
 from ..frameworks.autocast import autocast_off, grad_tracer
 from ..frameworks.memory import CPU_ALONE, FLOATS, stream_of, to_torch
-from ..frameworks.torch_state import close_modes, open_modes
+from ..frameworks.torch_state import close_modes, open_modes, put_aside
 from ..frameworks.versions import IS_3, exchange_tracer
 from ..interrupts import after_engine, let_pass, raise_postponed
+from ..runlog.counts import SECOND_UNCHECKED
 from ..runlog.writer import call_after_fork
 from ..runs.compare_run import CompareRun
 from ..table.op import Op
@@ -52,6 +53,7 @@ from .gradients import let_through
 from .judge import MUTED, Births, Consequences, DeferredTensors, Judge
 from .replicas import ReplicaDigests
 from .sampling import Sampling, kind_of
+from .second_derivatives import GradientCall
 from .shadow import Shadow
 
 # ---- Calls without a Paddle kernel in 16 bits: Paddle's kernel in float32 stands in.
@@ -727,6 +729,22 @@ class Comparison(Pulses):
         except Exception as error:  # comparing must never break the program
             let_through(error)
             self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
+
+    def second_derivatives(self, call: GradientCall, arrived: Mapping[int, Any]) -> None:
+        """Paddle's engine has returned: what a call's gradients ``arrived`` with in a backward through their own graph is judged."""
+        try:
+            with put_aside():
+                records = [self.settle(case) for case in call.cases(arrived)]
+            for record in records:
+                if record is not MUTED:
+                    self.outcome.act_later(record)
+        except Exception as error:  # comparing must never break the program, nor does Torch differentiate everything twice
+            let_through(error)
+            self.uncounted(call.subject)
+
+    def uncounted(self, subject: ComparedCall, reason: str = SECOND_UNCHECKED) -> None:
+        """The second derivatives of a call, or further ones, are not judged: headline and coverage say so."""
+        self.run.recorder.skip(subject.door.op.name, reason)
 
     def backward_begins(self, frame: Frame) -> None:
         """Nothing to do."""

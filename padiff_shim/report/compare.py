@@ -9,7 +9,7 @@ from typing import Any
 from ..present import document as doc
 from ..present.annotations import Annotation, Level, places_of
 from ..runlog import words
-from ..runlog.counts import LAYERS, Counts, GroupCounts, LineFinding
+from ..runlog.counts import LAYERS, SECOND_UNCHECKED, THIRD_UNCHECKED, Counts, GroupCounts, LineFinding
 from ..runlog.encoding import excess_of
 from ..text import SENTENCE, capped, code_line, from_log, joined, many, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
@@ -192,6 +192,12 @@ def _scope(coverage: Mapping[str, Any]) -> str:
         parts = [tr("all {calls}", calls=many(calls, "float call")) if calls > 1 else tr("the one float call")]
     elif calls:
         parts = [tr("{judged:,} of {calls} ({share})", judged=judged, calls=many(calls, "float call"), share=share(judged, calls))]
+    unseen = coverage.get("unchecked") or {}
+    parts += [
+        joined(" ", (from_log(reason), tr("of {calls}", calls=many(unseen[reason], "call"))))
+        for reason in (SECOND_UNCHECKED, THIRD_UNCHECKED)
+        if unseen.get(reason)
+    ]
     if idle:
         parts.append(
             tr("for budget= the hooks stood idle in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches)
@@ -203,7 +209,9 @@ def _accusation(finding: LineFinding) -> str:
     record = finding.worst
     verdict, name = Verdict(record["verdict"]), words.named(record).partition(" (")[2].rstrip(")")
     tensor, op = str(record.get("tensor")), shown(record["op"])
-    what = tr("gradient of {op} ({tensor})", op=op, tensor=shown(tensor[5:])) if tensor.startswith("grad:") else op
+    what = tr("gradient of {op} ({tensor})", op=op, tensor=shown(tensor[5:])) if tensor.startswith(words.GRADIENT) else op
+    if tensor.startswith(words.SECOND):
+        what = tr("second derivative of {op} ({tensor})", op=op, tensor=shown(tensor.removeprefix(words.SECOND)))
     who = {"both": tr("Both frameworks' {what}", what=what), "paddle": tr("Paddle's {what}", what=what)}
     who["torch"] = tr("Torch's {what}", what=what)
     says = _SAYS[verdict](f" ({name})" if name else "")

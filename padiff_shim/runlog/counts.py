@@ -107,6 +107,7 @@ class Clock:
 _REASONS = 1000  # reasons for not checking
 OTHERS = logged("other reasons")
 NO_VERDICT = logged("compared, but no verdict could be given (UNVERIFIED)")
+SECOND_UNCHECKED, THIRD_UNCHECKED = logged("not checked: second derivative"), logged("not checked: third derivative")
 OTHER_NAMES = "(others)"
 _COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements", "screened", "exact_calls", "idle", "stretches")
 

@@ -161,6 +161,11 @@ class Recorder:
             else:
                 self.counts.coverage.native(op, reason, 1, elements)
 
+    def skip(self, op: str, reason: str) -> None:
+        """Count what was not checked of a call that was compared."""
+        with self._writer().lock:
+            self.counts.coverage.skip(op, reason, 1)
+
     def add_event(self, kind: str, text: str, **more: Any) -> None:
         """Write something that happened between two records."""
         writer = self._writer()

@@ -9,6 +9,8 @@ from typing import Any
 from ..text import SENTENCE, code_line, from_log, joined, shown, tr
 from ..verdicts import STEP, Side, Verdict
 
+GRADIENT, SECOND = "grad:", "second:"  # how the names of gradients and of second derivatives begin
+
 
 def figure(value: Any, digits: int = 2) -> str:
     """A figure in few characters: ``3.1e-05``, ``12``, ``-`` for none; the log's strings for NaN and Inf as they are."""
@@ -124,9 +126,11 @@ def _what(record: Mapping[str, Any]) -> str:
     """``"softmax"``, ``"the gradient of softmax (x)"``."""
     tensor = str(record.get("tensor"))
     op = shown(record.get("op"))
-    if not tensor.startswith("grad:"):
+    if tensor.startswith(SECOND):
+        return tr("the second derivative of {op} ({tensor})", op=op, tensor=shown(tensor.removeprefix(SECOND)))
+    if not tensor.startswith(GRADIENT):
         return op
-    return tr("the gradient of {op} ({tensor})", op=op, tensor=shown(tensor.removeprefix("grad:")))
+    return tr("the gradient of {op} ({tensor})", op=op, tensor=shown(tensor.removeprefix(GRADIENT)))
 
 
 def _operand(about: Mapping[str, Any]) -> str:

@@ -317,7 +317,9 @@ def never_unpacked(packed: Any) -> Any:
 # ---- The gradients of one call alone, which compare mode holds against Paddle's.
 
 
-def gradients(results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def gradients(
+    results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequence[torch.Tensor], *, create_graph: bool = False
+) -> list[torch.Tensor]:
     """torch's own gradients of ``leaves``; zeros where the results do not depend on one.
 
     ``results``: those that have an incoming gradient, and that gradient. Results that torch gives no gradient (indices, running
@@ -327,5 +329,5 @@ def gradients(results: Sequence[tuple[torch.Tensor, torch.Tensor]], leaves: Sequ
     if not outs or not leaves:
         return [torch.zeros_like(leaf) for leaf in leaves]
     grads = tuple([grad if grad.dtype == out.dtype else grad.to(out.dtype) for out, grad in results if out.requires_grad])
-    grads_of_leaves = gradients_of(outs, leaves, grads, create_graph=False)
+    grads_of_leaves = gradients_of(outs, leaves, grads, create_graph=create_graph)
     return [torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(grads_of_leaves, leaves)]
