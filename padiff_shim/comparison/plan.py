@@ -731,7 +731,7 @@ class Comparison(Pulses):
             self.unseen(subject, f"Paddle's gradients could not be computed again: {type(error).__name__}: {str(error)[:120]}")
 
     def second_derivatives(self, call: GradientCall, arrived: Mapping[int, Any]) -> None:
-        """Paddle's engine has returned: what a call's gradients ``arrived`` with in a backward through their own graph is judged."""
+        """Paddle's engine has returned: what a call's gradients ``arrived`` with, in a backward through their own graph."""
         try:
             with put_aside():
                 records = [self.settle(case) for case in call.cases(arrived)]

@@ -182,7 +182,7 @@ def _occurrences(value: Any, place: int) -> list[Any]:
 
 
 def _exchanged(value: Any, others: Mapping[int, list[Any]]) -> Any:
-    """An argument with tensors exchanged for others, by their ids; for each occurrence the next one, as long as there are several."""
+    """An argument with tensors exchanged for others, by their ids; of several others the next one for each occurrence."""
     if isinstance(value, (list, tuple)):
         return type(value)(_exchanged(item, others) for item in value)
     leaves = others.get(id(value))
