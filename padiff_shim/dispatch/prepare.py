@@ -11,7 +11,7 @@ import torch
 
 from ..frameworks import autocast
 from ..frameworks.autocast import grad_tracer, torch_autocast
-from ..frameworks.memory import TENSOR_TYPES, check_target, dtype_of, torch_dtype
+from ..frameworks.memory import HALVES, TENSOR_TYPES, check_target, dtype_of, torch_dtype
 from ..frameworks.versions import PaddleTracer
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -206,10 +206,18 @@ def _autocast(door: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> l
     return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
 
 
+_NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "batch_norm"})
+
+
 def _torchs_autocast(door: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> Casts:
-    """Torch's autocast runs the formula. Torch has no lists of the program's own: what these name is cast before."""
+    """Torch's autocast runs the formula. Torch has no lists of the program's own: what these name is cast before.
+
+    So are weights of 16 bits of a norm of float32, as ``decorate`` leaves them: Torch's kernels refuse these.
+    """
     name = listed(door, inputs.torch)
-    if name not in autocast.listed_by_program(tracer):
+    dtypes = [side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)]
+    refused = name in _NORMS and dtypes[0] is torch.float32 and not HALVES.isdisjoint(dtypes)
+    if not refused and name not in autocast.listed_by_program(tracer):
         return Casts(None, None, torch_dtype(tracer._amp_dtype))
     return Casts(_autocast(door, tracer, inputs), None)
 

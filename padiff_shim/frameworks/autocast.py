@@ -196,8 +196,9 @@ def spreads(tracer: PaddleTracer) -> bool:
 
 
 def casts(name: str, destination_dtype: str, dtypes: Sequence[str]) -> list[str | None]:
-    """Per input the dtype it is cast to, or None if it is left alone."""
+    """Per input the dtype it is cast to, or None if it is left alone: the weights of some ops go to float32, and never below."""
+    keeps = name in _KEEPS_WEIGHTS and destination_dtype in LOW
     return [
-        destination_dtype if dtype in _CASTABLE and dtype != destination_dtype and not (index and name in _KEEPS_WEIGHTS) else None
+        destination_dtype if dtype in _CASTABLE and dtype != destination_dtype and not (index and keeps) else None
         for index, dtype in enumerate(dtypes)
     ]

@@ -15,10 +15,12 @@ from types import CodeType
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from ..dispatch.call_site import CallSite, call_site
+from ..frameworks import autocast
 from ..frameworks.memory import HALVES, TORCH_DTYPES, dtype_of
-from ..text import many, tr
+from ..text import joined, many, tr
 from .findings import Cause, Mistake, ProgramPlace
 from .match import kind_of
 from .programs import ModelSide
@@ -27,11 +29,17 @@ from .trace import Onlooker, is_passive, shape_of, tensors_in
 
 @dataclass(frozen=True)
 class Computed:
-    """A call, and the dtype of its result; ``finite``: its result is finite, or one of its operands is not."""
+    """A call, and the dtype of its result.
+
+    ``finite``: its result is finite, or one of its operands is not. ``rounded``: the dtype of 16 bits to which a cast rounded an
+    operand of it. ``listed``: what Paddle's guard around it lists otherwise than Paddle does.
+    """
 
     name: str
     dtype: torch.dtype
     finite: bool
+    rounded: torch.dtype | None
+    listed: frozenset[str]
     site: CallSite
     layer: str
 
@@ -41,21 +49,36 @@ class Computed:
 
 
 class Precisions(Onlooker):
-    """Within it the dtype of every float result of Torch's kernels is noted, and no values."""
+    """Within it the dtype of every float result of Torch's kernels is noted, and which casts round, and no values."""
 
     def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
         super().__init__()
         self.calls: list[Computed] = []
         self._layer, self._until = layer, until
+        self._rounded = WeakIdKeyDictionary()  # tensors -> the dtype of 16 bits to which a cast has rounded their values
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         first = next((tensor for tensor in tensors_in(result) if tensor.is_floating_point()), None)
-        if first is not None and not is_passive(function):
-            arguments = [*args, *(kwargs or {}).values()]
-            finite = _finite(first) or not all(map(_finite, tensors_in(arguments))) or any(map(_is_infinite, arguments))
-            self.calls.append(Computed(shape_of(function).base, first.dtype, finite, call_site(self._until), self._layer()))
+        if first is None:
+            return result
+        arguments = [*args, *(kwargs or {}).values()]
+        operands = list(tensors_in(arguments))
+        rounded = next((self._rounded[tensor] for tensor in operands if tensor in self._rounded), None)
+        if not is_passive(function):
+            finite = _finite(first) or not all(map(_finite, operands)) or any(map(_is_infinite, arguments))
+            named = autocast.listed_by_program(autocast.grad_tracer()) if autocast.HERE.on else ()
+            call = shape_of(function).base, first.dtype, finite, rounded, frozenset(named)
+            self.calls.append(Computed(*call, call_site(self._until), self._layer()))
+        elif first.dtype in HALVES and operands and operands[0].dtype not in HALVES and _rounds(operands[0], first):
+            self._rounded[first] = first.dtype
+        elif rounded is not None:
+            self._rounded[first] = rounded
         return result
+
+
+def _rounds(tensor: torch.Tensor, cast: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and not torch.equal(tensor, cast.to(tensor.dtype))
 
 
 def _finite(tensor: torch.Tensor) -> bool:
@@ -89,6 +112,10 @@ def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[s
     """Of ops that both call equally often, or that stand in one order in a layer of both and are narrower in the port."""
     pairs = _of_equal_number(original, port)
     apart = [pair for pair in pairs if pair[0].dtype is not pair[1].dtype and {pair[0].dtype, pair[1].dtype} & HALVES]
+    # A call in 16 bits reads 16 bits, whatever rounded them.
+    reads = [pair for pair in pairs if pair[0].rounded is not pair[1].rounded and not {call.dtype for call in pair} & HALVES]
+    if reads and min([*apart, *reads], key=lambda pair: port.index(pair[1])) not in apart:
+        return _rounded_operands(*min(reads, key=lambda pair: port.index(pair[1])), of=len(reads))
     if not apart:
         pairs = _in_order(original, port, layers)
         apart = [(expected, actual) for expected, actual in pairs if expected.dtype not in HALVES and actual.dtype in HALVES]
@@ -102,9 +129,33 @@ def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[s
         expected=dtype_of(expected.dtype),
         apart=len(apart),
         calls=many(len(pairs), "call"),
-        advice=_advice(expected.dtype, port_dtype),
+        advice=_listed(actual, expected.dtype) or _advice(expected.dtype, port_dtype),
     )
     return Mistake(Cause.DTYPE, text, expected.place(), actual.place(), (actual.layer,))
+
+
+def _rounded_operands(original: Computed, port: Computed, *, of: int) -> Mistake:
+    """Of a call whose operand a cast rounds in one program alone."""
+    text = tr(
+        "{name} reads operands rounded to {dtype}, in the original of {expected} ({calls}); {advice}",
+        name=port.name,
+        dtype="float32" if port.rounded is None else dtype_of(port.rounded),
+        expected="float32" if original.rounded is None else dtype_of(original.rounded),
+        calls=many(of, "call"),
+        advice=_listed(port, original.rounded) or _advice(original.rounded or torch.float32, "float32"),
+    )
+    return Mistake(Cause.DTYPE, text, original.place(), port.place(), (port.layer,))
+
+
+def _listed(call: Computed, wanted: torch.dtype | None) -> str:
+    """What to take off the guard's own lists; "" if these do not name the call."""
+    listed = "custom_black_list" if wanted in HALVES else "custom_white_list"
+    names = sorted(name for name in call.listed if name.removeprefix("reduce_") in call.name or call.name in name)
+    if wanted in HALVES:  # within a guard nothing else leaves an op in float32
+        names = names or sorted(call.listed)
+    if not names:
+        return ""
+    return tr("take {names} off {list}", names=joined(", ", map(repr, names)), list=listed)
 
 
 def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[str, str]) -> list[tuple[Computed, Computed]]:

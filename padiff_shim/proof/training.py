@@ -61,7 +61,7 @@ def faults(
     mistakes = [_mistake(recipe, apart, len(known)) for apart in _settings(known, original, port)]
     steps = [_left(original, port), _masters(original, port) if differs else None]
     if clipping:
-        steps += [_skipped(original, port), _clip(original, port)]
+        steps += [_skipped(original, port), _unscaled(original, port) or _clip(original, port)]
     return [*mistakes, *(_mistake(recipe, apart, 0) for apart in steps if apart is not None)]
 
 
@@ -196,6 +196,30 @@ def _clip(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart 
                 expected_by=expected.by,
                 expected_limit=expected.shown,
                 write=expected.write,
+            )
+            return _Apart(Cause.CLIPPING, text, step, [])
+    return None
+
+
+def _unscaled(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
+    """Gradients from which a scaler takes the loss's scale too late, never, or in another order."""
+    for step, (update, other) in enumerate(zip(original, port)):
+        expected, actual = update.clip, other.clip
+        if other.scale == 1.0 or None in (update.stepped, other.stepped):
+            continue
+        scale = _shown(other.scale)
+        if other.moved and not update.moved:
+            text = tr("the scaler's update() comes before the step: write it behind scaler.step(optimizer)")
+            return _Apart(Cause.GRADIENT_SCALE, text, step, [])
+        if actual is None and expected is not None:
+            text = tr("gradients keep the loss's scale, {scale}: write scaler.step(optimizer)", scale=scale)
+            return _Apart(Cause.GRADIENT_SCALE, text, step, [])
+        if actual and expected and abs(actual.limit * other.scale / expected.limit - 1) < max(actual.within, expected.within):
+            text = tr(
+                "gradients are clipped before they are unscaled: {limit} limits what is {scale} times as large; write "
+                "scaler.unscale_(optimizer) before it",
+                limit=expected.shown,
+                scale=scale,
             )
             return _Apart(Cause.CLIPPING, text, step, [])
     return None

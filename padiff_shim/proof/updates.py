@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -233,7 +234,8 @@ class StepUpdate:
 
     Attributes:
         settings: of each parameter.
-        clip: how gradients were clipped; None: they were not.
+        clip: how gradients shrank between the backward and the step, be it clipped or taken off a scale; None: they did not.
+        scale: of the loss, that scalers take off gradients; ``moved``: whether another one when the step is made.
         left: parameters whose gradients stay behind the step.
         stepped: whether an optimizer made a step; None where none is known.
         infinite: parameters whose gradients held inf or NaN before it.
@@ -242,6 +244,8 @@ class StepUpdate:
 
     settings: dict[str, Settings] = field(default_factory=dict)
     clip: Clip | None = None
+    scale: float = 1.0
+    moved: bool = False
     left: list[str] = field(default_factory=list)
     stepped: bool | None = None
     infinite: list[str] = field(default_factory=list)
@@ -254,7 +258,10 @@ class Trainer:
     def __init__(self, framework: str, made: Any) -> None:
         self._made, self._of_paddle = made, framework == "paddle"
         kind = paddle.optimizer.Optimizer if self._of_paddle else torch.optim.Optimizer
-        self._optimizers = list({id(optimizer): optimizer for optimizer in _found(made, kind)}.values())
+        self._optimizers, self._scalers = (
+            list({id(member): member for member in _found(made, wanted)}.values())
+            for wanted in (kind, paddle.amp.AmpScaler if self._of_paddle else torch.amp.GradScaler)
+        )
         if not callable(made) and not self._optimizers:
             raise ArgumentError(
                 tr(
@@ -267,11 +274,12 @@ class Trainer:
 
     def step(self, parameters: Mapping[str, Any], gradients: Arrays) -> StepUpdate:
         """One step; ``gradients`` are those of the backward."""
-        update = StepUpdate(stepped=False if self._optimizers else None)
+        update = StepUpdate(stepped=False if self._optimizers else None, scale=self._scale())
         names = {id(parameter): name for name, parameter in parameters.items()}
 
         def look(optimizer: Optimizer) -> None:
             update.stepped = True
+            update.moved = self._scale() != update.scale
             update.masters = (paddles_masters if self._of_paddle else torchs_masters)(optimizer, parameters.values())
             update.settings.update((of_paddle if self._of_paddle else of_torch)(optimizer, names))
             now = {name: as_array(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
@@ -288,6 +296,12 @@ class Trainer:
             for take_back in undo:
                 take_back()
         return update
+
+    def _scale(self) -> float:
+        """By what the recipe's scalers divide gradients."""
+        if self._of_paddle:
+            return math.prod(scaler._scale.item() for scaler in self._scalers if scaler._enable)
+        return math.prod(scaler.get_scale() for scaler in self._scalers)
 
     def make_step(self) -> None:
         """One step, with nobody looking on."""
@@ -348,19 +362,19 @@ def unscaling_float64() -> Iterator[None]:
 
 
 def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:
-    """Optimizers that a recipe's function returned, or that its result refers to."""
+    """Optimizers (or scalers) that a recipe's function returned, or that its result refers to."""
     if isinstance(made, kind):
         return [made]
     inner: list[Any] = []
-    if isinstance(made, (tuple, list)):
-        inner = list(made)
+    if isinstance(made, (tuple, list, dict)):
+        inner = list(made.values() if isinstance(made, dict) else made)
     elif depth:
         function = getattr(made, "__func__", made)
         cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _is_filled(cell)]
         owner = getattr(made, "__self__", None)
         held = [*getattr(made, "__dict__", {}).values(), *getattr(owner, "__dict__", {}).values()]
         inner = [owner, *cells, *held, *getattr(made, "args", ())]
-        inner = [part_ for part_ in inner if isinstance(part_, (kind, tuple, list)) or callable(part_)]
+        inner = [part_ for part_ in inner if isinstance(part_, (kind, tuple, list, dict)) or callable(part_)]
     return [optimizer for part in inner for optimizer in _found(part, kind, depth - 1)] if depth else []
 
 

@@ -100,6 +100,7 @@ def test_layer_norm_follows_its_first_input_and_keeps_its_weights():
         assert chosen(tracer, "layer_norm", "float16", "float32", "float32") == "float16"
         assert chosen(tracer, "layer_norm", "float32", "float16", "float16") == "float32"
     assert amp.casts("layer_norm", "float16", ["float32", "float32", "float32"]) == ["float16", None, None]
+    assert amp.casts("layer_norm", "float32", ["float32", "float16", "bfloat16"]) == [None, "float32", "float32"]
     assert amp.casts("matmul_v2", "float16", ["float32", "float16"]) == ["float16", None]
 
 

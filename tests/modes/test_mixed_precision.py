@@ -438,3 +438,22 @@ def test_decorate_casts_a_model(low):
     assert name(net[2].weight) == ("float32" if low == "float16" else low)
     assert name(net[3].weight) == "float32"
     assert optimizer._multi_precision
+
+
+@pytest.mark.parametrize("definitions", ["paddle", "torch"])
+@pytest.mark.parametrize("batch", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["LayerNorm", "BatchNorm1D", "GroupNorm", "embedding before LayerNorm", "Linear before LayerNorm"])
+def test_norms_of_a_decorated_model_run_with_weights_of_16_bits(kind, batch, definitions):
+    """At O2 their weights are bfloat16, and they get what other layers make: of float32 they compute in float32."""
+    norms = {"BatchNorm1D": lambda: paddle.nn.BatchNorm1D(6), "GroupNorm": lambda: paddle.nn.GroupNorm(2, 6)}
+    before = {"embedding before LayerNorm": [paddle.nn.Embedding(9, 6)], "Linear before LayerNorm": [paddle.nn.Linear(6, 6)]}
+    x = paddle.to_tensor([[1, 2], [3, 4]]) if kind.startswith("embedding") else paddle.to_tensor(values(4, 6)).astype(batch)
+    layers = [*before.get(kind, []), norms.get(kind, lambda: paddle.nn.LayerNorm(6))(), paddle.nn.Linear(6, 3)]
+    with padiff_shim.reference("torch", definitions=definitions) as run:
+        net = paddle.amp.decorate(paddle.nn.Sequential(*layers), level="O2", dtype="bfloat16")
+        with guard("bfloat16", level="O2"):
+            out = net(x)
+        out.sum().backward()
+    assert name(out) == "bfloat16"
+    assert {name(parameter.grad) for parameter in net.parameters() if not parameter.stop_gradient} <= {"bfloat16", "float32"}
+    assert not run.native

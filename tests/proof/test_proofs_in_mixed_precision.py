@@ -49,3 +49,62 @@ def test_a_proof_sees_whether_the_port_casts_as_its_original(how):
         assert text.startswith("CODE_DIFFERS")
     if how == "forgotten":
         assert 'paddle.amp.auto_cast(dtype="bfloat16")' in text
+
+
+class Residual(torch.nn.Module):
+    """What the norm gets is float32, so that a cast of it rounds."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm, self.down = torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.down(torch.nn.functional.gelu(self.norm(x + self.up(x))))
+
+
+class ListedPort(paddle.nn.Layer):
+    def __init__(self, **lists):
+        super().__init__()
+        self.lists = lists
+        self.up, self.norm, self.down = paddle.nn.Linear(8, 8), paddle.nn.LayerNorm(8), paddle.nn.Linear(8, 4)
+
+    def forward(self, x):
+        with paddle.amp.auto_cast(dtype="bfloat16", **self.lists):
+            return self.down(paddle.nn.functional.gelu(self.norm(x + self.up(x))))
+
+
+LISTS = {
+    "none": {},
+    "without effect": {"custom_white_list": {"softmax"}, "custom_black_list": {"conv2d"}},
+    "a norm": {"custom_white_list": {"layer_norm"}},
+    "a norm and more": {"custom_white_list": {"layer_norm", "softmax"}},
+    "an activation": {"custom_white_list": {"gelu"}},
+    "products": {"custom_black_list": {"matmul_v2", "linear", "linear_v2"}},
+}
+
+
+@pytest.mark.parametrize("lists", LISTS)
+def test_custom_lists_of_the_port_are_found_with_what_to_write(lists):
+    torch.manual_seed(0)
+    proof = padiff_shim.prove(ListedPort(**LISTS[lists]), Residual(), torch.randn(5, 8))
+    if lists in ("none", "without effect"):
+        assert proof.verdict == "CODE_CORRECT", proof.headline
+        return
+    assert proof.verdict == "CODE_DIFFERS", proof.headline
+    first, (option, names) = proof.mistakes[0], next(iter(LISTS[lists].items()))
+    assert first.cause == "another dtype"
+    assert first.paddle.file == __file__
+    assert option in first.text
+    assert any(repr(name) in first.text for name in names)
+
+
+def test_the_dtype_is_that_of_the_originals_region():
+    torch.manual_seed(0)
+    proof = padiff_shim.prove(Port(AUTOCAST["of another dtype"]), Original(), torch.randn(5, 8))
+    first = proof.mistakes[0]
+    assert first.cause == "another dtype"
+    assert first.paddle.file == first.torch.file == __file__
+    assert "bfloat16" in first.text
+    assert "float32" not in first.text
+    assert 'auto_cast(dtype="bfloat16")' in first.text

@@ -263,3 +263,72 @@ def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
     for shown in (str(proof), proof.to_markdown(), proof.to_html()):
         assert "training" in shown
         assert cause in shown
+
+
+def _scaled(order, scale=1000.0):
+    """A port's step with its scaler, in an order of its own."""
+
+    def made(layer):
+        optimizer = paddle.optimizer.SGD(0.01, parameters=layer.parameters())
+        scaler = paddle.amp.GradScaler(init_loss_scaling=scale, incr_every_n_steps=1)
+        words = {
+            "unscale": lambda: scaler.unscale_(optimizer),
+            "clip": lambda: paddle.nn.utils.clip_grad_norm_(layer.parameters(), 0.02),
+            "step": lambda: scaler.step(optimizer),
+            "update": scaler.update,
+            "plain step": lambda: optimizer.step(),
+        }
+
+        def step():
+            for word in order:
+                words[word]()
+            optimizer.clear_grad()
+
+        return step
+
+    return made
+
+
+def _torch_scaled(*, clip, scale=1000.0):
+    def made(module):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=1)
+
+        def step():
+            scaler.scale(torch.zeros(1))  # whose scale the loss below has
+            scaler.unscale_(optimizer)
+            if clip:
+                torch.nn.utils.clip_grad_norm_(module.parameters(), 0.02)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+
+        return step
+
+    return made
+
+
+ORDERS = {
+    "right": (["unscale", "clip", "step", "update"], True, None),
+    "right without clipping": (["unscale", "step", "update"], False, None),
+    "right, unscaled by the step": (["step", "update"], False, None),
+    "clipped before unscaling": (["clip", "step", "update"], True, "another clipping"),
+    "never unscaled": (["plain step"], False, "gradients by another factor"),
+    "updated before unscaling": (["update", "step"], False, "gradients by another factor"),
+    "not clipped": (["unscale", "step", "update"], True, "another clipping"),
+    "clipped behind the step": (["step", "update", "clip"], True, "another clipping"),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_a_scaler_in_another_order(name):
+    order, clip, cause = ORDERS[name]
+    proof = proven(_scaled(order), _torch_scaled(clip=clip), loss=lambda out: training_pair.square(out) * 1000.0)
+    if cause is None:
+        assert proof, str(proof)
+        return
+    assert [str(mistake.cause) for mistake in proof.mistakes] == [cause], str(proof)
+    text = proof.mistakes[0].text
+    assert ("unscale_(optimizer)" in text) == (name == "clipped before unscaling")
+    assert ("scaler.step(optimizer)" in text) == (cause == "gradients by another factor")
+    assert ("2e-05" in text) is False
