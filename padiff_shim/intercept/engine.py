@@ -19,7 +19,7 @@ from ..patching.functions import AttributePatch
 from ..patching.patcher import Patcher, Point
 from ..tape import backward, hooks, paddle_graph, twins
 from ..tape.paddle_graph import LOCAL
-from . import generators
+from . import generators, optimizers
 from .locate import attribute, awaiting, clean_c_op, holder, point, present
 
 
@@ -121,15 +121,16 @@ class WithEngine(Patcher):
         """Install for one more user, who comes once; a remark on each place that is somebody else's."""
         twins.on_last_death(self._settle)
         try:
-            return [*ENGINE.acquire(user), *super().acquire(user)]
+            return [*ENGINE.acquire(user), *optimizers.CLIPS.acquire(user), *super().acquire(user)]
         except BaseException:
-            finish([functools.partial(super().release, user), functools.partial(ENGINE.release, user)])
+            releases = (super().release, optimizers.CLIPS.release, ENGINE.release)
+            finish([functools.partial(release, user) for release in releases])
             raise
 
     def release(self, user: Hashable) -> list[str]:
         """One user less; the engine's redirections stay while tensors are on the tape."""
         try:
-            return super().release(user)
+            return [*super().release(user), *optimizers.CLIPS.release(user)]
         finally:
             self._left[user] = None
             self._settle()

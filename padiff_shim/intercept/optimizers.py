@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from ..frameworks.torch_state import kept_grad_mode, undisturbed
 from ..frameworks.versions import IS_3, PaddleOptimizer
 from ..optimizers.update import updates
 from ..patching.functions import PyFunctionPatch
-from ..patching.patcher import Point
+from ..patching.patcher import Patcher, Point
 from ..table.reasons import OPTIMIZER
 from .locate import awaiting, python_function
 
@@ -24,8 +25,8 @@ _PARTS = (
     "optimizer.Optimizer.append_regularization_ops",
     "nn.ClipGradByGlobalNorm._dygraph_clip",
     "nn.ClipGradByNorm._dygraph_clip",
-    "nn.utils.clip_grad_norm_",
 )
+_CLIPS = ("nn.utils.clip_grad_norm_", "nn.utils.clip_grad_value_")
 _STEP = "optimizer.Optimizer.step"
 _WAY = ("step", "_apply_optimize", "append_regularization_ops", "_create_regularization_of_grad")
 _READ = frozenset({  # the sources of these
@@ -45,6 +46,24 @@ def _hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if frame is None or frame.idle:
             return original(*args, **kwargs)
         return frame.plan.optimizing(part, original, frame, args, kwargs)
+
+    return hook
+
+
+Clipping = Callable[[list[Any], Callable[[], Any]], Any]  # of parameters, by a call
+onlookers: list[Clipping] = []  # see how a program clips gradients
+
+
+def _clip_hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook of a function with which programs clip gradients."""
+    clip = _hook(part, original) if part == "utils.clip_grad_norm_" else original
+
+    def hook(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+        parameters = [parameters] if isinstance(parameters, paddle.Tensor) else list(parameters)
+        call = functools.partial(clip, parameters, *args, **kwargs)
+        for onlooker in onlookers:
+            call = functools.partial(onlooker, parameters, call)
+        return call()
 
     return hook
 
@@ -132,6 +151,9 @@ def updating_in_old_form(name: str, path: str, original: Callable[..., Any]) -> 
 
 
 def points() -> list[Point]:
-    """All of them."""
+    """All of them but for :data:`CLIPS`."""
     whole = [_point(_STEP, _step_hook)] if _has_known_steps() else []
     return [*whole, *[_point(part) for part in _PARTS]]
+
+
+CLIPS = Patcher(lambda: [_point(part, _clip_hook) for part in _CLIPS])  # held with the others, and by fingerprints alone

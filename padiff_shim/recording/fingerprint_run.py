@@ -17,12 +17,12 @@ import numpy as np
 
 from ..dispatch.call_site import call_site
 from ..runlog.encoding import encode
-from ..runlog.events import LOSS
+from ..runlog.events import CLIPPED, LOSS
 from ..trees import leaves
 from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
 from .fingerprints import TINY, StepFingerprints
-from .record import gradient_in_step
+from .record import NORM, gradient_in_step
 from .tensors import INPUT, WEIGHT, Array
 
 _LATEST = 0.05  # seconds after which steps are written
@@ -85,11 +85,12 @@ class FingerprintRun:
         self._of: list[int] = []  # the step's tensors, in order
         self._roots: list[tuple[Framework, bool]] = []  # models, and whether they have parameters of their own
         self._layers: dict[int, Of] = {}  # by identity
-        self._names: dict[int, tuple[Of, Of]] = {}  # of gradients and parameters, by the parameter's identity
+        self._names: dict[int, tuple[Of, ...]] = {}  # of gradients, clipped ones and parameters, by the parameter's identity
         self._spans: dict[tuple[int, ...], str] = {}
         self._running: list[Of] = []
         self.thread = threading.get_ident()
-        self._updated = False
+        self._updated = self.inside = False
+        self._clipped: set[int] = set()  # parameters whose gradients were recorded before the program clipped them, by identity
         self._ended: list[tuple[int, str]] = []  # steps that are to be written, and the spans of their tensors
         self._wrote = 0.0
         self.step, self.active, self.records = 0, True, 0
@@ -148,8 +149,28 @@ class FingerprintRun:
         if self.active:
             self._add(_LOSS, tensor)
 
+    def clipping(self, parameters: Sequence[Framework]) -> None:
+        """See :class:`SeesSteps`."""
+        self._gradients(parameters)
+        self._clipped.update(map(id, parameters))
+
+    def clipped(self, gradients: Sequence[tuple[Framework, Framework]], norm: Framework | None) -> None:
+        """See :class:`SeesSteps`."""
+        if self.active:
+            if norm is not None:
+                self._add_any(("note", NORM, "", ""), norm)
+            for parameter, gradient in gradients:
+                if gradient is not None:
+                    self._add((self._names.get(id(parameter)) or self._new_name(parameter))[1], gradient)
+
     def updating(self, parameters: Sequence[Framework]) -> None:
-        """An optimizer is about to update these parameters."""
+        """See :class:`SeesSteps`."""
+        if self._clipped:
+            clipped, self._clipped = self._clipped, set()
+            parameters = [parameter for parameter in parameters if id(parameter) not in clipped]
+        self._gradients(parameters)
+
+    def _gradients(self, parameters: Sequence[Framework]) -> None:
         self._begin()
         if self.active:
             names = self._names
@@ -158,12 +179,12 @@ class FingerprintRun:
                 if gradient is not None:
                     self._add((names.get(id(parameter)) or self._new_name(parameter))[0], gradient)
 
-    def updated(self, parameters: Sequence[Framework]) -> None:
-        """An optimizer has updated these parameters; what is computed next belongs to the next step."""
+    def stepped(self, parameters: Sequence[Framework], states: object) -> None:
+        """See :class:`SeesSteps`."""
         if self.active:
             names = self._names
             for parameter in parameters:
-                self._add((names.get(id(parameter)) or self._new_name(parameter))[1], parameter)
+                self._add((names.get(id(parameter)) or self._new_name(parameter))[2], parameter)
         self._updated = True
 
     def note(self, name: str, value: Any, site: object, layer: str) -> None:
@@ -211,7 +232,7 @@ class FingerprintRun:
                     return self._layers.setdefault(id(layer), _of_layer(path, layer))
         return _of_layer(".".join(filter(None, (self._running[-1][2], type(layer).__name__))), layer)
 
-    def _new_name(self, parameter: Framework) -> tuple[Of, Of]:
+    def _new_name(self, parameter: Framework) -> tuple[Of, ...]:
         """A parameter that no model had when it was first called."""
         for root, _ in self._roots:
             for name, tensor in self._side.named(root):
@@ -327,8 +348,8 @@ def _of_layer(path: str, layer: Framework) -> Of:
     return "layer", type(layer).__name__, path, ""
 
 
-def _of_parameter(name: str) -> tuple[Of, Of]:
-    return ("gradient", name, "", ""), ("parameter", name, "", "")
+def _of_parameter(name: str) -> tuple[Of, ...]:
+    return ("gradient", name, "", ""), (CLIPPED, name, "", ""), ("parameter", name, "", "")
 
 
 class FrameworkFingerprints:

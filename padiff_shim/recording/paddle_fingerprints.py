@@ -13,11 +13,12 @@ import numpy as np
 import paddle
 
 from ..frameworks.memory import PADDLE_DTYPES, to_torch
-from ..intercept import entry_points
+from ..intercept import entry_points, optimizers
 from ..table.reasons import StayNative
 from ..trees import parts
 from .files import RecordFile
 from .fingerprint_run import FrameworkFingerprints, Replacements
+from .record import SeesSteps, gradient_in_step, inside
 from .tensors import Array
 
 _COPIED = 2**16  # bytes up to which a copy is cheaper than a view
@@ -76,6 +77,7 @@ class PaddleFingerprints(FrameworkFingerprints):
 
     def __init__(self, file: RecordFile, model: Any, every: int) -> None:
         super().__init__(file, PaddleView(), model, every)
+        self._steps = PaddleSteps(self.run, lambda: self._looks_on() and paddle.in_dynamic_mode())
 
     def begin(self) -> None:
         """Look on from here."""
@@ -86,10 +88,11 @@ class PaddleFingerprints(FrameworkFingerprints):
         methods.put(paddle.nn.Layer, "__call__", self._layer)
         methods.put(paddle.Tensor, "backward", self._backward)
         methods.put(paddle.autograd, "backward", self._backward)
-        replace_steps(methods, self._step)
+        self._steps.begin()
 
     def end(self) -> None:
         """Everything is as it was."""
+        self._steps.end()
         self._methods.undo()
         self.run.end()
 
@@ -111,30 +114,90 @@ class PaddleFingerprints(FrameworkFingerprints):
 
         return call
 
+
+class PaddleSteps:
+    """Reports to ``run`` what optimizers' steps and clipping do with gradients, while ``looks_on`` says so."""
+
+    def __init__(self, run: SeesSteps, looks_on: Callable[[], bool]) -> None:
+        self._run, self._looks_on = run, looks_on
+        self._methods, self._ticket = Replacements(), object()
+
+    def begin(self) -> None:
+        """Look on from here."""
+        for kind in _classes(paddle.optimizer.Optimizer):
+            for name in ("step", "minimize"):
+                if name in vars(kind):
+                    self._methods.put(kind, name, self._step)
+        optimizers.CLIPS.acquire(self._ticket)
+        optimizers.onlookers.append(self._program_clips)
+
+    def end(self) -> None:
+        """Everything is as it was."""
+        self._methods.undo()
+        optimizers.onlookers.remove(self._program_clips)
+        optimizers.CLIPS.release(self._ticket)
+
     def _step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """An optimizer's step. What computes its gradients itself, in a closure, has none yet."""
+
         @functools.wraps(original)
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or not self._looks_on() or not paddle.in_dynamic_mode():
+            if self._run.inside or not self._looks_on():
                 return original(optimizer, *args, **kwargs)
             parameters = list(parameters_of(optimizer))
-            self.run.updating(parameters)
-            self._inside = True
-            try:
+            if any(map(callable, (*args, *kwargs.values()))):
                 result = original(optimizer, *args, **kwargs)
-            finally:
-                self._inside = False
-            self.run.updated(parameters)
+            else:
+                self._run.updating(parameters)
+                self._watch_clip(getattr(optimizer, "_grad_clip", None))
+                with inside(self._run):
+                    result = original(optimizer, *args, **kwargs)
+            self._run.stepped(parameters, lambda: states_of(optimizer))
             return result
 
         return step
 
+    def _watch_clip(self, clip: Any) -> None:
+        """Watch calls of an optimizer's own clipping, of whatever class it is."""
+        owner = next((kind for kind in type(clip).__mro__ if "__call__" in vars(kind)), None)
+        if owner is not None and not hasattr(vars(owner)["__call__"], _WATCHED):
+            self._methods.put(owner, "__call__", self._step_clips)
 
-def replace_steps(methods: Replacements, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replace the step of every class of optimizers that there is by what ``make`` makes of it."""
-    for kind in _classes(paddle.optimizer.Optimizer):
-        for name in ("step", "minimize"):
-            if name in vars(kind):
-                methods.put(kind, name, make)
+    def _step_clips(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def clip(clipper: Any, params_grads: Any, *args: Any) -> Any:
+            if not self._looks_on() or not self._run.inside:
+                return original(clipper, params_grads, *args)
+            norms: list[Any] = []
+            root = paddle.sqrt
+
+            def noted_root(*args: Any, **kwargs: Any) -> Any:
+                norms.append(root(*args, **kwargs))
+                return norms[-1]
+
+            paddle.sqrt = noted_root  # every clipping by a global norm takes it of the sum, over ranks too
+            try:
+                result = original(clipper, params_grads, *args)
+            finally:
+                paddle.sqrt = root
+            self._run.clipped([pair for pair in result if pair[1] is not None], norms[-1] if norms else None)
+            return result
+
+        setattr(clip, _WATCHED, True)
+        return clip
+
+    def _program_clips(self, parameters: list[Any], call: Callable[[], Any]) -> Any:
+        """A program clips before the step."""
+        if self._run.inside or not self._looks_on():
+            return call()
+        self._run.clipping(parameters)
+        with inside(self._run):
+            norm = call()
+        self._run.clipped([(parameter, gradient_in_step(parameter)) for parameter in parameters], norm)
+        return norm
+
+
+_WATCHED = "watched by a recording"
 
 
 def replace_makers(methods: Replacements, make: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
@@ -174,5 +237,4 @@ def states_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:
                 yield parameter, name.lstrip("_"), table[parameter.name]
 
 
-clip_grad_value_ = paddle.nn.utils.clip_grad_value_
 observer = PaddleFingerprints

@@ -21,11 +21,10 @@ from ..runs.run import Run
 from ..table.reasons import StayNative
 from ..trees import is_tensor
 from .fingerprint_run import Replacements
-from .paddle_fingerprints import PaddleView, clip_grad_value_, parameters_of, replace_makers, replace_steps, states_of
-from .record import OptimizerState, Writer, clip_watch
+from .paddle_fingerprints import PaddleSteps, PaddleView, replace_makers
+from .record import OptimizerState, Writer
 
 _NOTHING: dict[str, Any] = {}
-_CLIP = "utils.clip_grad_norm_"
 
 
 def surroundings() -> dict[str, Any]:
@@ -61,8 +60,8 @@ class PaddleObserver:
         self._plan = Observing(writer, calls=calls, layers=layers)
         self._frame: Frame | None = None
         self._methods = Replacements()
-        self._clip = clip_watch(clip_grad_value_, self._clipping)
-        self._thread, self._inside = 0, False  # of an optimizer's step
+        self._thread = threading.get_ident()
+        self._steps = PaddleSteps(self._plan, lambda: threading.get_ident() == self._thread and self._plan.looks_on)
 
     def begin(self) -> None:
         """Look on from here."""
@@ -72,10 +71,8 @@ class PaddleObserver:
             entry_points.LAYERS.acquire(self._frame.ticket)
             entry_points.SHADOWS.acquire(self._frame.ticket)
             push(self._frame, all_threads=False)
-            self._thread = threading.get_ident()
-            replace_steps(self._methods, self._step)
+            self._steps.begin()
             replace_makers(self._methods, self._making)
-            self._clip.install()
         except BaseException:
             self.end()
             raise
@@ -87,7 +84,7 @@ class PaddleObserver:
         finish(
             [
                 self._methods.undo,
-                self._clip.uninstall,
+                self._steps.end,
                 leave,
                 functools.partial(entry_points.SHADOWS.release, ticket),
                 functools.partial(entry_points.LAYERS.release, ticket),
@@ -107,29 +104,6 @@ class PaddleObserver:
             return result
 
         return method
-
-    def _clipping(self, parameters: list[Any]) -> None:
-        if threading.get_ident() == self._thread:
-            self._plan.clipping(parameters)
-
-    def _step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """An optimizer's step. What computes its gradients itself, in a closure, has none yet."""
-
-        @functools.wraps(original)
-        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or threading.get_ident() != self._thread:
-                return original(optimizer, *args, **kwargs)
-            if not any(map(callable, (*args, *kwargs.values()))):
-                self._plan.updating(parameters_of(optimizer))
-            self._inside = True
-            try:
-                result = original(optimizer, *args, **kwargs)
-            finally:
-                self._inside = False
-            self._plan.stepped(states_of(optimizer))
-            return result
-
-        return step
 
 
 class _RecordingRun(Run):
@@ -153,7 +127,7 @@ class Observing:
 
     def __init__(self, writer: Writer, *, calls: bool, layers: bool) -> None:
         self._writer, self._calls, self._layers = writer, calls, layers
-        self._optimizing = False
+        self._optimizing = self.inside = False  # inside of a whole step, or of clipping
         self._in_backward = False  # what a program's own backward reads is no data of the run
         self._in_py_layer = False  # and neither are the tensors in which a PyLayer's forward gets its operands
 
@@ -223,10 +197,6 @@ class Observing:
         self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """A step, its decay, or clipping; their operands are no inputs."""
-        if part == _CLIP:  # by the program itself: within a step other functions clip
-            parameters = [args[0]] if is_tensor(args[0]) else list(args[0])
-            args = (parameters, *args[1:])
-            self.clipping(parameters)
         inner = below()
         before, self._optimizing = self._optimizing, True
         try:
@@ -238,21 +208,23 @@ class Observing:
 
     def updating(self, parameters: Iterable[Any]) -> None:
         """An optimizer's step begins."""
-        if self._looks_on:
-            with paused():
-                self._writer.updating(parameters)
+        with paused():
+            self._writer.updating(parameters)
 
-    def stepped(self, states: Iterable[OptimizerState]) -> None:
+    def stepped(self, parameters: Iterable[Any], states: Callable[[], Iterable[OptimizerState]]) -> None:
         """An optimizer's step has ended."""
-        if self._looks_on:
-            with paused():
-                self._writer.states(states)
+        with paused():
+            self._writer.states(states())
 
-    def clipping(self, parameters: list[Any]) -> None:
+    def clipping(self, parameters: Iterable[Any]) -> None:
         """The program is about to clip these parameters' gradients."""
-        if self._looks_on:
-            with paused():
-                self._writer.clipping(parameters)
+        with paused():
+            self._writer.clipping(parameters)
+
+    def clipped(self, gradients: Iterable[tuple[Any, Any]], norm: Any) -> None:
+        """They are clipped, by this norm if by any."""
+        with paused():
+            self._writer.clipped(gradients, norm)
 
     def passed(self, other: Unlisted) -> None:
         """Never: a recording does not stand idle."""
@@ -302,7 +274,7 @@ class Observing:
     def layer_begins(self, frame: Frame) -> None:
         """The outermost layer begins."""
         self._in_backward = False
-        if self._looks_on:
+        if self.looks_on:
             self._writer.computes()
         inner = below()
         if inner is not None:
@@ -313,7 +285,7 @@ class Observing:
         inner = below()
         if inner is not None:
             inner.plan.layer_ends(inner, layer, result)
-        if self._layers and self._looks_on:
+        if self._layers and self.looks_on:
             with paused():
                 self._writer.layer(layer_path(), type(layer).__name__, result, call_site())
 
@@ -337,7 +309,7 @@ class Observing:
 
     def _takes(self, name: str, operands: Any) -> None:
         """Record the data that a call takes; the weights of a model, which persist, are no data."""
-        if self._looks_on and not (self._optimizing or self._in_backward or self._in_py_layer):
+        if self.looks_on and not (self._optimizing or self.inside or self._in_backward or self._in_py_layer):
             data = [(path, tensor) for path, tensor in self._writer.own.others(operands) if not tensor.persistable]
             if data:
                 with paused():
@@ -345,7 +317,7 @@ class Observing:
 
     def _reads(self, arguments: Iterable[tuple[str, Any]], *, draws: bool = False) -> JsonTable | None:
         """What a call is about to read, before it can write into it; None where the call is not recorded."""
-        if not self._calls or not self._looks_on:
+        if not self._calls or not self.looks_on or self.inside:
             return None
         self._writer.computes()
         if not self._writer.active:
@@ -364,11 +336,12 @@ class Observing:
         return result
 
     @property
-    def _looks_on(self) -> bool:
+    def looks_on(self) -> bool:
+        """Whether what this thread computes now is the program's."""
         return not self._writer.busy and grad_tracer() is not None
 
     def _note(self, name: str, function: str, result: Any, reads: JsonTable | None) -> None:
-        if self._calls and self._looks_on:
+        if self._calls and self.looks_on and not self.inside:
             with paused():
                 self._writer.op((name,), function, result, call_site(), layer_path(), reads or {})
 

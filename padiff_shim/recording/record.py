@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-import inspect
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,8 +22,7 @@ from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, FileError, ModeError, described
 from ..language import tr
 from ..modes.environment import prepare, processes, rank
-from ..patching.functions import PyFunctionPatch
-from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, STATE, JsonTable
+from ..runlog.events import CLIPPED, FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, STATE, JsonTable
 from ..trees import elements, is_tensor, leaves, numbers, parts
 from . import tensors as contents
 from .files import RecordFile, present
@@ -170,14 +169,22 @@ class Writer:
         self._named("parameter", self._parameters)
 
     def gradients(self) -> None:
-        """The gradients that have changed; after an update they belong to no step."""
-        if not self._updated:
+        """The gradients that have changed; after an update they belong to no step, and clipped ones are of another kind."""
+        if not self._updated and not self._clipped:
             self._named("gradient", self._gradients)
 
     def clipping(self, parameters: Iterable[Any]) -> None:
         """The program is about to clip these parameters' gradients, as a step may do itself: they are written before that."""
         self._in_step(parameters := list(parameters))
         self._clipped.update(map(id, parameters))
+
+    def clipped(self, gradients: Iterable[tuple[Any, Any]], norm: Any) -> None:
+        """Gradients behind clipping, and the norm by which they were clipped, if any."""
+        if self._gradients is not None and self.active:
+            if norm is not None:
+                self._call += 1
+                self._tree({"kind": "note", "name": NORM, "layer": ""}, norm)
+            self._of_parameters(CLIPPED, ((parameter, "", gradient) for parameter, gradient in gradients))
 
     def updating(self, parameters: Iterable[Any]) -> None:
         """An optimizer's step begins: the gradients of the model's parameters as it uses them, changed or not, before clipping."""
@@ -297,17 +304,39 @@ def gradient_in_step(parameter: Any) -> Any:
     return main if main is not None else parameter.grad
 
 
-def clip_watch(function: Callable[..., Any], clipping: Callable[[list[Any]], None]) -> PyFunctionPatch:
-    """A redirection of a function with which programs clip gradients: ``clipping`` has the parameters first."""
-    patch = PyFunctionPatch(inspect.unwrap(function))
+class SeesSteps(Protocol):
+    """What is told of optimizers' steps and of clipping.
 
-    def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
-        parameters = [parameters] if is_tensor(parameters) else list(parameters)
-        clipping(parameters)
-        return patch.original(parameters, *args, **kwargs)
+    Attributes:
+        inside: of a step or clipping, whose own calls are none of the program's.
+    """
 
-    patch.set_hook(clip)
-    return patch
+    inside: bool
+
+    def clipping(self, parameters: list[Any]) -> None:
+        """The program is about to clip these parameters' gradients."""
+
+    def clipped(self, gradients: list[tuple[Any, Any]], norm: Any) -> None:
+        """Parameters and their gradients behind clipping; the norm by which that was done, or None."""
+
+    def updating(self, parameters: list[Any]) -> None:
+        """An optimizer is about to update these parameters."""
+
+    def stepped(self, parameters: list[Any], states: Callable[[], Iterable[OptimizerState]]) -> None:
+        """An optimizer has updated these parameters; what it keeps for them."""
+
+
+@contextlib.contextmanager
+def inside(run: SeesSteps) -> Iterator[None]:
+    """A framework's own step or clipping runs."""
+    run.inside = True
+    try:
+        yield
+    finally:
+        run.inside = False
+
+
+NORM = "gradient norm"  # the note of what gradients were clipped by
 
 
 def _form(tensor: Any) -> JsonTable:

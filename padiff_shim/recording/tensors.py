@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import FileError
 from ..runlog.encoding import finite
-from ..runlog.events import IN_STEP, LOSS, STATE
+from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
 from ..runlog.reader import LogError, open_log
 from ..text import code_line, joined, marked, shown, tr
 from ..trees import numbers
@@ -24,7 +24,8 @@ ROWS = 1024  # of a batch whose samples have digests of their own
 INPUT = "input"
 SHOWN_KINDS = {  # before the name of a tensor; ops and losses go by their name alone
     "layer": marked("layer"), "note": marked("note"), INPUT: marked("input"), "parameter": marked("parameter"),
-    "gradient": marked("gradient"), IN_STEP: marked("step gradient"), STATE: marked("optimizer state"),
+    "gradient": marked("gradient"), IN_STEP: marked("step gradient"), CLIPPED: marked("clipped gradient"),
+    STATE: marked("optimizer state"),
 }  # fmt: skip
 WEIGHT = "weight"  # the ``tensor`` of an input that is a parameter or buffer as the run begins
 _FIGURES = ("min", "max", "mean", "mean_abs", "norm", "nan", "inf", "max_abs", "projection")

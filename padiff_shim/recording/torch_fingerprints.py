@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ..patching.functions import PyFunctionPatch
 from .files import RecordFile
 from .fingerprint_run import FrameworkFingerprints
+from .record import SeesSteps, gradient_in_step, inside
 from .tensors import Array
 
 
@@ -59,20 +62,21 @@ class TorchFingerprints(FrameworkFingerprints):
     def __init__(self, file: RecordFile, model: Any, every: int) -> None:
         super().__init__(file, TorchView(), model, every)
         self._hooks = list[Any]()
+        self._steps = TorchSteps(self.run, self._looks_on)
 
     def begin(self) -> None:
         """Look on from here."""
         self._hooks = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
-            register_optimizer_step_pre_hook(self._step_begins),
-            register_optimizer_step_post_hook(self._step_ends),
         ]
+        self._steps.begin()
         self._methods.put(torch.Tensor, "backward", self._backward)
         self._methods.put(torch.autograd, "backward", self._backward)
 
     def end(self) -> None:
         """Everything is as it was."""
+        self._steps.end()
         self._methods.undo()
         for hook in self._hooks:
             hook.remove()
@@ -89,13 +93,59 @@ class TorchFingerprints(FrameworkFingerprints):
         if self._looks_on():
             self.run.leave(result)
 
-    def _step_begins(self, optimizer: Any, *_: Any) -> None:
-        if self._looks_on():
-            self.run.updating(parameters_of(optimizer))
+
+class TorchSteps:
+    """Reports to ``run`` what optimizers' steps and clipping do with gradients, while ``looks_on`` says so."""
+
+    def __init__(self, run: SeesSteps, looks_on: Callable[[], bool]) -> None:
+        self._run, self._looks_on = run, looks_on
+        self._hooks = list[Any]()
+        functions = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
+        present = [getattr(torch.nn.utils, name) for name in functions if hasattr(torch.nn.utils, name)]
+        self._clips = [self._watched(inspect.unwrap(function)) for function in present]
+
+    def begin(self) -> None:
+        """Look on from here."""
+        self._hooks = [
+            register_optimizer_step_pre_hook(self._step_begins),
+            register_optimizer_step_post_hook(self._step_ends),
+        ]
+        for patch in self._clips:
+            patch.install()
+
+    def end(self) -> None:
+        """Everything is as it was."""
+        for patch in self._clips:
+            patch.uninstall()
+        for hook in self._hooks:
+            hook.remove()
+
+    def _watched(self, function: Any) -> PyFunctionPatch:
+        """A redirection of a function with which programs clip gradients."""
+        patch = PyFunctionPatch(function)
+
+        def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
+            parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            if self._run.inside or not self._looks_on():
+                return patch.original(parameters, *args, **kwargs)
+            self._run.clipping(parameters)
+            with inside(self._run):
+                norm = patch.original(parameters, *args, **kwargs)
+            self._run.clipped([(parameter, gradient_in_step(parameter)) for parameter in parameters], norm)
+            return norm
+
+        patch.set_hook(clip)
+        return patch
+
+    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._looks_on() and not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure has yet to compute gradients
+            self._run.updating(parameters_of(optimizer))
+            self._run.inside = True
 
     def _step_ends(self, optimizer: Any, *_: Any) -> None:
         if self._looks_on():
-            self.run.updated(parameters_of(optimizer))
+            self._run.inside = False
+            self._run.stepped(parameters_of(optimizer), lambda: states_of(optimizer))
 
 
 def parameters_of(optimizer: Any) -> list[Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from ..catalogue.registry import ops
@@ -20,8 +19,8 @@ from ..frameworks import torch_state
 from ..runlog.events import JsonTable
 from ..table.op import Op
 from ..trees import leaves
-from .record import OwnTensors, Writer, clip_watch
-from .torch_fingerprints import TorchView, parameters_of, states_of
+from .record import OptimizerState, OwnTensors, Writer
+from .torch_fingerprints import TorchSteps, TorchView
 
 # ---- The names that the op table has for functions of Torch, learnt by running the table's formulas on their own samples
 
@@ -139,13 +138,11 @@ class TorchObserver:
         self._writer, self._calls, self._layers = writer, calls, layers
         self._thread = 0
         self._running: list[tuple[Any, str]] = []  # modules, outermost first, with their paths
-        self._optimizing = False
+        self.inside = False  # of a step, or of clipping
         self._hooks: list[Any] = []
         self._weights = OwnTensors()  # parameters and buffers of the modules that ran
         self._mode = _Functions(self._called, self._function)
-        self._clips = [
-            clip_watch(function, self._clipping) for function in (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_)
-        ]
+        self._steps = TorchSteps(self, lambda: not self._elsewhere())
 
     def begin(self) -> None:
         """Look on from here."""
@@ -153,18 +150,14 @@ class TorchObserver:
         self._hooks = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
-            register_optimizer_step_pre_hook(self._step_begins),
-            register_optimizer_step_post_hook(self._step_ends),
         ]
-        for patch in self._clips:
-            patch.install()
+        self._steps.begin()
         self._mode.__enter__()
 
     def end(self) -> None:
         """Everything is as it was."""
         self._mode.__exit__(None, None, None)
-        for patch in self._clips:
-            patch.uninstall()
+        self._steps.end()
         for hook in self._hooks:
             hook.remove()
 
@@ -200,27 +193,28 @@ class TorchObserver:
         if self._layers and result is not None and not torch.jit.is_tracing():
             self._writer.layer(path, type(module).__name__, result, call_site())
 
-    def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if not self._elsewhere():
-            self._optimizing = True
-            self._writer.gradients()
-            if not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure has yet to compute them
-                self._writer.updating(parameters_of(optimizer))
+    def updating(self, parameters: list[Any]) -> None:
+        """An optimizer's step begins."""
+        self._writer.gradients()
+        self._writer.updating(parameters)
 
-    def _clipping(self, parameters: list[Any]) -> None:
-        """The program clips gradients itself; where Paddle clips, a step does."""
-        if not self._elsewhere():
-            self._writer.clipping(parameters)
+    def clipping(self, parameters: list[Any]) -> None:
+        """The program is about to clip these parameters' gradients."""
+        self._writer.gradients()
+        self._writer.clipping(parameters)
 
-    def _step_ends(self, optimizer: Any, *_: Any) -> None:
-        if not self._elsewhere():
-            self._writer.states(states_of(optimizer))
-            self._optimizing = False
-            self._writer.updated()
+    def clipped(self, gradients: list[tuple[Any, Any]], norm: Any) -> None:
+        """They are clipped, by this norm if by any."""
+        self._writer.clipped(gradients, norm)
+
+    def stepped(self, parameters: list[Any], states: Callable[[], Iterable[OptimizerState]]) -> None:
+        """An optimizer's step has ended."""
+        self._writer.states(states())
+        self._writer.updated()
 
     def _called(self, function: Any, operands: Any) -> JsonTable | None:
         """Record the data that a call takes; weights are no data. Returns what the call reads, where it may be recorded."""
-        if self._writer.busy or self._optimizing or torch.jit.is_tracing():
+        if self._writer.busy or self.inside or torch.jit.is_tracing():
             return None
         name = plain(function)
         if name == "backward":
@@ -239,7 +233,7 @@ class TorchObserver:
         name = plain(function)
         if any(isinstance(operand, torch.Tensor) for _, operand in leaves(operands)) or names(name) != (name,):
             self._writer.own.add(result)  # and not what was made of numbers: data
-        if self._optimizing:
+        if self.inside:
             return
         if name == "backward":
             self._writer.gradients()

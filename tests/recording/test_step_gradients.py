@@ -25,7 +25,7 @@ def paddle_step(folder, factor=2.0, clips="", inside=True, **options):
     made = {"norm": paddle.nn.ClipGradByGlobalNorm, "value": lambda most: paddle.nn.ClipGradByValue(max=most)}
     clip = made[clips](1.0) if clips and inside else None
     optimizer = paddle.optimizer.AdamW(0.1, parameters=layer.parameters(), grad_clip=clip)
-    with padiff_shim.record(folder, layer, gradients=True, **options):
+    with padiff_shim.record(folder, layer, **({"gradients": True} | options if "values" not in options else options)):
         layer(paddle.to_tensor(X)).sum().backward()
         layer.weight.grad.set_value(layer.weight.grad * factor)
         if clips and not inside:
@@ -33,16 +33,16 @@ def paddle_step(folder, factor=2.0, clips="", inside=True, **options):
         optimizer.step()
 
 
-def torch_step(folder, clips=""):
+def torch_step(folder, clips="", most=1.0, **options):
     layer = torch.nn.Linear(4, 3)
     torch.nn.init.ones_(layer.weight)
     torch.nn.init.zeros_(layer.bias)
     optimizer = torch.optim.AdamW(layer.parameters(), 0.1)
-    with padiff_shim.record(folder, layer, gradients=True, calls=False):
+    with padiff_shim.record(folder, layer, **options):
         layer(torch.from_numpy(X)).sum().backward()
         layer.weight.grad *= 2
         if clips == "norm":
-            torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(layer.parameters(), most)
         elif clips:
             torch.nn.utils.clip_grad_value_(layer.parameters(), 1.0)
         optimizer.step()
@@ -65,14 +65,42 @@ def test_a_sum_over_ranks_that_is_forgotten_is_the_first_difference(tmp_path):
     assert "sum over ranks" in " ".join(difference.notes)
 
 
+PRESETS = {"values": {"gradients": True, "calls": False}, "calls": {"gradients": True}, "fingerprint": {"values": "fingerprint"}}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("clips", ["norm", "value"])
 @pytest.mark.parametrize("inside", [True, False], ids=["in step", "before step"])
-def test_both_frameworks_pair_before_their_clipping(clips, inside, tmp_path):
-    paddle_step(tmp_path / "paddle", clips=clips, inside=inside, calls=False)
-    torch_step(tmp_path / "torch", clips=clips)
-    difference = padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle")
+def test_both_frameworks_pair_before_and_behind_their_clipping(clips, inside, preset, tmp_path):
+    paddle_step(tmp_path / "paddle", clips=clips, inside=inside, **PRESETS[preset])
+    torch_step(tmp_path / "torch", clips=clips, **PRESETS[preset])
+    difference = padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle", rtol=1e-6)
     assert difference, str(difference)
-    assert {row.any.name for row in difference.compared if row.any.kind == "step gradient"} == {"weight", "bias"}
+    paired = {kind: {row.any.name for row in difference.compared if row.any.kind == kind} for kind in ("step gradient", "note")}
+    recorded = read(tmp_path / "torch")[0], read(tmp_path / "paddle")[0]
+    if preset == "fingerprint":
+        list(map(list, (recorded[0].rows(), recorded[1].rows())))
+        kinds = [[(tensor.kind, tensor.name) for tensor in side.described if tensor.kind != "input"] for side in recorded]
+        assert ("clipped gradient", "bias") in kinds[0]
+        assert (("note", "gradient norm") in kinds[0]) is (clips == "norm")
+        assert sorted(kinds[0]) == sorted(kinds[1])
+    else:
+        assert paired["step gradient"] == {"weight", "bias"}
+        assert paired["note"] == ({"gradient norm"} if clips == "norm" else set())
+        used, clipped = (weights(tmp_path / "paddle", kind)[0] for kind in ("step gradient", "clipped gradient"))
+        assert np.abs(clipped).max() < np.abs(used).max()
+        for side in recorded:
+            calls = {tensor.name for tensor in side.tensors if tensor.kind == "op"}
+            assert calls <= {"linear", "sum", "scale", "multiply"}, "nothing of the clipping itself"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_another_norm_is_seen_behind_the_clipping(preset, tmp_path):
+    torch_step(tmp_path / "a", clips="norm", **PRESETS[preset])
+    torch_step(tmp_path / "b", clips="norm", most=0.5, **PRESETS[preset])
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert difference.first.any.kind == "clipped gradient"
+    assert difference.differing[0].apart.relative == pytest.approx(1, rel=1e-3)
 
 
 def test_a_recording_without_them_is_not_silently_the_same(tmp_path):
