@@ -18,6 +18,7 @@ from .alignment import Pair, align
 from .call_origins import OriginFinder
 from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow, tensor_row
 from .fingerprint_diff import compare_fingerprints
+from .fusions import take_apart
 from .joined import Groups, JoinedRun, join
 from .joined_rows import JoinedRows
 from .numbering import NameMap
@@ -100,6 +101,8 @@ def diff(
         if one_run.has_fingerprints:
             compare_fingerprints(one_run, other_run, difference, tolerances)
         else:
+            take_apart([one_run], [other_run])
+            take_apart([other_run], [one_run])
             _compare(one_run, other_run, difference, tolerances)
     difference.notes = [*difference.notes, *_notes(both, chosen)]
     difference.holes += [

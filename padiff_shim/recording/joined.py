@@ -13,9 +13,10 @@ from typing import Any
 
 from ..runlog.events import IN_STEP, NAMED, STATE, JsonTable
 from ..runlog.reader import lost_ranks
+from .fusions import PartTensor, take_apart
 from .numbering import NameMap, Numbers, numbers_of, renumbered, wrapped
 from .reading import Recorded, RecordedStep
-from .shards import RankTensor, ShardRules, Way, whole_shape
+from .shards import FusedAxis, RankTensor, ShardRules, Way, whole_shape
 from .tensors import INPUT, WEIGHT, Tensor, parameter_name
 
 _WRAPPERS = re.compile(r"^(?:(?:_layers|module)(?:\.|$))+")  # DataParallel's and DistributedDataParallel's names for the model
@@ -74,6 +75,7 @@ class JoinedRun:
         self.rank, self.framework, self.header = first.rank, first.framework, first.header
         self._begun = {rank: next(recorded.steps(), RecordedStep(0)) for rank, recorded in ranks.items()}
         self.layout = RankLayout((tuple(ranks),), stages=dict.fromkeys(ranks, 0))
+        self.turned = False  # rules mean Paddle's layout, and matrices lie transposed here
         self._index = 0
         self._sharing: set[tuple[str, int]] = set()
 
@@ -126,7 +128,9 @@ class JoinedRun:
         for rank, known in names.items():
             for name in known:
                 layout.holders[name] = (*layout.holders.get(name, ()), rank)
-            layout.marks |= {self._path(rank, name): axis for name, axis in _marks(self.ranks[rank].header).items()}
+            for name, axis in _marks(self.ranks[rank].header).items():
+                parts = [part for fusion in self.ranks[rank].fusions for part in fusion.names(name)]
+                layout.marks |= {self._path(rank, part): axis for part in parts or [name]}
         layout.stages = _stages({rank: set(known) for rank, known in names.items()})
 
     def model_calls(self) -> int:
@@ -287,13 +291,25 @@ class JoinedRun:
 
     def _way(self, tensor: Tensor, name: str, layer: str) -> Way | None:
         """A rule of the user, or else a mark of the program."""
-        weight = _is_weight(tensor)
+        weight, own = _is_weight(tensor), [tensor, *([tensor.whole] if isinstance(tensor, PartTensor) and tensor.whole else [])]
         if tensor.kind == INPUT and not weight:
             return None
         if weight:
-            way = self._rules.way(name, weight_name(tensor.name))
+            way = self._rules.way(name, *(weight_name(known.name) for known in own))
         else:
-            way = self._rules.way(tensor.name) if tensor.kind == "note" else self._rules.way(layer, tensor.layer)
+            paths = [known.layer for known in own]
+            way = self._rules.way(tensor.name) if tensor.kind == "note" else self._rules.way(layer, *paths)
+        if isinstance(way, FusedAxis) and isinstance(tensor, PartTensor):
+            way = int(way)
+        if (
+            weight
+            and self.turned
+            and isinstance(way, int)
+            and len(tensor.shape) == 2
+            and "emb" not in f"{name}{tensor.name}".lower()
+        ):
+            other_axis = 1 - way % 2
+            return FusedAxis.along(other_axis, way.proportions) if isinstance(way, FusedAxis) else other_axis
         return self.layout.marks.get(name) if way is None and weight else way
 
     @property
@@ -318,9 +334,12 @@ def join(
         names: of a's layers in b.
         groups: ranks of a that read the same data, where that is known.
     """
+    take_apart(list(a.values()), list(b.values()))
+    take_apart(list(b.values()), list(a.values()))
     runs = JoinedRun(a, rules, names, groups), JoinedRun(b, rules, NameMap(None))
     both = runs, runs[::-1]
     for run, other in both:
+        run.turned = run.framework == "torch" and other.framework == "paddle"
         run.number(other)
     runs[0].rename(runs[1])
     for run in runs:

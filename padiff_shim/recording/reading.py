@@ -16,6 +16,7 @@ from ..runlog.reader import EventFile, LogError, open_log, text_of
 from ..text import many, tr
 from .files import RECORDS, present
 from .fingerprints import FIGURES
+from .fusions import Fusion, taken_apart
 from .tensors import INPUT, Array, Tensor, tensor_of
 
 _KIND = b'"kind":"'
@@ -48,6 +49,7 @@ class Recorded:
         rank, framework: of the process.
         beside: remarks on files of other processes of this rank.
         described: of a recording of fingerprints, the tensors by their numbers, as far as it was read.
+        fusions: fused layers that are read as separate ones.
 
     Once :meth:`steps` or :meth:`rows` has been read to its end:
 
@@ -65,6 +67,7 @@ class Recorded:
         self.remarks: list[str] = []
         self.holes: list[str] = []
         self.beside: list[str] = []
+        self.fusions: list[Fusion] = []
         self._read = 0
         try:
             self._file = EventFile(path, "recording", FINGERPRINT_SCHEMA)
@@ -126,18 +129,21 @@ class Recorded:
         Raises:
             FileError: the file cannot be read.
         """
-        self._read, current, kinds, folder = 0, None, set[str](), self.path.parent
+        self._read, current, kinds, folder, index = 0, None, set[str](), self.path.parent, 0
         for event in self._events():
             if event["type"] != "tensor":
                 continue
             self._read += 1
-            tensor = tensor_of(event, folder)
-            if current is None or tensor.step != current.step:
+            recorded = tensor_of(event, folder)
+            if current is None or recorded.step != current.step:
                 if current is not None:
                     yield current
-                current = RecordedStep(tensor.step)
-            kinds.add(tensor.kind)
-            (current.inputs if tensor.kind == INPUT else current.tensors).append(tensor)
+                current = RecordedStep(recorded.step)
+            kinds.add(recorded.kind)
+            for tensor in taken_apart(recorded, self.fusions, self.framework):
+                if self.fusions:  # of which each record may become several
+                    tensor.index, index = index, index + 1
+                (current.inputs if tensor.kind == INPUT else current.tensors).append(tensor)
         if current is not None:
             yield current
         self.holes += self._missing(kinds)

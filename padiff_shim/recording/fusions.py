@@ -1,0 +1,282 @@
+"""Fused layers of one run (query, key and value; gate and up) against separate ones of the other: taken apart as they are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from ..runlog.events import NAMED
+from . import tensors as contents
+from .tensors import INPUT, WEIGHT, Array, Tensor
+
+# The parts of a fused layer in their order: the words that the name of each may have. Weights of Llama's own code are w1 and w3.
+_PARTS = (
+    (("q", "query", "wq"), ("k", "key", "wk"), ("v", "value", "wv")),
+    (("k", "key", "wk"), ("v", "value", "wv")),
+    (("gate", "w1", "wg"), ("up", "w3", "wu")),
+)
+_ROWS = 2  # of a layer's result that are compared to learn how its parts lie
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A layer that holds several of the other run.
+
+    Attributes:
+        whole: its own name, the last word of its path.
+        parts: their own names, in the order of their rows.
+        sizes: of the parts, as proportions.
+        groups: the whole holds so many groups of all its parts, as heads that share a key and a value; on each rank.
+    """
+
+    whole: str
+    parts: tuple[str, ...]
+    sizes: tuple[int, ...]
+    groups: int = 1
+
+    def paths(self, path: str) -> list[str]:
+        """Of the parts of the layer with this path; none of another layer."""
+        above, dot, own = path.rpartition(".")
+        return [f"{above}{dot}{part}" for part in self.parts] if own == self.whole else []
+
+    def names(self, name: str) -> list[str]:
+        """Of the parts' weights."""
+        path, dot, role = name.rpartition(".")
+        return [f"{part}{dot}{role}" for part in self.paths(path)]
+
+    def places(self, size: int) -> list[Array]:
+        """Which of so many rows are each part's; none where they cannot be divided so."""
+        unit = sum(self.sizes) * self.groups
+        if size % unit:
+            return []
+        rows = np.arange(size).reshape(self.groups, -1)
+        ends = np.cumsum(self.sizes)[:-1] * (size // unit)
+        return [part.reshape(-1) for part in np.split(rows, ends, axis=1)]
+
+
+@dataclass(eq=False)
+class PartTensor(Tensor):
+    """A part of a fused tensor; its bits and figures are those of its values, and not known without them.
+
+    Attributes:
+        whole: the fused tensor.
+        axis: along which the parts lie.
+        rows: the part's own.
+    """
+
+    whole: Tensor | None = None
+    axis: int = -1
+    chosen: Array = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+
+    def values(self) -> Array | None:
+        """Those of the whole at the part's rows."""
+        values = None if self.whole is None else self.whole.values()
+        return None if values is None else np.ascontiguousarray(np.take(values, self.chosen, self.axis))
+
+
+def taken_apart(tensor: Tensor, fusions: Sequence[Fusion], framework: str) -> Iterator[Tensor]:
+    """A tensor, or those of the separate layers that it holds."""
+    weight = tensor.kind in NAMED or (tensor.kind == INPUT and tensor.tensor == WEIGHT)
+    for fusion in fusions if tensor.shape and (weight or tensor.kind in ("op", "layer")) else ():
+        paths = fusion.names(tensor.name) if weight else fusion.paths(tensor.layer)
+        axis = _axis(framework, len(tensor.shape)) if weight else len(tensor.shape) - 1
+        places = fusion.places(tensor.shape[axis]) if paths else []
+        if places and (weight or tensor.shape[-1] >= len(paths)):
+            yield from (_part(tensor, path, axis, rows, weight=weight) for path, rows in zip(paths, places))
+            return
+    yield tensor
+
+
+def _axis(framework: str, dimensions: int) -> int:
+    """Along which the outputs of a linear layer's weight lie."""
+    return dimensions - 1 if framework == "paddle" else 0
+
+
+def _part(tensor: Tensor, path: str, axis: int, rows: Array, *, weight: bool) -> Tensor:
+    known = {entry.name: getattr(tensor, entry.name) for entry in dataclasses.fields(Tensor)}
+    known |= {"shape": (*tensor.shape[:axis], len(rows), *tensor.shape[axis + 1 :]), "digest": "", "figures": {}, "sample": ()}
+    known |= {"names": (path,)} if weight else {"layer": path, "reads": None}
+    part = PartTensor(**known, whole=tensor, axis=axis, chosen=rows)
+    array = part.values()
+    if array is not None:
+        part.digest = contents.digest(contents.as_bfloat16(array) if tensor.dtype == "bfloat16" else array)
+        part.figures = contents.figures(array)
+    return part
+
+
+Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
+
+
+def fusions_of(wholes: Shapes, parts: Shapes, frameworks: tuple[str, str]) -> list[Fusion]:
+    """The layers of the first run, or of its ranks, that hold several of the second: by the names of these, and by shapes."""
+    separate = _layers(parts, frameworks[1])
+    own = {path.rpartition(".")[2] for path in separate}
+    found: dict[str, Fusion | None] = {}
+    siblings = defaultdict[str, list[str]](list)
+    for path in separate:
+        siblings[path.rpartition(".")[0]].append(path.rpartition(".")[2])
+    for path, shape in _layers(wholes, frameworks[0]).items():
+        above, _, name = path.rpartition(".")
+        if name in own:
+            continue
+        fitting = {
+            Fusion(name, tuple(names), _proportions(sizes)): None
+            for parent, others in siblings.items()
+            if _alike(parent, above)
+            for names in _role_sets(others)
+            if (sizes := _sizes(shape, [separate[f"{parent}.{part}".lstrip(".")] for part in names]))
+        }
+        if len(fitting) > 1 and re.search(r"(?<!q)kv", name.lower()):
+            fitting = {fusion: None for fusion in fitting if len(fusion.parts) == 2}
+        known = next(iter(fitting), None)
+        found[name] = known if found.get(name, known) == known else None
+    return [fusion for fusion in found.values() if fusion is not None]
+
+
+def _layers(shapes: Shapes, framework: str) -> dict[str, tuple[int, int]]:
+    """Path of a linear layer -> how many outputs and inputs it has."""
+    turn = 1 if framework == "paddle" else -1
+    return {
+        name.removesuffix(".weight"): (shape[::-turn][0], shape[::-turn][1])
+        for name, shape in shapes.items()
+        if name.endswith(".weight") and len(shape) == 2
+    }
+
+
+def _alike(path: str, other: str) -> bool:
+    """Whether two paths are the same but for numbers, which each rank may count for itself, and for layers around the model."""
+    plain = [re.sub(r"\d+", "#", text).split(".") for text in (path, other)]
+    shorter = min(map(len, plain))
+    return shorter == 0 or plain[0][-shorter:] == plain[1][-shorter:]
+
+
+def _role_sets(names: Sequence[str]) -> Iterator[list[str]]:
+    """Sibling layers, one for each part of a fused one."""
+    words = {name: set(re.findall(r"[a-z]+\d*", name.lower().replace("_", " "))) for name in names}
+    for roles in _PARTS:
+        called = [[name for name in names if words[name].intersection(role)] for role in roles]
+        if all(len(alone) == 1 for alone in called) and len({alone[0] for alone in called}) == len(roles):
+            yield [alone[0] for alone in called]
+
+
+def _sizes(whole: tuple[int, int], parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Outputs of the parts, if they are together those of the whole, or of the slices of it that some ranks hold."""
+    outputs = tuple(size for size, _ in parts)
+    fits = all(inputs == whole[1] for _, inputs in parts) and whole[0] and not sum(outputs) % whole[0]
+    return outputs if fits else ()
+
+
+def _proportions(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(size // math.gcd(*sizes) for size in sizes)
+
+
+class FusedRun(Protocol):
+    """A recording, as far as its fused layers ask for."""
+
+    framework: str
+    fusions: list[Fusion]
+
+    def steps(self) -> Iterator[HasTensors]: ...
+
+
+def take_apart(runs: Sequence[FusedRun], others: Sequence[FusedRun]) -> None:
+    """Have the processes of a run read as if each layer were separate that is separate in the other run."""
+    steps = [[next(run.steps(), None) for run in side] for side in (runs, others)]
+    shapes = [
+        {
+            weight.name: weight.shape
+            for step in side
+            for weight in (step.inputs if step is not None else ())
+            if weight.tensor == WEIGHT
+        }
+        for side in steps
+    ]
+    wholes, parts = (next((step for step in side if step is not None), None) for side in steps)
+    if wholes is None or parts is None:
+        return
+    fusions = fusions_of(shapes[0], shapes[1], (runs[0].framework, others[0].framework))
+    ways = [arranged(fusion, wholes, [step for step in steps[1] if step is not None]) for fusion in fusions]
+    for run in runs:
+        run.fusions += [way for way in ways if way not in run.fusions]
+
+
+class HasTensors(Protocol):
+    """A step of a recording."""
+
+    tensors: list[Tensor]
+    inputs: list[Tensor]
+
+
+def arranged(fusion: Fusion, wholes: HasTensors, parts: Sequence[HasTensors]) -> Fusion:
+    """How the parts lie in a fused layer: by what it returns and what those of the other run return, with values in both."""
+    best, nearest = fusion, math.inf
+    for whole in wholes.tensors:
+        rows = _rows(whole) if whole.kind == "layer" and fusion.paths(whole.layer) else None
+        if rows is None:
+            continue
+        others = [_results([tensor for step in parts for tensor in step.tensors], path) for path in fusion.paths(whole.layer)]
+        if not all(others):
+            continue
+        for way in _ways(fusion, rows.shape[1]):
+            apart = _apart(rows, way, dict(zip(fusion.parts, others)))
+            if apart < nearest * (1 - 1e-6):
+                best, nearest = way, apart
+        if nearest < math.inf:
+            break
+    return best
+
+
+def _results(tensors: Sequence[Tensor], path: str) -> list[Array]:
+    """What the layer of one part has returned, in every block, where ranks count their own."""
+    own = path.rpartition(".")[2]
+    return [
+        rows
+        for tensor in tensors
+        if tensor.kind == "layer" and tensor.layer.rpartition(".")[2] == own and _alike(tensor.layer, path)
+        if (rows := _rows(tensor, all_rows=True)) is not None
+    ]
+
+
+def _rows(tensor: Tensor, *, all_rows: bool = False) -> Array | None:
+    values = tensor.values() if tensor.shape else None
+    if values is None or values.dtype.kind != "f":
+        return None
+    flat = values.reshape(-1, values.shape[-1]).astype(np.float64)
+    return flat if all_rows else flat[:_ROWS]
+
+
+def _ways(fusion: Fusion, size: int) -> Iterator[Fusion]:
+    """The parts behind each other, or in groups; gate and up in either order."""
+    unit = size // sum(fusion.sizes) if not size % sum(fusion.sizes) else 1
+    orders = [(fusion.parts, fusion.sizes)]
+    if len(fusion.parts) == 2:
+        orders.append((fusion.parts[::-1], fusion.sizes[::-1]))
+    for (parts, sizes), groups in itertools.product(orders, [n for n in range(1, unit + 1) if not unit % n]):
+        yield dataclasses.replace(fusion, parts=parts, sizes=sizes, groups=groups)
+
+
+def _apart(rows: Array, way: Fusion, others: Mapping[str, list[Array]]) -> float:
+    """How far rows of the whole are from those of the parts; a rank holds a slice of each, and some of the rows."""
+    total = 0.0
+    for part, places in zip(way.parts, way.places(rows.shape[1])):
+        own = rows[:, places]
+        total += min((_nearest(own, other) for other in others[part]), default=math.inf)
+    return total
+
+
+def _nearest(own: Array, other: Array) -> float:
+    width = own.shape[1]
+    if other.shape[1] % width:
+        return math.inf
+    between = [
+        np.abs(other[None, :, at : at + width] - own[:, None]).sum(axis=2).min(axis=1) for at in range(0, other.shape[1], width)
+    ]
+    return float(min(distance.sum() for distance in between))

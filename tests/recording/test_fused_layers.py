@@ -1,0 +1,207 @@
+"""A Llama on two ranks in Paddle against the original on one process in Torch: the same without a rule, and each mistake first."""
+
+import numpy as np
+import paddle
+import pytest
+import ranks
+import torch
+from helpers import ROOT
+from rank_llama import DECAY, FAULTS, HEADS, HIDDEN, IDS, MOST, RATE, SHARED, SIZE, WHOLE, WIDTH, WORDS
+from torch.nn import functional
+
+from padiff_shim import diff, record
+
+RTOL = 2e-4
+
+
+class Norm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(WIDTH))
+
+    def forward(self, x):
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * self.weight
+
+
+def linear(inputs, outputs):
+    return torch.nn.Linear(inputs, outputs, bias=False)
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q_proj, self.o_proj = linear(WIDTH, WIDTH), linear(WIDTH, WIDTH)
+        self.k_proj, self.v_proj = linear(WIDTH, SHARED * SIZE), linear(WIDTH, SHARED * SIZE)
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        q = self.q_proj(x).reshape(batch, length, SHARED, HEADS // SHARED, SIZE).permute(0, 2, 3, 1, 4)
+        k, v = (part(x).reshape(batch, length, SHARED, 1, SIZE).permute(0, 2, 3, 1, 4) for part in (self.k_proj, self.v_proj))
+        scores = torch.matmul(q, k.transpose(-1, -2)) * SIZE**-0.5
+        hidden = torch.triu(torch.full([length, length], -1e9), 1)
+        mixed = torch.matmul(torch.softmax(scores + hidden, -1), v)
+        return self.o_proj(mixed.permute(0, 3, 1, 2, 4).reshape(batch, length, -1))
+
+
+class Mlp(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = linear(WIDTH, HIDDEN), linear(WIDTH, HIDDEN), linear(HIDDEN, WIDTH)
+
+    def forward(self, x):
+        return self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.attn, self.norm2, self.mlp = Norm(), Attention(), Norm(), Mlp()
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Llama(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.norm, self.head = torch.nn.Embedding(WORDS, WIDTH), Norm(), linear(WIDTH, WORDS)
+        self.layers = torch.nn.ModuleList([Block(), Block()])
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                whole = torch.from_numpy(WHOLE[name])
+                parameter.copy_(whole.T if "norm" not in name and name != "embed.weight" else whole)
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for block in self.layers:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def train_torch(folder):
+    model = Llama()
+    optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY)
+    with record(folder, model, gradients=True, parameters=True, states=True) as recording:
+        for batch in map(torch.from_numpy, IDS):
+            loss = functional.cross_entropy(model(batch[:, :-1]).reshape(-1, WORDS), batch[:, 1:].reshape(-1))
+            recording.note("loss", loss)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), MOST)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("llama")
+    ranks.run([ROOT / "tests" / "rank_llama.py", folder, "right", *FAULTS])
+    train_torch(folder / "torch")
+    return folder
+
+
+class FusedPaddle(paddle.nn.Layer):
+    def __init__(self, weights):
+        super().__init__()
+        self.qkv, self.o = (paddle.nn.Linear(16, size, bias_attr=False) for size in (32, 16))
+        self.qkv.weight.set_value(np.concatenate([weights[name] for name in "qkv"], 1))
+        self.o.weight.set_value(weights["o"])
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).split([16, 8, 8], -1)
+        return self.o(q * paddle.concat([k, v], -1))
+
+
+class SeparateTorch(torch.nn.Module):
+    def __init__(self, weights):
+        super().__init__()
+        for name, values in weights.items():
+            layer = linear(*values.shape)
+            layer.weight.data = torch.from_numpy(values.T.copy())
+            self.add_module(name if name == "o" else f"{name}_proj", layer)
+
+    def forward(self, x):
+        return self.o(self.q_proj(x) * torch.cat([self.k_proj(x), self.v_proj(x)], -1))
+
+
+@pytest.mark.parametrize("wrong", ["", "k", "o"])
+def test_one_process(wrong, tmp_path):
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((16, size)).astype("float32") for name, size in zip("qkvo", (16, 8, 8, 16))}
+    x = rng.standard_normal((4, 16)).astype("float32")
+    original = SeparateTorch(weights)
+    port = FusedPaddle({**weights, **({wrong: weights[wrong] * np.float32(1.01)} if wrong else {})})
+    with record(tmp_path / "paddle", port, gradients=True, parameters=True):
+        (port(paddle.to_tensor(x)) ** 2).mean().backward()
+    with record(tmp_path / "torch", original, gradients=True, parameters=True):
+        (original(torch.from_numpy(x)) ** 2).mean().backward()
+    for a, b in (("paddle", "torch"), ("torch", "paddle")):
+        difference = diff(tmp_path / a, tmp_path / b, rtol=1e-5)
+        assert bool(difference) is (not wrong), difference.headline
+        compared = {row.any.name for row in difference.compared if row.any.kind == "gradient"}
+        assert compared == {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o.weight"}
+        if wrong:
+            name = {"k": "k_proj.weight", "o": "o.weight"}[wrong]
+            assert (difference.first.any.kind, difference.first.any.name) == ("parameter", name)
+
+
+def test_without_values_parts_are_not_compared_and_nobody_is_accused(tmp_path):
+    rng = np.random.default_rng(0)
+    weights = {name: rng.standard_normal((16, size)).astype("float32") for name, size in zip("qkvo", (16, 8, 8, 16))}
+    port, original = FusedPaddle(weights), SeparateTorch(weights)
+    x = rng.standard_normal((4, 16)).astype("float32")
+    with record(tmp_path / "paddle", port, values="digest", gradients=True):
+        (port(paddle.to_tensor(x)) ** 2).mean().backward()
+    with record(tmp_path / "torch", original, values="digest", gradients=True):
+        (original(torch.from_numpy(x)) ** 2).mean().backward()
+    difference = diff(tmp_path / "paddle", tmp_path / "torch", rtol=1e-5)
+    assert not difference.differing, difference.headline
+
+
+@pytest.mark.parametrize("rule", ["auto", {"*.qkv.weight": "1:2:1:1", "*.qkv": "1:2:1:1"}], ids=["auto", "rule"])
+def test_a_rule_in_the_ports_words_holds_on_both_sides(rule, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    parts, x = (
+        [rng.standard_normal((8, size)).astype("float32") for size in (8, 4, 4)],
+        rng.standard_normal((4, 8)).astype("float32"),
+    )
+    for rank in range(2):
+        for name, value in (("PADDLE_TRAINER_ID", rank), ("RANK", rank), ("PADDLE_TRAINERS_NUM", 2), ("WORLD_SIZE", 2)):
+            monkeypatch.setenv(name, str(value))
+        values = np.concatenate([np.split(part, 2, 1)[rank] for part in parts], 1)
+        for kind, nn, tensor in ((paddle.nn.Layer, paddle.nn, paddle.to_tensor), (torch.nn.Module, torch.nn, torch.from_numpy)):
+            layer = nn.Linear(8, 8, **{"bias_attr" if nn is paddle.nn else "bias": False})
+            if nn is paddle.nn:
+                layer.weight.set_value(values)
+            else:
+                layer.weight.data = torch.from_numpy(values.T.copy())
+            model = kind()
+            model.attn = kind()
+            model.attn.qkv = layer
+            model.forward = layer.__call__
+            with record(tmp_path / nn.__name__, model, gradients=True):
+                (model(tensor(x)) ** 2).mean().backward()
+    assert diff(tmp_path / "paddle.nn", tmp_path / "torch.nn", shards=rule, rtol=1e-5)
+
+
+def test_right_is_the_same_without_a_rule(runs):
+    difference = diff(runs / "right", runs / "torch", shards="auto", rtol=RTOL)
+    assert difference, str(difference)
+    kinds = ("layer", "gradient", "step gradient", "clipped gradient", "parameter", "optimizer state")
+    paired = {kind: {row.any.name for row in difference.compared if row.any.kind == kind} for kind in kinds}
+    assert all(set(WHOLE) <= paired[kind] for kind in kinds[1:]), "the fused weights' parts are compared one by one"
+    layers = {row.any.layer for row in difference.compared if row.any.kind == "layer"}
+    assert {f"layers.{place}.{layer}_proj" for place in (0, 1) for layer in ("attn.q", "attn.k", "attn.v", "mlp.gate")} <= layers
+    assert not difference.unpaired
+    assert diff(runs / "torch", runs / "right", shards="auto", rtol=RTOL)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_mistake_is_first(runs, fault):
+    difference = diff(runs / fault, runs / "torch", shards="auto", rtol=RTOL)
+    assert not difference
+    kind, where = FAULTS[fault]
+    first = difference.first.any
+    assert first.kind == kind, difference.headline
+    assert where in (first.layer, first.name), difference.headline
+    assert first.step == 0
