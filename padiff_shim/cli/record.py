@@ -37,6 +37,7 @@ Options come before DIR, the program's own after it. Exit status: the program's 
 )
 @click.option("--every", type=click.IntRange(1), metavar="N", help="Record each N-th step only.")
 @click.option("--around", type=click.IntRange(0), metavar="STEP", help="All values of the steps around STEP alone.")
+@click.option("--first-step", type=click.IntRange(0), metavar="N", default=0, help="The program goes on at step N.")
 @click.option("--framework", type=click.Choice(["paddle", "torch"]), default="paddle", show_default=True, help="Its framework.")
 @click.option("--inherit/--no-inherit", default=True, help="Ranks that PROGRAM starts are recorded, too; the default.")
 @click.option("--overwrite", is_flag=True, help="Take the place of the recording in DIR.")
@@ -47,6 +48,7 @@ Options come before DIR, the program's own after it. Exit status: the program's 
 def command(
     every: int | None,
     around: int | None,
+    first_step: int,
     framework: str,
     inherit: bool,
     overwrite: bool,
@@ -65,7 +67,7 @@ def command(
         )
     else:
         started = program.script(program_name, arguments)
-    options = RecordOptions(folder, every or 1, around, framework=framework, overwrite=overwrite)
+    options = RecordOptions(folder, every or 1, around, framework=framework, overwrite=overwrite, first_step=first_step)
     if every is not None and around is not None:
         raise click.UsageError(tr("--every and --around exclude each other"))
     return recorded(options, started, inherit=inherit, quiet=quiet)

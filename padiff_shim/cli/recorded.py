@@ -25,6 +25,7 @@ class RecordOptions:
         inside: this process is a rank, and others write into the folder, too.
         framework: whose program it is, ``"paddle"`` or ``"torch"``.
         overwrite: take the place of the recording that lies in the folder.
+        first_step: the number of the step with which the program begins.
     """
 
     folder: str
@@ -33,6 +34,7 @@ class RecordOptions:
     inside: bool = False
     framework: str = "paddle"
     overwrite: bool = False
+    first_step: int = 0
 
     def opened(self) -> RecordedProgram:
         """A mode that records; imports the frameworks' room."""
@@ -51,6 +53,7 @@ class RecordedProgram:
         form: dict[str, Any] = {"values": "fingerprint", "every": options.every}
         if options.around is not None:
             form = {"steps": range(max(0, options.around - 1), options.around + 2)}
+        form["first_step"] = options.first_step
         self._recording = record(options.folder, framework=options.framework, overwrite=options.overwrite, **form)
         self._recording.joins(options.inside)
         self.options, self.command, self.run = options, "", self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections import Counter
@@ -22,6 +23,7 @@ from .fusions import take_apart
 from .joined import Groups, JoinedRun, join
 from .joined_rows import JoinedRows
 from .numbering import NameMap
+from .offsets import begins_at, first_step
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .shards import ShardRules, Way
 from .tensors import WEIGHT, Tensor, parameter_name
@@ -90,6 +92,8 @@ def diff(
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(first[0].framework, first[1].framework))
     difference.surroundings = _surroundings(*first)
+    _find_beginning(both, difference)
+    compared: list[Compared] = []
     for rank, other in chosen:
         one_run, other_run = both[0][rank], both[1][other]
         tolerances = EqualWithin(atol, rtol, one_run.framework != other_run.framework)
@@ -99,11 +103,12 @@ def diff(
                 tr("{side} holds fingerprints and the other does not: record both with the same values=", side=side)
             )
         if one_run.has_fingerprints:
-            compare_fingerprints(one_run, other_run, difference, tolerances)
+            compared.append(compare_fingerprints(one_run, other_run, difference, tolerances))
         else:
             take_apart([one_run], [other_run])
             take_apart([other_run], [one_run])
-            _compare(one_run, other_run, difference, tolerances)
+            compared.append(_compare(one_run, other_run, difference, tolerances))
+    _in_step(compared, difference)
     difference.notes = [*difference.notes, *_notes(both, chosen)]
     difference.holes += [
         f"{name}: {hole}"
@@ -135,7 +140,10 @@ def diff_of_ranks(
     a, b = join(*both, rules, names, groups)
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework), most=most)
     difference.surroundings = _surroundings(a, b)
-    _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
+    _in_step(
+        [_compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))],
+        difference,
+    )
     difference.notes += [
         f"{name}: {remark}"
         for name, known in zip("ab", both)
@@ -148,6 +156,49 @@ def diff_of_ranks(
     difference.holes = [f"{name}: {hole}" for name, run in zip("ab", (a, b)) for hole in run.holes] + difference.holes
     difference.ranks_lost = bool(a.lost or b.lost)
     return difference
+
+
+Compared = Iterator[tuple[StepDifference, list[TensorRow]]]  # each step of two processes, with its rows in order
+
+
+def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], difference: Difference) -> None:
+    """Where one run begins in the other: by the numbers of their steps, or by hashes, where it was not said."""
+    pair = tuple(side[min(side)] for side in both)
+    first = [first_step(recorded) for recorded in pair]
+    if first[0] != first[1]:
+        difference.begins = ("b", first[1]) if first[1] > first[0] else ("a", first[0])
+    elif pair[0].framework == pair[1].framework and not any("first_step" in recorded.options for recorded in pair):
+        for whole_run, later, side in ((0, 1, "b"), (1, 0, "a")):
+            step = begins_at(pair[whole_run], pair[later])
+            if step is not None:
+                if step != first[later]:
+                    difference.begins = side, step
+                    for recorded in both[later].values():
+                        recorded.offset = step - first[later]
+                return
+
+
+def _in_step(compared: Sequence[Compared], difference: Difference) -> None:
+    """The rows of all ranks by step, then by place in the program, then by rank: the first that differs is the earliest."""
+    waiting = {place: entry for place, steps in enumerate(compared) if (entry := next(steps, None)) is not None}
+    while waiting:
+        number = min(step.step for step, _ in waiting.values())
+        here = [place for place, (step, _) in waiting.items() if step.step == number]
+        numbered = [[(_place(number, row), row) for number, row in enumerate(waiting[place][1])] for place in here]
+        for _, row in heapq.merge(*numbered, key=lambda entry: entry[0]):
+            difference.add(row)
+        for place in here:
+            difference.steps.append(waiting[place][0])
+            following = next(compared[place], None)
+            if following is None:
+                del waiting[place]
+            else:
+                waiting[place] = following
+
+
+def _place(number: int, row: TensorRow) -> int:
+    """A row's place in its step: of fingerprints those that differ are there alone, and know theirs."""
+    return row.any.index if row.apart is not None and row.apart.how == "fingerprint" else number
 
 
 def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded], dict[int, Recorded]]) -> list[tuple[int, int]]:
@@ -205,13 +256,13 @@ def _compare(
     difference: Difference,
     tolerances: EqualWithin,
     ranks: JoinedRows | None = None,
-) -> None:
+) -> Compared:
     """All pairs of two processes, measured, in the order of the runs; ``ranks`` measures those of several processes."""
     common = _common_kinds(a, b, difference)
     unknown, met = list[TensorRow](), [True, True]
     partners = ExpectedPartners(crossing=tolerances.crossing or ranks is not None)
     finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
-    for first, second in _paired_steps(a.steps(), b.steps()):
+    for first, second in _paired_steps(a.steps(), b.steps(), difference.begins):
         step = StepDifference(a.rank, first.step)
         if ranks is not None:
             ranks.guess(first, second)
@@ -226,16 +277,15 @@ def _compare(
         comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
         unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
         for row in comparable:
-            difference.add(row)
             _count(step, row, difference.heat)
         if not tolerances.crossing and ranks is None:
             finder.step(comparable, inputs)
         step.losses = _loss(first), _loss(second)
-        difference.steps.append(step)
         lost = set() if ranks is None else ranks.lost
         paired = {id(tensor) for pair in pairs if pair[0] is not None and pair[1] is not None for tensor in pair} - lost
         ends = [_end(side, layers=ranks is not None and "layer" in common) for side in (first, second)]
         met = [before if end is None else id(end) in paired for before, end in zip(met, ends)]
+        yield step, comparable
     if tolerances.crossing or ranks is not None:
         difference.met = difference.met and all(met)
     difference.notes += _remarks(difference, common, unknown)
@@ -270,16 +320,22 @@ def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow])
         )
 
 
-def _paired_steps(a: Iterator[RecordedStep], b: Iterator[RecordedStep]) -> Iterator[tuple[RecordedStep, RecordedStep]]:
-    """The steps of both runs by their numbers; if one has a single step, all of both at once."""
+def _paired_steps(
+    a: Iterator[RecordedStep], b: Iterator[RecordedStep], begins: tuple[str, int] | None
+) -> Iterator[tuple[RecordedStep, RecordedStep]]:
+    """The steps of both runs by their numbers; if one has a single step, all of both at once, unless it is known to begin later."""
     begun = list(itertools.islice(a, 2)), list(itertools.islice(b, 2))
     runs = itertools.chain(begun[0], a), itertools.chain(begun[1], b)
-    if min(map(len, begun)) < 2:
+    if begins is None and min(map(len, begun)) < 2:
         yield merged(runs[0]), merged(runs[1])
         return
-    for first, second in side_by_side(*runs):
+    for first, second in side_by_side(*runs, begins[1] if begins else 0):
         step = next(side.step for side in (first, second) if side is not None)
-        yield first or RecordedStep(step), second or RecordedStep(step)
+        pair = first or RecordedStep(step), second or RecordedStep(step)
+        if begins is not None and step == begins[1]:  # the other run had written these parameters behind the step before
+            later = pair["ab".index(begins[0])]
+            later.tensors = list(itertools.dropwhile(lambda tensor: tensor.kind == "parameter", later.tensors))
+        yield pair
 
 
 def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[Pair]:

@@ -179,6 +179,7 @@ class Difference(Presented):
         left_out: with ``shards=``, how many of :attr:`not_joined` there are, by kind.
         values_missing: with ``shards=``, how many tensors are split and were recorded without values.
         ranks_lost: with ``shards=``, ranks of a run left no recording: what they hold may be the reason for a difference.
+        begins: ("b", 20) where b begins at step 20 of a, and steps before are not compared; None where both begin alike.
         most: how many rows are held.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
@@ -211,6 +212,7 @@ class Difference(Presented):
     left_out: Counter[str] = field(default_factory=Counter)
     values_missing: int = 0
     ranks_lost: bool = False
+    begins: tuple[str, int] | None = None
     most: int = HELD
 
     def __post_init__(self) -> None:
@@ -272,6 +274,7 @@ class Difference(Presented):
             "a": self.a,
             "b": self.b,
             "frameworks": list(self.frameworks),
+            "begins": None if self.begins is None else list(self.begins),
             "compared": self.counts.compared,
             "differing": self.counts.differing,
             "first": None if self.first is None else self.first.as_dict(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,13 +33,16 @@ class _Pairs(NamedTuple):
     kinds: Array
 
 
-def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, tolerances: EqualWithin) -> None:
-    """All steps that two processes both have, in order."""
+def compare_fingerprints(
+    a: Recorded, b: Recorded, difference: Difference, tolerances: EqualWithin
+) -> Iterator[tuple[StepDifference, list[TensorRow]]]:
+    """All steps that two processes both have, in order, with what differs."""
     difference.fingerprints = True
     known: dict[tuple[Any, Any], _Pairs] = {}
     partners = ExpectedPartners(crossing=tolerances.crossing)
     ends, common, only = [-1, -1], 0, [0, 0]
-    for first, second in side_by_side(a.rows(), b.rows()):
+    begin = difference.begins[1] if difference.begins else 0
+    for first, second in side_by_side(a.rows(), b.rows(), begin):
         for side, row in enumerate((first, second)):
             if row is not None:
                 ends[side] = row.step
@@ -52,7 +55,7 @@ def compare_fingerprints(a: Recorded, b: Recorded, difference: Difference, toler
         if pairs is None:
             pairs = known[key] = _paired(a, b, first, second, crossing=tolerances.crossing)
         partners.note(*pairs.sides)
-        _compare_step(a.rank, first, second, pairs, difference, tolerances, partners)
+        yield _compare_step(a.rank, first, second, pairs, difference, tolerances, partners, starts=common == 1)
     if common and (only[0] or only[1]):
         _note_lengths(a, b, ends, only, difference)
     if tolerances.crossing:
@@ -164,7 +167,9 @@ def _compare_step(
     difference: Difference,
     tolerances: EqualWithin,
     partners: ExpectedPartners,
-) -> None:
+    *,
+    starts: bool,
+) -> tuple[StepDifference, list[TensorRow]]:
     bits = first.bits[pairs.first] == second.bits[pairs.second]
     figures = first.figures[pairs.first], second.figures[pairs.second]
     relative = _relative(*figures, comparable=pairs.comparable)
@@ -172,7 +177,7 @@ def _compare_step(
     relative = np.where(equal, 0.0, relative)
     differs = ~(equal | ((tolerances.rtol > 0) & (relative <= tolerances.rtol)))
     computed = pairs.kinds != INPUT
-    step = StepDifference(rank, first.step)
+    step, rows = StepDifference(rank, first.step), list[TensorRow]()
     for kind in dict.fromkeys(pairs.kinds[computed].tolist()):
         of_kind = pairs.kinds == kind
         step.count(kind, int((of_kind & ~differs).sum()), int(of_kind.sum()))
@@ -181,15 +186,15 @@ def _compare_step(
         step.losses = float(figures[0][losses[-1], _MEAN]), float(figures[1][losses[-1], _MEAN])
     step.largest = float(relative[computed].max(initial=0.0))
     for place in np.flatnonzero(pairs.kinds == "layer").tolist():
-        if relative[place] > 0 or first.step == 0:
+        if relative[place] > 0 or starts:
             difference.heat.add(pairs.tensors[place][0].layer, first.step, float(relative[place]))
     difference.counts.rows += int((computed & ~differs).sum())
     difference.counts.compared += int((computed & ~differs).sum())
-    inputs = ~computed if first.step == 0 else ~computed & differs
+    inputs = ~computed if starts else ~computed & differs
     for place in np.flatnonzero(differs | inputs).tolist():
         row = _row(rank, (first, second), pairs, place, float(relative[place]), differs=bool(differs[place]))
         if computed[place]:
-            difference.add(row)
+            rows.append(row)
             step.first = step.first or str(row.any)
         else:
             difference.inputs.append(row)
@@ -200,9 +205,9 @@ def _compare_step(
         ]
         lone = TensorRow(rank, sides[0], sides[1], None, partners.lacking(*sides))
         if lone.any.kind != INPUT and (lone.differs or lone.any.kind in NAMED):
-            difference.add(lone)
+            rows.append(lone)
             step.first = step.first or (str(lone.any) if lone.differs else "")
-    difference.steps.append(step)
+    return step, rows
 
 
 def _relative(first: Array, second: Array, *, comparable: Array) -> Array:

@@ -74,9 +74,10 @@ class FingerprintRun:
         side: the framework.
         model: whose names come first, or None.
         every: only steps whose number is a multiple of it are recorded.
+        first_step: the number of the step with which it begins.
     """
 
-    def __init__(self, file: RecordFile, side: FrameworkView, model: Framework | None, every: int) -> None:
+    def __init__(self, file: RecordFile, side: FrameworkView, model: Framework | None, every: int, first_step: int) -> None:
         self._file, self._side, self._every = file, side, every
         self._step = StepFingerprints(DeviceFingerprints())
         self._known: dict[tuple[Of, int, tuple[int, ...], str], _Described] = {}
@@ -93,7 +94,8 @@ class FingerprintRun:
         self._clipped: set[int] = set()  # parameters whose gradients were recorded before the program clipped them, by identity
         self._ended: list[tuple[int, str]] = []  # steps that are to be written, and the spans of their tensors
         self._wrote = 0.0
-        self.step, self.active, self.records = 0, True, 0
+        self.step, self.active, self.records = first_step, first_step % every == 0, 0
+        self._starts = True  # no step has ended yet
         if model is not None:
             self._root(model)
 
@@ -196,7 +198,7 @@ class FingerprintRun:
     def next_step(self) -> None:
         """The next step begins."""
         self._end_step()
-        self._updated = False
+        self._updated = self._starts = False
         self.step += 1
         self.active = self.step % self._every == 0
 
@@ -220,7 +222,7 @@ class FingerprintRun:
             self._layers.setdefault(id(layer), _of_layer(prefix + path, layer))
         for name, tensor in named:
             self._names[id(tensor)] = _of_parameter(prefix + name)
-        if self.step == 0:
+        if self._starts:
             for name, tensor in named:
                 self._add((INPUT, prefix + name, "", WEIGHT), tensor)
 
@@ -358,11 +360,11 @@ class FrameworkFingerprints:
     Args:
         file: where fingerprints go.
         side: the framework.
-        model, every: as of :class:`FingerprintRun`.
+        model, every, first_step: as of :class:`FingerprintRun`.
     """
 
-    def __init__(self, file: RecordFile, side: FrameworkView, model: Framework | None, every: int) -> None:
-        self.run = FingerprintRun(file, side, model, every)
+    def __init__(self, file: RecordFile, side: FrameworkView, model: Framework | None, every: int, first_step: int) -> None:
+        self.run = FingerprintRun(file, side, model, every, first_step)
         self._methods, self._tensor_type = Replacements(), side.tensor_type
         self._inside = False  # of a backward, or of a step whose parts are none of the program's
 

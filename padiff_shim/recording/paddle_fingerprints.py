@@ -75,8 +75,8 @@ _HAS_GPU = paddle.is_compiled_with_cuda()
 class PaddleFingerprints(FrameworkFingerprints):
     """Between :meth:`begin` and :meth:`end` this thread's layers, losses, gradients and parameters are recorded."""
 
-    def __init__(self, file: RecordFile, model: Any, every: int) -> None:
-        super().__init__(file, PaddleView(), model, every)
+    def __init__(self, file: RecordFile, model: Any, every: int, first_step: int) -> None:
+        super().__init__(file, PaddleView(), model, every, first_step)
         self._steps = PaddleSteps(self.run, lambda: self._looks_on() and paddle.in_dynamic_mode())
 
     def begin(self) -> None:

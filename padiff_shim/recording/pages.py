@@ -81,6 +81,7 @@ class DifferenceView(Protocol):
     not_joined: list[tuple[str, str]]
     values_missing: int
     ranks_lost: bool
+    begins: tuple[str, int] | None
     call_origins: CallOrigins
 
     def __bool__(self) -> bool: ...
@@ -116,6 +117,9 @@ def headline(difference: DifferenceView) -> str:
             first=shown(next(tensor for tensor, reason in difference.not_joined if reason == NO_VALUES), SENTENCE),
         )
     text = _answer(difference)
+    if difference.begins is not None:
+        side, step = difference.begins
+        text = tr("{answer}; {side} begins at step {step} of {other}", answer=text, side=side, step=step, other="ab"[side == "a"])
     if not difference.not_joined:
         return text
     return tr("{answer}; {not_paired}", answer=text, not_paired=_not_paired(difference.not_joined))

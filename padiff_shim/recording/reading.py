@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ..errors import FileError, MissingFileError
-from ..runlog.events import FINGERPRINT_SCHEMA, JsonTable
+from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, JsonTable
 from ..runlog.reader import EventFile, LogError, open_log, text_of
 from ..text import many, tr
 from .files import RECORDS, present
@@ -19,7 +22,8 @@ from .fingerprints import FIGURES
 from .fusions import Fusion, taken_apart
 from .tensors import INPUT, Array, Tensor, tensor_of
 
-_KIND = b'"kind":"'
+_KIND = re.compile(rb'"kind":"([^"]*)"')
+_HEAD = 200  # bytes of a record's line in which its kind stands
 
 
 @dataclass
@@ -50,6 +54,7 @@ class Recorded:
         beside: remarks on files of other processes of this rank.
         described: of a recording of fingerprints, the tensors by their numbers, as far as it was read.
         fusions: fused layers that are read as separate ones.
+        offset: what is added to the numbers of steps.
 
     Once :meth:`steps` or :meth:`rows` has been read to its end:
 
@@ -68,6 +73,7 @@ class Recorded:
         self.holes: list[str] = []
         self.beside: list[str] = []
         self.fusions: list[Fusion] = []
+        self.offset = 0
         self._read = 0
         try:
             self._file = EventFile(path, "recording", FINGERPRINT_SCHEMA)
@@ -124,17 +130,21 @@ class Recorded:
             )
 
     def steps(self) -> Iterator[RecordedStep]:
-        """The steps in their order, of a recording of single tensors.
+        """The steps in their order; of fingerprints, gradients are those that a step uses.
 
         Raises:
             FileError: the file cannot be read.
         """
+        if self.has_fingerprints:
+            yield from map(self._of_row, self.rows())
+            return
         self._read, current, kinds, folder, index = 0, None, set[str](), self.path.parent, 0
         for event in self._events():
             if event["type"] != "tensor":
                 continue
             self._read += 1
             recorded = tensor_of(event, folder)
+            recorded.step += self.offset
             if current is None or recorded.step != current.step:
                 if current is not None:
                     yield current
@@ -168,12 +178,12 @@ class Recorded:
 
     def kinds(self) -> set[str]:
         """The kinds of tensors in the file, by a quick look at its lines."""
-        kinds = set()
+        kinds = set[bytes]()
         with open_log(self.path) as file:
             for line in file:
-                begin = line.find(_KIND)
-                if begin >= 0:
-                    kinds.add(line[begin + len(_KIND) : line.find(b'"', begin + len(_KIND))])
+                kinds.update(_KIND.findall(line) if self.has_fingerprints else _KIND.findall(line, 0, _HEAD))
+        if self.has_fingerprints:
+            kinds = {IN_STEP.encode() if kind == b"gradient" else kind for kind in kinds}
         return {kind.decode("ascii", "replace") for kind in kinds}
 
     def rows(self) -> Iterator[FingerprintRow]:
@@ -218,7 +228,19 @@ class Recorded:
             return None
         if len(bits) != count or len(figures) != count * len(FIGURES):
             return None
-        return FingerprintRow(event["step"], numbers, bits, figures.reshape(count, len(FIGURES)))
+        return FingerprintRow(event["step"] + self.offset, numbers, bits, figures.reshape(count, len(FIGURES)))
+
+    def _of_row(self, row: FingerprintRow) -> RecordedStep:
+        """A step of fingerprints as one of single tensors."""
+        step = RecordedStep(row.step)
+        for place, (number, bits, figures) in enumerate(zip(row.numbers, row.bits.tolist(), row.figures.tolist())):
+            tensor = dataclasses.replace(
+                self.described[number], step=row.step, index=row.step * 10**6 + place, digest=f"{bits:016x}",
+                figures=dict(zip(FIGURES, figures)),
+            )  # fmt: skip
+            tensor.kind = IN_STEP if tensor.kind == "gradient" else tensor.kind
+            (step.inputs if tensor.kind == INPUT else step.tensors).append(tensor)
+        return step
 
     @functools.cached_property
     def _all(self) -> RecordedStep:
@@ -254,8 +276,9 @@ class _HasStep(Protocol):
 AnyStep = TypeVar("AnyStep", bound=_HasStep)
 
 
-def side_by_side(a: Iterator[AnyStep], b: Iterator[AnyStep]) -> Iterator[tuple[AnyStep | None, AnyStep | None]]:
-    """The steps of two runs by their numbers; None for a run that lacks a step."""
+def side_by_side(a: Iterator[AnyStep], b: Iterator[AnyStep], begin: int = 0) -> Iterator[tuple[AnyStep | None, AnyStep | None]]:
+    """The steps of two runs by their numbers, from ``begin`` on; None for a run that lacks a step."""
+    a, b = (itertools.dropwhile(lambda step: step.step < begin, steps) for steps in (a, b))
     first, second = next(a, None), next(b, None)
     while first is not None or second is not None:
         step = min(side.step for side in (first, second) if side is not None)

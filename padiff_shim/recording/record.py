@@ -64,6 +64,7 @@ class Writer:
         file: where they go.
         full: whether values are written, or digests, figures and samples alone.
         steps: the steps that are recorded; None: all.
+        first_step: the number of the step with which it begins.
         weights: parameters and buffers of the model by name, or None without a model.
         parameters, gradients: those of the model by name, or None where they are not recorded.
         states: whether optimizers' states are written.
@@ -75,6 +76,7 @@ class Writer:
         *,
         full: bool,
         steps: range | None = None,
+        first_step: int = 0,
         weights: Named | None = None,
         parameters: Named | None = None,
         gradients: Named | None = None,
@@ -87,7 +89,7 @@ class Writer:
         self._inputs: set[str] = set()  # digests of the inputs of this step
         self.own = OwnTensors()
         self._busy = threading.local()
-        self._call = self.step = 0
+        self._call, self.step = 0, first_step
         self._updated = False  # an optimizer ran: what is computed next belongs to the next step
         self._begun = False  # the weights at the start are written
 
@@ -399,6 +401,7 @@ def record(
     values: str = "full",
     every: int = 1,
     steps: range | None = None,
+    first_step: int = 0,
     budget: int = 2 * GIGABYTE,
     calls: bool | None = None,
     layers: bool | None = None,
@@ -423,6 +426,8 @@ def record(
             needed.
         every: of fingerprints: record each ``every``-th step, from step 0.
         steps: record these steps alone, as ``range(199, 202)``; not of fingerprints.
+        first_step: the number of the step with which the program begins, as behind a checkpoint; without it
+            :func:`padiff_shim.diff` looks for the step itself.
         budget: bytes of values that may be written; tensors that do not fit are written as with ``"digest"``.
         calls: write the results of op calls; default True.
         layers: write what layers return; default True.
@@ -465,7 +470,7 @@ def record(
         raise ArgumentError(
             tr("steps= is a range of steps that are recorded, as range(199, 202), got {steps}", steps=described(steps))
         )
-    options: dict[str, Any] = {"values": values}
+    options: dict[str, Any] = {"values": values, **({"first_step": first_step} if whole("first_step", first_step) else {})}
     if values == "fingerprint":
         named = [name for name, wish in wishes.items() if wish is not None]
         if named or steps is not None:
@@ -571,7 +576,7 @@ class Recording:
         self._began = time.perf_counter()
         if light is not None:
             self._file = RecordFile(self.folder, header, 0, FINGERPRINT_SCHEMA)
-            self._observer = light.observer(self._file, self._model, options["every"])
+            self._observer = light.observer(self._file, self._model, options["every"], options.get("first_step", 0))
             self._writer = self._observer.run
         else:
             self._file = RecordFile(self.folder, header, options["budget"], SCHEMA)
@@ -591,7 +596,8 @@ class Recording:
         named["gradients"] = functools.partial(_gradients, self._model) if options["gradients"] else None
         steps = range(*options["steps"]) if "steps" in options else None
         full = options["values"] == "full"
-        return Writer(self._file, full=full, steps=steps, weights=weights, states=options["states"], **named)
+        first = options.get("first_step", 0)
+        return Writer(self._file, full=full, steps=steps, first_step=first, weights=weights, states=options["states"], **named)
 
     def stop(self, how: str = "closed") -> None:
         """Write the last line; ``how`` the recorded program ended.

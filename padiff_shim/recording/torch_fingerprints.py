@@ -59,8 +59,8 @@ class TorchView:
 class TorchFingerprints(FrameworkFingerprints):
     """Between :meth:`begin` and :meth:`end` this thread's modules, losses, gradients and parameters are recorded."""
 
-    def __init__(self, file: RecordFile, model: Any, every: int) -> None:
-        super().__init__(file, TorchView(), model, every)
+    def __init__(self, file: RecordFile, model: Any, every: int, first_step: int) -> None:
+        super().__init__(file, TorchView(), model, every, first_step)
         self._hooks = list[Any]()
         self._steps = TorchSteps(self.run, self._looks_on)
 

@@ -1,5 +1,6 @@
 """Fingerprints: their hashes and figures, recordings of them, and how these are compared."""
 
+import copy
 import json
 
 import forked
@@ -291,3 +292,71 @@ def test_tiny_tensors_that_lie_otherwise_have_the_same_fingerprints():
     for array, hashed, row in zip((numbers.T, numbers[:, ::2], numbers, numbers[:0], np.full((), 3.0, np.float32)), bits, figures):
         expected = fingerprint(np.ascontiguousarray(array))
         assert (expected.bits, expected.norm) == (int(hashed), pytest.approx(row[0]))
+
+
+PRESETS = pytest.mark.parametrize(
+    "options", [{"values": "fingerprint"}, {"gradients": True, "parameters": True}], ids=["fingerprint", "values"]
+)
+
+
+def steps_of(*args, **options):
+    """:func:`named_steps` with names of their own, so that another process's state goes into the optimizer."""
+    with paddle.utils.unique_name.guard():
+        named_steps(*args, **options)
+
+
+def named_steps(folder, rates=(0.1,) * 6, load=None, save=None, states=True, **options):
+    """A training by Adam of a step for each rate; ``save`` its state behind three steps, or ``load`` that."""
+    paddle.seed(0)
+    net = paddle.nn.Sequential(paddle.nn.Linear(4, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 2))
+    optimizer = paddle.optimizer.Adam(0.1, parameters=net.parameters())
+    data = np.random.default_rng(0).standard_normal((6, 3, 4)).astype("float32")
+    if load is not None:
+        net.set_state_dict({name: tensor.clone() for name, tensor in load[0].items()})
+        if states:
+            optimizer.set_state_dict(load[1])
+    with padiff_shim.record(folder, net, **options):
+        for step in range(3 if load is not None else 0, 6):
+            optimizer.set_lr(rates[step])
+            (net(paddle.to_tensor(data[step])) ** 2).mean().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+            if save is not None and step == 2:
+                save += [{name: paddle.to_tensor(tensor.numpy()) for name, tensor in net.state_dict().items()}]
+                save += [copy.deepcopy(optimizer.state_dict())]
+
+
+@pytest.mark.parametrize(
+    "options", [{"values": "fingerprint"}, {"gradients": True, "parameters": True}], ids=["fingerprint", "values"]
+)
+def test_a_resume_is_compared_from_its_step_on(options, tmp_path):
+    saved = []
+    steps_of(tmp_path / "whole", save=saved, **options)
+    steps_of(tmp_path / "resumed", load=saved, **options)
+    steps_of(tmp_path / "said", load=saved, first_step=3, **options)
+    for name in ("resumed", "said"):
+        difference = padiff_shim.diff(tmp_path / "whole", tmp_path / name)
+        assert difference, difference.headline
+        assert difference.begins == ("b", 3)
+        assert padiff_shim.diff(tmp_path / name, tmp_path / "whole").begins == ("a", 3)
+    steps_of(tmp_path / "stateless", load=saved, states=False, **options)
+    difference = padiff_shim.diff(tmp_path / "whole", tmp_path / "stateless")
+    assert (difference.begins, difference.first.any.step, difference.first.any.kind) == (("b", 3), 3, "parameter")
+    steps_of(tmp_path / "again", **options)
+    assert padiff_shim.diff(tmp_path / "whole", tmp_path / "again").begins is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"values": "fingerprint"}, {"gradients": True, "parameters": True}], ids=["fingerprint", "values"]
+)
+def test_the_earliest_difference_of_all_ranks_is_first(options, tmp_path, monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    for rank in range(2):
+        monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+        steps_of(tmp_path / "a", **options)
+        rates = [0.1, 0.1, 0.2, 0.1, 0.1, 0.1] if rank else [0.1, 0.1, 0.1, 0.2, 0.1, 0.1]
+        steps_of(tmp_path / "b", rates=rates, **options)
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert (difference.first.rank, difference.first.any.step, difference.first.any.kind) == (1, 2, "parameter")
+    steps = [row.any.step for row in difference.differing]
+    assert steps == sorted(steps)
