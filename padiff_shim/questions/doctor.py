@@ -16,6 +16,7 @@ from ..frameworks import memory, settings
 from ..intercept import entry_points
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
+from ..present.annotations import Finding, Level
 from ..present.document import Column, Document, Items, ListItem, Table, Tone
 from ..present.result import Presented
 from ..text import from_log, joined, many, marked, tr
@@ -34,7 +35,7 @@ class Check:
     text: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Health(Presented):
     """All checks in order. True if none is bad.
 
@@ -51,7 +52,14 @@ class Health(Presented):
     def __bool__(self) -> bool:
         return all(check.state != BAD for check in self.checks)
 
-    def as_dict(self) -> dict[str, Any]:
+    @property
+    def findings(self) -> list[Finding]:
+        """The checks that failed, and remarks."""
+        levels: dict[str, Level] = {BAD: "error", REMARK: "warning"}
+        serious = [check for check in self.checks if check.state in levels]
+        return [Finding(f"doctor: {check.name}", levels[check.state], check.text, where=tr(check.name)) for check in serious]
+
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
             "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
@@ -150,7 +158,7 @@ def _interception() -> Iterator[tuple[str, str]]:
     expected.sum().backward()
     pairs = [(result, expected), (x.grad, twin.grad), (weight.grad, twin_weight.grad)]
     if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(tensor, other) for tensor, other in pairs):
-        yield BAD, tr("a Linear and its gradients are not Torch's: {ops}", ops=run.as_dict()["ops"])
+        yield BAD, tr("a Linear and its gradients are not Torch's: {ops}", ops=run.to_dict()["ops"])
     else:
         yield GOOD, tr("a Linear and its gradients run on Torch's kernels, bit for bit")
 
