@@ -45,12 +45,33 @@ SMOKE_ROOMS := $(addprefix tests/,comparison dispatch frameworks intercept modes
 # Two settings at a time, each in one process: so the tests are collected three times and not six.
 SMOKE_FILES := tests/table/test_op_table.py tests/table/test_table_gradients.py tests/comparison/test_honest_kernels.py \
   tests/numerics/test_numerics_kernels.py tests/optimizers/test_twins.py tests/project/test_seed_cases.py tests/proof/test_prove.py
+# Other Torches and Pythons, each in a folder that is removed behind its tests (1 to 3 GB). A wheel of Torch for CUDA is made importable
+# by stubs. `make test-torch-2.8.0` tries one. Where pip's own settings hold Torch to one version: `PIP_CONFIG_FILE=/dev/null make ...`.
+TRIED := .tried
+tested = $(shell sed -n 's/^$(1) = (\(.*\))/\1/p' padiff_shim/tested.py | tr -d '",')
+TORCH := $(shell sed -n 's/^torch==//p' requirements/run.txt)
+TEST_TORCH := $(addprefix test-torch-,$(filter-out $(TORCH),$(call tested,TORCHES)))
+TEST_PYTHON := $(addprefix test-python-,$(filter-out 3.11,$(call tested,PYTHONS)))
+# What depends on them: each op's and each optimizer's bits, judged kernels, the reported cases, proofs.
+SAMPLE := tests/table/test_table_gradients.py::test_gradients tests/table/test_devices.py tests/table/test_attention.py \
+  tests/optimizers/test_twins.py tests/numerics/test_numerics_kernels.py tests/comparison/test_honest_kernels.py \
+  tests/project/test_seed_cases.py tests/proof/test_prove.py tests/questions/test_doctor.py tests/project/test_torch_names.py
+# $(call try,python,folders): names, the sample, defects, the examples' training and comparison, doctor.
+define try
+	PYTHONPATH="$(2)" $(1) tests/torch_names.py
+	PADIFF_TESTS_ENTRIES=first PYTHONPATH="$(2)" $(1) -m pytest -q -n $(WORKERS) --dist worksteal -p no:cacheprovider -m "$(FAST)" \
+	  $(SAMPLE) $(PYTEST_ARGS)
+	PYTHONPATH="$(2)" $(1) -m pytest -q -p no:cacheprovider tests/catalogue/test_defects.py -k torch
+	PYTHONPATH="$(2)" $(1) examples/run_demo.py
+	PYTHONPATH="$(2)" $(1) examples/demo_compare.py
+	PYTHONPATH="$(2)" $(1) -m padiff_shim doctor
+endef
 # Scripts find the package in the checkout; pytest has `pythonpath` in setup.cfg for that.
 FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa test-torch test-python $(TEST_TORCH) $(TEST_PYTHON) $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -131,6 +152,26 @@ test-matrix: $(READY) ## run the fast part of the suite on every Paddle that is 
 	@$(VENV)/bin/nox --version >/dev/null 2>&1 || $(PY) -m pip install --quiet nox==$(NOX)
 	$(VENV)/bin/nox -s paddle -- -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+test-torch: $(TEST_TORCH) ## run a sample of the tests, the examples and doctor on the other Torches that are supported
+
+$(TEST_TORCH): test-torch-%: $(READY_DEMO)
+	rm -rf $(TRIED)/torch-$*
+	$(PY) -m pip install --quiet --no-deps --no-compile --target $(TRIED)/torch-$* torch==$*
+	$(PY) tests/stub_cuda.py $(TRIED)/torch-$*
+	$(call try,$(PY),$(CURDIR)/$(TRIED)/torch-$*:$(CURDIR))
+	rm -rf $(TRIED)/torch-$*
+
+test-python: $(TEST_PYTHON) ## run the same sample on the other Pythons that are supported
+
+$(TEST_PYTHON): test-python-%:
+	rm -rf $(TRIED)/python-$*
+	PYENV_VERSION=$* python$* -m venv $(TRIED)/python-$*
+	$(TRIED)/python-$*/bin/python -m pip install --quiet --requirement requirements/pythons.txt
+	$(TRIED)/python-$*/bin/python -m pip install --quiet --no-deps torch==$(TORCH)
+	$(TRIED)/python-$*/bin/python tests/stub_cuda.py $(TRIED)/python-$*/lib/python$*/site-packages
+	$(call try,$(TRIED)/python-$*/bin/python,$(CURDIR))
+	rm -rf $(TRIED)/python-$*
+
 test-long: $(READY) ## hours of use in some minutes: thousands of steps and 10^5 calls stay flat in memory
 	$(PY) -m pytest -m long $(PYTEST_ARGS)
 
@@ -183,7 +224,7 @@ bench-verdict: $(READY) ## how often the verdicts are right: faults planted into
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_verdict.py
 
 clean: ## remove all environments, caches and build results
-	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_PORTS) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz $(MUTANTS)
+	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_PORTS) $(TRIED) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz $(MUTANTS)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/common.txt requirements/run.txt requirements/run-3.3.1.txt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class ResNet18(nn.Module):
         self.conv1, self.bn1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
         self.maxpool, self.avgpool, self.fc = nn.MaxPool2d(3, 2, 1), nn.AdaptiveAvgPool2d(1), nn.Linear(512, 1000)
         widths = (64, 64, 128, 256, 512)
-        for place, (channels, out) in enumerate(zip(widths, widths[1:]), 1):
+        for place, (channels, out) in enumerate(itertools.pairwise(widths), 1):
             blocks = Block(channels, out, 1 if place == 1 else 2), Block(out, out, 1)
             setattr(self, f"layer{place}", nn.Sequential(*blocks))
 

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+if sys.version_info < (3, 10):  # noqa: UP036  # what pip cannot refuse: a checkout on PYTHONPATH
+    raise ImportError(f"padiff_shim needs Python 3.10 or a newer one, and this is {sys.version.partition(' ')[0]}")
+
 _EXPORTS = {
     "reference": "modes.reference",
     "install": "modes.reference",
@@ -187,12 +190,13 @@ def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         try:
             module = importlib.import_module(f".{_EXPORTS[name]}", __name__)
-        except ModuleNotFoundError as error:
-            if error.name not in ("paddle", "torch"):
-                raise
-            from .modes.environment import missing_framework
+        except (AttributeError, ImportError) as error:
+            from .modes.environment import explained
 
-            raise missing_framework(error.name, error) from error
+            explanation = explained(error)
+            if explanation is error:
+                raise
+            raise explanation from error
         return getattr(module, name)
     if name in ("patches", "testing"):
         return importlib.import_module(f".{name}", __name__)

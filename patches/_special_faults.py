@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from padiff_shim.table.op import Fault
+from padiff_shim.torch_versions import without_modes
 
 from ._faults import sloped
 
@@ -109,7 +110,7 @@ def _unmended(kernel: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
     """Torch's own kernel, which is not to its last digits in float64."""
 
     def formula(own: Callable[..., Any], a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        with torch.utils._python_dispatch._disable_current_modes():
+        with without_modes():
             value = kernel(a.detach(), x.detach())
         lies = own(a, x)
         return value + (lies - lies.detach())

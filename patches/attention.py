@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from padiff_shim.table.op import Fault, KernelLimits, Sample, function, op
+from padiff_shim.torch_versions import attention_kernel
 
 from ._faults import clip
 
@@ -34,9 +34,7 @@ def _attention(
     if causal and mask is not None:
         mask, causal = _causal(mask, query.shape[-3], key.shape[-3]), False
     q, k, v = ((tensor.unsqueeze(0) if single else tensor).transpose(1, 2) for tensor in (query, key, value))
-    grouped = q.shape[1] != k.shape[1]
-    out = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=grouped)
-    out = out.transpose(1, 2)
+    out = attention_kernel(q, k, v, mask, dropout, causal, scale).transpose(1, 2)
     return out[0] if single else out
 
 

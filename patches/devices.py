@@ -12,13 +12,14 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.table.op import Ints, KernelLimits, Sample, c_op, function, op
+from padiff_shim.torch_versions import rms_norm_kernel
 
 from ._declarations import alike
 
 
 def _rms_norm(x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
     """What ``torch.nn.functional.rms_norm`` computes, and the reciprocals of the roots, which have no gradient."""
-    y, reciprocals = torch._fused_rms_norm(x, list(shape), weight, eps)
+    y, reciprocals = rms_norm_kernel(x, shape, weight, eps)
     return y, reciprocals.detach().reshape(-1)
 
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Bools, Sample, method, op
 from padiff_shim.table.reasons import INTEGER, StayNative
+from padiff_shim.torch_versions import channel_shuffle_kernel
 
 from ._declarations import alike, with_axes
 
@@ -264,7 +265,7 @@ def pixel_unshuffle(x: torch.Tensor, downscale_factor: int, data_format: str) ->
 @op("x|input groups data_format='NCHW'", samples=(Sample((1, 6, 2, 3), groups=2),), **MOVED)
 def channel_shuffle(x: torch.Tensor, groups: int, data_format: str) -> torch.Tensor:
     """``F.channel_shuffle``."""
-    return channels_first(x, data_format, lambda inner: F.channel_shuffle(inner, groups))
+    return channels_first(x, data_format, lambda inner: channel_shuffle_kernel(inner, groups))
 
 
 def channels_first(x: torch.Tensor, data_format: str, formula: Any) -> torch.Tensor:

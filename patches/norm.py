@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Definition, Fault, Sample, function, op
+from padiff_shim.torch_versions import batch_norm_kernel, weight_norm_kernel
 
 from ._declarations import with_axes
 from ._faults import GROUP_NORM, elementwise, factors, single
@@ -68,7 +69,7 @@ def _kernel(
     if training and x.numel() == x.shape[1]:
         raise ValueError("one value per channel, of which Torch takes no statistics")
     how = (training, share, epsilon, torch.backends.cudnn.enabled)
-    return tuple(torch._batch_norm_impl_index(x, weight, bias, mean, variance, *how)[:3])
+    return tuple(batch_norm_kernel(x, weight, bias, mean, variance, *how)[:3])
 
 
 def _of_batch(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, momentum: float, epsilon: float) -> tuple[Any, ...]:
@@ -292,7 +293,7 @@ def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
     if dim != -1 and g.numel() != v.shape[dim]:
         raise NotImplementedError("lengths that Paddle broadcasts, and Torch's kernel reads as if there were as many as it needs")
     lengths = g if dim == -1 else g.reshape([-1 if axis == dim else 1 for axis in range(v.ndim)])
-    return torch._weight_norm(v, lengths, dim)
+    return weight_norm_kernel(v, lengths, dim)
 
 
 @op(

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.table.op import Entry, c_op, function, op
+from padiff_shim.torch_versions import dirichlet_kernel, standard_gamma_kernel
 
 from ._generators import always, generator
 
@@ -206,13 +207,13 @@ def binomial(count: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
 @op("x", random=always, gradient=False)
 def standard_gamma(x: torch.Tensor) -> torch.Tensor:
     """What ``torch.distributions.Gamma`` draws."""
-    return torch._standard_gamma(x)
+    return standard_gamma_kernel(x)
 
 
 @op("x|alpha", random=always, gradient=False)
 def dirichlet(x: torch.Tensor) -> torch.Tensor:
     """What ``torch.distributions.Dirichlet`` draws."""
-    return torch._sample_dirichlet(x)
+    return dirichlet_kernel(x)
 
 
 @op("x temperature=1.0 hard=False axis=-1", random=always)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def split(problem: Problem, rng: np.random.Generator) -> torch.Tensor | None:
     v = problem.values
     if problem.wanted == "out" and problem.op == "linear" and v["x"].shape[-1] >= 8:
         cuts = [0, *sorted(rng.choice(np.arange(1, v["x"].shape[-1]), 3, replace=False).tolist()), v["x"].shape[-1]]
-        parts = [torch.matmul(v["x"][..., a:b], v["weight"][:, a:b].t()) for a, b in zip(cuts, cuts[1:])]
+        parts = [torch.matmul(v["x"][..., a:b], v["weight"][:, a:b].t()) for a, b in itertools.pairwise(cuts)]
         total = functools.reduce(torch.add, parts)
         return total if v["bias"] is None else total + v["bias"]
     if problem.wanted == "out" and problem.op in ("sum", "mean") and isinstance(v["axis"], int):

@@ -1,6 +1,6 @@
 """A BERT encoder (Devlin et al., 2019) with pooler and classifier: three embeddings, norm after the residual, padding mask."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import paddle
 import paddle.nn as pnn
@@ -22,7 +22,7 @@ class Config(NamedTuple):
     width: int = 32
     heads: int = 4
     layers: int = 2
-    untrained: Optional[int] = 0
+    untrained: int | None = 0
 
 
 class PaddleBlock(pnn.Layer):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from ..proof.trace import TraceCall, Value
 from ..table.formulation import BACKWARD, Formulation, Spelling
@@ -19,7 +18,7 @@ from .following import CallPlace, Reread, Swap, call_number
 from .origins import OriginGroup, Partners
 from .source import text_of
 
-Tree = Union[Value, tuple["Tree", "Tree"]]  # of the port's gradients: how the original adds them up
+Tree = Value | tuple["Tree", "Tree"]  # of the port's gradients: how the original adds them up
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ and what makes them equal? `padiff_shim.bitwise(port, original, inputs)` answers
 $ padiff-shim bitwise examples/bitwise_port.py:Port examples/bitwise_port.py:Original \\
     --inputs examples/bitwise_port.py:batch --weights random
 3 origins of different bits; with these 3 changes all 9 results and 15 gradients are identical
+paddle 3.3.1, torch 2.13.0+cpu, numpy 2.4.6, python 3.11.7, cpu
 1. rounding: RMSNorm: multiplied by rsqrt or divided by sqrt: results differ by 1 ulp in 46.5% of elements
      paddle examples/bitwise_port.py:20: sqrt, div
             y = x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight

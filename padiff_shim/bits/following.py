@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import paddle
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..dispatch.call_site import CallSite, call_site
 from ..dispatch.frames import paused
@@ -23,6 +22,7 @@ from ..frameworks.memory import to_torch
 from ..proof.plans import TORCHS, OnTorch
 from ..proof.programs import ModelSide
 from ..proof.trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
+from ..torch_versions import last_node_number, without_modes
 from ..trees import mapped
 from .calls import CallRecorder, NotesCalls, ValueId
 from .source import Span, span_of_call, spans_of_call
@@ -134,7 +134,7 @@ class Followed:
         for plan in self._plans:
             plan.capture = None
         try:
-            with paddle.no_grad(), _disable_current_modes():
+            with paddle.no_grad(), without_modes():
                 yield
         finally:
             for plan, capture in captures:
@@ -236,7 +236,7 @@ class LinkedCapture(Capture):
 
     def _note(self, name: str, arguments: list[Any], operands: list[TraceOperand], results: Any, updated: Any) -> None:
         before, behind = len(self.trace.nodes), backward_node()
-        number = torch._C._autograd._get_sequence_nr() - 1 if behind is None else behind._sequence_nr()
+        number = last_node_number() if behind is None else behind._sequence_nr()
         super()._note(name, arguments, operands, results, updated)
         self.sequence.update((node, number) for node in self.trace.nodes[before:])
 

@@ -13,7 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -58,7 +58,7 @@ class FromElsewhere(NamedTuple):
     number: int
 
 
-Source = Union[FromOperand, FromCall, FromElsewhere]
+Source = FromOperand | FromCall | FromElsewhere
 
 
 class Fixed(NamedTuple):
@@ -82,7 +82,7 @@ class Unbound(NamedTuple):
     """An attribute that may be anything."""
 
 
-Template = Union[Fixed, OperandDtype, BoundNumber, Unbound]
+Template = Fixed | OperandDtype | BoundNumber | Unbound
 
 
 @dataclass(frozen=True)

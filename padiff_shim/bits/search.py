@@ -8,7 +8,7 @@ import itertools
 import linecache
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from .patterns import Candidate, match
 from .source import Span
 from .translation import Translator, changing_calls
 
-AnyChange = Union[Change, OrderChange, MoveChange]
+AnyChange = Change | OrderChange | MoveChange
 
 
 @dataclass(eq=False)

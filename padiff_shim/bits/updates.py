@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..proof.agreement import Array, RunOutcome
 from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide
 from ..proof.training import in_layout_of
 from ..proof.updates import OptimizerCall, Recipe, Settings, same_in_paddle, unscaling_float64
+from ..torch_versions import without_modes
 from ..trees import copied
 from ..weights.mapping import Mapping as Weights
 from .origins import GRADIENT_OF
@@ -92,7 +92,7 @@ class TorchUpdates(UpdateSide, TorchSide):
     """Those of the original."""
 
     def _begin(self, parameter: Any, weights: Array | None, gradient: Array | None) -> None:
-        with _disable_current_modes():  # the capture meets it when the step reads it
+        with without_modes():  # the capture meets it when the step reads it
             parameter.grad = None if gradient is None else torch.tensor(gradient, dtype=parameter.dtype)
 
 

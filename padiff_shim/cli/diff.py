@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-import tomllib
 
-from ..errors import ArgumentError, FileError
+from ..errors import ArgumentError, FileError, toml
 from ..recording.diff import diff
 from ..text import joined, tr
 from . import output
@@ -77,7 +76,7 @@ def command(
     chosen = _ranks(ranks)
     difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards), names=_names(names))
     files = (html, markdown, data, sarif)
-    output.answer(difference, html, markdown, data, form, sarif, always=False)
+    output.answer(difference, html, markdown, data, form, sarif, page=difference.to_html, always=False)
     if form is None and "-" not in files and files != (None,) * 4:
         click.echo(str(difference.document().headline))
     return FINE if difference else NO
@@ -110,7 +109,7 @@ def _table(option: str, text: str) -> dict[str, Any]:
     if text.endswith((".toml", ".json")):
         try:
             content = Path(text).read_text(encoding="utf-8")
-            table = tomllib.loads(content) if text.endswith(".toml") else json.loads(content)
+            table = toml(text).loads(content) if text.endswith(".toml") else json.loads(content)
         except (OSError, ValueError) as error:
             raise FileError(joined(": ", (f"{option} {text}", error))) from None
         if not isinstance(table, dict):

@@ -71,12 +71,13 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
     except PadiffShimError as error:
         print(f"padiff-shim: {error}", file=sys.stderr)
         return UNUSABLE
-    except ModuleNotFoundError as error:
-        from ..modes.environment import INSTALL, missing_framework
+    except (AttributeError, ImportError) as error:
+        from ..modes.environment import explained
 
-        if error.name not in INSTALL:
+        explanation = explained(error)
+        if explanation is error:
             raise
-        print(f"padiff-shim: {missing_framework(error.name, error)}", file=sys.stderr)
+        print(f"padiff-shim: {explanation}", file=sys.stderr)
         return UNUSABLE
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:

@@ -29,6 +29,7 @@ from ..runs.compare_run import CompareRun
 from ..table.op import Op
 from ..tape.calls import gradients, reads
 from ..text import logged
+from ..torch_versions import set_grad_enabled
 from ..verdicts import Judgement, Side, Verdict
 from .sampling import Sampling
 
@@ -588,11 +589,11 @@ class ComparedCall(Kernels):
             sides[index] = leaf
         recorded = torch.is_grad_enabled()
         try:
-            torch._C._set_grad_enabled(True)  # not enable_grad(), which takes several times as long
+            set_grad_enabled(True)  # not enable_grad(), which takes several times as long
             self.read = self._read_by_backward(sides)
             graph = flat(self.run(*sides))
         finally:
-            torch._C._set_grad_enabled(recorded)
+            set_grad_enabled(recorded)
         self._leaves, self._graph = leaves, graph
         self.outs = [out.detach() if isinstance(out, torch.Tensor) else out for out in graph]
         return self.outs

@@ -35,6 +35,7 @@ from ..tape import paddle_graph
 from ..tape.islands import WRITES
 from ..tape.twins import alive
 from ..text import english, logged, many
+from ..torch_versions import set_grad_enabled
 from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
 from . import compared_call, gradients
 from .compared_call import (
@@ -581,7 +582,7 @@ class Comparison(Pulses):
                 try:
                     exchange_tracer(tracer)
                 finally:
-                    torch._C._set_grad_enabled(recorded)  # a Ctrl-C may have come at the end of a no_grad()
+                    set_grad_enabled(recorded)  # a Ctrl-C may have come at the end of a no_grad()
                     close_modes(modes)
             if subject.key is not None:
                 self.sampling.spent(subject.key, self.sampling.clock() - began)

@@ -15,12 +15,12 @@ from paddle.base import core
 from ..frameworks import autocast
 from ..frameworks.autocast import OFF, grad_tracer
 from ..frameworks.memory import FLOATS, HALVES, PADDLE_DTYPES, TENSOR_TYPES, dtype_of, has_elements, torch_dtype
-from ..frameworks.torch_state import has_avx512
 from ..frameworks.versions import IS_3
 from ..interrupts import let_pass
 from ..table.op import Op
 from ..table.reasons import COMPLEX, INTEGER, MIXED, NATIVE_REFUSES, Reason, StayNative
 from ..table.signature import REFUSALS
+from ..torch_versions import has_avx512
 from .frames import PAUSE, stand, standing
 from .operands import CallOperands, each
 

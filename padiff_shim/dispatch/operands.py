@@ -14,6 +14,7 @@ from ..frameworks import weight_copies
 from ..frameworks.memory import TENSOR_TYPES, as_it_lies, as_operand, explain, to_torch
 from ..table import reasons
 from ..table.reasons import StayNative
+from ..torch_versions import set_grad_enabled
 from .frames import Frame
 
 # ---- Several results of one call: in a tuple or a list, which may hold lists in turn (the states of a recurrent layer).
@@ -136,10 +137,10 @@ def without_gradient(run: Callable[..., Any], paddle_side: Sequence[Any], torch_
         sides[index] = sides[index].detach().requires_grad_()
     recorded = torch.is_grad_enabled()
     try:
-        torch._C._set_grad_enabled(False)  # not no_grad(), at whose end a Ctrl-C would leave it so
+        set_grad_enabled(False)  # not no_grad(), at whose end a Ctrl-C would leave it so
         return each(run(*sides), lambda _, result: result.detach() if isinstance(result, torch.Tensor) else result)
     finally:
-        torch._C._set_grad_enabled(recorded)
+        set_grad_enabled(recorded)
 
 
 def weight(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:

@@ -22,12 +22,12 @@ import paddle
 import torch
 from paddle.base import core
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..interrupts import let_pass
 from ..patching.functions import CFunctionPatch
 from ..table import reasons
 from ..table.reasons import StayNative
+from ..torch_versions import current_cuda_device, current_cuda_stream, from_dlpack, set_cuda_stream, to_dlpack, without_modes
 from .torch_state import looking_on
 from .versions import IS_3, PaddleTensor
 
@@ -71,7 +71,7 @@ def dtype_of(dtype: torch.dtype) -> str:
 
 def _export(tensor: PaddleTensor) -> torch.Tensor:
     """paddle -> torch through a DLPack capsule; the cheapest way (1 us), blind to ``stop_gradient``."""
-    return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())
+    return from_dlpack(tensor.get_tensor()._to_dlpack())
 
 
 class _CudaMemory:
@@ -135,7 +135,7 @@ def _to_torch_3(tensor: PaddleTensor) -> torch.Tensor:
             return _empty_of(tensor)
         if is_reversed(tensor):  # torch's import throws a C++ exception through C: the process would end
             return _flipped(tensor)
-    return torch._C._from_dlpack(tensor.get_tensor()._to_dlpack())  # as _export; the hot path
+    return from_dlpack(tensor.get_tensor()._to_dlpack())  # as _export; the hot path
 
 
 def _to_torch_30(tensor: PaddleTensor) -> torch.Tensor:
@@ -218,14 +218,14 @@ def copied(tensor: torch.Tensor) -> Any:
     """A copy in Paddle's own memory, contiguous."""
     result = paddle.empty(list(tensor.shape), dtype=str(tensor.dtype).rpartition(".")[2])
     if tensor.numel():
-        torch._C._from_dlpack(result.get_tensor()._to_dlpack()).copy_(tensor.detach())
+        from_dlpack(result.get_tensor()._to_dlpack()).copy_(tensor.detach())
     result.stop_gradient = True  # as it is; without a word about it Paddle has no place for a gradient, and clear_grad() fails
     return result
 
 
 def import_capsule(tensor: torch.Tensor) -> Any:
     """Through DLPack: zero-copy with strides on Paddle 3, a copy on 2.6."""
-    return paddle.Tensor(core.from_dlpack(torch._C._to_dlpack(tensor)))
+    return paddle.Tensor(core.from_dlpack(to_dlpack(tensor)))
 
 
 _alone = True  # whether no second thread was ever seen
@@ -377,7 +377,7 @@ def with_torch_strides(tensor: PaddleTensor) -> torch.Tensor:
 
 def _expanded(side: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
     """A tensor's elements with these strides, some of them 0; itself where elements that are one in a Torch program differ."""
-    with _disable_current_modes():  # nothing that the program calls
+    with without_modes():  # nothing that the program calls
         first = side[tuple([slice(1) if stride == 0 else slice(None) for stride in strides])]
         if not torch.equal(first.expand(side.shape), side):  # they were written here since
             return side
@@ -514,7 +514,7 @@ def stream_of(device: torch.device) -> contextlib.AbstractContextManager[Any]:
         return _NOWHERE
     pointer = core._get_current_stream(device.index).cuda_stream  # type: ignore[attr-defined]  # a CPU build has none
     stream = _external_stream(pointer, device)
-    return _OnStream(stream) if torch._C._cuda_getDevice() == device.index else torch.cuda.stream(stream)
+    return _OnStream(stream) if current_cuda_device() == device.index else torch.cuda.stream(stream)
 
 
 class _OnStream:
@@ -526,12 +526,11 @@ class _OnStream:
         self._stream = stream
 
     def __enter__(self) -> None:
-        self._before = torch._C._cuda_getCurrentStream(self._stream.device_index)
+        self._before = current_cuda_stream(self._stream.device_index)
         torch.cuda.set_stream(self._stream)
 
     def __exit__(self, *_: object) -> None:
-        number, device, kind = self._before
-        torch._C._cuda_setStream(stream_id=number, device_index=device, device_type=kind)
+        set_cuda_stream(self._before)
 
 
 def check_target(operands: Sequence[Any], *, elementwise: bool) -> None:

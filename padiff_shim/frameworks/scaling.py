@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..torch_versions import unscale_with
 from .memory import to_torch
 
 
@@ -24,5 +25,5 @@ def unscale_(gradients: Sequence[Any], scale: Any, has_infinity: Any) -> None:
     for dtype in (torch.float16, torch.bfloat16):
         sides = [side for side in map(to_torch, gradients) if side.dtype is dtype]
         if sides:
-            torch._amp_foreach_non_finite_check_and_unscale_(sides, flag, inverse)
+            unscale_with(sides, flag, inverse)
     has_infinity.set_value(np.array([bool(flag.item())]))

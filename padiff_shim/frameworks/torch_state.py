@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch.utils import _python_dispatch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode_stack
+
+from .. import torch_versions
+from ..torch_versions import Dispatching, run_engine, set_grad_enabled
 
 # ---- Settings of Torch and of the environment that change a kernel's bits; for processes without Paddle, too.
 
@@ -103,11 +104,6 @@ def variables() -> dict[str, str]:
     return {f"environment.{name}": os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
-def has_avx512() -> bool:
-    """Whether the processor has AVX-512, whichever kernels Torch is set to use."""
-    return bool(torch.cpu._is_avx512_supported())
-
-
 @functools.cache
 def confine_torch() -> None:
     """Torch uses one thread from now on. In a forked child its kernels wait for ever for the threads of the parent's pool."""
@@ -122,23 +118,13 @@ def confine_torch() -> None:
 # shim's (threads, precisions, determinism).
 
 # Whether a switch is set; each is called at every call of the program, and takes some 50 ns.
-function_modes: Callable[[], int] = torch._C._len_torch_function_stack  # a default device is one
-dispatch_stack: Callable[[], int] = torch._C._len_torch_dispatch_stack  # ours among them: see dispatch_modes
+function_modes = torch_versions.count_function_modes  # a default device is one
+dispatch_stack = torch_versions.count_dispatch_modes  # ours among them: see dispatch_modes
 inference: Callable[[], bool] = torch.is_inference_mode_enabled
-autocasting: Callable[[], bool] = torch._C._is_any_autocast_enabled
+autocasting = torch_versions.is_any_autocast_enabled
 
 _DEVICES = ("cpu", "cuda")
-_FLAGS = [name for name in vars(_python_dispatch) if name.startswith("_is_in_")]  # what Torch keeps beside its stack of modes
 _Hook = TypeVar("_Hook", bound=Callable[..., Any])
-
-
-class Dispatching(TorchDispatchMode):
-    """A dispatch mode whose calls do not pass through Torch's compiler, which Torch would import for it: 0.8 s, once."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: nothing is compiled here, and Torch would load its compiler to say so, with the first call's frames held."""
-        return False
 
 
 class LooksOn(Dispatching):
@@ -150,7 +136,7 @@ class LooksOn(Dispatching):
 
 def looking_on() -> list[LooksOn]:
     """The modes of ours that look on at this thread's calls."""
-    return [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, LooksOn)]
+    return [mode for mode in torch_versions.open_dispatch_modes() if isinstance(mode, LooksOn)]
 
 
 def dispatch_modes() -> int:
@@ -173,7 +159,7 @@ def put_aside() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         own_modes = looking_on()
-        stack.enter_context(_disable_current_modes())
+        stack.enter_context(torch_versions.without_modes())
         for mode in own_modes:
             stack.enter_context(mode)
         for device in _DEVICES:
@@ -181,13 +167,13 @@ def put_aside() -> Iterator[None]:
                 torch.set_autocast_enabled(device, False)
                 stack.callback(torch.set_autocast_enabled, device, True)
         for _ in range(function_modes()):
-            stack.callback(torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack())
+            stack.callback(torch_versions.push_function_mode, torch_versions.pop_function_mode())
         yield
 
 
 def open_modes() -> tuple[int, int, list[Any]]:
     """Torch's modes that are open: what :func:`close_modes` leaves."""
-    return function_modes(), dispatch_stack(), [getattr(_python_dispatch, name) for name in _FLAGS]
+    return function_modes(), dispatch_stack(), torch_versions.dispatch_flags()
 
 
 def close_modes(before: tuple[int, int, list[Any]]) -> None:
@@ -196,11 +182,10 @@ def close_modes(before: tuple[int, int, list[Any]]) -> None:
     if function_modes() == functions and dispatch_stack() == dispatches:
         return
     while function_modes() > functions:
-        torch._C._pop_torch_function_stack()
+        torch_versions.pop_function_mode()
     while dispatch_stack() > dispatches:
-        torch._C._pop_torch_dispatch_stack(None)
-    for name, value in zip(_FLAGS, flags):
-        setattr(_python_dispatch, name, value)
+        torch_versions.pop_dispatch_mode(None)
+    torch_versions.set_dispatch_flags(flags)
 
 
 def kept_grad_mode(hook: _Hook) -> _Hook:
@@ -212,7 +197,7 @@ def kept_grad_mode(hook: _Hook) -> _Hook:
         try:
             return hook(*args, **kwargs)
         finally:
-            torch._C._set_grad_enabled(recorded)
+            set_grad_enabled(recorded)
 
     return called  # type: ignore[return-value]
 
@@ -230,15 +215,6 @@ def undisturbed(hook: _Hook) -> _Hook:
         return hook(*args, **kwargs)
 
     return called  # type: ignore[return-value]
-
-
-# ---- Torch's autograd engine itself.
-#
-# ``torch.autograd.grad`` and ``backward`` check their arguments first, which takes as long as the engine for a small call, and
-# for that import symbolic shapes when they are first given a gradient: half a second and 28 MB.
-
-# (roots, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad=): all sequences are tuples.
-run_engine: Callable[..., Any] = torch.autograd.Variable._execution_engine.run_backward
 
 
 def gradients_of(

@@ -6,12 +6,16 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
+from .. import tested
 from ..errors import BackendError, MissingFrameworkError, PadiffShimError, described
-from ..text import tr
+from ..text import joined, tr
 
+_TORCH_VERSIONS = "padiff_shim.torch_versions"
 INSTALL = {
     "paddle": "pip install paddlepaddle==3.3.1   (or the GPU build for your CUDA)",
     "torch": "pip install torch   (CPU only: add the CPU index of pytorch.org)",
@@ -32,11 +36,43 @@ def _refuse_torch_proxy() -> None:
         )
 
 
-def missing_framework(name: str, error: ImportError) -> MissingFrameworkError:
-    """The error that says how to install a framework that cannot be imported."""
-    return MissingFrameworkError(
-        tr("{name} cannot be imported ({error}). Install it: {command}", name=name, error=error, command=INSTALL[name])
-    )
+def explained(error: Exception) -> Exception:
+    """What to say where modules could not be imported: what of the frameworks is missing or too old; else the error itself."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if isinstance(error, ImportError):
+        lacking = (error.name or "").partition(".")[0]
+        importing = [lacking, *(module.partition(".")[0] for module in modules)]
+        for name in filter(INSTALL.__contains__, importing):
+            if lacking != name and isinstance(error, ModuleNotFoundError):
+                return MissingFrameworkError(
+                    tr(
+                        "{name} needs {module}, which is not installed; `pip check` says which package that is",
+                        name=name,
+                        module=error.name,
+                    )
+                )
+            return MissingFrameworkError(
+                tr("{name} cannot be imported ({error}). Install it: {command}", name=name, error=error, command=INSTALL[name])
+            )
+    if _TORCH_VERSIONS in modules:
+        version = sys.modules["torch"].__version__
+        return _too_old({"torch": version}) or BackendError(
+            tr(
+                "Torch {version} lacks what padiff_shim uses of it ({error}); the newest that were tested: {versions}",
+                version=version,
+                error=error,
+                versions=", ".join(tested.TORCHES[-2:]),
+            )
+        )
+    return error
+
+
+def _too_old(environment: Mapping[str, str]) -> BackendError | None:
+    old = [
+        tr("{name} {version} is older than {oldest}: install a newer one", name=name, version=version, oldest=oldest)
+        for name, version, oldest in tested.too_old(environment)
+    ]
+    return BackendError(joined("; ", old)) if old else None
 
 
 def not_imported(name: str) -> str:
@@ -54,7 +90,7 @@ def _framework(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise missing_framework(name, error) from error
+        raise explained(error) from error
 
 
 def frameworks() -> tuple[Any, Any]:
@@ -63,6 +99,13 @@ def frameworks() -> tuple[Any, Any]:
     paddle, torch = _framework("paddle"), _framework("torch")
     if not hasattr(torch, "_C") or not hasattr(torch, "from_dlpack"):
         raise BackendError(tr("the module 'torch' at {torch} is not PyTorch", torch=getattr(torch, "__file__", "?")))
+    old = _too_old({"paddle": paddle.__version__, "torch": torch.__version__})
+    if old is not None:
+        raise old
+    try:
+        importlib.import_module(_TORCH_VERSIONS)
+    except (AttributeError, ImportError) as error:
+        raise explained(error) from error
     return paddle, torch
 
 
@@ -79,6 +122,13 @@ def prepare() -> dict[str, str]:
     if missing is not None:
         warnings.warn(missing, RuntimeWarning, stacklevel=2)
     return {"paddle": paddle.__version__, "torch": torch.__version__, "device": device}
+
+
+def versions() -> dict[str, str]:
+    """Versions and the device of an answer that is found here."""
+    from ..frameworks import settings
+
+    return settings.environment()
 
 
 def rank() -> int:

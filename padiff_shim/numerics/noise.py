@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..torch_versions import Dispatching, without_torch_function
 from . import steps
 from .precision import span
 
@@ -65,7 +65,7 @@ class MoveSize(NamedTuple):
     squares: bool = False
 
 
-class WideSteps(TorchDispatchMode):
+class WideSteps(Dispatching):
     """Every step of a formula in float64, also where it asks for a narrower dtype, and to float64's last digits.
 
     ``alters``: there was a step that Torch alone would have made otherwise.
@@ -73,14 +73,9 @@ class WideSteps(TorchDispatchMode):
 
     alters = False
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: nothing is compiled here, and Torch would load its compiler to say so."""
-        return False
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """One step."""
-        with torch._C.DisableTorchFunction():  # what a look at a tensor costs
+        with without_torch_function():  # what a look at a tensor costs
             wide, kwargs = steps.widened(func, args, kwargs or {}, NARROW, NARROW_COMPLEX)
             self.alters |= wide is not args or func in steps.MENDED
             return self.step(func, wide, kwargs)

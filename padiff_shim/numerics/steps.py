@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._decomp import get_decompositions
 
+from ..torch_versions import decompositions_of
 from .precision import Array
 
 # ---- Fused kernels in steps, where Torch's own decomposition first loads its symbolic shapes: half a second and more.
@@ -517,7 +517,7 @@ def _flagged(x: torch.Tensor, dim: Any, unbiased: bool = True, keepdim: bool = F
 def _decompositions() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     packets = [getattr(aten, name) for name in sorted(_DECOMPOSED) if hasattr(aten, name)]
-    decompositions: dict[Any, Callable[..., Any]] = {**get_decompositions(packets), **STEPS}
+    decompositions: dict[Any, Callable[..., Any]] = {**decompositions_of(packets), **STEPS}
     decompositions[aten.var_mean.correction] = _variance
     decompositions[aten.var.correction] = lambda *args, **kwargs: _variance(*args, **kwargs)[0]
     decompositions[aten.var_mean.dim] = _flagged

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.optim import adam as _adam
 from torch.optim import adamax as _adamax
+from torch.optim import adamw as _adamw
 from torch.optim import nadam as _nadam
 from torch.optim import radam as _radam
 
@@ -74,10 +75,10 @@ def _done(b: Batch, beta1: float, beta2: float) -> list[int]:
 
 
 def _adam_of_torch(b: Batch, done: Sequence[int], lr: float, decay: float, decoupled: bool) -> None:
-    _adam.adam(
+    step = _adamw.adamw if decoupled else _adam.adam  # in Torch 2.4 to 2.6 each has a function of its own
+    step(
         b.param, b.grad, b.moment1, b.moment2, b.moment2_max if b.amsgrad else [], _counts(b, done),
-        decoupled_weight_decay=decoupled, amsgrad=bool(b.amsgrad), beta1=b.beta1, beta2=b.beta2, lr=lr, weight_decay=decay,
-        eps=b.epsilon, maximize=False,
+        amsgrad=bool(b.amsgrad), beta1=b.beta1, beta2=b.beta2, lr=lr, weight_decay=decay, eps=b.epsilon, maximize=False,
     )  # fmt: skip
 
 

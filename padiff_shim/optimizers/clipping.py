@@ -11,7 +11,6 @@ from typing import Any
 
 import paddle
 import torch
-from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 from ..frameworks.memory import hand_over, stream_of
 from ..frameworks.versions import IS_3, PaddleTensor
@@ -20,6 +19,7 @@ from ..frameworks.windows import all_on_torchs_side, on_torchs_side
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..tape.twins import is_linear_weight
+from ..torch_versions import foreach, group_by_dtype
 
 Pairs = list[tuple[Any, Any]]
 _ORDERS = (float("inf"), 0, 1, 2)  # of norms that Paddle's function takes
@@ -45,7 +45,7 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
         written = [_is_written(grad) for _, grad in clipped]
         _multiply([*itertools.compress(clipped, written)], [*itertools.compress(sides, written)], by)
         others = [side.view(side.shape or ((1,) if IS_3 else ())) for side, writes in zip(sides, written) if not writes]
-        scaled = iter(torch._foreach_mul(others, by) if others else ())
+        scaled = iter(foreach("mul")(others, by) if others else ())
     return [
         (param, hand_over(next(scaled)) if _is_clipped(param) and not _is_written(grad) else grad)
         for param, grad in pairs_with_grad
@@ -54,7 +54,7 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
 
 def _by_dtype(norms: list[torch.Tensor], sides: list[torch.Tensor]) -> list[torch.Tensor]:
     """The norms in the order in which Torch takes gradients of several dtypes."""
-    groups = _group_tensors_by_device_and_dtype([sides], with_indices=True)
+    groups = group_by_dtype([sides], with_indices=True)
     return [norms[index] for _, indices in groups.values() for index in indices]
 
 
@@ -66,7 +66,7 @@ def _is_written(grad: PaddleTensor) -> bool:
 def _multiply(pairs: Pairs, sides: list[torch.Tensor], by: torch.Tensor) -> None:
     """In place."""
     if sides and (by.is_cuda or by.item() != 1.0):  # where nothing is clipped nothing is written
-        torch._foreach_mul_(sides, by)
+        foreach("mul_")(sides, by)
     for _, grad in pairs:
         grad._bump_inplace_version()
 
@@ -129,7 +129,7 @@ def _norms(params: Sequence[Any], sides: Sequence[torch.Tensor], order: float = 
     linear = [is_linear_weight(param) for param in params]
     straight = [side for side, turn in zip(sides, linear) if not turn]
     others = [side for side, turn in zip(sides, linear) if turn]
-    norms = iter(torch._foreach_norm(straight) if straight else ())
+    norms = iter(foreach("norm")(straight) if straight else ())
     turned = iter(norms_of_turned(others))
     return [next(turned if turn else norms) for turn in linear]
 

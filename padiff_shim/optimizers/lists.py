@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..torch_versions import foreach
 from .update import Batch, Item, mu_products
 
 # ---- Many parameters in one call: the operations of Torch's optimizers on lists of tensors.
@@ -53,7 +54,7 @@ def _maximum_(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 ONE = SimpleNamespace(maximum_=_maximum_, **{name: getattr(torch.Tensor, name) for name in _OPERATIONS})  # on a tensor
-MANY = SimpleNamespace(**{name: getattr(torch, f"_foreach_{name}") for name in ("maximum_", *_OPERATIONS)})  # on lists of them
+MANY = SimpleNamespace(**{name: foreach(name) for name in ("maximum_", *_OPERATIONS)})  # on lists of them
 
 Whole = Callable[..., None]  # (batch, how many steps each of its parameters has made, words)
 OnLists = Callable[..., None]  # (batch, the number of this step, words)
@@ -192,7 +193,7 @@ def _bits(tensor: torch.Tensor) -> bytes:
 def sgd(b: Batch, step: float) -> None:
     """One operation without decay: nothing is gained by going from parameter to parameter."""
     if not b.decay:
-        torch._foreach_add_(b.param, b.grad, alpha=-b.lr)
+        MANY.add_(b.param, b.grad, alpha=-b.lr)
         return
     for on, param, grad in lists(b, "param", "grad"):
         on.add_(param, _decayed(on, b, param, grad), alpha=-b.lr)

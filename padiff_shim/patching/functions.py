@@ -34,7 +34,7 @@ _VARARGS_KEYWORDS = 0x0001 | 0x0002
 
 
 class _Function(ctypes.Structure):
-    """PyCFunctionObject of CPython 3.9-3.13 (release builds with the GIL)."""
+    """PyCFunctionObject of CPython 3.10-3.13 (release builds with the GIL)."""
 
     _fields_ = [
         ("ob_refcnt", ctypes.c_ssize_t),
@@ -78,7 +78,7 @@ def _check_layout(function: BuiltinFunctionType) -> tuple[_Function, _MethodDef]
         raise InterceptionError(
             tr(
                 "cannot intercept {name}: this interpreter ({python} {version}) lays out built-in functions in a way "
-                "padiff_shim does not know; CPython 3.9 to 3.13 with the GIL is supported",
+                "padiff_shim does not know; CPython 3.10 to 3.13 with the GIL is supported",
                 name=name,
                 python=sys.implementation.name,
                 version=sys.version.split()[0],

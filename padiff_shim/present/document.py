@@ -6,11 +6,12 @@ A text is never read as markup, and each renderer makes it safe to print. Builde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple, Union
+from typing import Any, Literal, NamedTuple
 
-from ..text import tr
+from ..tested import untested
+from ..text import shown, tr
 
 Tone = Literal["", "good", "bad", "warning", "open", "soft", "strong"]
 TEXT, MARKDOWN, PAGE = "text", "markdown", "page"  # the renderers
@@ -58,7 +59,7 @@ class Cell:
     link: str = ""
 
 
-Row = Sequence[Union[str, Cell]]
+Row = Sequence[str | Cell]
 
 
 class Column(NamedTuple):
@@ -107,6 +108,31 @@ class Facts(Part):
     """Short lines below the headline: what ran, on which versions."""
 
     lines: Sequence[str]
+
+
+def version_words(environment: Mapping[str, Any]) -> str:
+    """``"paddle 3.3.1, torch 2.13.0, cpu"``."""
+    versions = [f"{name} {shown(environment[name])}" for name in ("paddle", "torch", "numpy", "python") if environment.get(name)]
+    device = [shown(environment["device"])] if environment.get("device") else []
+    return ", ".join([*versions, *device]) or tr("versions unknown")
+
+
+def untested_words(environment: Mapping[str, Any]) -> list[str]:
+    """A line for each version that the tests were not run on."""
+    return [
+        tr(
+            "Not tested on {name} {version}; the nearest tested: {nearest}. padiff-shim doctor tries this installation",
+            name=name,
+            version=shown(version),
+            nearest=", ".join(nearest),
+        )
+        for name, version, nearest in untested(environment)
+    ]
+
+
+def versions(environment: Mapping[str, Any]) -> Facts:
+    """On which versions an answer was found; first, which of them the tests were not run on."""
+    return Facts([*untested_words(environment), version_words(environment)])
 
 
 @dataclass(frozen=True)

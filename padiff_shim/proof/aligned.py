@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ..present.annotations import Finding
+from ..present.annotations import Annotation
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
 from .agreement import RunOutcome
@@ -27,9 +27,8 @@ class AlignedProof(Proven, Protocol):
     differences: dict[str, float | None]
     complete: bool
 
-    def to_dict(self) -> dict[str, Any]: ...
-    @property
-    def findings(self) -> list[Finding]: ...
+    def as_dict(self) -> dict[str, Any]: ...
+    def annotations(self) -> list[Annotation]: ...
 
 
 @dataclass
@@ -94,13 +93,13 @@ class AlignedDtype:
         """Those of parameters."""
         return [row for row in self.rows if row.of_gradient]
 
-    def to_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All of it in plain types."""
         rows = {name: [asdict(row) for row in getattr(self, name)] for name in ("rows", "generated")}
         return {
             "dtype": self.dtype,
-            "proof": self.proof.to_dict(),
-            "weights": self.weights.to_dict(),
+            "proof": self.proof.as_dict(),
+            "weights": self.weights.as_dict(),
             **rows,
             **{name: getattr(self, name) for name in ("blocks", "losses", "unchecked", "notes")},
         }

@@ -55,6 +55,7 @@ def alignment_document(alignment: AlignedModels) -> doc.Document:
     return doc.Document(
         alignment.headline,
         [
+            doc.Facts(doc.untested_words(dtypes[0].proof.environment)),
             doc.Items(_evidence(alignment), marks=True),
             doc.Findings(_findings(dtypes)),
             _environment(alignment),

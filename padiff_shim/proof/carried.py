@@ -7,11 +7,11 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
+from ..arguments import path as checked
 from ..files import write
+from ..modes.environment import versions
 from ..present import document as doc
-from ..present.annotations import Finding
 from ..present.result import Presented
 from ..text import joined, listed, many, shown, tr
 
@@ -79,7 +79,7 @@ class JumpRow:
     elements: int
 
 
-@dataclass(repr=False)
+@dataclass
 class CarriedBy(Presented):
     """Which calls carry a native difference: :meth:`padiff_shim.Proof.carriers`. Iterating it gives its rows.
 
@@ -91,6 +91,7 @@ class CarriedBy(Presented):
         gradients: the parts of a difference of gradients, those with the largest share first.
         failed: why nothing could be measured: natively the port does not run. "" otherwise.
         jumps: step functions whose results differ; a first order does not explain what follows from them.
+        environment: versions of both frameworks, and the device.
     """
 
     rows: list[CarrierRow]
@@ -100,18 +101,7 @@ class CarriedBy(Presented):
     gradients: list[GradientRow] = field(default_factory=list)
     failed: str = ""
     jumps: list[JumpRow] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return not (self.failed or self.rows)
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The calls, those that carry most first."""
-        return [_found_carrier(row) for row in self.rows]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        return {"headline": str(self.headline), **asdict(self)}
+    environment: dict[str, str] = field(default_factory=versions)
 
     @property
     def own(self) -> float:
@@ -146,19 +136,19 @@ class CarriedBy(Presented):
 
     def document(self) -> doc.Document:
         """The largest carrier, then all of them."""
-        return doc.Document(self.headline, _parts(self))
+        return doc.Document(self.headline, [doc.versions(self.environment), *_parts(self)])
 
     def section(self) -> doc.Section:
         """The same as a part of a larger document."""
         parts = _parts(self) or [doc.Paragraph(self.headline)]
         return doc.Section(tr("What differs natively"), parts)
 
-    _suffixes = (*Presented._suffixes, ".csv")
+    def to_csv(self, path: str | Path) -> Path:
+        """Write both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``).
 
-    def _saved(self, target: Path, suffix: str) -> Path:
-        """Also both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``)."""
-        if suffix != ".csv":
-            return super()._saved(target, suffix)
+        Raises:
+            FileError: the file cannot be written.
+        """
         heads = ["part", *(column.name for column in fields(CarrierRow) if column.name != "part"), "apart", "relative"]
         lines = io.StringIO()
         writer = csv.DictWriter(lines, heads, restval="", lineterminator="\n")
@@ -167,13 +157,7 @@ class CarriedBy(Presented):
         for row in self.gradients:
             cells = asdict(row)
             writer.writerow({"part": "gradient", "layer": cells.pop("name"), **cells})
-        return write(target, lines.getvalue())
-
-
-def _found_carrier(row: CarrierRow) -> Finding:
-    where = shown(row.layer) or tr("(the model)")
-    text = tr("{op} in {layer} carries {share:.1%}", op=_op(row), layer=where, share=row.share)
-    return Finding("carrier", "note", text, where=where, numbers={"share": row.share, "own": row.own})
+        return write(checked("path", path), lines.getvalue())
 
 
 def _parts(carriers: CarriedBy) -> list[doc.Part]:

@@ -236,11 +236,8 @@ def seeded(seed: int) -> Iterator[None]:
 
 def _seed_torch(seed: int) -> None:
     """As ``torch.manual_seed``, which writes down the whole stack for each kind of device, every time, even without any."""
-    devices = getattr(torch, "accelerator", None)
-    if devices is not None and devices.current_accelerator() is None:
-        torch.default_generator.manual_seed(seed)
-    else:
-        torch.manual_seed(seed)
+    seed_all = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
+    seed_all(seed)
 
 
 @contextlib.contextmanager

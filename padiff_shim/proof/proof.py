@@ -9,7 +9,8 @@ from typing import Any
 from ..arguments import whole
 from ..dispatch.call_site import at_line
 from ..errors import ArgumentError, PadiffShimError, described
-from ..present.annotations import Finding
+from ..modes.environment import versions
+from ..present.annotations import Annotation
 from ..present.document import Document
 from ..present.result import Presented
 from ..text import joined, tr
@@ -36,7 +37,7 @@ class ProofAnswer(Presented):
         """The answer in one line."""
         raise NotImplementedError
 
-    def to_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         data = asdict(self)  # type: ignore[call-overload]
         data["verdict"] = str(self.verdict)
@@ -44,13 +45,16 @@ class ProofAnswer(Presented):
             fields["cause"] = str(mistake.cause)
         return {**data, "headline": self.headline, "right": bool(self)}
 
-    @property
-    def findings(self) -> list[Finding]:
+    def annotations(self) -> list[Annotation]:
         """The mistakes, each at the port's line."""
         return [annotated(mistake, str(self.verdict)) for mistake in self.mistakes]
 
+    def to_html(self, *, lang: str | None = None) -> str:
+        """One page that needs nothing beside it."""
+        return self.page(lang=lang)
 
-@dataclass(repr=False)
+
+@dataclass
 class Proof(ProofAnswer):
     """Whether a port is right, and if not, where. True in a condition if the code is right.
 
@@ -69,6 +73,7 @@ class Proof(ProofAnswer):
             where that was not needed).
         complete: the mistakes explain all that differs.
         seconds: what the proof took.
+        environment: versions of both frameworks, and the device.
 
     >>> import numpy, paddle, torch, padiff_shim
     >>> port, original = paddle.nn.LayerNorm(8, epsilon=1e-6), torch.nn.LayerNorm(8)
@@ -89,6 +94,7 @@ class Proof(ProofAnswer):
     differences: dict[str, float | None] = field(default_factory=dict)
     complete: bool = True
     seconds: float = 0.0
+    environment: dict[str, str] = field(default_factory=versions)
 
     def __post_init__(self) -> None:
         self._measure: Callable[[], CarriedBy] | None = None

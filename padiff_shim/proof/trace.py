@@ -14,6 +14,7 @@ import torch
 
 from ..dispatch.call_site import CallSite, call_site, is_library
 from ..frameworks.torch_state import LooksOn
+from ..torch_versions import current_node, last_node_number
 
 # Objects of either framework; neither ships usable types.
 Tensor = Any  # a paddle.Tensor or a torch.Tensor
@@ -472,7 +473,7 @@ class Capture(Onlooker):
 
     def _remember(self, place: tuple[CallSite, str]) -> None:
         """Where a call stands, for its backward. One that makes no node of the graph comes behind another's."""
-        self._places.setdefault(torch._C._autograd._get_sequence_nr() - 1, place)
+        self._places.setdefault(last_node_number(), place)
 
     def _value(self, tensor: torch.Tensor) -> Value:
         """The value of a tensor: by its identity, else by its place in memory."""
@@ -575,7 +576,7 @@ class Capture(Onlooker):
 
 def backward_node() -> Any:
     """The node of Torch's graph whose gradient is computed; None in a forward, also in one that a backward makes once more."""
-    behind = torch._C._current_autograd_node()
+    behind = current_node()
     return None if behind is not None and torch.is_grad_enabled() and _is_recomputed() else behind
 
 

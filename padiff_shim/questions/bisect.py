@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import Counter
@@ -17,12 +18,12 @@ from ..dispatch.call_site import CallSite, call_site, layer_path
 from ..dispatch.entry_point import EntryPoint
 from ..dispatch.frames import Frame
 from ..errors import ArgumentError, BisectionError, described
-from ..modes.environment import frameworks
+from ..modes.environment import frameworks, versions
 from ..modes.mode import Mode
 from ..modes.options import ModeOptions, ReferenceOptions
 from ..modes.selection import by_torchs_definition
-from ..present.annotations import Finding
 from ..present.document import Column, Document, Table
+from ..present.document import versions as versions_shown
 from ..present.result import Presented
 from ..progress import Bar
 from ..proof.programs import seeded
@@ -68,7 +69,7 @@ def ddmin(items: Sequence[Item], does: Callable[[Sequence[Item]], bool]) -> list
 def _divided(items: Sequence[Item], parts: int) -> list[list[Item]]:
     """Parts of nearly equal length."""
     ends = [round(len(items) * place / parts) for place in range(parts + 1)]
-    return [list(items[begin:end]) for begin, end in zip(ends, ends[1:]) if end > begin]
+    return [list(items[begin:end]) for begin, end in itertools.pairwise(ends) if end > begin]
 
 
 # ---- Whether a program's result is bad.
@@ -220,7 +221,7 @@ class Choosing(Substituting):
 SHOWN = 4  # lines of one unit
 
 
-@dataclass(repr=False)
+@dataclass
 class Bisection(Presented):
     """The smallest set that makes the difference; iterating it gives its units.
 
@@ -234,6 +235,7 @@ class Bisection(Presented):
         runs: how often the program ran.
         known: how many answers came from an earlier run.
         seconds: what all runs took.
+        environment: versions of both frameworks, and the device.
     """
 
     over: str
@@ -244,28 +246,13 @@ class Bisection(Presented):
     runs: int = 0
     known: int = 0
     seconds: float = 0.0
+    environment: dict[str, str] = field(default_factory=versions)
 
     def __iter__(self) -> Iterator[Unit]:
         return iter(self.minimal)
 
     def __len__(self) -> int:
         return len(self.minimal)
-
-    def __bool__(self) -> bool:
-        return bool(self.minimal)
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The units, each at its lines."""
-        return [
-            Finding(
-                f"bisect: {self.over}",
-                "warning",
-                str(unit),
-                [(site.file, site.line) for _, _, site in unit.places],
-            )
-            for unit in self.minimal
-        ]
 
     @property
     def headline(self) -> str:
@@ -278,7 +265,7 @@ class Bisection(Presented):
             answer = tr("Torch's kernels of {units} make the difference ({others})", units=units, others=others)
         return joined("; ", (answer, many(self.runs, "run")))
 
-    def to_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {
             "headline": self.headline,
@@ -289,6 +276,7 @@ class Bisection(Presented):
             "runs": self.runs,
             "known": self.known,
             "seconds": self.seconds,
+            "environment": self.environment,
             "minimal": [
                 {
                     "unit": str(unit),
@@ -316,7 +304,7 @@ class Bisection(Presented):
             )
             for unit in self
         ]
-        return Document(self.headline, [Table(columns, rows)])
+        return Document(self.headline, [versions_shown(self.environment), Table(columns, rows)])
 
 
 def _lines(unit: Unit) -> str:

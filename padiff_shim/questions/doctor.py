@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +13,13 @@ from .. import tested
 from ..errors import PadiffShimError
 from ..frameworks import memory, settings
 from ..intercept import entry_points
-from ..modes.options import ReferenceOptions
+from ..modes.compare import opened as opened_comparison
+from ..modes.options import CompareOptions, ReferenceOptions
 from ..modes.reference import opened
-from ..present.annotations import Finding, Level
 from ..present.document import Column, Document, Items, ListItem, Table, Tone
 from ..present.result import Presented
+from ..proof.findings import ProofVerdict
+from ..proof.prove import prove
 from ..text import from_log, joined, many, marked, tr
 
 GOOD, REMARK, BAD = "good", "remark", "bad"
@@ -35,7 +36,7 @@ class Check:
     text: str
 
 
-@dataclass(repr=False)
+@dataclass
 class Health(Presented):
     """All checks in order. True if none is bad.
 
@@ -52,14 +53,7 @@ class Health(Presented):
     def __bool__(self) -> bool:
         return all(check.state != BAD for check in self.checks)
 
-    @property
-    def findings(self) -> list[Finding]:
-        """The checks that failed, and remarks."""
-        levels: dict[str, Level] = {BAD: "error", REMARK: "warning"}
-        serious = [check for check in self.checks if check.state in levels]
-        return [Finding(f"doctor: {check.name}", levels[check.state], check.text, where=tr(check.name)) for check in serious]
-
-    def to_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
             "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
@@ -93,11 +87,20 @@ def examine() -> Health:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    untested = tested.untested(paddle.__version__, torch.__version__, platform.python_version())
-    if untested:
-        yield REMARK, tr("the tests were not run on {untested}", untested="; ".join(untested))
-    else:
+    unknown = tested.untested(settings.environment())
+    if not unknown:
         yield GOOD, tr("the tests were run on these")
+    for name, version, nearest in unknown:
+        yield (
+            REMARK,
+            tr(
+                "the tests were not run on {name} {version}; the nearest that they were run on: {nearest}. Watch for ops that stay "
+                "native, which each run lists, and let padiff-shim audit find what kernels of this version do wrong",
+                name=name,
+                version=version,
+                nearest=", ".join(nearest),
+            ),
+        )
 
 
 def _device() -> Iterator[tuple[str, str]]:
@@ -158,9 +161,55 @@ def _interception() -> Iterator[tuple[str, str]]:
     expected.sum().backward()
     pairs = [(result, expected), (x.grad, twin.grad), (weight.grad, twin_weight.grad)]
     if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(tensor, other) for tensor, other in pairs):
-        yield BAD, tr("a Linear and its gradients are not Torch's: {ops}", ops=run.to_dict()["ops"])
+        yield BAD, tr("a Linear and its gradients are not Torch's: {ops}", ops=run.as_dict()["ops"])
     else:
         yield GOOD, tr("a Linear and its gradients run on Torch's kernels, bit for bit")
+
+
+def _optimizer() -> Iterator[tuple[str, str]]:
+    """Two steps of AdamW, within a mode and by Torch alone."""
+    values = paddle.linspace(-1, 1, 21).reshape([7, 3])
+    parameter = paddle.create_parameter([7, 3], "float32")
+    parameter.set_value(values)
+    twin = torch.tensor(values.numpy(), device=_torch_device(), requires_grad=True)
+    ours = paddle.optimizer.AdamW(0.1, parameters=[parameter], weight_decay=0.1)
+    theirs = torch.optim.AdamW([twin], 0.1, weight_decay=0.1)
+    with opened(ReferenceOptions()) as run:
+        for _ in range(2):
+            (parameter * parameter).sum().backward()
+            ours.step()
+            ours.clear_grad()
+    for _ in range(2):
+        theirs.zero_grad()
+        (twin * twin).sum().backward()
+        theirs.step()
+    if run.substituted.get("adamw") != 2 or not _equal(parameter, twin):
+        yield BAD, tr("a step of AdamW is not Torch's: {ops}", ops=run.as_dict()["ops"])
+    else:
+        yield GOOD, tr("steps of AdamW are Torch's, bit for bit")
+
+
+def _comparison() -> Iterator[tuple[str, str]]:
+    """A softmax with its gradient, compared."""
+    x = paddle.linspace(-1, 1, 21).reshape([7, 3])
+    x.stop_gradient = False
+    with opened_comparison(CompareOptions()) as run:
+        (paddle.nn.functional.softmax(x) ** 2).sum().backward()
+    calls = run.coverage()
+    if not calls["float_calls"] or calls["checked_calls"] != calls["float_calls"]:
+        yield BAD, tr("a compared call got no verdict: {headline}", headline=run.headline)
+    else:
+        yield GOOD, tr("calls are compared: {headline}", headline=run.headline)
+
+
+def _proof() -> Iterator[tuple[str, str]]:
+    """A Linear, proven."""
+    port, original = paddle.nn.Linear(7, 3), torch.nn.Linear(7, 3, device=_torch_device())
+    proof = prove(port, original, paddle.linspace(-1, 1, 35).reshape([5, 7]).numpy())
+    yield (
+        (GOOD if proof.verdict is ProofVerdict.CODE_CORRECT else BAD),
+        tr("a proof of a Linear: {headline}", headline=proof.headline),
+    )
 
 
 def _equal(tensor: Any, expected: Any) -> bool:
@@ -190,5 +239,8 @@ _CHECKS: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {
     "Paddle -> Torch": _to_torch,
     "Torch -> Paddle": _to_paddle,
     marked("interception"): _interception,
+    marked("optimizer"): _optimizer,
+    marked("comparison"): _comparison,
+    marked("proof"): _proof,
     marked("entry points"): _entry_points,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +13,12 @@ from typing import Any
 from ..arguments import flag, one_of, port_and_original, whole
 from ..arguments import path as checked
 from ..errors import ArgumentError, FileError, described, optional
-from ..files import Scratch, write
+from ..files import Scratch
 from ..frameworks.copies import duplicate
 from ..measure.distance import Distance, worst_of
-from ..present.annotations import Finding, places_of
+from ..modes.environment import versions
 from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
+from ..present.document import versions as versions_shown
 from ..present.result import Presented
 from ..progress import Waiting
 from ..proof.agreement import RunOutcome
@@ -40,7 +40,7 @@ _NAMES = 60  # rows; up to so many have names on the axis
 
 
 def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
-    """The curves of :class:`Drift`. Differences of 0, which have no logarithm, stand on the lowest line."""
+    """See :meth:`Drift.plot`. Differences of 0, which have no logarithm, stand on the lowest line."""
     target = checked("path", path)
     if target.suffix.lower() not in (".png", ".svg"):
         raise ArgumentError(tr("path= ends with .png or .svg, got {path}", path=described(str(path))))
@@ -92,7 +92,7 @@ def _max(row: DriftRow, side: str) -> Any:
 SHOWN = 30  # rows of Markdown
 
 
-@dataclass(repr=False)
+@dataclass
 class Drift(Presented):
     """The differences of a port from its original, tensor by tensor.
 
@@ -102,12 +102,14 @@ class Drift(Presented):
             results (the last first), of inputs, of parameters.
         notes: what else a reader has to know.
         seconds: what all runs took.
+        environment: versions of both frameworks, and the device.
     """
 
     framework_dtype: str = "float32"
     rows: list[DriftRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    environment: dict[str, str] = field(default_factory=versions)
 
     @property
     def largest(self) -> dict[str, Distance]:
@@ -119,16 +121,6 @@ class Drift(Presented):
         """The same for gradients; empty without them."""
         return _largest([row for row in self.rows if row.of_gradient])
 
-    def __bool__(self) -> bool:
-        return bool(self.rows) and all(row.substituted.identical for row in self.rows)
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The first tensor, and the first gradient, that is another one on Torch's kernels."""
-        differing = [row for row in self.rows if not row.substituted.identical]
-        firsts = (next((row for row in differing if row.of_gradient is back), None) for back in (False, True))
-        return [_finding(row) for row in firsts if row is not None]
-
     @property
     def headline(self) -> str:
         """The answer in one line."""
@@ -139,26 +131,40 @@ class Drift(Presented):
         parts += [tr("gradients: {summary}", summary=_summary(gradients))] if gradients else []
         return joined("; ", parts)
 
-    def to_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {"headline": self.headline, **asdict(self)}
 
-    _suffixes = (*Presented._suffixes, ".csv", ".png", ".svg")
+    def to_csv(self, path: str | Path) -> Path:
+        """Write all rows with all digits; cells are empty where there is no float64 pair.
 
-    def _saved(self, target: Path, suffix: str) -> Path:
-        """Also all rows with all digits (``.csv``), and the largest differences as curves (``.png``, ``.svg``)."""
-        if suffix in (".png", ".svg"):
-            return draw(self.rows, self.headline, target)
-        if suffix != ".csv":
-            return super()._saved(target, suffix)
+        Raises:
+            FileError: the file cannot be written.
+        """
+        target = checked("path", path)
         figures = [(side, figure) for side in SIDES for figure in ("mean_abs", "max_abs", "identical")]
-        lines = io.StringIO()
-        writer = csv.writer(lines)
-        writer.writerow(["kind", "paddle", "torch", "call", "line", *(f"{side}_{figure}" for side, figure in figures)])
-        for row in self.rows:
-            numbers = [getattr(getattr(row, side), figure, "") for side, figure in figures]
-            writer.writerow([row.kind, row.paddle, row.torch, row.number, row.site, *numbers])
-        return write(target, lines.getvalue())
+        try:
+            with open(target, "w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file)
+                writer.writerow(["kind", "paddle", "torch", "call", "line", *(f"{side}_{figure}" for side, figure in figures)])
+                for row in self.rows:
+                    numbers = [getattr(getattr(row, side), figure, "") for side, figure in figures]
+                    writer.writerow([row.kind, row.paddle, row.torch, row.number, row.site, *numbers])
+        except OSError as error:
+            raise FileError(
+                tr("{target} cannot be written: {strerror}", target=target, strerror=error.strerror or error)
+            ) from error
+        return target
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the largest difference of each row as a curve for each pair of runs, on a logarithmic scale, as PNG or SVG.
+
+        Raises:
+            MissingFrameworkError: matplotlib is not installed (``pip install matplotlib``).
+            ArgumentError: another ending than .png or .svg.
+            FileError: the file cannot be written.
+        """
+        return draw(self.rows, self.headline, path)
 
     def document(self) -> Document:
         """Each tensor with its differences; a plain 0 is equal bit for bit, ±0 equal but for the sign of a zero."""
@@ -175,20 +181,20 @@ class Drift(Presented):
         rows = [_row(row) for row in self.rows]
         first = Table(columns, rows, most=Most(len(rows), SHOWN, len(rows)))
         rest: list[Part] = [Only((MARKDOWN,), [Folded(tr("All rows"), [Table(columns, rows)])])] if len(rows) > SHOWN else []
-        parts = [*drift_curves(self.rows), first, *rest, Only((MARKDOWN, PAGE), [Paragraph(words)]), Notes(self.notes)]
+        parts = [
+            versions_shown(self.environment),
+            *drift_curves(self.rows),
+            first,
+            *rest,
+            Only((MARKDOWN, PAGE), [Paragraph(words)]),
+            Notes(self.notes),
+        ]
         return Document(self.headline, parts)
 
 
 def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
     columns = {side: [getattr(row, side) for row in rows if getattr(row, side) is not None] for side in SIDES}
     return {side: worst_of(distances) for side, distances in columns.items() if distances}
-
-
-def _finding(row: DriftRow) -> Finding:
-    apart, where = row.substituted, row.site or row.name
-    numbers = {"max_abs": apart.max_abs, "mean_abs": apart.mean_abs, "share": apart.share}
-    text = tr("{name} differs on Torch's kernels by up to {largest:.2g}", name=shown(row.label), largest=apart.max_abs)
-    return Finding(f"drift: {row.kind}", "warning", text, places_of(row.site), where=where, numbers=numbers)
 
 
 def _summary(rows: Sequence[DriftRow]) -> str:

@@ -21,7 +21,9 @@ from ..arguments import path, port_and_original, whole
 from ..dispatch.dtypes import HALF_NAMES
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..files import Scratch
+from ..modes.environment import versions
 from ..present.document import Document, Findings, Items, ListItem, Notes
+from ..present.document import versions as versions_shown
 from ..progress import Waiting
 from ..proof.findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
 from ..proof.pages import TONES, listed_finding
@@ -62,7 +64,7 @@ _GRADIENTS = ("gradient", IN_STEP)
 _RESULTS = ("note", IN_STEP)
 
 
-@dataclass(repr=False)
+@dataclass
 class ShardedProof(ProofAnswer):
     """Whether a port that lies on several ranks is right. True in a condition if the code is right; the same on all ranks.
 
@@ -90,6 +92,7 @@ class ShardedProof(ProofAnswer):
     differences: dict[str, float | None] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    environment: dict[str, str] = field(default_factory=versions)
 
     @property
     def equal(self) -> bool:
@@ -101,16 +104,17 @@ class ShardedProof(ProofAnswer):
         """The answer in one line."""
         return joined("", (f"{self.verdict}: ", self.mistakes[0].sentence() if self.mistakes else self.reason))
 
-    def to_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
-        data = super(ShardedProof, replace(self, first=None)).to_dict()  # a row may hold tensors
-        return {**data, "first": None if self.first is None else self.first.to_dict()}
+        data = super(ShardedProof, replace(self, first=None)).as_dict()  # a row may hold tensors
+        return {**data, "first": None if self.first is None else self.first.as_dict()}
 
     def document(self) -> Document:
         """The verdict, the first mistake with its lines, stages and notes."""
         stages = Items([ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in self.stages], marks=True)
         findings = Findings([listed_finding(mistake, len(self.mistakes)) for mistake in self.mistakes])
-        return Document(self.headline, [findings, stages, Notes(self.notes)], "good" if self else "bad")
+        parts = [versions_shown(self.environment), findings, stages, Notes(self.notes)]
+        return Document(self.headline, parts, "good" if self else "bad")
 
 
 # ---- The question.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..present import document as doc
-from ..present.annotations import Finding, Level, places_of
+from ..present.annotations import Annotation, Level, places_of
 from ..runlog import words
 from ..runlog.counts import LAYERS, SECOND_UNCHECKED, THIRD_UNCHECKED, Counts, GroupCounts, LineFinding
 from ..runlog.encoding import excess_of
@@ -64,16 +64,9 @@ def divergence(first: Any) -> str:
     """The first record that stands out (a run's ``first_divergence()``); if it is set apart, the sentence says so."""
     if first is None:
         return tr("First divergence: none")
-    if why := apart(first.to_dict()):
+    if why := apart(first.as_dict()):
         return tr("First divergence: none that is not {why}; the first such one: {first}", why=why, first=first)
     return tr("First divergence: {first}", first=first)
-
-
-def version_words(environment: Mapping[str, Any]) -> str:
-    """``"paddle 3.3.1, torch 2.13.0, cpu"``."""
-    versions = [f"{name} {shown(environment[name])}" for name in ("paddle", "torch", "numpy", "python") if environment.get(name)]
-    device = [shown(environment["device"])] if environment.get("device") else []
-    return ", ".join([*versions, *device]) or tr("versions unknown")
 
 
 def coverage_sentence(coverage: Mapping[str, Any]) -> str:
@@ -226,15 +219,12 @@ def _accusation(finding: LineFinding) -> str:
     )
 
 
-def annotated(finding: LineFinding) -> Finding:
+def annotated(finding: LineFinding) -> Annotation:
     """A finding at its line."""
     record, verdict = finding.worst, Verdict(finding.worst["verdict"])
     places = places_of(str(record.get("site") or ""), str(record.get("file") or ""), int(record.get("line") or 0))
     level: Level = "error" if verdict in HARD else "note" if verdict is Verdict.LOCAL_SUSPECT else "warning"
-    stats = record.get("stats") or {}
-    numbers = {name: float(stats[name]) for name in ("max_abs", "ulp_max", "error", "bound") if isinstance(stats.get(name), float)}
-    where = "" if places else " ".join(filter(None, (str(record["op"]), str(record.get("layer") or ""))))
-    return Finding(verdict.value, level, _accusation(finding), places, where=where, numbers=numbers)
+    return Annotation(verdict.value, level, _accusation(finding), places)
 
 
 def _at(record: Mapping[str, Any], layer: str = "") -> str:
@@ -389,7 +379,9 @@ def document(run: Compared) -> doc.Document:
 
 def _facts(run: Compared) -> Iterator[str]:
     counts = run.counts
-    versions = version_words(run.header.get("environment") or {})
+    environment = run.header.get("environment") or {}
+    yield from doc.untested_words(environment)
+    versions = doc.version_words(environment)
     yield tr("Paddle's kernels compared with {backend}'s, call by call ({versions})", backend=shown(run.backend), versions=versions)
     if run.header.get("command"):
         yield tr("Command: {command}", command=shown(run.header["command"], SENTENCE))
@@ -404,7 +396,7 @@ def _facts(run: Compared) -> Iterator[str]:
 
 def _findings(run: Compared) -> doc.Table:
     """The worst calls, those that say the same of the same line in one row."""
-    findings = [finding for finding in run.by_line() if not finding.apart]
+    findings = [finding for finding in run.findings() if not finding.apart]
     columns = (
         doc.Column(tr("verdict"), short=True, fold=True),
         doc.Column(tr("side"), markdown="under", short=True),
@@ -412,7 +404,7 @@ def _findings(run: Compared) -> doc.Table:
         *doc.figures(tr("error / bound"), tr("atol needed"), tr("records")),
     )
     rows = [_finding_row(finding) for finding in findings[:FINDINGS]]
-    return doc.Table(columns, rows, total=len(findings) + run.counts.further, hint="run.by_line()")
+    return doc.Table(columns, rows, total=len(findings) + run.counts.further, hint="run.findings()")
 
 
 def _finding_row(finding: LineFinding) -> doc.Row:

@@ -128,12 +128,14 @@ def _definitions(tree: ast.Module) -> dict[str, Any]:
 
 
 def _shared(node: Any, name: str, module: Any) -> Any:
-    """The module of the same package that ``name`` is imported from, whose definition is written out, too; None for others."""
-    if not isinstance(node, ast.ImportFrom) or node.level != 1 or node.module is None or not module.__package__:
+    """The module that ``name`` comes from, if its definition is written out, too: of the same package, or of Torch's versions."""
+    if not isinstance(node, ast.ImportFrom) or node.module is None or not module.__package__:
         return None
-    if any(alias.name == name and alias.asname is None for alias in node.names):
+    if not any(alias.name == name and alias.asname is None for alias in node.names):
+        return None
+    if node.level == 1:
         return importlib.import_module(f"{module.__package__}.{node.module}")
-    return None
+    return importlib.import_module(node.module) if node.module == "padiff_shim.torch_versions" else None
 
 
 def _import(node: Any, name: str, module: Any) -> str:

@@ -6,7 +6,7 @@ import operator
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Union, overload
+from typing import Any, overload
 
 from ..arguments import flag, function, names, one_of
 from ..errors import ArgumentError, described, unknown
@@ -18,7 +18,7 @@ from .reader import CallIndex
 from .words import call_line
 
 _Test = Callable[[Mapping[str, Any]], bool]  # whether a record meets a condition
-_Words = Union[str, Iterable[str], None]
+_Words = str | Iterable[str] | None
 
 
 class Call:
@@ -78,7 +78,7 @@ class Call:
         """All figures, a copy; non-finite ones as floats."""
         return dict(numeric(finite(self._record.get("stats") or {})))
 
-    def to_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The record as in the log, a copy."""
         copied: dict[str, Any] = _copy(self._record)
         return copied

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, TypedDict, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints
 
 from ..text import counted, marked
 from ..verdicts import Side, Verdict
@@ -194,7 +194,7 @@ def _plain_table(value: Any) -> bool:
 
 # Whole and the like are what annotations say; mypy sees the plain type, the schema sees the field.
 Whole = Annotated[int, Field("a whole number from 0 on", check=_whole, whole=True)]
-Number = Annotated[Union[float, str], Field('a number, "nan", "inf" or "-inf"', float, check=_number, whole=True)]
+Number = Annotated[float | str, Field('a number, "nan", "inf" or "-inf"', float, check=_number, whole=True)]
 Text = Annotated[str, Field("a text", str)]
 Truth = Annotated[bool, Field("true or false", bool)]
 Texts = Annotated[list[str], Field("a list of texts", check=_list_of(_text))]

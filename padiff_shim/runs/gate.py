@@ -11,14 +11,14 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
 from ..files import try_file, write
-from ..present.annotations import Finding, places_of
+from ..present.annotations import Annotation, places_of
 from ..present.document import MARKDOWN, PAGE, TEXT, Column, Document, Folded, Items, ListItem, Only, Table, figures
 from ..present.result import Presented
 from ..runlog.calls import Calls
@@ -116,10 +116,9 @@ class BaselineEntry:
         )
 
 
-@dataclass(repr=False)
+@dataclass
 class Gate(Presented):
-    """The result of :func:`gate`. ``print(gate)`` shows it. True in a condition if what was asked for happened: the baseline was
-    updated, or, without ``update``, the run passed.
+    """The result of :func:`gate`. ``print(gate)`` shows it.
 
     Attributes:
         baseline: the file.
@@ -154,29 +153,19 @@ class Gate(Presented):
         gone = self.gone and not self.thinned
         return not self.worse and not self.missing and not gone and not any(entry.severity for entry in self.new)
 
-    def __bool__(self) -> bool:
+    @property
+    def done(self) -> bool:
+        """What was asked for happened: the baseline was updated, or, without ``update``, the run passed."""
         return self.updated or (self.passed and not self.refused)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        changes = {name: [[asdict(now), asdict(before)] for now, before in getattr(self, name)] for name in ("worse", "better")}
-        lists = {name: [asdict(entry) for entry in getattr(self, name)] for name in ("new", "gone", "suspects")}
-        names = ("margin", "places", "updated", "refused", "missing")
-        plain = {name: getattr(self, name) for name in names}
-        return {"headline": str(self.headline), "passed": self.passed, "baseline": str(self.baseline), **plain, **changes, **lists}
-
-    @property
-    def findings(self) -> list[Finding]:
+    def annotations(self) -> list[Annotation]:
         """The places that are a complaint, each at its line; none once they are the baseline."""
         if self.updated:
             return []
         complaints = [(now, self._change(now, before)) for now, before in self.worse]
         complaints += [(now, tr("new, and not clean: {place}", place=now)) for now in self.new if now.severity]
         complaints += [] if self.thinned else [(entry, tr("gone: {place}", place=entry)) for entry in self.gone]
-        return [
-            Finding(f"gate: {now.verdict}", "error", text, places_of(now.site), where=now.site, numbers={"units": now.units})
-            for now, text in complaints
-        ]
+        return [Annotation(f"gate: {now.verdict}", "error", text, places_of(now.site)) for now, text in complaints]
 
     def document(self) -> Document:
         """Whether it passed, and each place that changed; for a pull request what got worse stands in a table."""
@@ -202,7 +191,7 @@ class Gate(Presented):
                 Only((MARKDOWN, PAGE), [table, Folded(tr("What the verdicts mean"), [Items(meanings)])]),
                 Folded(tr("Everything else"), [Items(self._quiet())]),
             ],
-            "good" if self else "bad",
+            "good" if self.done else "bad",
         )
 
     def _worse(self) -> list[ListItem]:

@@ -12,6 +12,7 @@ import paddle
 import torch
 from paddle.base import core
 
+from .. import torch_versions
 from ..dispatch.dtypes import has_kernel, make_room
 from ..dispatch.entry_point import EntryPoint, spelled
 from ..dispatch.frames import Frame, paused, top
@@ -661,12 +662,12 @@ def shortcut(substitution: Substitution) -> Quick | None:
         "as_operand": as_operand,
         "finish_call": finish_call,
         "formula": _formula(substitution),
-        "from_dlpack": torch._C._from_dlpack,
+        "from_dlpack": torch_versions.from_dlpack,
         "grad_tracer": grad_tracer,
         "handed": substitution.as_result,
         "is_grad_enabled": torch.is_grad_enabled,
         "strays": substitution.strays,
-        "set_grad_enabled": torch._C._set_grad_enabled,
+        "set_grad_enabled": torch_versions.set_grad_enabled,
         "layouts": memory.layouts,
         "leaf": leaf,
         "learnt": learnt,

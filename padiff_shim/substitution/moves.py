@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..dispatch.dtypes import dtype_of_call, in_float32, is_of_one_dtype, is_sound, lacks
 from ..dispatch.frames import top
@@ -32,6 +31,7 @@ from ..table.reasons import StayNative
 from ..tape import islands, views
 from ..tape.calls import TapeCall
 from ..tape.twins import taped, twin
+from ..torch_versions import without_modes
 from .execute import moved_result, on_tape, overwritten
 
 # ---- Views, and what looks like one: where both frameworks make a view, each makes its own; where they copy, Torch copies.
@@ -82,7 +82,7 @@ def laid_out_as_torchs(name: str, args: Sequence[Any], result: Any) -> Any:
             return hand_over(sides[0].expand(tuple(result.shape)))
         if all(side.is_contiguous() for side in sides):
             return result
-        with _disable_current_modes():  # nothing that the program calls
+        with without_modes():  # nothing that the program calls
             like = [torch.empty_strided(side.shape, side.stride(), device="meta") for side in sides]
             made = functools.reduce(torch.add, like[1:], like[0].abs())
         return laid_out(result, made)

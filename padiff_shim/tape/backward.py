@@ -14,9 +14,10 @@ import torch
 
 from ..dispatch import frames
 from ..frameworks.memory import stream_of, to_paddle, to_torch
-from ..frameworks.torch_state import confine_torch, gradients_of, run_engine
+from ..frameworks.torch_state import confine_torch, gradients_of
 from ..frameworks.versions import PaddleTensor, attribute
 from ..interrupts import ends_program, engine_runs, postpone
+from ..torch_versions import run_engine, storage_uses
 from . import calls, paddle_graph
 from .calls import TapeCall, Walk, between
 from .hooks import after_hooks
@@ -313,9 +314,6 @@ def _as_weight_lies(side: Any, grad: torch.Tensor) -> torch.Tensor:
     return grad.t() if side._place.transposed else grad
 
 
-_uses: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambda storage: 3)  # where torch cannot tell: shared
-
-
 def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
     """A leaf twin, taken out of ``reached``, and its gradient as Paddle lays it out, in memory of its own, for accumulation."""
     side, grad = reached.pop()
@@ -327,7 +325,7 @@ def _next(reached: _Reached) -> tuple[Any, torch.Tensor]:
         laid = laid.data
         del grad
     # The tensor's own use and that of ``storage``; more where a sum hands one gradient to both of its operands.
-    alone = _uses(storage._cdata) <= 2 and storage.nbytes() == laid.numel() * laid.element_size()
+    alone = storage_uses(storage._cdata) <= 2 and storage.nbytes() == laid.numel() * laid.element_size()
     return side, laid if alone else laid.clone()
 
 

@@ -11,9 +11,10 @@ from ..dispatch.dtypes import make_room
 from ..dispatch.operands import flat
 from ..frameworks.memory import version_alone
 from ..frameworks.randomness import undrawn
-from ..frameworks.torch_state import Dispatching, close_modes, gradients_of, open_modes, put_aside
+from ..frameworks.torch_state import close_modes, gradients_of, open_modes, put_aside
 from ..frameworks.versions import PaddleTensor
 from ..runlog.counts import Tally
+from ..torch_versions import Dispatching, pop_saved_hooks, push_saved_hooks
 
 # ---- What one call keeps for a backward, and which calls a backward reaches.
 #
@@ -231,8 +232,6 @@ def _as_it_lay(packed: torch.Tensor | _Laid) -> torch.Tensor:
     return laid.expand(values.shape)
 
 
-_push_hooks: Callable[..., None] = torch._C._autograd._push_saved_tensors_default_hooks
-_pop_hooks: Callable[[], None] = torch._C._autograd._pop_saved_tensors_default_hooks
 _COPIES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._to_copy.default})
 
 
@@ -299,10 +298,10 @@ def _kept(sides: Sequence[Any], run: Callable[..., Any]) -> tuple[set[int], froz
 def _hooked(pack: Callable[[torch.Tensor], Any], unpack: Callable[[Any], torch.Tensor], run: Callable[[], Any]) -> Any:
     """``run()``, whose graph keeps what ``pack`` gives."""
     try:  # nothing comes between: a ``with`` leaves the hooks where a Ctrl-C falls into its beginning
-        _push_hooks(pack, unpack)
+        push_saved_hooks(pack, unpack)
         return run()
     finally:
-        _pop_hooks()
+        pop_saved_hooks()
 
 
 def _among(tensors: Sequence[Any], memories: set[int]) -> list[int]:

@@ -16,6 +16,7 @@ from ..frameworks.memory import to_paddle, to_torch
 from ..frameworks.versions import PaddleTensor
 from ..interrupts import arrives, call_in_hook
 from ..language import tr
+from ..torch_versions import current_node
 from . import paddle_graph
 from .paddle_graph import LOCAL, floats
 from .twins import Taped, taped, twin, wrap
@@ -281,12 +282,12 @@ class Unused:
 
     def gradient(self) -> torch.Tensor:
         """What a hook is shown: zeros, or what the hook before it made of them."""
-        answers = torch._C._current_autograd_node().metadata.get(_KEY, {})
+        answers = current_node().metadata.get(_KEY, {})
         return answers.get(self.number, torch.zeros(self.shape, dtype=self.dtype, device=self.device))
 
     def answer(self, grad: torch.Tensor) -> None:
         """A hook has returned this gradient."""
-        node: Any = torch._C._current_autograd_node()
+        node: Any = current_node()
         answers = node.metadata.get(_KEY)
         if answers is None:
             if not grad.any():  # with zeros in place of nothing torch may take another formula
@@ -304,7 +305,7 @@ def unused(side: torch.Tensor) -> Unused | None:
 
 def _added(inputs: tuple[torch.Tensor | None, ...], outputs: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
     """Hook of a node: what hooks answered for its unused results is part of what it hands on, once."""
-    node: Any = torch._C._current_autograd_node()
+    node: Any = current_node()
     answers = node.metadata.pop(_KEY)
     answers.pop("hook").remove()
     more = node(*(answers.get(number) for number in range(len(outputs))))

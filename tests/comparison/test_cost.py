@@ -1,6 +1,7 @@
 """What a verdict of an op without a rounding model asks for, and how often; and that nothing is hidden by asking for less."""
 
 import contextlib
+import itertools
 
 import forked
 import numpy as np
@@ -128,7 +129,7 @@ def test_the_first_difference_of_a_place_is_judged_in_full_and_one_in_so_many(au
     else:
         audited = [place for place, audit_there in enumerate(records) if audit_there and place]
         assert audited
-        assert all(later - place == audit for place, later in zip(audited, audited[1:]))
+        assert all(later - place == audit for place, later in itertools.pairwise(audited))
 
 
 class Fault:

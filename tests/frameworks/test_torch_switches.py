@@ -82,7 +82,7 @@ def trained():
 def outcome(mode, around):
     with mode("torch") as run, around():
         values = trained()
-    counts = run.to_dict()
+    counts = run.as_dict()
     return values, {key: value for key, value in counts.items() if key in ("ops", "native", "verdicts")}
 
 

@@ -15,6 +15,7 @@ from helpers import PATIENCE
 
 import padiff_shim
 from padiff_shim.catalogue import registry
+from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.intercept import entry_points
 from padiff_shim.table.reasons import DETECTION
 
@@ -94,6 +95,30 @@ def test_a_missing_framework_gives_the_install_line(missing):
     assert lines[-2] == lines[-1]
     assert f"{missing} cannot be imported" in lines[-1]
     assert f"pip install {missing}" in lines[-1]
+
+
+@pytest.mark.parametrize("use", ["padiff_shim.reference('torch')", "padiff_shim.prove"])
+def test_what_a_framework_lacks_itself_is_named(use):
+    """Paddle without one of its own requirements is installed: the requirement is what is missing."""
+    lacking = "google.protobuf" if IS_3 else "decorator"
+    lines = output_of(f"""
+        import sys
+
+        class Blocker:
+            @staticmethod
+            def find_spec(name, path=None, target=None):
+                if name == {lacking!r}:
+                    raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+        sys.meta_path.insert(0, Blocker)
+        import padiff_shim
+        try:
+            {use}
+        except padiff_shim.MissingFrameworkError as error:
+            print(error)
+    """)
+    assert lines[-1].startswith(f"paddle needs {lacking}")
+    assert "pip install" not in lines[-1]
 
 
 def test_importing_the_package_imports_no_framework():
@@ -228,28 +253,28 @@ def test_what_a_run_shows():
     x = paddle.ones([2, 4])
     with padiff_shim.reference("torch", exclude="exp") as run:
         deformed(paddle.exp(net(net(x)))).sum().backward()
-    assert repr(run).startswith("<padiff_shim.Run: 3 of 4 float calls")
+    assert repr(run) == "<padiff_shim.Run backend='torch' substituted=3 native=2>"
     text = str(run)
     for part in ("linear", "sum", "deformable_conv", "object detection", "filtered out", "Linear weights: contiguous"):
         assert part in " ".join(text.replace("│", " ").split()), part
-    data = json.loads(json.dumps(run.to_dict()))
+    data = json.loads(json.dumps(run.as_dict()))
     assert data["ops"]["linear"] == {"substituted": 2, "backward": 2, "native": {}}
     assert data["ops"]["exp"] == {"substituted": 0, "backward": 0, "native": {"filtered out by ops= or exclude=": 1}}
     assert data["environment"]["paddle"] == paddle.__version__
     assert data["environment"]["device"] == "cpu"
     assert (data["layout_cost"]["copies"], data["layout_cost"]["reused"]) == (1, 1)
     assert (data["backend"], data["linear_layout"], data["warnings"]) == ("torch", "contiguous", [])
-    assert pickle.loads(pickle.dumps(run)).to_dict() == run.to_dict()
-    run.to_dict()["ops"].clear()
-    assert run.to_dict()["ops"]
+    assert pickle.loads(pickle.dumps(run)).as_dict() == run.as_dict()
+    run.as_dict()["ops"].clear()
+    assert run.as_dict()["ops"]
 
 
 @pytest.mark.compat
 def test_an_empty_run_and_view_layout():
     with padiff_shim.reference("torch", linear_layout="view") as run:
         pass
-    assert repr(run) == "<padiff_shim.Run: No float call was seen.>"
-    assert run.to_dict()["ops"] == {}
+    assert repr(run) == "<padiff_shim.Run backend='torch' substituted=0 native=0>"
+    assert run.as_dict()["ops"] == {}
     assert "Paddle's calls on torch's kernels" in str(run)
     with padiff_shim.reference("torch", linear_layout="view") as run:
         paddle.nn.functional.linear(paddle.ones([2, 4]), paddle.to_tensor(np.eye(4, dtype="float32")))

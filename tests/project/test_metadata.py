@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from helpers import PATIENCE
 
-from padiff_shim.tested import PADDLES, PYTHONS, TORCHES
+from padiff_shim.tested import OLDEST, PADDLES, PYTHONS, TORCHES
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = configparser.ConfigParser(interpolation=None)
 CONFIG.read(ROOT / "setup.cfg")
 PINNED = "\n".join(path.read_text() for path in sorted((ROOT / "requirements").glob("*.txt")))
-OTHERS = ("3.9", "3.10", "3.12", "3.13")
+OTHERS = ("3.10", "3.12", "3.13")
 
 # On an interpreter without any framework: all sources compile, and the redirection of a C function, which is all that depends on
 # how the interpreter lays out its objects, works and is undone. The function is of the kind that Paddle's are: (*args, **kwargs),
@@ -71,7 +71,7 @@ def within(version, condition):
     return all(number(version) >= number(bound) if sign == ">=" else number(version) < number(bound) for sign, bound in bounds)
 
 
-def test_the_python_and_the_system_are_those_of_the_whole_suite():
+def test_the_pythons_and_the_system_are_those_that_were_tried():
     assert classifiers("Programming Language :: Python :: 3.") == list(PYTHONS)
     assert classifiers("Operating System") == ["Linux"]
     assert not any(name in CONFIG["metadata"] for name in ("url", "project_urls", "download_url")), "there is no address to name"
@@ -81,17 +81,19 @@ def test_the_python_and_the_system_are_those_of_the_whole_suite():
 @pytest.mark.parametrize(("extra", "package"), [("torch", "torch"), ("paddle", "paddlepaddle")])
 def test_frameworks_range_from_the_oldest_to_the_newest_that_was_tried(extra, package):
     (requirement,) = CONFIG["options.extras_require"][extra].split()
-    tried = sorted(PADDLES if extra == "paddle" else TORCHES)
+    tried = PADDLES if extra == "paddle" else TORCHES
     assert set(pinned(package)) <= set(tried)
     assert all(within(version, requirement) for version in tried)
     lowest, highest = re.search(r">=([\d.]+)", requirement)[1], tried[-1].split(".")
-    assert lowest == tried[0]
+    assert lowest in (tried[0], OLDEST["Torch"])
     assert requirement.endswith(f"<{highest[0]}.{int(highest[1]) + 1}"), "the next one was not"
 
 
 def test_the_range_of_pythons_is_that_of_the_sources():
-    assert CONFIG["options"]["python_requires"] == f">={OTHERS[0]}"
-    assert 'target-version = "py39"' in (ROOT / "ruff.toml").read_text()
+    oldest = OLDEST["Python"]
+    assert CONFIG["options"]["python_requires"] == f">={oldest}"
+    assert f'target-version = "py{oldest.replace(".", "")}"' in (ROOT / "ruff.toml").read_text()
+    assert f"sys.version_info < ({oldest.replace('.', ', ')})" in (ROOT / "padiff_shim" / "__init__.py").read_text()
 
 
 @pytest.mark.parametrize("version", ["", OTHERS[0], *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS[1:])])

@@ -99,7 +99,7 @@ def test_wheel_metadata(wheel):
     assert metadata["Name"] == "padiff_shim"
     assert metadata["Version"] == padiff_shim.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert metadata["Requires-Python"] == ">=3.9"
+    assert metadata["Requires-Python"] == ">=3.10"
     needed = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
     assert sorted(needed) == ["click>=8.1", "numpy", "rich>=13", "wrapt>=1.15"]
     extras = {"demo", "examples", "lint", "paddle", "pandas", "plot", "pytest", "safetensors", "test", "toml", "torch"}

@@ -1,6 +1,7 @@
 """A sound installation is called sound, and each thing that can be wrong is told."""
 
 import pytest
+import torch
 from helpers import in_child
 from padiff_shim.patches import _unsubstituted
 
@@ -26,15 +27,74 @@ def test_here_all_is_well():
 
 
 def test_versions_that_were_not_tested_are_named(monkeypatch):
-    assert tested.untested("3.0.0", "2.13.0+cpu", "3.11.9") == []
-    assert tested.untested("3.0.1", "2.13.0+cpu", "3.12.0") == [
-        f"Paddle 3.0.1 (tested: {', '.join(tested.PADDLES)})",
-        "Python 3.12 (tested: 3.11)",
+    monkeypatch.setattr(tested, "_LISTS", {"Paddle": ("3.0.0", "3.1.1"), "Torch": ("2.10.0", "2.13.0"), "Python": ("3.11", "3.13")})
+    installed = {"paddle": "3.0.0", "torch": "2.13.0+cpu", "python": "3.11.9", "numpy": "1.26.4"}
+    assert tested.untested(installed) == tested.untested({}) == []
+    others = {"paddle": "3.0.1", "torch": "2.12.0+cu126", "python": "3.14.0"}
+    assert tested.untested(others) == [
+        ("Paddle", "3.0.1", ("3.0.0", "3.1.1")),
+        ("Torch", "2.12.0", ("2.10.0", "2.13.0")),
+        ("Python", "3.14", ("3.13",)),
     ]
-    monkeypatch.setattr(tested, "TORCHES", ("2.5.1",))  # another one is installed
+    assert tested.too_old(installed | others) == tested.too_old({"paddle": "0.0.0"}) == []
+    assert tested.too_old({"paddle": "2.5.2", "torch": "2.3.1+cpu"}) == [("Paddle", "2.5.2", "2.6"), ("Torch", "2.3.1+cpu", "2.4")]
+    monkeypatch.setattr(tested, "_LISTS", {"Torch": ("2.5.1",)})  # another one is installed
     health = doctor.examine()
     assert health, "a remark, and no more"
     assert states(health)["versions"] == doctor.REMARK
+
+
+OLD = """
+    import sys
+    from padiff_shim.cli.main import main
+    torch.__version__ = "2.3.1"
+    status = main(["doctor"])
+    try:
+        with padiff_shim.compare("torch"):
+            pass
+    except padiff_shim.BackendError as error:
+        print(status, error)
+"""
+
+
+def test_a_torch_that_is_too_old_is_refused():
+    lines = in_child(OLD).stdout.splitlines()
+    assert lines[0].startswith("BAD: Torch 2.3.1 is older than 2.4")
+    assert lines[1].startswith("1 Torch 2.3.1 is older than 2.4")
+
+
+def test_a_torch_without_a_private_name_is_refused():
+    """As a later one may be: the name is said, where a mode is opened and where a function of ours is looked up."""
+    program = """
+    import sys
+    for name in [name for name in sys.modules if name.startswith("padiff_shim.") or name == "padiff_shim"]:
+        del sys.modules[name]
+    del torch._C._storage_Use_Count
+    import padiff_shim
+    for use in (lambda: padiff_shim.reference("torch"), lambda: padiff_shim.prove):
+        try:
+            use()
+        except padiff_shim.BackendError as error:
+            print(type(error).__name__, error)
+    """
+    done = in_child(program)
+    assert done.stdout.count("BackendError") == done.stdout.count("_storage_Use_Count") == 2, (done.stdout, done.stderr)
+
+
+def test_an_optimizer_that_is_wrong_is_bad(monkeypatch):
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: None)
+    assert states(doctor.examine())["optimizer"] == doctor.BAD
+
+
+def test_a_comparison_or_a_proof_that_fails_is_bad(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(doctor, "prove", fail)
+    monkeypatch.setattr(doctor, "opened_comparison", fail)
+    health = doctor.examine()
+    assert not health
+    assert [states(health)[name] for name in ("comparison", "proof", "optimizer")] == [doctor.BAD, doctor.BAD, doctor.GOOD]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +118,7 @@ def test_a_device_that_torch_cannot_use_is_bad(monkeypatch):
     monkeypatch.setattr(settings, "check_devices", refuse)
     health = doctor.examine()
     assert states(health)["device"] == doctor.BAD
-    assert "cannot use a GPU" in str(health.to_dict()["checks"])
+    assert "cannot use a GPU" in str(health.as_dict()["checks"])
 
 
 def test_an_entry_point_that_is_unknown_is_named(monkeypatch):

@@ -10,6 +10,7 @@ from trials import arriving, differentiable, formula, outcome, trials, wanted
 
 import padiff_shim
 from padiff_shim.dispatch.dtypes import has_kernel
+from padiff_shim.torch_versions import VERSION
 
 incubate = pytest.importorskip("paddle.incubate.nn.functional")
 pytestmark = [pytest.mark.bitexact, pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="this Paddle has these kernels")]
@@ -95,9 +96,9 @@ def test_rms_norm_is_the_documented_one(dtype):
     if hasattr(paddle.nn.functional, "rms_norm"):
         again = ran(lambda *operands: paddle.nn.functional.rms_norm(operands[0], [16], operands[1], 1e-6), x, weight, dtype=dtype)
         assert np.array_equal(again[0], y)
-    # Rounded once: the nearest numbers of 16 bits.
+    # Rounded once, as Torch does since 2.9: the nearest numbers of 16 bits.
     once = torch.from_numpy(exact).to(getattr(torch, dtype)).double().numpy()
-    assert (y != once).mean() < 0.01 or dtype == "float32"
+    assert (y != once).mean() < 0.01 or dtype == "float32" or VERSION < (2, 9)
 
 
 @NEWER

@@ -1,5 +1,6 @@
 """One projection that holds several: in which order and in which groups its rows lie, its use tells, or nothing does."""
 
+import itertools
 import random
 
 import numpy as np
@@ -64,7 +65,7 @@ class ApartInPaddle(pnn.Layer):
 def plain(rows):
     """q, k and v of [..., rows], one after the other."""
     ends = np.cumsum((0, *ROWS))
-    return [rows[..., start:stop].reshape([*rows.shape[:-1], -1, SIZE]) for start, stop in zip(ends, ends[1:])]
+    return [rows[..., start:stop].reshape([*rows.shape[:-1], -1, SIZE]) for start, stop in itertools.pairwise(ends)]
 
 
 def grouped(rows):

@@ -17,6 +17,8 @@ import padiff_shim
 from padiff_shim.weights import as_is, match, transpose
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+import itertools
+
 from zoo import pairs
 
 SQUARE = ["square linear", "linear without bias", "weight norm", "weight norm of everything", "spectral norm"]
@@ -184,7 +186,7 @@ def test_two_state_dicts_cannot_tell_how_a_square_matrix_lies():
 
 def _mlp(*widths):
     """Linear layers of these widths, one behind the other, in both frameworks."""
-    steps = list(zip(widths, widths[1:]))
+    steps = list(itertools.pairwise(widths))
     return tnn.Sequential(*(tlinear(*step) for step in steps)), paddle.nn.Sequential(*(plinear(*step) for step in steps))
 
 

@@ -15,9 +15,9 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from importlib.machinery import ModuleSpec
     from types import ModuleType
-    from typing import Callable
 
 VARIABLE = "PADIFF_SHIM_RUN"  # written by padiff_shim/cli/ranks.py; modes/options.py ignores it
 SPAWN = "paddle.distributed.spawn"  # the module; the function of that name hides it
