@@ -90,10 +90,10 @@ def gate(folder: Path, page: Path) -> float:
 
 
 def write(folder: Path, page: Path) -> float:
-    """Processor seconds of ``to_html``."""
+    """Processor seconds of ``page``."""
     run = padiff_shim.load(folder)
     start = time.process_time()
-    run.to_html(page)
+    run.save(page)
     return time.process_time() - start
 
 
@@ -152,7 +152,7 @@ def rows(folder: Path, short: int, long: int) -> Iterator[list[str]]:
     yield line("calls.filter", long, *measured("scan", full, page))
     yield line("gate", long, *measured("gate", full, page))
     for count, log in ((short, middle), (long, full)):
-        yield line("to_html", count, *measured("write", log, page), mib(page))
+        yield line("page", count, *measured("write", log, page), mib(page))
         seconds = opened(page)
         listed = min(count, LISTED)
         yield (

@@ -133,7 +133,7 @@ def page() -> Walk:
             x, w = tensors((4, 8), (8, 8))
             paddle.nn.functional.gelu(x @ w).sum().backward()
         with Walk() as walk:
-            padiff_shim.load(folder).to_html(str(Path(folder) / "page.html"))
+            padiff_shim.load(folder).save(str(Path(folder) / "page.html"))
     return walk
 
 

@@ -60,7 +60,7 @@ def main() -> int:
     with Waiting("training, and judging every call"), planted, mode as run:
         digits_paddle.train(model, data, config)
     console.print(str(run), markup=False)
-    run.to_html(args.html)
+    run.save(args.html)
     first, worst = run.first_divergence(), run.worst(1)[0]
     console.print(f"\nPlanted: {LAYER}, digits_paddle.py:{planted_line()}, Paddle's side, TF32 inputs")
     console.print(f"First divergence: {first}\nWorst call:       {worst}", markup=False)

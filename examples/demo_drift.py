@@ -30,7 +30,7 @@ def main() -> None:
         print(f"{pair.name}, {pair.dtype}: {drift.headline}")
         if options.plot is not None:
             options.plot.mkdir(parents=True, exist_ok=True)
-            print(drift.plot(options.plot / f"drift-{pair.name.split()[0].lower()}.png"))
+            print(drift.save(options.plot / f"drift-{pair.name.split()[0].lower()}.png"))
         if not options.whole:
             drift.rows = [row for row in drift.rows if row.kind == "output"]
         print(drift, flush=True)

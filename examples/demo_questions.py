@@ -81,7 +81,7 @@ def answered(name: str) -> Answer:
     printed = "\n".join(map(str, answer))
     if isinstance(last, padiff_shim.Proof):
         return Answer(str(last.verdict), last.headline, printed, None)
-    findings = [finding for finding in last.findings() if not finding.apart]
+    findings = [finding for finding in last.by_line() if not finding.apart]
     verdict = str(findings[0].worst["verdict"]) if findings else "ROUNDING"
     largest = last.rounding(1)
     return Answer(verdict, last.headline, printed, largest[0].stats.get("allowed") if largest else None)

@@ -57,7 +57,7 @@ def measure(name: str, dtype: str) -> Row:
     for (_, verdict, _, why), count in run.counts.kinds.items():
         verdicts[verdict if verdict in MINOR else why or verdict] += count
     counts = Counter[str]()
-    for finding in run.findings():
+    for finding in run.by_line():
         counts[described(finding.worst, finding.apart)] += finding.records
     coverage = run.coverage()
     return Row(name, dtype, verdicts, 1 - coverage["checked_elements"] / coverage["float_elements"], counts)

@@ -201,7 +201,7 @@ def native_table(run: padiff_shim.Run) -> Table:
     """The ops that stayed on Paddle's kernels under the shim."""
     table = new_table("stayed native", "calls")
     table.add_column("why", overflow="fold")
-    for op, counts in run.as_dict()["ops"].items():
+    for op, counts in run.to_dict()["ops"].items():
         for reason, calls in counts["native"].items():
             table.add_row(op, str(calls), reason)
     return table
@@ -218,7 +218,7 @@ def report(console: Console, traces: dict[str, Trace], run: padiff_shim.Run) -> 
     console.print(identity_table(twin, {"native": native, "shim": shim}), "")
     console.print(gradients_table({"native": native, "shim": shim}), "")
     console.print(native_table(run), "")
-    substituted = {op: counts["substituted"] for op, counts in run.as_dict()["ops"].items() if counts["substituted"]}
+    substituted = {op: counts["substituted"] for op, counts in run.to_dict()["ops"].items() if counts["substituted"]}
     console.print(f"On Torch kernels: {sum(substituted.values())} calls of {', '.join(sorted(substituted))}.")
     steps = (first_difference(getattr(shim, part), getattr(twin, part)) for part in ("logits", "loss", "parameters"))
     checks = {

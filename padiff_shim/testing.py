@@ -93,7 +93,7 @@ def stayed_native(run: Run) -> list[tuple[str, str, int]]:
 def findings(run: CompareRun, at_least: str) -> list[str]:
     """A line for each finding of that class or a more serious one, the most serious first; known and negligible ones left out."""
     least = Verdict(at_least).severity
-    serious = [finding for finding in run.findings() if not finding.apart and Verdict(finding.worst["verdict"]).severity >= least]
+    serious = [finding for finding in run.by_line() if not finding.apart and Verdict(finding.worst["verdict"]).severity >= least]
     lines = [
         call_line(finding.worst) + (f" (and {finding.records - 1} alike)" if finding.records > 1 else "")
         for finding in serious[:SHOWN]

@@ -220,7 +220,7 @@ def main():
             with mode() as run:
                 np.savez(FOLDER / f"{name}-{way}-{rank}.npz", **program())
             if way == "reference":
-                (FOLDER / f"{name}-{way}-{rank}.json").write_text(json.dumps(run.as_dict()))
+                (FOLDER / f"{name}-{way}-{rank}.json").write_text(json.dumps(run.to_dict()))
         if other is not None:
             np.savez(FOLDER / f"{name}-twin-{rank}.npz", **other())
 

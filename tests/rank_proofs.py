@@ -363,7 +363,7 @@ def main():
         except Exception as error:
             print(f"{type(error).__name__}: {error}", flush=True)
             sys.exit(3)
-        (folder / f"{name}-rank{dist.get_rank()}.json").write_text(json.dumps(proof.as_dict()))
+        (folder / f"{name}-rank{dist.get_rank()}.json").write_text(json.dumps(proof.to_dict()))
         if dist.get_rank() == 0:
             print(f"{name}\n{proof}", flush=True)
 

@@ -157,7 +157,7 @@ def run_of(count, seed=0, rare=0.01):
 
 
 def account_data(*, profile=True, native=None, substituted=None, name="ref"):
-    """What a reference run's ``as_dict()`` gives, made up; ``name`` is put wherever a program may put one."""
+    """What a reference run's ``to_dict()`` gives, made up; ``name`` is put wherever a program may put one."""
     counts = substituted if substituted is not None else {"linear": 380, "gelu": 80, "adamw": 560}
     random = "random op: its values come from Paddle's generator"
     stayed = native if native is not None else {("dropout", random): 80, (f"uniform{name}", f"random {name}"): 12}
@@ -196,5 +196,5 @@ class ReferenceRun:
     def __init__(self, data):
         self.data = data
 
-    def as_dict(self):
+    def to_dict(self):
         return copy.deepcopy(self.data)

@@ -188,7 +188,7 @@ class _Book:
         line = {
             "environment": environment,
             "seconds": self.seconds + time.monotonic() - self._started,
-            "report": report.as_dict(),
+            "report": report.to_dict(),
         }
         with self.path.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line, ensure_ascii=False) + "\n")

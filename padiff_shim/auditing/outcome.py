@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 from collections import Counter
@@ -11,13 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..arguments import path as as_path
 from ..catalogue.known_differences import in_range, shipped
-from ..files import write
 from ..present import document as doc
 from ..present import html
+from ..present.annotations import Finding
 from ..present.result import Presented
-from ..text import capped, from_log, joined, many, reader, tr
+from ..text import capped, from_log, joined, many, tr
 from .report import (
     ACCURACY,
     CRASH,
@@ -27,16 +25,17 @@ from .report import (
     TREATMENT,
     UNJUDGED,
     WRONG,
-    Finding,
+    AuditFinding,
     OpReport,
     findings,
 )
 from .reproducing import DefectOutcome
 
+WRONG_KINDS = (CRASH, WRONG, RANGE)
 UNFOLDED = 20  # rows of a table that are shown without a click
 
 
-@dataclass
+@dataclass(repr=False)
 class Audit(Presented):
     """What :func:`padiff_shim.audit` found.
 
@@ -56,10 +55,18 @@ class Audit(Presented):
     seconds: float = 0.0
     complete: bool = True
 
+    def __bool__(self) -> bool:
+        return self.complete and not any(entry.kind in WRONG_KINDS and not entry.known for entry in self.entries)
+
+    @property
+    def entries(self) -> list[AuditFinding]:
+        """All findings with their records, the most serious first."""
+        return findings(self.reports.values())
+
     @property
     def findings(self) -> list[Finding]:
-        """All findings, the most serious first."""
-        return findings(self.reports.values())
+        """What is wrong with kernels and is no known difference, the most serious first; ``where`` is the op and its tensor."""
+        return [_finding(entry) for entry in self.entries if entry.kind in WRONG_KINDS and not entry.known]
 
     @property
     def known(self) -> dict[str, bool]:
@@ -68,24 +75,25 @@ class Audit(Presented):
         Those that no program shows, or one only on other processors, are left out if they did not: the calls of an audit need not
         have them.
         """
-        showed = {finding.known for finding in self.findings if finding.known}
+        showed = {finding.known for finding in self.entries if finding.known}
         showed |= {defect.known for defect in self.defects if defect.shown}
         looked = showed | {defect.known for defect in self.defects if not defect.by_processor}
         versions = [(name, self.environment.get(name, "")) for name in ("paddle", "torch")]
         here = [quirk.name for quirk in shipped() if all(in_range(version, getattr(quirk, name)) for name, version in versions)]
         return {name: name in showed for name in here if name in looked}
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON-ready data."""
         return {
+            "headline": str(self.headline),
             "environment": self.environment,
             "seconds": round(self.seconds, 1),
             "complete": self.complete,
-            "findings": [{**asdict(finding), "stresses": finding.stresses} for finding in self.findings],
+            "findings": [{**asdict(finding), "stresses": finding.stresses} for finding in self.entries],
             "known_differences": self.known,
             "defects": [{**asdict(defect), "gone": defect.gone, "new": defect.new} for defect in self.defects],
             "ops": [
-                {name: value for name, value in report.as_dict().items() if name != "records"} for report in self.reports.values()
+                {name: value for name, value in report.to_dict().items() if name != "records"} for report in self.reports.values()
             ],
         }
 
@@ -93,20 +101,20 @@ class Audit(Presented):
         """What is wrong with which kernels, what else differs, and what was not tried."""
         return _document(self)
 
-    def to_html(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
-        """Write the report as one page, with links to the reproducers in :attr:`folder`; returns its path. Raises FileError."""
-        target = as_path("path", path)
-        with reader(lang):
-            return write(target, html.render(_document(self, os.path.relpath(self.folder, target.parent))))
+    def _page(self, target: Path | None) -> str:
+        return html.render(_document(self, os.path.relpath(self.folder, target.parent) if target else str(self.folder)))
 
-    def save(self) -> list[Path]:
+    def save_all(self) -> list[Path]:
         """Write ``audit.md``, ``audit.html`` and ``audit.json`` into the folder; returns their paths. Raises FileError."""
-        data = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
-        return [
-            write(self.folder / "audit.md", self.to_markdown()),
-            self.to_html(self.folder / "audit.html"),
-            write(self.folder / "audit.json", data),
-        ]
+        return [self.save(self.folder / f"audit.{suffix}") for suffix in ("md", "html", "json")]
+
+
+def _finding(entry: AuditFinding) -> Finding:
+    """A finding for people and tools: of an op, not of a line."""
+    size = float(entry.worst.get("stats", {}).get("max_abs") or 0.0)
+    where = " ".join(filter(None, (entry.op, entry.tensor)))
+    text = tr("{where}: {verdict}, {side}", where=where, verdict=entry.verdict, side=entry.side)
+    return Finding(f"audit: {entry.kind}", "error", text, where=where, numbers={"max_abs": size})
 
 
 def _kinds() -> dict[str, tuple[str, str]]:
@@ -156,7 +164,7 @@ def _kinds() -> dict[str, tuple[str, str]]:
 
 def _document(audit: Audit, folder: str = ".") -> doc.Document:
     """``folder``: the audit's, as seen from the document."""
-    by_kind = {kind: [finding for finding in audit.findings if finding.kind == kind] for kind in _kinds()}
+    by_kind = {kind: [finding for finding in audit.entries if finding.kind == kind] for kind in _kinds()}
     versions = {name: audit.environment.get(name) for name in ("paddle", "torch", "processor", "device")}
     kernels = tr("Kernels audited: Paddle {paddle}, Torch {torch}, {processor}, {device}", **versions)
     return doc.Document(
@@ -171,7 +179,7 @@ def _document(audit: Audit, folder: str = ".") -> doc.Document:
     )
 
 
-def _headline(by_kind: dict[str, list[Finding]]) -> str:
+def _headline(by_kind: dict[str, list[AuditFinding]]) -> str:
     sides = {side: {finding.op for finding in by_kind[WRONG] if finding.side == side} for side in ("paddle", "torch", "both")}
     crashes = len({finding.op for finding in by_kind[CRASH]})
     wrong = tr(
@@ -197,7 +205,7 @@ def _extent(audit: Audit) -> str:
     return text if audit.complete else tr("{text}; stopped before the end", text=text)
 
 
-def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[doc.Part]:
+def _summary(audit: Audit, by_kind: dict[str, list[AuditFinding]]) -> Iterator[doc.Part]:
     """A line for each kind of finding, what is gone, and where the reports are."""
     items = []
     for kind, group in by_kind.items():
@@ -212,7 +220,7 @@ def _summary(audit: Audit, by_kind: dict[str, list[Finding]]) -> Iterator[doc.Pa
     yield doc.Paragraph(tr("In {folder}: audit.md, audit.html, audit.json{scripts}", folder=audit.folder, scripts=scripts))
 
 
-def _sections(audit: Audit, by_kind: dict[str, list[Finding]], folder: str) -> Iterator[doc.Section]:
+def _sections(audit: Audit, by_kind: dict[str, list[AuditFinding]], folder: str) -> Iterator[doc.Section]:
     heads = [tr("op, tensor"), tr("side"), tr("verdict"), tr("operands"), tr("worst"), tr("reproducer")]
     for kind, (title, meaning) in _kinds().items():
         ops = Counter(finding.op for finding in by_kind[kind])
@@ -286,7 +294,7 @@ def _example(report: OpReport) -> str:
     return next((text for text in report.refusals if "of kernel" not in text), next(iter(report.refusals)))
 
 
-def _finding_row(finding: Finding, folder: str) -> tuple[str | doc.Cell, ...]:
+def _finding_row(finding: AuditFinding, folder: str) -> tuple[str | doc.Cell, ...]:
     known, script = finding.known, finding.worst.get("script")
     name = tr(known) if known else finding.name
     verdict = joined(": ", (finding.verdict, name)) if name else finding.verdict
@@ -300,7 +308,7 @@ def _finding_row(finding: Finding, folder: str) -> tuple[str | doc.Cell, ...]:
     )
 
 
-def _worst(finding: Finding) -> str:
+def _worst(finding: AuditFinding) -> str:
     stats = finding.worst.get("stats") or {}
     sides = [stats.get(side) or {} for side in ("paddle", "torch")]
     bounds = [float(side["prob"]) for side in sides if side.get("prob") is not None]

@@ -75,13 +75,13 @@ class OpReport:
         self.row = self.row + 1 if alike else 1
         self.deaths.append({"case": case, "how": how, "script": "", "alone": ""})
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON-ready data, which :meth:`read` takes."""
         return asdict(self)
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> OpReport:
-        """What :meth:`as_dict` gave."""
+        """What :meth:`to_dict` gave."""
         return cls(**data)
 
 
@@ -93,7 +93,7 @@ SLIGHT = 4.0  # times the bound: bounds are measured by chance, or of first orde
 
 
 @dataclass
-class Finding:
+class AuditFinding:
     """Records of one tensor of an op with the same verdict, side and explanation.
 
     Attributes:
@@ -152,9 +152,9 @@ def _alike(record: Mapping[str, Any]) -> bool:
     return record["side"] == "both" and 0 < max(sizes) <= SLIGHT * min(sizes) < float("inf")
 
 
-def findings(reports: Iterable[OpReport]) -> list[Finding]:
+def findings(reports: Iterable[OpReport]) -> list[AuditFinding]:
     """All findings: crashes first, then by part of the report, and by op."""
-    groups: dict[Any, Finding] = {}
+    groups: dict[Any, AuditFinding] = {}
     for report in reports:
         for finding in _of(report):
             key = (finding.op, finding.kind, finding.tensor, finding.side, finding.verdict, finding.name, finding.known)
@@ -166,15 +166,15 @@ def findings(reports: Iterable[OpReport]) -> list[Finding]:
     return sorted(groups.values(), key=lambda finding: (order.index(finding.kind), -_severity(finding), finding.op, finding.tensor))
 
 
-def _severity(finding: Finding) -> int:
+def _severity(finding: AuditFinding) -> int:
     return Verdict(finding.verdict).severity if finding.tensor else 99
 
 
-def _of(report: OpReport) -> Iterator[Finding]:
+def _of(report: OpReport) -> Iterator[AuditFinding]:
     for death in report.deaths:
         yield _death(report.name, death)
     for record in report.records:
-        yield Finding(
+        yield AuditFinding(
             report.name,
             kind_of(record),
             record["tensor"],
@@ -188,7 +188,7 @@ def _of(report: OpReport) -> Iterator[Finding]:
         )
 
 
-def _death(op: str, death: Mapping[str, str]) -> Finding:
+def _death(op: str, death: Mapping[str, str]) -> AuditFinding:
     """A call that the process did not come back from: Paddle's doing, if Paddle alone does not come back either."""
     case, how = death["case"], death["how"]
     worst = {"reason": logged("the process ended: {how}", how=how), "script": death["script"], "case": case}
@@ -197,10 +197,10 @@ def _death(op: str, death: Mapping[str, str]) -> Finding:
         side = ""
         worst["reason"] = logged("{how}, but not if Paddle's kernel runs alone: it was Torch's, or the verdict", how=how)
         kind = CRASH if how.startswith("SIG") else UNJUDGED
-    return Finding(op, kind, "", side, how, "", "", [case.rpartition(", ")[2]], [case], worst)
+    return AuditFinding(op, kind, "", side, how, "", "", [case.rpartition(", ")[2]], [case], worst)
 
 
-def _join(into: Finding, other: Finding) -> None:
+def _join(into: AuditFinding, other: AuditFinding) -> None:
     into.cases += other.cases
     into.dtypes += [dtype for dtype in other.dtypes if dtype not in into.dtypes]
     if size_of(other.worst) > size_of(into.worst):

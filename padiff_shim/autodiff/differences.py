@@ -136,7 +136,7 @@ class StageDifference:
             )
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The difference as plain data."""
         return asdict(self)
 

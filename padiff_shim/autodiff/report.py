@@ -163,7 +163,7 @@ def write(report: Report, lines: list[str], folder: Path) -> None:
     """
     contents = {
         "report.md": markdown.render(_document(report, lines)),
-        "report.json": json.dumps(as_dict(report), indent=1) + "\n",
+        "report.json": json.dumps(to_dict(report), indent=1) + "\n",
         "base_model.log": _tree(report.call.models[0], report.difference.base if report.difference else None),
         "raw_model.log": _tree(report.call.models[1], report.difference.raw if report.difference else None),
     }
@@ -171,7 +171,7 @@ def write(report: Report, lines: list[str], folder: Path) -> None:
     if difference is not None and difference.weights:
         contents["weights_diff.log" if difference.stage == "weights" else "grads_diff.log"] = _weights(report.call, difference)
     if report.proof is not None:
-        contents["proof.html"] = report.proof.to_html()
+        contents["proof.html"] = report.proof.html()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in FILES:
@@ -193,7 +193,7 @@ def write(report: Report, lines: list[str], folder: Path) -> None:
         ) from error
 
 
-def as_dict(report: Report) -> dict[str, Any]:
+def to_dict(report: Report) -> dict[str, Any]:
     """The outcome as plain data."""
     return {
         "agree": report.agree,
@@ -202,9 +202,9 @@ def as_dict(report: Report) -> dict[str, Any]:
         "options": {name: value for name, value in vars(report.call.options).items() if name != "notes"},
         "notes": list(report.call.options.notes),
         "reason": report.reason,
-        "difference": report.difference.as_dict() if report.difference is not None else None,
+        "difference": report.difference.to_dict() if report.difference is not None else None,
         "explanation": report.explanation.headline if report.explanation is not None else None,
-        "proof": report.proof.as_dict() if report.proof is not None else None,
+        "proof": report.proof.to_dict() if report.proof is not None else None,
     }
 
 

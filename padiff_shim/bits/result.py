@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import write
-from ..present.annotations import Annotation, Patch
+from ..present.annotations import Finding, Patch
 from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone, versions
 from ..present.result import Presented
 from ..proof.findings import ProgramPlace
@@ -98,7 +98,7 @@ class TravelRow:
     origins: tuple[int, ...] = ()
 
 
-@dataclass
+@dataclass(repr=False)
 class Bitwise(Presented):
     """Where the bits of a port part from its original's, and what to write. True in a condition if no bit differs.
 
@@ -173,9 +173,9 @@ class Bitwise(Presented):
             return tr("{origins}; with {these} the result is identical", origins=origins, these=these)
         return tr("{origins}; with {these} all {what} are identical", origins=origins, these=these, what=_counted(whole))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
-        data = {**asdict(self), "proof": self.proof.as_dict()}
+        data = {**asdict(self), "proof": self.proof.to_dict()}
         return {**data, "headline": self.headline, "identical": self.identical, "mended": self.mended}
 
     def apply(self) -> list[Path]:
@@ -198,7 +198,8 @@ class Bitwise(Presented):
         ends = {file: "\r\n" if "\r\n" in source else "\n" for file, source in before.items()}
         return [write(Path(file), source.replace("\n", ends[file])) for file, source in changed.items()]
 
-    def annotations(self) -> list[Annotation]:
+    @property
+    def findings(self) -> list[Finding]:
         """The origins, each at the port's line."""
         return [_annotated(origin) for origin in self.origins]
 
@@ -214,10 +215,6 @@ class Bitwise(Presented):
         tone: Tone = "good" if self.mended else "open" if self.comparable else "bad"
         return Document(self.headline, blocks, tone, verdict="" if self.identical else str(self.proof.verdict))
 
-    def to_html(self, *, lang: str | None = None) -> str:
-        """One page that needs nothing beside it."""
-        return self.page(lang=lang)
-
 
 def _counted(numbers: Sequence[int], same: Sequence[int] = ()) -> str:
     """Numbers of results, gradients and updates in words; ``same``: how many of them."""
@@ -229,12 +226,13 @@ def _counted(numbers: Sequence[int], same: Sequence[int] = ()) -> str:
     return tr("{first} and {last}", first=joined(", ", words[:-1]), last=words[-1])
 
 
-def _annotated(origin: BitOrigin) -> Annotation:
+def _annotated(origin: BitOrigin) -> Finding:
     places = [(place.file, place.line) for place in (origin.paddle, origin.torch) if place]
     text = tr("{finding}; {why}", finding=origin, why=origin.why)
     if origin.change:
         text = tr("{finding}. Write: {change}", finding=text, change=origin.patch.after.strip() if origin.patch else origin.change)
-    return Annotation(f"bits: {origin.cause}: {english(origin.name)}", "warning", text, places, origin.patch)
+    rule, numbers = f"bits: {origin.cause}: {english(origin.name)}", {"ulp": origin.ulp, "share": origin.share}
+    return Finding(rule, "warning", text, places, origin.patch, what=str(origin), write=origin.change, numbers=numbers)
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:

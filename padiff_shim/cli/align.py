@@ -101,11 +101,12 @@ def command(
     options["optimizer"] = optimizer_of(optimizer)
     answer = align(layer, module, model_inputs(inputs), **options)
     if report is not None and report != "-":
-        for path in answer.write(report):
-            output.written(path)
+        target = Path(report)
+        output.write_markdown(str(target.with_suffix(".md") if target.suffix == ".html" else target), answer)
+        output.written(answer.save(target.with_suffix(".html")))
     elif report == "-":
         output.write_markdown(report, answer)
-    output.write_json(data, answer.as_dict)
+    output.write_json(data, answer.to_dict)
     output.write_sarif(sarif, answer)
     if "-" not in (report, data, sarif):
         click.echo(str(answer.headline) if report is not None and form is None else output.formatted(answer, form))

@@ -40,6 +40,6 @@ def command(
     from ..auditing.audit import audit
 
     result = audit(ops or None, device=device, folder=folder, resume=resume, workers=workers, seconds=seconds, defects=defects)
-    result.save()
+    result.save_all()
     click.echo(output.as_text(result))
     return 0 if result.complete else 130

@@ -76,7 +76,7 @@ def command(
     chosen = _ranks(ranks)
     difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards), names=_names(names))
     files = (html, markdown, data, sarif)
-    output.answer(difference, html, markdown, data, form, sarif, page=difference.to_html, always=False)
+    output.answer(difference, html, markdown, data, form, sarif, always=False)
     if form is None and "-" not in files and files != (None,) * 4:
         click.echo(str(difference.document().headline))
     return FINE if difference else NO

@@ -37,6 +37,8 @@ Exit status: 0 if it was measured, 2 if that is not possible.
 def command(plot: str | None, csv: str | None, html: str | None, markdown: str | None, data: str | None, **options: Any) -> None:
     """Measure how far a port's values are from its original's, layer by layer: on Paddle's own kernels, on Torch's, and of both
     models in float64. Rounding is 0 in the second column, and about 1e-9 of the first in the third."""
+    if csv is not None and Path(csv).suffix.lower() != ".csv":
+        raise click.UsageError(tr("--csv ends with .csv, got {csv}", csv=repr(csv)))
     if plot is not None and Path(plot).suffix.lower() not in (".png", ".svg"):
         raise click.UsageError(tr("--plot ends with .png or .svg, got {plot}", plot=repr(plot)))
     models = named_pair(options)
@@ -44,7 +46,7 @@ def command(plot: str | None, csv: str | None, html: str | None, markdown: str |
 
     answer = drift(*models, **options)
     output.answer(answer, html, markdown, data)
-    for path, put in ((csv, answer.to_csv), (plot, answer.plot)):
+    for path in (csv, plot):
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            output.written(put(path))
+            output.written(answer.save(path))

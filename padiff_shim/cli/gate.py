@@ -50,4 +50,4 @@ def command(
     with Waiting(tr("reading {folder}", folder=folder)):
         result = gate(folder, baseline, update=update, margin=margin)
     output.answer(result, None, markdown, None, form, sarif)
-    return FINE if result.done else NO
+    return FINE if result else NO

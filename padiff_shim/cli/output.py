@@ -59,9 +59,15 @@ def write_json(path: str | None, data: Callable[[], Any], who: str | None = "") 
     _put(path, lambda: json.dumps(data(), indent=2, ensure_ascii=False, default=str) + "\n", who)
 
 
-def write_markdown(path: str | None, result: Any, who: str | None = "") -> None:
-    """Write ``result.to_markdown()`` in the same way."""
-    _put(path, lambda: _plain(result.to_markdown(), sys.stdout) if path == "-" else str(result.to_markdown()), who)
+def write_markdown(path: str | None, result: Presented, who: str | None = "") -> None:
+    """Write ``result.markdown()`` in the same way."""
+    _put(path, lambda: _plain(result.markdown(), sys.stdout) if path == "-" else str(result.markdown()), who)
+
+
+def write_page(path: str | None, result: Presented, who: str | None = "") -> None:
+    """Write a result's page into a file; None: nothing."""
+    if path is not None:
+        written(write(path, result.page_for(path), "the page "), who)
 
 
 def file_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,10 +100,10 @@ def formatted(result: Presented, form: str | None) -> str:
     if form in (None, "text"):
         return as_text(result)
     if form == "markdown":
-        return _plain(str(result.to_markdown()).rstrip("\n"), sys.stdout)
+        return _plain(str(result.markdown()).rstrip("\n"), sys.stdout)
     with reader(None):
         document = result.document()
-        findings, level = result.annotations(), _LEVELS.get(document.tone, "warning")
+        findings, level = result.findings, _LEVELS.get(document.tone, "warning")
         if form == "github":
             return github(findings, str(document.headline), level)
         return json.dumps(as_sarif(findings, str(document.headline), level, __version__), indent=2, ensure_ascii=False)
@@ -109,28 +115,25 @@ def write_sarif(path: str | None, result: Presented) -> None:
 
 
 def answer(
-    result: Any,
+    result: Presented,
     html: str | None,
     markdown: str | None,
     data: str | None,
     form: str | None = None,
     sarif: str | None = None,
     *,
-    page: Callable[[str], Path] | None = None,
     always: bool = True,
 ) -> None:
     """Write a result into the files that the options name, and print it, unless standard output has one of them.
 
     Args:
-        page: writes the page of ``html``; default ``result.page()`` is it.
         always: print it also if files are named and no ``--format`` is.
 
     Raises:
         FileError: a file cannot be written.
     """
-    if html is not None:
-        written(page(html) if page is not None else write(html, result.page(), "the page "))
-    write_json(data, lambda: result.as_dict())
+    write_page(html, result)
+    write_json(data, lambda: result.to_dict())
     write_markdown(markdown, result)
     write_sarif(sarif, result)
     files = [path for path in (html, markdown, data, sarif) if path is not None]

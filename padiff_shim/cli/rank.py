@@ -50,5 +50,5 @@ def _mode(run: Inheritance) -> Any:
 
 
 def _left(note: Note, run: Any, folder: str) -> None:
-    note.counted = run.as_dict()
+    note.counted = run.to_dict()
     note.leave(folder)

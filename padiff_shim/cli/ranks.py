@@ -39,7 +39,7 @@ class Note:
     Attributes:
         rank, pid: the rank and its process.
         log: the file of its log, or "".
-        counted: the counts of its run (``run.as_dict()``) after its end; None before.
+        counted: the counts of its run (``run.to_dict()``) after its end; None before.
         native: why the rank is not in the mode; "" if it is.
     """
 
@@ -327,8 +327,8 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
                 counts = reference_log.read(Path(note.log))
                 remarks.append(reference_log.unfinished(Path(note.log), counts))
         counted += [] if counts is None else [counts]
-    if own is not None and own.as_dict()["ops"]:
-        counted.insert(0, own.as_dict())
+    if own is not None and own.to_dict()["ops"]:
+        counted.insert(0, own.to_dict())
     elif own is not None and own.file is not None:
         own.file.unlink(missing_ok=True)  # a launcher's, which computes nothing
     if not counted:

@@ -74,7 +74,7 @@ class RecordedProgram:
         """How many tensors were written."""
         return self._recording.records
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """What a rank leaves for the process of the run."""
         return {"records": self.records}
 

@@ -36,4 +36,4 @@ def command(folder: str, form: str | None, sarif: str | None, html: str | None, 
 
     DIR is what compare(log=...), reference(log=...) or `padiff-shim run --log` named. With no FILE the summary is printed."""
     run = load_any(folder)
-    output.answer(run, html, markdown, data, form, sarif, page=run.to_html, always=False)
+    output.answer(run, html, markdown, data, form, sarif, always=False)

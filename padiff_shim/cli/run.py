@@ -163,9 +163,9 @@ class _Report:
             print(output.as_text(run, sys.stderr), file=sys.stderr)
         who = None if self._quiet else WHO
         for write in (
-            lambda: output.written(run.to_html(self._html), who) if self._html is not None else None,
+            lambda: output.write_page(self._html, run, who),
             lambda: output.write_markdown(self._markdown, run, who),
-            lambda: output.write_json(self._data, run.as_dict, who),
+            lambda: output.write_json(self._data, run.to_dict, who),
         ):
             try:
                 write()

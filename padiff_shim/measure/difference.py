@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import ArgumentError, described
 from ..present import document as doc
+from ..present.annotations import Finding
 from ..present.result import Presented
 from ..text import capped, listed, many, shown, tr
 from ..trees import Tree, elements, leaves, numbers, parts
@@ -21,7 +22,7 @@ Comparator = Callable[[Array, Array, str], bool | None]
 ROWS = doc.Most(40, 40, 2000)
 
 
-@dataclass
+@dataclass(repr=False)
 class TreeDifference(Presented):
     """How far the tensors of a tree are from those of another one. True in a condition if nothing differs.
 
@@ -48,6 +49,17 @@ class TreeDifference(Presented):
         return getattr(self.tensors[0] if len(self.tensors) == 1 else worst_of(self.tensors), name)
 
     @property
+    def findings(self) -> list[Finding]:
+        """Each tensor that differs, or is alone."""
+        alone = [
+            Finding("DIFFERENT", "error", tr("{name} only in {side}", name=shown(name), side=side), where=name)
+            for name, side in self.unpaired
+        ]
+        return alone + [
+            Finding("DIFFERENT", "error", in_words(apart), where=apart.name, numbers=figures_of(apart)) for apart in self.differing
+        ]
+
+    @property
     def headline(self) -> str:
         """The answer in one line."""
         counted = many(len(self.tensors), "tensor")
@@ -67,7 +79,7 @@ class TreeDifference(Presented):
             count=len(self.differing), all=counted, name=shown(worst.name), what=what,
         )  # fmt: skip
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
         tensors = [apart.to_dict() for apart in self.tensors]
         return {
@@ -176,6 +188,12 @@ def in_words(apart: Distance) -> str:
         elements=apart.elements,
         first=list(apart.first or ()),
     )
+
+
+def figures_of(apart: Distance) -> dict[str, float]:
+    """The numbers of a distance, by name."""
+    figures = {name: getattr(apart, name) for name in ("max_abs", "mean_abs", "relative", "max_rel", "share")}
+    return figures if apart.ulp is None else {**figures, "ulp": apart.ulp}
 
 
 def ulp_text(ulp: float) -> str:

@@ -64,8 +64,8 @@ def reference(
             apart. ``"paddle"``: Paddle's error, as natively.
         log: folder in which the run is kept when the mode closes, a file for each process (``padiff-shim report`` and
             :func:`padiff_shim.load_reference` read it).
-        profile: note the layer, line and time of every call, so that ``run.to_html`` shows coverage by layer and where the time
-            went. It changes no bit, and costs some microseconds a call (docs/reference-report.md).
+        profile: note the layer, line and time of every call, so that ``run.save("run.html")`` shows coverage by layer and where the
+            time went. It changes no bit, and costs some microseconds a call (docs/reference-report.md).
         compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.
 
     Returns:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -53,16 +53,19 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Annotation:
-    """What a result says of a line.
+class Finding:
+    """One thing that a result finds wrong.
 
     Attributes:
         rule: what kind of finding it is, in words that do not change: ``"CODE_DIFFERS: another attribute"``.
         level: how serious.
-        text: the finding.
-        places: (file, line), the line to change first; files are absolute, or relative to the working directory. Lines of files
-            that do not lie in the project are left out.
+        text: all of it in a sentence or two, as it is shown beside the line.
+        places: (file, line), the line to change first; files are absolute, or relative to the working directory.
         patch: the change that mends it; None where its text is not known.
+        what: the finding alone; default ``text``.
+        where: the line, or what has none: the name of a tensor, a weight, a file.
+        write: what to write there; "" where that is not known.
+        numbers: what was measured, by name.
     """
 
     rule: str
@@ -70,10 +73,30 @@ class Annotation:
     text: str
     places: Sequence[tuple[str, int]] = ()
     patch: Patch | None = None
+    what: str = ""
+    where: str = ""
+    write: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.what:
+            object.__setattr__(self, "what", self.text)
+        if not self.where and self.places:
+            object.__setattr__(self, "where", "{}:{}".format(*self.places[0]))
+        if not self.write and self.patch is not None:
+            object.__setattr__(self, "write", self.patch.after.strip())
+
+    def __str__(self) -> str:
+        return str(self.what)
+
+    def to_dict(self) -> dict[str, Any]:
+        """In plain types (JSON)."""
+        names = {name: str(getattr(self, name)) for name in ("rule", "level", "where", "what", "write")}
+        return {**names, "numbers": dict(self.numbers), "places": [list(place) for place in self.places]}
 
     @property
     def lines(self) -> list[tuple[str, int]]:
-        """The places in the project, files relative to its root: ``GITHUB_WORKSPACE``, or the working directory."""
+        """The places in the project, no others, files relative to its root: ``GITHUB_WORKSPACE``, or the working directory."""
         inside = [(name, line) for file, line in self.places if line > 0 and (name := _in_project(file))]
         return list(dict.fromkeys(inside))
 
@@ -94,7 +117,7 @@ def places_of(site: str, file: str = "", line: int = 0) -> list[tuple[str, int]]
     return [*([(file, line)] if file and line else []), *([(match["file"], int(match["line"]))] if match else [])]
 
 
-def github(annotations: Sequence[Annotation], headline: str, level: Level) -> str:
+def github(annotations: Sequence[Finding], headline: str, level: Level) -> str:
     """Workflow commands, a line each, which GitHub shows at the lines of a pull request; the headline is the last one.
 
     ``level``: that of the headline.
@@ -115,7 +138,7 @@ def _escaped(text: str, signs: str = "") -> str:
     return "".join(f"%{ord(sign):02X}" if sign in "%\r\n" + signs else sign for sign in str(text))
 
 
-def sarif(annotations: Sequence[Annotation], headline: str, level: Level, version: str) -> dict[str, Any]:
+def sarif(annotations: Sequence[Finding], headline: str, level: Level, version: str) -> dict[str, Any]:
     """The log of one run as SARIF 2.1.0. Findings without a line in the project are notifications of the run, as the headline is.
 
     ``level``: that of the headline; ``version``: of this library.
@@ -142,7 +165,7 @@ def sarif(annotations: Sequence[Annotation], headline: str, level: Level, versio
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _result(annotation: Annotation, rule: int) -> Iterator[tuple[str, Any]]:
+def _result(annotation: Finding, rule: int) -> Iterator[tuple[str, Any]]:
     first, *others = map(_location, annotation.lines)
     yield "ruleId", annotation.rule
     yield "ruleIndex", rule

@@ -1,17 +1,29 @@
-"""What every result that people read has: text, Markdown, a page and an excerpt for notebooks, all of one document."""
+"""What every result that people read has, one way: its truth, headline and findings, and text, Markdown, page and data of it."""
 
 from __future__ import annotations
 
-from ..text import reader
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ..arguments import path as as_path
+from ..errors import ArgumentError
+from ..files import write
+from ..text import reader, shown, tr
 from . import excerpt, html, markdown, text
-from .annotations import Annotation
+from .annotations import Finding
 from .document import Document
+
+_WIDE = 120  # columns of a text in a file
+_SHORT = 200  # characters of a headline in a repr
 
 
 class Presented:
-    """A result that has a :meth:`document`, and is printed, and written as Markdown, from it.
+    """A result: what it says stands in its :meth:`document`, from which it is printed, and written as Markdown and as a page.
 
-    ``lang`` of its methods is the language, ``"en"`` or ``"zh"``; default: as ``PADIFF_SHIM_LANG`` or the locale say.
+    A result is true in a condition if nothing is wrong; each class says what that is. ``lang`` of its methods is the language,
+    ``"en"`` or ``"zh"``; default: as ``PADIFF_SHIM_LANG`` or the locale say.
     """
 
     _lang: str | None = None
@@ -25,13 +37,26 @@ class Presented:
         with reader(lang):
             self._lang = lang
 
+    def __bool__(self) -> bool:
+        raise NotImplementedError
+
     def document(self) -> Document:
         """All that there is to say."""
         raise NotImplementedError
 
-    def annotations(self) -> list[Annotation]:
-        """Its findings at lines of source, the most serious first, for tools that show them there."""
+    @property
+    def headline(self) -> str:
+        """The answer in one line."""
+        return self.document().headline
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong, the most serious first: where, what, and what to write."""
         return []
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain types (JSON)."""
+        raise NotImplementedError
 
     def text(self, width: int | None = None, *, colour: bool = False, lang: str | None = None) -> str:
         """For a terminal.
@@ -47,22 +72,61 @@ class Presented:
         with reader(lang or self._lang):
             return text.render(self.document(), width, colour=colour)
 
-    def to_markdown(self, *, lang: str | None = None) -> str:
+    def markdown(self, *, lang: str | None = None) -> str:
         """For an issue or a pull request, in the language ``lang``."""
         with reader(lang or self._lang):
             return markdown.render(self.document())
 
-    def page(self, *, lang: str | None = None) -> str:
-        """One page that needs nothing beside it, as HTML, in the language ``lang``."""
+    def html(self, *, lang: str | None = None) -> str:
+        """One page that needs nothing beside it, in the language ``lang``."""
         with reader(lang or self._lang):
-            return html.render(self.document())
+            return self._page(None)
+
+    def save(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
+        """Write it into a file, and return its path: a page (``.html``), Markdown (``.md``), text (``.txt``) or data (``.json``).
+
+        Raises:
+            ArgumentError: another suffix.
+            FileError: the file cannot be written.
+        """
+        target = as_path("path", path)
+        with reader(lang or self._lang):
+            return self._saved(target, target.suffix.lower())
+
+    def _saved(self, target: Path, suffix: str) -> Path:
+        if suffix == ".html":
+            return write(target, self._page(target), "the page ")
+        if suffix == ".md":
+            return write(target, self.markdown())
+        if suffix == ".txt":
+            return write(target, self.text(_WIDE) + "\n")
+        if suffix == ".json":
+            return write(target, json.dumps(self.to_dict(), indent=2, ensure_ascii=False, default=str) + "\n")
+        raise ArgumentError(
+            tr("save(path) writes {suffixes}, got {path}", suffixes=", ".join(self._suffixes), path=repr(str(target)))
+        )
+
+    _suffixes: tuple[str, ...] = (".html", ".md", ".txt", ".json")
+
+    def page_for(self, path: str | os.PathLike[str], *, lang: str | None = None) -> str:
+        """The page for this file, whatever its suffix."""
+        with reader(lang or self._lang):
+            return self._page(Path(path))
+
+    def _page(self, target: Path | None) -> str:
+        """The page; ``target``: the file that it goes into, if it is known."""
+        return html.render(self.document())
 
     def notebook_page(self) -> str:
         """The page that a notebook stores with the cell."""
-        return self.page()
+        return self.html()
 
     def __str__(self) -> str:
         return self.text()
+
+    def __repr__(self) -> str:
+        with reader("en"):
+            return f"<padiff_shim.{type(self).__name__}: {shown(self.headline, _SHORT)}>"
 
     def _repr_html_(self) -> str:
         """Below a notebook's cell."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ..present.annotations import Annotation
+from ..present.annotations import Finding
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
 from .agreement import RunOutcome
@@ -27,8 +27,9 @@ class AlignedProof(Proven, Protocol):
     differences: dict[str, float | None]
     complete: bool
 
-    def as_dict(self) -> dict[str, Any]: ...
-    def annotations(self) -> list[Annotation]: ...
+    def to_dict(self) -> dict[str, Any]: ...
+    @property
+    def findings(self) -> list[Finding]: ...
 
 
 @dataclass
@@ -93,13 +94,13 @@ class AlignedDtype:
         """Those of parameters."""
         return [row for row in self.rows if row.of_gradient]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types."""
         rows = {name: [asdict(row) for row in getattr(self, name)] for name in ("rows", "generated")}
         return {
             "dtype": self.dtype,
-            "proof": self.proof.as_dict(),
-            "weights": self.weights.as_dict(),
+            "proof": self.proof.to_dict(),
+            "weights": self.weights.to_dict(),
             **rows,
             **{name: getattr(self, name) for name in ("blocks", "losses", "unchecked", "notes")},
         }

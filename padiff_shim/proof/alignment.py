@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import paddle
 import torch
 
 from .. import __version__
-from ..arguments import path as checked
 from ..dispatch.call_site import at_line
-from ..files import write
 from ..frameworks import settings
-from ..present.annotations import Annotation
+from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
 from ..text import joined, many, tr
@@ -50,7 +47,7 @@ class AlignmentVerdict(str, Enum):
         return self is AlignmentVerdict.RIGHT
 
 
-@dataclass
+@dataclass(repr=False)
 class Alignment(Presented):
     """Everything that was compared between a port and its original. True in a condition if the port is right.
 
@@ -123,33 +120,19 @@ class Alignment(Presented):
     def __bool__(self) -> bool:
         return bool(self.verdict)
 
-    def annotations(self) -> list[Annotation]:
+    @property
+    def findings(self) -> list[Finding]:
         """The mistakes, those of several dtypes once, each at the port's line."""
-        mistakes: list[Annotation] = []
+        mistakes: list[Finding] = []
         for aligned in self.dtypes:
-            mistakes += [mistake for mistake in aligned.proof.annotations() if mistake not in mistakes]
+            mistakes += [mistake for mistake in aligned.proof.findings if mistake not in mistakes]
         return mistakes
 
     def document(self) -> Document:
         """The conclusion with its evidence, environment, weights, and a section for each thing that was compared."""
         return alignment_document(self)
 
-    def to_html(self, *, lang: str | None = None) -> str:
-        """One page, with curves, that needs nothing beside it."""
-        return self.page(lang=lang)
-
-    def write(self, path: str | Path) -> list[Path]:
-        """Write the report as Markdown, and the page with curves beside it: ``align.md`` and ``align.html``.
-
-        Raises:
-            FileError: a file cannot be written.
-        """
-        target = Path(checked("path", path))
-        page = target.with_suffix(".html")
-        text = target.with_suffix(".md") if target == page else target
-        return [write(text, self.to_markdown()), write(page, self.to_html())]
-
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {
             "verdict": str(self.verdict),
@@ -158,7 +141,7 @@ class Alignment(Presented):
             "models": self.models,
             "environment": self.environment,
             "unchecked": self.unchecked,
-            "dtypes": [aligned.as_dict() for aligned in self.dtypes],
+            "dtypes": [aligned.to_dict() for aligned in self.dtypes],
             "seconds": self.seconds,
         }
 

@@ -7,11 +7,12 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
-from ..arguments import path as checked
 from ..files import write
 from ..modes.environment import versions
 from ..present import document as doc
+from ..present.annotations import Finding
 from ..present.result import Presented
 from ..text import joined, listed, many, shown, tr
 
@@ -79,7 +80,7 @@ class JumpRow:
     elements: int
 
 
-@dataclass
+@dataclass(repr=False)
 class CarriedBy(Presented):
     """Which calls carry a native difference: :meth:`padiff_shim.Proof.carriers`. Iterating it gives its rows.
 
@@ -102,6 +103,18 @@ class CarriedBy(Presented):
     failed: str = ""
     jumps: list[JumpRow] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=versions)
+
+    def __bool__(self) -> bool:
+        return not (self.failed or self.rows)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The calls, those that carry most first."""
+        return [_found_carrier(row) for row in self.rows]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain types, ready for JSON."""
+        return {"headline": str(self.headline), **asdict(self)}
 
     @property
     def own(self) -> float:
@@ -143,12 +156,12 @@ class CarriedBy(Presented):
         parts = _parts(self) or [doc.Paragraph(self.headline)]
         return doc.Section(tr("What differs natively"), parts)
 
-    def to_csv(self, path: str | Path) -> Path:
-        """Write both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``).
+    _suffixes = (*Presented._suffixes, ".csv")
 
-        Raises:
-            FileError: the file cannot be written.
-        """
+    def _saved(self, target: Path, suffix: str) -> Path:
+        """Also both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``)."""
+        if suffix != ".csv":
+            return super()._saved(target, suffix)
         heads = ["part", *(column.name for column in fields(CarrierRow) if column.name != "part"), "apart", "relative"]
         lines = io.StringIO()
         writer = csv.DictWriter(lines, heads, restval="", lineterminator="\n")
@@ -157,7 +170,13 @@ class CarriedBy(Presented):
         for row in self.gradients:
             cells = asdict(row)
             writer.writerow({"part": "gradient", "layer": cells.pop("name"), **cells})
-        return write(checked("path", path), lines.getvalue())
+        return write(target, lines.getvalue())
+
+
+def _found_carrier(row: CarrierRow) -> Finding:
+    where = shown(row.layer) or tr("(the model)")
+    text = tr("{op} in {layer} carries {share:.1%}", op=_op(row), layer=where, share=row.share)
+    return Finding("carrier", "note", text, where=where, numbers={"share": row.share, "own": row.own})
 
 
 def _parts(carriers: CarriedBy) -> list[doc.Part]:

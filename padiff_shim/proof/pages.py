@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ..dispatch.call_site import at_line
 from ..present import document as doc
-from ..present.annotations import Annotation
+from ..present.annotations import Finding
 from ..text import SENTENCE, listed, many, shown, tr
 from .carried import CarriedBy
 from .findings import LayerRow, Mistake, ProgramPlace, Stage, StepRow
@@ -75,7 +75,7 @@ def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     return doc.ListedFinding(str(mistake), sides, details)
 
 
-def annotated(mistake: Mistake, verdict: str) -> Annotation:
+def annotated(mistake: Mistake, verdict: str) -> Finding:
     """A mistake at the port's lines; related: where to write the fix, and the original's line."""
     port, original, fix = mistake.paddle, mistake.torch, mistake.fix
     places = [*([(port.file, port.line)] if port else []), *mistake.also]
@@ -88,7 +88,10 @@ def annotated(mistake: Mistake, verdict: str) -> Annotation:
         text = tr("{finding}; the original: {line}: {call}", finding=text, line=line, call=shown(original.call))
     if fix:
         text = tr("{finding}; {label}: {fix}", finding=text, label=fix.label, fix=str(fix))
-    return Annotation(f"{verdict}: {mistake.cause.value}", "error", text, places, fix.patch if fix else None)
+    write, numbers = fix.text if fix else "", {} if mistake.effect is None else {"effect": mistake.effect}
+    patch = fix.patch if fix else None
+    rule = f"{verdict}: {mistake.cause.value}"
+    return Finding(rule, "error", text, places, patch, what=str(mistake), write=write, numbers=numbers)
 
 
 def both_places(

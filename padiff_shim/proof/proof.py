@@ -10,7 +10,7 @@ from ..arguments import whole
 from ..dispatch.call_site import at_line
 from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.environment import versions
-from ..present.annotations import Annotation
+from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
 from ..text import joined, tr
@@ -37,7 +37,7 @@ class ProofAnswer(Presented):
         """The answer in one line."""
         raise NotImplementedError
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         data = asdict(self)  # type: ignore[call-overload]
         data["verdict"] = str(self.verdict)
@@ -45,16 +45,13 @@ class ProofAnswer(Presented):
             fields["cause"] = str(mistake.cause)
         return {**data, "headline": self.headline, "right": bool(self)}
 
-    def annotations(self) -> list[Annotation]:
+    @property
+    def findings(self) -> list[Finding]:
         """The mistakes, each at the port's line."""
         return [annotated(mistake, str(self.verdict)) for mistake in self.mistakes]
 
-    def to_html(self, *, lang: str | None = None) -> str:
-        """One page that needs nothing beside it."""
-        return self.page(lang=lang)
 
-
-@dataclass
+@dataclass(repr=False)
 class Proof(ProofAnswer):
     """Whether a port is right, and if not, where. True in a condition if the code is right.
 

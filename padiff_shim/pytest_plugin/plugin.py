@@ -117,12 +117,12 @@ class Plugin:
     def _properties(self, item: pytest.Item) -> list[tuple[str, str]]:
         """What the report of the test carries, also in JUnit's XML: the run in short, its headline, and with a log the page."""
         short = _in_short(self._run)
-        properties = [(_PROPERTY, short), (f"{_PROPERTY}_headline", self._run.document().headline)]
+        properties = [(_PROPERTY, short), (f"{_PROPERTY}_headline", self._run.headline)]
         log = _log_of(self._options[self._mode_name][0], item)
         if log is not None:
             properties.append((f"{_PROPERTY}_log", str(log)))
             if short not in (_QUIET, _EMPTY):
-                properties.append((f"{_PROPERTY}_page", str(self._run.to_html(log / "report.html"))))
+                properties.append((f"{_PROPERTY}_page", str(self._run.save(log / "report.html"))))
         return properties
 
     def _serious(self) -> list[str]:

@@ -22,6 +22,7 @@ from ..modes.environment import frameworks, versions
 from ..modes.mode import Mode
 from ..modes.options import ModeOptions, ReferenceOptions
 from ..modes.selection import by_torchs_definition
+from ..present.annotations import Finding
 from ..present.document import Column, Document, Table
 from ..present.document import versions as versions_shown
 from ..present.result import Presented
@@ -221,7 +222,7 @@ class Choosing(Substituting):
 SHOWN = 4  # lines of one unit
 
 
-@dataclass
+@dataclass(repr=False)
 class Bisection(Presented):
     """The smallest set that makes the difference; iterating it gives its units.
 
@@ -254,6 +255,22 @@ class Bisection(Presented):
     def __len__(self) -> int:
         return len(self.minimal)
 
+    def __bool__(self) -> bool:
+        return bool(self.minimal)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The units, each at its lines."""
+        return [
+            Finding(
+                f"bisect: {self.over}",
+                "warning",
+                str(unit),
+                [(site.file, site.line) for _, _, site in unit.places],
+            )
+            for unit in self.minimal
+        ]
+
     @property
     def headline(self) -> str:
         """The answer in one line."""
@@ -265,7 +282,7 @@ class Bisection(Presented):
             answer = tr("Torch's kernels of {units} make the difference ({others})", units=units, others=others)
         return joined("; ", (answer, many(self.runs, "run")))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {
             "headline": self.headline,

@@ -16,6 +16,7 @@ from ..intercept import entry_points
 from ..modes.compare import opened as opened_comparison
 from ..modes.options import CompareOptions, ReferenceOptions
 from ..modes.reference import opened
+from ..present.annotations import Finding, Level
 from ..present.document import Column, Document, Items, ListItem, Table, Tone
 from ..present.result import Presented
 from ..proof.findings import ProofVerdict
@@ -36,7 +37,7 @@ class Check:
     text: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Health(Presented):
     """All checks in order. True if none is bad.
 
@@ -53,7 +54,14 @@ class Health(Presented):
     def __bool__(self) -> bool:
         return all(check.state != BAD for check in self.checks)
 
-    def as_dict(self) -> dict[str, Any]:
+    @property
+    def findings(self) -> list[Finding]:
+        """The checks that failed, and remarks."""
+        levels: dict[str, Level] = {BAD: "error", REMARK: "warning"}
+        serious = [check for check in self.checks if check.state in levels]
+        return [Finding(f"doctor: {check.name}", levels[check.state], check.text, where=tr(check.name)) for check in serious]
+
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
             "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
@@ -161,7 +169,7 @@ def _interception() -> Iterator[tuple[str, str]]:
     expected.sum().backward()
     pairs = [(result, expected), (x.grad, twin.grad), (weight.grad, twin_weight.grad)]
     if run.substituted != {"linear": 1, "sum": 1} or not all(_equal(tensor, other) for tensor, other in pairs):
-        yield BAD, tr("a Linear and its gradients are not Torch's: {ops}", ops=run.as_dict()["ops"])
+        yield BAD, tr("a Linear and its gradients are not Torch's: {ops}", ops=run.to_dict()["ops"])
     else:
         yield GOOD, tr("a Linear and its gradients run on Torch's kernels, bit for bit")
 
@@ -184,7 +192,7 @@ def _optimizer() -> Iterator[tuple[str, str]]:
         (twin * twin).sum().backward()
         theirs.step()
     if run.substituted.get("adamw") != 2 or not _equal(parameter, twin):
-        yield BAD, tr("a step of AdamW is not Torch's: {ops}", ops=run.as_dict()["ops"])
+        yield BAD, tr("a step of AdamW is not Torch's: {ops}", ops=run.to_dict()["ops"])
     else:
         yield GOOD, tr("steps of AdamW are Torch's, bit for bit")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +14,11 @@ from typing import Any
 from ..arguments import flag, one_of, port_and_original, whole
 from ..arguments import path as checked
 from ..errors import ArgumentError, FileError, described, optional
-from ..files import Scratch
+from ..files import Scratch, write
 from ..frameworks.copies import duplicate
 from ..measure.distance import Distance, worst_of
 from ..modes.environment import versions
+from ..present.annotations import Finding, places_of
 from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
 from ..present.document import versions as versions_shown
 from ..present.result import Presented
@@ -40,7 +42,7 @@ _NAMES = 60  # rows; up to so many have names on the axis
 
 
 def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
-    """See :meth:`Drift.plot`. Differences of 0, which have no logarithm, stand on the lowest line."""
+    """The curves of :class:`Drift`. Differences of 0, which have no logarithm, stand on the lowest line."""
     target = checked("path", path)
     if target.suffix.lower() not in (".png", ".svg"):
         raise ArgumentError(tr("path= ends with .png or .svg, got {path}", path=described(str(path))))
@@ -92,7 +94,7 @@ def _max(row: DriftRow, side: str) -> Any:
 SHOWN = 30  # rows of Markdown
 
 
-@dataclass
+@dataclass(repr=False)
 class Drift(Presented):
     """The differences of a port from its original, tensor by tensor.
 
@@ -121,6 +123,16 @@ class Drift(Presented):
         """The same for gradients; empty without them."""
         return _largest([row for row in self.rows if row.of_gradient])
 
+    def __bool__(self) -> bool:
+        return bool(self.rows) and all(row.substituted.identical for row in self.rows)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The first tensor, and the first gradient, that is another one on Torch's kernels."""
+        differing = [row for row in self.rows if not row.substituted.identical]
+        firsts = (next((row for row in differing if row.of_gradient is back), None) for back in (False, True))
+        return [_finding(row) for row in firsts if row is not None]
+
     @property
     def headline(self) -> str:
         """The answer in one line."""
@@ -131,40 +143,26 @@ class Drift(Presented):
         parts += [tr("gradients: {summary}", summary=_summary(gradients))] if gradients else []
         return joined("; ", parts)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {"headline": self.headline, **asdict(self)}
 
-    def to_csv(self, path: str | Path) -> Path:
-        """Write all rows with all digits; cells are empty where there is no float64 pair.
+    _suffixes = (*Presented._suffixes, ".csv", ".png", ".svg")
 
-        Raises:
-            FileError: the file cannot be written.
-        """
-        target = checked("path", path)
+    def _saved(self, target: Path, suffix: str) -> Path:
+        """Also all rows with all digits (``.csv``), and the largest differences as curves (``.png``, ``.svg``)."""
+        if suffix in (".png", ".svg"):
+            return draw(self.rows, self.headline, target)
+        if suffix != ".csv":
+            return super()._saved(target, suffix)
         figures = [(side, figure) for side in SIDES for figure in ("mean_abs", "max_abs", "identical")]
-        try:
-            with open(target, "w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file)
-                writer.writerow(["kind", "paddle", "torch", "call", "line", *(f"{side}_{figure}" for side, figure in figures)])
-                for row in self.rows:
-                    numbers = [getattr(getattr(row, side), figure, "") for side, figure in figures]
-                    writer.writerow([row.kind, row.paddle, row.torch, row.number, row.site, *numbers])
-        except OSError as error:
-            raise FileError(
-                tr("{target} cannot be written: {strerror}", target=target, strerror=error.strerror or error)
-            ) from error
-        return target
-
-    def plot(self, path: str | Path) -> Path:
-        """Draw the largest difference of each row as a curve for each pair of runs, on a logarithmic scale, as PNG or SVG.
-
-        Raises:
-            MissingFrameworkError: matplotlib is not installed (``pip install matplotlib``).
-            ArgumentError: another ending than .png or .svg.
-            FileError: the file cannot be written.
-        """
-        return draw(self.rows, self.headline, path)
+        lines = io.StringIO()
+        writer = csv.writer(lines)
+        writer.writerow(["kind", "paddle", "torch", "call", "line", *(f"{side}_{figure}" for side, figure in figures)])
+        for row in self.rows:
+            numbers = [getattr(getattr(row, side), figure, "") for side, figure in figures]
+            writer.writerow([row.kind, row.paddle, row.torch, row.number, row.site, *numbers])
+        return write(target, lines.getvalue())
 
     def document(self) -> Document:
         """Each tensor with its differences; a plain 0 is equal bit for bit, ±0 equal but for the sign of a zero."""
@@ -195,6 +193,13 @@ class Drift(Presented):
 def _largest(rows: Sequence[DriftRow]) -> dict[str, Distance]:
     columns = {side: [getattr(row, side) for row in rows if getattr(row, side) is not None] for side in SIDES}
     return {side: worst_of(distances) for side, distances in columns.items() if distances}
+
+
+def _finding(row: DriftRow) -> Finding:
+    apart, where = row.substituted, row.site or row.name
+    numbers = {"max_abs": apart.max_abs, "mean_abs": apart.mean_abs, "share": apart.share}
+    text = tr("{name} differs on Torch's kernels by up to {largest:.2g}", name=shown(row.label), largest=apart.max_abs)
+    return Finding(f"drift: {row.kind}", "warning", text, places_of(row.site), where=where, numbers=numbers)
 
 
 def _summary(rows: Sequence[DriftRow]) -> str:

@@ -15,11 +15,14 @@ from ..arguments import function
 from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.compare import opened
 from ..modes.options import CompareOptions
-from ..text import many, marked, tr
+from ..present.annotations import Finding
+from ..present.document import Document
+from ..present.result import Presented
+from ..text import listed, many, marked, tr
 
 
-@dataclass
-class HarmReport:
+@dataclass(repr=False)
+class HarmReport(Presented):
     """The answer of :func:`do_no_harm`; true if no bit differs.
 
     Attributes:
@@ -36,19 +39,32 @@ class HarmReport:
     def __bool__(self) -> bool:
         return not self.differences
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """Whether comparing left every bit as it was."""
+        compared = many(self.compared, "tensor or state", "tensors and states")
         if self:
-            compared = many(self.compared, "tensor or state", "tensors and states")
-            return str(tr("do no harm: {compared} bit-identical with and without comparing", compared=compared))
-        shown = ", ".join(self.differences[:5])
-        return str(
-            tr(
-                "do no harm: {differences} of {compared} differ: {shown}",
-                differences=len(self.differences),
-                compared=self.compared,
-                shown=shown,
-            )
+            return tr("do no harm: {compared} bit-identical with and without comparing", compared=compared)
+        shown = listed(self.differences, 5)
+        return tr(
+            "do no harm: {differences} of {compared} differ: {shown}",
+            differences=len(self.differences),
+            compared=compared,
+            shown=shown,
         )
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What differs, each by its name."""
+        return [Finding("harm", "error", tr("{name} differs", name=name), where=name) for name in self.differences]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain types, ready for JSON."""
+        return {"headline": str(self.headline), "compared": self.compared, "differences": self.differences}
+
+    def document(self) -> Document:
+        """The answer alone."""
+        return Document(self.headline, [], "good" if self else "bad")
 
 
 def _random_states() -> dict[str, Any]:

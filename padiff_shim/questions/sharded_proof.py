@@ -64,7 +64,7 @@ _GRADIENTS = ("gradient", IN_STEP)
 _RESULTS = ("note", IN_STEP)
 
 
-@dataclass
+@dataclass(repr=False)
 class ShardedProof(ProofAnswer):
     """Whether a port that lies on several ranks is right. True in a condition if the code is right; the same on all ranks.
 
@@ -104,10 +104,10 @@ class ShardedProof(ProofAnswer):
         """The answer in one line."""
         return joined("", (f"{self.verdict}: ", self.mistakes[0].sentence() if self.mistakes else self.reason))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
-        data = super(ShardedProof, replace(self, first=None)).as_dict()  # a row may hold tensors
-        return {**data, "first": None if self.first is None else self.first.as_dict()}
+        data = super(ShardedProof, replace(self, first=None)).to_dict()  # a row may hold tensors
+        return {**data, "first": None if self.first is None else self.first.to_dict()}
 
     def document(self) -> Document:
         """The verdict, the first mistake with its lines, stages and notes."""

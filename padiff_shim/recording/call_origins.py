@@ -40,7 +40,7 @@ class ComparedRow(Protocol):
     def joined(self) -> str: ...
     @property
     def any(self) -> Tensor: ...
-    def as_dict(self) -> dict[str, Any]: ...
+    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class CallOrigin:
     details: tuple[str, ...]
     switches: tuple[SwitchDifference, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """In plain types (JSON)."""
         return {
             "kind": self.kind,
-            "row": self.row.as_dict(),
+            "row": self.row.to_dict(),
             "kernel": self.kernel,
             "details": list(self.details),
             "switches": [switch._asdict() for switch in self.switches],
@@ -308,4 +308,4 @@ def _nothing_known(headers: tuple[Mapping[str, Any], Mapping[str, Any]]) -> tupl
 def origins_as_dict(origins: CallOrigins) -> dict[str, Any]:
     """In plain types (JSON)."""
     counts = {"count": origins.count, "carried": origins.carried, "unknown": origins.unknown}
-    return {**counts, "origins": [origin.as_dict() for origin in origins.held]}
+    return {**counts, "origins": [origin.to_dict() for origin in origins.held]}

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..files import write
 from ..measure.distance import Distance
-from ..present.annotations import Annotation
+from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
 from ..runlog.events import IN_STEP, NAMED
@@ -53,7 +50,7 @@ class TensorRow:
         assert tensor is not None
         return tensor
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """In plain types (JSON)."""
         tensor = self.any
         places = {side: None if one_side is None else one_side.site for side, one_side in (("a", self.a), ("b", self.b))}
@@ -101,7 +98,7 @@ class StepDifference:
         before = self.kinds.get(kind, (0, 0))
         self.kinds[kind] = before[0] + equal, before[1] + compared
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """In plain types (JSON)."""
         return {
             "rank": self.rank,
@@ -150,7 +147,7 @@ class RowCounts:
     differing: int = 0
 
 
-@dataclass
+@dataclass(repr=False)
 class Difference(Presented):
     """How two recordings differ. True in a condition if nothing differs.
 
@@ -266,7 +263,7 @@ class Difference(Presented):
         """The answer in one line."""
         return pages.headline(self)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
         return {
             "same": bool(self),
@@ -277,35 +274,28 @@ class Difference(Presented):
             "begins": None if self.begins is None else list(self.begins),
             "compared": self.counts.compared,
             "differing": self.counts.differing,
-            "first": None if self.first is None else self.first.as_dict(),
-            "origin": None if self.origin is None else self.origin.as_dict(),
+            "first": None if self.first is None else self.first.to_dict(),
+            "origin": None if self.origin is None else self.origin.to_dict(),
             "call_origins": origins_as_dict(self.call_origins),
-            "inputs": [row.as_dict() for row in self.inputs],
+            "inputs": [row.to_dict() for row in self.inputs],
             "surroundings": [list(change) for change in self.surroundings],
             "notes": list(self.notes),
             "holes": list(self.holes),
             "one_sided": dict(self.one_sided),
             "unpaired": {kind: {side: sorted(names)} for (kind, side), names in self.unpaired.items()},
             "not_joined": [list(entry) for entry in self.not_joined],
-            "steps": [step.as_dict() for step in self.steps],
-            "rows": [row.as_dict() for row in self.rows],
+            "steps": [step.to_dict() for step in self.steps],
+            "rows": [row.to_dict() for row in self.rows],
         }
 
-    def annotations(self) -> list[Annotation]:
+    @property
+    def findings(self) -> list[Finding]:
         """The first difference, and where bits part, each at its line."""
         return pages.first_and_origins(self)
 
     def document(self) -> Document:
         """Where both runs part, by how much, and what differs around them."""
         return pages.difference_document(self)
-
-    def to_html(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
-        """Write it as one self-contained page, with a picture over the steps; returns its path.
-
-        Raises:
-            FileError: it cannot be written.
-        """
-        return write(path, self.page(lang=lang), "the page ")
 
 
 class ExpectedPartners:

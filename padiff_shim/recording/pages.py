@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from ..measure.difference import in_words, ulp_text
+from ..measure.difference import figures_of, in_words, ulp_text
 from ..measure.distance import Distance
 from ..present import document as doc
-from ..present.annotations import Annotation, places_of
+from ..present.annotations import Finding, places_of
 from ..runlog.events import IN_STEP, LOSS, STATE
 from ..text import SENTENCE, code_line, joined, many, marked, shown, tr
 from .call_origins import (
@@ -125,14 +125,24 @@ def headline(difference: DifferenceView) -> str:
     return tr("{answer}; {not_paired}", answer=text, not_paired=_not_paired(difference.not_joined))
 
 
-def first_and_origins(difference: DifferenceView) -> list[Annotation]:
+def first_and_origins(difference: DifferenceView) -> list[Finding]:
     """The first difference and the places where bits part, at the lines of b, or of a."""
     first = difference.first
-    answer = [] if first is None else [Annotation("DIFFERENT", "error", headline(difference), _lines(first))]
+    answer = [] if first is None else [_first_finding(difference, first)]
     for origin in difference.call_origins.held[:ORIGINS]:
         text = tr(_BEGINS[origin.kind], row=described(origin.row))
-        answer.append(Annotation(f"bits part: {origin.kind}", "warning", text, _lines(origin.row)))
+        answer.append(Finding(f"bits part: {origin.kind}", "warning", text, _lines(origin.row), numbers=_numbers(origin.row)))
     return answer
+
+
+def _first_finding(difference: DifferenceView, first: ComparedRow) -> Finding:
+    places, tensor = _lines(first), first.b or first.a
+    where = "" if places or tensor is None else str(tensor)
+    return Finding("DIFFERENT", "error", headline(difference), places, what=described(first), where=where, numbers=_numbers(first))
+
+
+def _numbers(row: ComparedRow) -> dict[str, float]:
+    return {} if row.apart is None else figures_of(row.apart)
 
 
 def _lines(row: ComparedRow) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..present import document as doc
-from ..present.annotations import Annotation, Level, places_of
+from ..present.annotations import Finding, Level, places_of
 from ..runlog import words
 from ..runlog.counts import LAYERS, SECOND_UNCHECKED, THIRD_UNCHECKED, Counts, GroupCounts, LineFinding
 from ..runlog.encoding import excess_of
@@ -64,7 +64,7 @@ def divergence(first: Any) -> str:
     """The first record that stands out (a run's ``first_divergence()``); if it is set apart, the sentence says so."""
     if first is None:
         return tr("First divergence: none")
-    if why := apart(first.as_dict()):
+    if why := apart(first.to_dict()):
         return tr("First divergence: none that is not {why}; the first such one: {first}", why=why, first=first)
     return tr("First divergence: {first}", first=first)
 
@@ -219,12 +219,15 @@ def _accusation(finding: LineFinding) -> str:
     )
 
 
-def annotated(finding: LineFinding) -> Annotation:
+def annotated(finding: LineFinding) -> Finding:
     """A finding at its line."""
     record, verdict = finding.worst, Verdict(finding.worst["verdict"])
     places = places_of(str(record.get("site") or ""), str(record.get("file") or ""), int(record.get("line") or 0))
     level: Level = "error" if verdict in HARD else "note" if verdict is Verdict.LOCAL_SUSPECT else "warning"
-    return Annotation(verdict.value, level, _accusation(finding), places)
+    stats = record.get("stats") or {}
+    numbers = {name: float(stats[name]) for name in ("max_abs", "ulp_max", "error", "bound") if isinstance(stats.get(name), float)}
+    where = "" if places else " ".join(filter(None, (str(record["op"]), str(record.get("layer") or ""))))
+    return Finding(verdict.value, level, _accusation(finding), places, where=where, numbers=numbers)
 
 
 def _at(record: Mapping[str, Any], layer: str = "") -> str:
@@ -396,7 +399,7 @@ def _facts(run: Compared) -> Iterator[str]:
 
 def _findings(run: Compared) -> doc.Table:
     """The worst calls, those that say the same of the same line in one row."""
-    findings = [finding for finding in run.findings() if not finding.apart]
+    findings = [finding for finding in run.by_line() if not finding.apart]
     columns = (
         doc.Column(tr("verdict"), short=True, fold=True),
         doc.Column(tr("side"), markdown="under", short=True),
@@ -404,7 +407,7 @@ def _findings(run: Compared) -> doc.Table:
         *doc.figures(tr("error / bound"), tr("atol needed"), tr("records")),
     )
     rows = [_finding_row(finding) for finding in findings[:FINDINGS]]
-    return doc.Table(columns, rows, total=len(findings) + run.counts.further, hint="run.findings()")
+    return doc.Table(columns, rows, total=len(findings) + run.counts.further, hint="run.by_line()")
 
 
 def _finding_row(finding: LineFinding) -> doc.Row:

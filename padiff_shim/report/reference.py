@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..present import document as doc
+from ..present.annotations import Finding, places_of
 from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
 from ..text import SENTENCE, code_line, from_log, joined, many, shown, tr
 from .compare import share, without_kernel
@@ -125,7 +126,7 @@ class Spent:
 
 
 class ReferenceFigures:
-    """The figures of a reference run, from its :meth:`as_dict`."""
+    """The figures of a reference run, from its :meth:`to_dict`."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.backend, self.ops = str(data["backend"]), data["ops"]
@@ -326,9 +327,34 @@ def seconds_of(seconds: float) -> str:
     return "< 0.1 µs" if seconds > 0 else ""
 
 
+def complete(run: Substituted) -> bool:
+    """Whether float calls were seen, and all of them ran on the reference's kernels."""
+    figures = ReferenceFigures(run.to_dict())
+    return bool(figures.substituted) and not figures.native
+
+
+def headline(run: Substituted) -> str:
+    """How much ran on the reference's kernels, and what did not."""
+    return ReferenceFigures(run.to_dict()).headline()
+
+
+def findings(run: Substituted) -> list[Finding]:
+    """What stayed on Paddle's kernels though it rounds and nobody left it out, each op and reason at its lines."""
+    stayed = [each for each in ReferenceFigures(run.to_dict()).stayed if each.rounds and not each.wanted]
+    return [_finding(each) for each in stayed]
+
+
+def _finding(stayed: Stayed) -> Finding:
+    places = [place for line, _ in stayed.lines for place in places_of(line)]
+    text = tr("{op}: {reason}", op=shown(stayed.op), reason=from_log(stayed.reason))
+    return Finding(
+        f"native: {stayed.op}", "warning", text, places, where="" if places else stayed.op, numbers={"calls": stayed.calls}
+    )
+
+
 def document(run: Substituted) -> doc.Document:
     """The run: coverage, then times, what stayed native, layers, lines and ops."""
-    run_figures = ReferenceFigures(run.as_dict())
+    run_figures = ReferenceFigures(run.to_dict())
     backend = shown(run_figures.backend)
     versions = doc.version_words(run_figures.environment)
     facts = doc.untested_words(run_figures.environment)
@@ -414,4 +440,4 @@ def _ops(run: ReferenceFigures) -> doc.Part:
         times = (sum(parts.get(part, 0.0) for part in (*FORWARD, OPTIMIZER)), parts.get(BACKWARD, 0.0))
         op = doc.Cell([shown(name)], "strong")
         rows.append((op, *(f"{number:,}" if number else "" for number in calls), *map(seconds_of, times)))
-    return doc.Table(columns, rows, most=OPS, hint="run.as_dict()")
+    return doc.Table(columns, rows, most=OPS, hint="run.to_dict()")

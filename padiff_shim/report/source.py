@@ -12,7 +12,7 @@ from ..runlog.replicas import Replicas
 class Record(Protocol):
     """One record of a run."""
 
-    def as_dict(self) -> Mapping[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """The record as in the log (docs/log.md)."""
 
 
@@ -44,7 +44,7 @@ class Substituted(Protocol):
     def warnings(self) -> Sequence[str]:
         """Remarks for the user."""
 
-    def as_dict(self) -> Mapping[str, Any]:
+    def to_dict(self) -> Mapping[str, Any]:
         """Everything counted."""
 
 
@@ -78,7 +78,7 @@ class Compared(Protocol):
     def replicas(self) -> Replicas | None:
         """Where the ranks of a distributed run part; None for one process."""
 
-    def findings(self) -> list[LineFinding]:
+    def by_line(self) -> list[LineFinding]:
         """What there is to look at, the most serious first."""
 
     def first_divergence(self) -> Record | None:

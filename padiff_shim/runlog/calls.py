@@ -78,7 +78,7 @@ class Call:
         """All figures, a copy; non-finite ones as floats."""
         return dict(numeric(finite(self._record.get("stats") or {})))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The record as in the log, a copy."""
         copied: dict[str, Any] = _copy(self._record)
         return copied

@@ -125,7 +125,7 @@ def read(paths: Sequence[Path], each: Callable[[Mapping[str, Any]], None] | None
         reading.headers.append(file.header)
         reading.counts.coverage = Coverage()
         _scan(file, reading, each)
-        merged.merge(reading.counts.coverage.as_dict())
+        merged.merge(reading.counts.coverage.to_dict())
     reading.counts.coverage = merged
     if not reading.paths:
         raise refusals[0]

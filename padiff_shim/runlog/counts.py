@@ -169,7 +169,7 @@ class Coverage:
         self.unchecked[key] += calls
 
     def merge(self, other: Mapping[str, Any]) -> None:
-        """Add the :meth:`as_dict` of another coverage."""
+        """Add the :meth:`to_dict` of another coverage."""
         for name in _COUNTED:
             setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
         for op, reasons in (other.get("unchecked_ops") or {}).items():
@@ -182,7 +182,7 @@ class Coverage:
         seen = self.stretches - self.idle
         return round(self.float_calls * self.stretches / seen) if self.idle and seen > 0 else self.float_calls
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As in the log's ``"end"`` record, the commonest reasons first."""
         by_reason: Counter[str] = Counter()
         by_op: dict[str, dict[str, int]] = {}
@@ -384,7 +384,7 @@ class GroupCounts:
         if _SEVERITY[verdict] > self.worst.severity:
             self.worst = Verdict(verdict)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         return {
             "records": self.records,
@@ -651,4 +651,4 @@ class Counts:
 
 def listed(groups: Iterable[GroupCounts]) -> dict[str, Any]:
     """Groups as JSON-ready data."""
-    return {group.name: group.as_dict() for group in groups}
+    return {group.name: group.to_dict() for group in groups}

@@ -151,7 +151,7 @@ class Recorder:
 
     def _added(self, index: int) -> None:
         if index % _EVERY == _EVERY - 1:
-            self.add_event("coverage", "so far", coverage=self.coverage().as_dict())
+            self.add_event("coverage", "so far", coverage=self.coverage().to_dict())
 
     def add_native(self, op: str, reason: str, elements: int | None) -> None:
         """Count a call of ``op`` that was not compared, with so many floats in its results; None: it has no float result."""
@@ -183,7 +183,7 @@ class Recorder:
     def coverage(self) -> Coverage:
         """How much was compared, with what ``ops=`` and ``layers=`` kept away."""
         total = Coverage()
-        total.merge(self.counts.coverage.as_dict())
+        total.merge(self.counts.coverage.to_dict())
         for (op, reason), calls in self._tallies.total("native").items():
             total.native(op, reason, calls, 0)
         return total
@@ -225,7 +225,7 @@ class Recorder:
                     "type": "end",
                     "calls": self.counts.calls,
                     "records": self.counts.records,
-                    "coverage": self.coverage().as_dict(),
+                    "coverage": self.coverage().to_dict(),
                     "seconds": round(time.perf_counter() - self._began, 3),
                     **({"how": self.counts.ended_by} if self.counts.ended_by else {}),
                 }

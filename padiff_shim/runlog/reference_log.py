@@ -42,7 +42,7 @@ def write(target: Path, counted: Mapping[str, Any], rank: int, started: str, *, 
 
     Args:
         target: the file, see :func:`new_path`.
-        counted: :meth:`Run.as_dict`.
+        counted: :meth:`Run.to_dict`.
         rank: of the process.
         started: when the mode was opened, as :func:`~padiff_shim.runlog.writer.now` says it.
         ended: the mode is closed.

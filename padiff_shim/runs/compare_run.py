@@ -13,7 +13,7 @@ from typing import Any
 from ..arguments import one_of, whole
 from ..errors import OPS_LISTED, ArgumentError, MismatchError, PadiffShimError, UnknownNameError, optional, unknown
 from ..files import Scratch
-from ..present.annotations import Annotation
+from ..present.annotations import Finding
 from ..present.document import Document
 from ..progress import Waiting
 from ..report import compare, compare_page
@@ -26,7 +26,7 @@ from ..runlog.events import SCHEMA
 from ..runlog.reader import LogError
 from ..runlog.recorder import INPUTS, Recorder
 from ..runlog.replicas import Replicas, replicas
-from ..text import SENTENCE, reader, shown, tr
+from ..text import SENTENCE, shown, tr
 from ..verdicts import Verdict
 from .run import Run, command
 
@@ -134,7 +134,7 @@ class CompareRun(Run):
             raise PadiffShimError(tr("next_step() belongs to the run of an open compare mode"))
         self.stepper()
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
+    def copy_log(self, folder: str | os.PathLike[str]) -> Path:
         """Copy the log and the saved operands into ``folder``, from where :func:`load` reads them; returns the folder.
 
         Raises:
@@ -151,6 +151,9 @@ class CompareRun(Run):
         )
 
     __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        return bool(self.counts.records) and not self.missing and not self.findings
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -208,7 +211,7 @@ class CompareRun(Run):
             return [_logged(*entry) for entry in counts.worst()[:n]]
         more = Counts(most=n)
         for call in self.calls:
-            more.add(call.as_dict(), call.log)
+            more.add(call.to_dict(), call.log)
         return [Call(*entry) for entry in more.worst()]
 
     def first_divergence(self, at_least: str | Verdict = Verdict.LOW_ACCURACY) -> Call | None:
@@ -251,27 +254,28 @@ class CompareRun(Run):
         """Dotted layer path ("" outside of any layer) -> its counts, the most serious first."""
         return self.counts.groups("layer")
 
-    def findings(self) -> list[LineFinding]:
+    def by_line(self) -> list[LineFinding]:
         """Records above UNVERIFIED that are not muted, grouped by line and verdict, the most serious first.
 
         Those whose ``apart`` is not empty come last: known differences and negligible ones.
         """
         return self.counts.sorted_findings()
 
-    def annotations(self) -> list[Annotation]:
+    @property
+    def findings(self) -> list[Finding]:
         """The findings, each at its line."""
-        return [compare.annotated(finding) for finding in self.findings() if not finding.apart]
+        return [compare.annotated(finding) for finding in self.by_line() if not finding.apart]
 
     def coverage(self) -> dict[str, Any]:
         """How many float calls and output elements were checked, and why others were not; docs/log.md has the fields."""
-        return self.recorder.coverage().as_dict()
+        return self.recorder.coverage().to_dict()
 
     @property
     def native(self) -> dict[str, dict[str, int]]:
         """Op name -> {reason: number of calls without a verdict}."""
         return dict(self.coverage()["unchecked_ops"])
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All counts, as JSON-ready data: header, warnings, verdicts, ops, layers, known differences, coverage."""
         return {
             "header": self.header,
@@ -293,20 +297,15 @@ class CompareRun(Run):
             MissingFrameworkError: pandas is not installed.
         """
         pandas = optional("pandas", "pip install pandas")
-        return pandas.DataFrame([_flat(call.as_dict()) for call in self.calls])
+        return pandas.DataFrame([_flat(call.to_dict()) for call in self.calls])
 
     def document(self) -> Document:
         """The answer, versions, counts, the worst calls, verdicts per op and layer, and what was not checked."""
         return compare.document(self)
 
-    def to_html(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
-        """Write one self-contained page in the language ``lang``, in a folder that is made if need be; returns its path.
-
-        Raises:
-            FileError: it cannot be written.
-        """
-        with reader(lang):
-            return compare_page.write(self, path)
+    def _page(self, target: Path | None) -> str:
+        with Waiting(tr("writing {target}", target=target or tr("the page "))):
+            return compare_page.text(self)
 
     def notebook_page(self) -> str:
         """The page with a sample of the records."""
@@ -335,9 +334,9 @@ class CompareRun(Run):
                 )
             call = self.calls[place]
         chosen = call
-        if chosen.log and chosen.as_dict().get("index") not in inputs.kept(self.recorder.folder / INPUTS, chosen.log):
+        if chosen.log and chosen.to_dict().get("index") not in inputs.kept(self.recorder.folder / INPUTS, chosen.log):
             raise PadiffShimError(self._not_saved(chosen))
-        record, arrays = inputs.load_inputs(self.recorder.folder / INPUTS, chosen.as_dict(), chosen.log)
+        record, arrays = inputs.load_inputs(self.recorder.folder / INPUTS, chosen.to_dict(), chosen.log)
         return script.write(record, arrays, path, environment=self.header.get("environment"))
 
     def kept(self) -> Calls:
@@ -347,7 +346,7 @@ class CompareRun(Run):
         def has_inputs(call: Call) -> bool:
             if call.log not in saved_ones:
                 saved_ones[call.log] = set(inputs.kept(self.recorder.folder / INPUTS, call.log))
-            return call.as_dict().get("index") in saved_ones[call.log]
+            return call.to_dict().get("index") in saved_ones[call.log]
 
         return self.calls.filter(where=has_inputs)
 
@@ -361,7 +360,7 @@ class CompareRun(Run):
         alike = ("op", "tensor", "site", "layer", "verdict", "side")
 
         def likeness(placed: tuple[int, Call]) -> tuple[int, int]:
-            candidate, target = placed[1].as_dict(), wanted.as_dict()
+            candidate, target = placed[1].to_dict(), wanted.to_dict()
             far = abs(int(candidate.get("index") or 0) - int(target.get("index") or 0))
             return sum(candidate.get(name) == target.get(name) for name in alike), -far
 
@@ -374,10 +373,6 @@ class CompareRun(Run):
             nearest=nearest,
             again=again,
         )
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{name} {number}" for name, number in self.verdicts.items()) or "no records"
-        return f"<padiff_shim.CompareRun backend={self.backend!r} {counts}>"
 
 
 def _logged(record: Mapping[str, Any], name: str) -> Call:

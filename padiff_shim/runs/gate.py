@@ -11,14 +11,14 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..arguments import flag, path
 from ..errors import ArgumentError, FileError, unreadable
 from ..files import try_file, write
-from ..present.annotations import Annotation, places_of
+from ..present.annotations import Finding, places_of
 from ..present.document import MARKDOWN, PAGE, TEXT, Column, Document, Folded, Items, ListItem, Only, Table, figures
 from ..present.result import Presented
 from ..runlog.calls import Calls
@@ -116,9 +116,10 @@ class BaselineEntry:
         )
 
 
-@dataclass
+@dataclass(repr=False)
 class Gate(Presented):
-    """The result of :func:`gate`. ``print(gate)`` shows it.
+    """The result of :func:`gate`. ``print(gate)`` shows it. True in a condition if what was asked for happened: the baseline was
+    updated, or, without ``update``, the run passed.
 
     Attributes:
         baseline: the file.
@@ -153,19 +154,29 @@ class Gate(Presented):
         gone = self.gone and not self.thinned
         return not self.worse and not self.missing and not gone and not any(entry.severity for entry in self.new)
 
-    @property
-    def done(self) -> bool:
-        """What was asked for happened: the baseline was updated, or, without ``update``, the run passed."""
+    def __bool__(self) -> bool:
         return self.updated or (self.passed and not self.refused)
 
-    def annotations(self) -> list[Annotation]:
+    def to_dict(self) -> dict[str, Any]:
+        """All of it in plain types, ready for JSON."""
+        changes = {name: [[asdict(now), asdict(before)] for now, before in getattr(self, name)] for name in ("worse", "better")}
+        lists = {name: [asdict(entry) for entry in getattr(self, name)] for name in ("new", "gone", "suspects")}
+        names = ("margin", "places", "updated", "refused", "missing")
+        plain = {name: getattr(self, name) for name in names}
+        return {"headline": str(self.headline), "passed": self.passed, "baseline": str(self.baseline), **plain, **changes, **lists}
+
+    @property
+    def findings(self) -> list[Finding]:
         """The places that are a complaint, each at its line; none once they are the baseline."""
         if self.updated:
             return []
         complaints = [(now, self._change(now, before)) for now, before in self.worse]
         complaints += [(now, tr("new, and not clean: {place}", place=now)) for now in self.new if now.severity]
         complaints += [] if self.thinned else [(entry, tr("gone: {place}", place=entry)) for entry in self.gone]
-        return [Annotation(f"gate: {now.verdict}", "error", text, places_of(now.site)) for now, text in complaints]
+        return [
+            Finding(f"gate: {now.verdict}", "error", text, places_of(now.site), where=now.site, numbers={"units": now.units})
+            for now, text in complaints
+        ]
 
     def document(self) -> Document:
         """Whether it passed, and each place that changed; for a pull request what got worse stands in a table."""
@@ -191,7 +202,7 @@ class Gate(Presented):
                 Only((MARKDOWN, PAGE), [table, Folded(tr("What the verdicts mean"), [Items(meanings)])]),
                 Folded(tr("Everything else"), [Items(self._quiet())]),
             ],
-            "good" if self.done else "bad",
+            "good" if self else "bad",
         )
 
     def _worse(self) -> list[ListItem]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import notebook
-from ..arguments import path as as_path
 from ..errors import FileError
-from ..files import try_folder, write
+from ..files import try_folder
+from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
 from ..report import reference
@@ -34,12 +34,12 @@ _WRITING = threading.Lock()  # for writing a log
 _OPENING = threading.Lock()  # for opening or closing a mode; not a field, since a run is pickled
 
 
-@dataclass
+@dataclass(repr=False)
 class Run(Presented):
     """The result of a mode: how many calls ran on which kernel, and why.
 
-    ``print(run)`` shows a table, :meth:`to_html` and :meth:`to_markdown` write reports, :meth:`as_dict` gives plain data. The
-    counters go on while the mode is open and while gradients flow through its calls.
+    True in a condition if every float call ran on the backend's kernels. ``print(run)`` shows a table. The counters go on while the
+    mode is open and while gradients flow through its calls.
 
     Attributes:
         backend: whose kernels answer, ``"torch"``.
@@ -111,7 +111,7 @@ class Run(Presented):
         begun = time.perf_counter()
         try:
             if self._openings:  # else it was closed meanwhile, and all is written
-                reference_log.write(self._log, self.as_dict(), self.rank, self._started, ended=False)
+                reference_log.write(self._log, self.to_dict(), self.rank, self._started, ended=False)
         except LogError:
             pass  # the user is warned when the mode opens and when it closes
         finally:
@@ -129,7 +129,7 @@ class Run(Presented):
         if self._unwritten and self._log is not None and os.getpid() == self._process:
             try:
                 with _WRITING:
-                    reference_log.write(self._log, self.as_dict(), self.rank, self._started, ended=True)
+                    reference_log.write(self._log, self.to_dict(), self.rank, self._started, ended=True)
             except LogError as error:
                 self._unwritten = False
                 self._warn_of_log(error, 4)
@@ -162,7 +162,7 @@ class Run(Presented):
             self.warnings.append(message)
 
     def add(self, data: Mapping[str, Any]) -> None:
-        """Add the counts of another process, its :meth:`as_dict`, and its remarks."""
+        """Add the counts of another process, its :meth:`to_dict`, and its remarks."""
         self._tallies.keep(reference_log.counters(data))
         profile = data.get("profile") or {}
         self.layout_cost.add(data.get("layout_cost") or {})
@@ -211,7 +211,7 @@ class Run(Presented):
             grouped.setdefault(name, {})[definition] = calls
         return grouped
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All counts, as JSON-ready data.
 
         ``{"backend", "linear_layout", "environment", "command", "layout_cost", "warnings",
@@ -275,21 +275,22 @@ class Run(Presented):
             ],
         }
 
+    def __bool__(self) -> bool:
+        return reference.complete(self)
+
+    @property
+    def headline(self) -> str:
+        """How much ran on the reference's kernels, and what did not."""
+        return reference.headline(self)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What stayed on Paddle's kernels, the commonest calls of an op and reason first."""
+        return reference.findings(self)
+
     def document(self) -> Document:
         """Coverage, where the time went, what stayed native, layers, lines and ops."""
         return reference.document(self)
-
-    def to_html(self, path: str | os.PathLike[str], *, lang: str | None = None) -> Path:
-        """Write one self-contained page in the language ``lang``, in a folder that is made if need be; returns its path.
-
-        Raises:
-            FileError: it cannot be written.
-        """
-        return write(as_path("path", path), self.page(lang=lang), "the page ")
-
-    def __repr__(self) -> str:
-        calls, native = sum(self.substituted.values()), sum(self._tallies.total("native").values())
-        return f"<padiff_shim.Run backend={self.backend!r} substituted={calls} native={native}>"
 
 
 def command() -> str:

@@ -19,6 +19,7 @@ A formulation is one computation that people write in several ways::
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -51,10 +52,39 @@ class Spelling:
     tensors). The operands of the formulation are names in it, and ``paddle`` or ``torch``, ``F`` (that framework's functional
     module) and ``math``. Under ``reference("torch")`` the first is bit for bit the second, in the forward and in every gradient.
     Dtypes are written as ``"float32"`` in Paddle and ``torch.float32`` in Torch, so that a run in float64 can widen them.
+    ``torch`` is declared where it is not what :func:`in_torchs_names` makes of ``paddle``.
     """
 
     paddle: str
-    torch: str
+    torch: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "torch", self.torch or in_torchs_names(self.paddle))
+
+
+_NAMES = (
+    (r'"(bool|u?int\d+|b?float\d+)"', r"torch.\1"),
+    (r"\.astype\(", ".to("),
+    (r"\baxis=", "dim="),
+    (r"\bepsilon=", "eps="),
+    (r"\bpaddle\.concat\(", "torch.cat("),
+    (r"\b(?:paddle|F)\.sigmoid\(", "torch.sigmoid("),
+    (r"\bapproximate=True", 'approximate="tanh"'),
+    (r"\b(\w+), transpose_y=True", r"\1.mT"),
+    (r"(?<=F\.linear\()(\w+), w\b", r"\1, w.t().contiguous()"),  # Paddle's weight lies [in, out]
+    (r"\bpaddle\.", "torch."),
+)
+
+
+def in_torchs_names(source: str) -> str:
+    """Paddle's source with Torch's names, as far as the two differ in names alone.
+
+    >>> in_torchs_names('paddle.concat([x.astype("float32"), y], axis=-1)')
+    'torch.cat([x.to(torch.float32), y], dim=-1)'
+    """
+    for name, torchs in _NAMES:
+        source = re.sub(name, torchs, source)
+    return source
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
+from ..present.annotations import Finding
 from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
 from ..text import from_log, joined, many, marked, shown, tr
@@ -131,8 +132,13 @@ class UnequalPair:
         )
 
 
-@dataclass
-class WeightCheck:
+def _finding(unequal: UnequalPair) -> Finding:
+    where, numbers = unequal.pair.paddle or unequal.pair.torch, {"max_abs": unequal.largest}
+    return Finding(f"weights: {unequal.finding}", "error", str(unequal), where=where, numbers=numbers)
+
+
+@dataclass(repr=False)
+class WeightCheck(Presented):
     """The result of :meth:`Mapping.check`; true if all pairs are equal bit for bit.
 
     Args:
@@ -146,23 +152,25 @@ class WeightCheck:
     def __bool__(self) -> bool:
         return not self.differences
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """Whether all pairs are equal, or how many are not."""
         if self:
-            return str(tr("{compared} pairs of weights, all equal bit for bit", compared=self.compared))
-        return "\n".join(
-            [
-                str(
-                    tr(
-                        "{differences} of {compared} pairs of weights differ:",
-                        differences=len(self.differences),
-                        compared=self.compared,
-                    )
-                ),
-                *map(str, self.differences),
-            ]
+            return tr("{compared} pairs of weights, all equal bit for bit", compared=self.compared)
+        return tr("{differences} of {compared} pairs of weights differ", differences=len(self.differences), compared=self.compared)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The pairs that differ, each by its name."""
+        return [_finding(each) for each in self.differences]
+
+    def document(self) -> Document:
+        """The answer, and a line for each pair that differs."""
+        return Document(
+            self.headline, [Items([ListItem(str(each), "", "bad") for each in self.differences])], "good" if self else "bad"
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""
         rows = [
             {
@@ -364,7 +372,7 @@ class Pair:
             return canonical(slot, values).cpu()
         return (torch.as_tensor(self.rule(values.clone())) if self.rule_from == side.framework else values).cpu()
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The pair as plain data."""
         shapes = {side: self.shape(side) for side in ("torch", "paddle")}
         return {
@@ -380,7 +388,7 @@ class Pair:
         return replace(self, note="; ".join(filter(None, (self.note, note)))) if note not in self.note else self
 
 
-@dataclass
+@dataclass(repr=False)
 class Mapping(Presented):
     """Which weights and layers of a Torch module and a Paddle layer belong together; true if every weight has a partner.
 
@@ -419,6 +427,13 @@ class Mapping(Presented):
 
     def __iter__(self) -> Iterator[Pair]:
         return iter(self.pairs)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The weights without a partner."""
+        alone = [(side, weight.name) for side, weights in sorted(zip((self.src, self.dst), self.left)) for weight in weights]
+        texts = [tr("{side} {name} has no partner", side=side, name=shown(name)) for side, name in alone]
+        return [Finding("weights: no partner", "error", text, where=name) for text, (_, name) in zip(texts, alone)]
 
     @property
     def dst(self) -> str:
@@ -492,11 +507,11 @@ class Mapping(Presented):
         """
         return check(self, *sides_of(src, dst))
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The mapping as plain data."""
         return {
             "src": self.src,
-            "weights": [pair.as_dict() for pair in self.pairs],
+            "weights": [pair.to_dict() for pair in self.pairs],
             "layers": dict(self.layers),
             "unmatched_src": self.unmatched_src,
             "unmatched_dst": self.unmatched_dst,

@@ -11,8 +11,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x u v w",
         spellings=(
-            Spelling("x * u, x * v, x * w", "x * u, x * v, x * w"),
-            Spelling("y = x.clone()\ny * u, y * v, x * w", "y = x.clone()\ny * u, y * v, x * w"),
+            Spelling("x * u, x * v, x * w"),
+            Spelling("y = x.clone()\ny * u, y * v, x * w"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
@@ -24,8 +24,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x u v w",
         spellings=(
-            Spelling("a = x * u\nb = x * v\nc = x * w\na, b, c", "a = x * u\nb = x * v\nc = x * w\na, b, c"),
-            Spelling("c = x * w\nb = x * v\na = x * u\na, b, c", "c = x * w\nb = x * v\na = x * u\na, b, c"),
+            Spelling("a = x * u\nb = x * v\nc = x * w\na, b, c"),
+            Spelling("c = x * w\nb = x * v\na = x * u\na, b, c"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
@@ -37,8 +37,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x w u v",
         spellings=(
-            Spelling("h = F.layer_norm(x, w.shape, w)\nx + h * u + h * v", "h = F.layer_norm(x, w.shape, w)\nx + h * u + h * v"),
-            Spelling("h = F.layer_norm(x, w.shape, w)\nx + h * (u + v)", "h = F.layer_norm(x, w.shape, w)\nx + h * (u + v)"),
+            Spelling("h = F.layer_norm(x, w.shape, w)\nx + h * u + h * v"),
+            Spelling("h = F.layer_norm(x, w.shape, w)\nx + h * (u + v)"),
         ),
         samples=(Sample((33, 57), (57,), (33, 57), (33, 57)), Sample((5, 7), (7,), (5, 7), (5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -95,7 +95,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="y",
         spellings=(
-            Spelling("y.sum(0)", "y.sum(0)"),
+            Spelling("y.sum(0)"),
             Spelling(
                 "out = paddle.zeros_like(y[0])\n"
                 "i = paddle.arange(y.shape[1])\n"
@@ -112,11 +112,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
                 'out = paddle.zeros_like(y[0], dtype="float32")\n'
                 "for e in range(4):\n"
                 '    out = out + y[e].astype("float32")\n'
-                "out.astype(y.dtype)",
-                "out = torch.zeros_like(y[0], dtype=torch.float32)\n"
-                "for e in range(4):\n"
-                "    out = out + y[e].to(torch.float32)\n"
-                "out.to(y.dtype)",
+                "out.astype(y.dtype)"
             ),
         ),
         samples=(Sample((4, 33, 57)), Sample((4, 5, 7))),
@@ -130,8 +126,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         operands="x i",
         spellings=(
             Spelling("paddle.index_select(x, i, 0)", "torch.index_select(x, 0, i)"),
-            Spelling("x[i]", "x[i]"),
-            Spelling("F.embedding(i, x)", "F.embedding(i, x)"),
+            Spelling("x[i]"),
+            Spelling("F.embedding(i, x)"),
             Spelling("paddle.gather(x, i)", "torch.index_select(x, 0, i)"),
         ),
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
@@ -144,11 +140,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x i",
         spellings=(
-            Spelling("F.embedding(i, x)", "F.embedding(i, x)"),
-            Spelling(
-                "paddle.matmul(F.one_hot(i, x.shape[0]).astype(x.dtype), x)",
-                "torch.matmul(F.one_hot(i, x.shape[0]).to(x.dtype), x)",
-            ),
+            Spelling("F.embedding(i, x)"),
+            Spelling("paddle.matmul(F.one_hot(i, x.shape[0]).astype(x.dtype), x)"),
         ),
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
         differs={"bfloat16": GRADIENT},
@@ -181,7 +174,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
                 "b, h, s, d = k.shape\nk.unsqueeze(2).expand([b, h, 4, s, d]).reshape([b, 4 * h, s, d])",
                 "b, h, s, d = k.shape\nk.unsqueeze(2).expand(b, h, 4, s, d).reshape(b, 4 * h, s, d)",
             ),
-            Spelling("paddle.repeat_interleave(k, 4, 1)", "torch.repeat_interleave(k, 4, 1)"),
+            Spelling("paddle.repeat_interleave(k, 4, 1)"),
             Spelling(
                 "b, h, s, d = k.shape\npaddle.stack([k] * 4, 2).reshape([b, 4 * h, s, d])",
                 "b, h, s, d = k.shape\ntorch.stack([k] * 4, 2).reshape(b, 4 * h, s, d)",
@@ -197,14 +190,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="k c s",
         spellings=(
-            Spelling(
-                "a, b = k.chunk(2, -1)\npaddle.concat([k * c + paddle.concat([-b, a], -1) * s] * 4, 0)",
-                "a, b = k.chunk(2, -1)\ntorch.cat([k * c + torch.cat([-b, a], -1) * s] * 4, 0)",
-            ),
-            Spelling(
-                "k = paddle.concat([k] * 4, 0)\na, b = k.chunk(2, -1)\nk * c + paddle.concat([-b, a], -1) * s",
-                "k = torch.cat([k] * 4, 0)\na, b = k.chunk(2, -1)\nk * c + torch.cat([-b, a], -1) * s",
-            ),
+            Spelling("a, b = k.chunk(2, -1)\npaddle.concat([k * c + paddle.concat([-b, a], -1) * s] * 4, 0)"),
+            Spelling("k = paddle.concat([k] * 4, 0)\na, b = k.chunk(2, -1)\nk * c + paddle.concat([-b, a], -1) * s"),
         ),
         samples=(Sample((3, 33, 24), (33, 24), (33, 24)), Sample((2, 5, 8), (5, 8), (5, 8))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
@@ -216,11 +203,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x w u v",
         spellings=(
-            Spelling("h = F.silu(paddle.matmul(x, w))\nh * u, h * v", "h = F.silu(torch.matmul(x, w))\nh * u, h * v"),
-            Spelling(
-                "F.silu(paddle.matmul(x, w)) * u, F.silu(paddle.matmul(x, w)) * v",
-                "F.silu(torch.matmul(x, w)) * u, F.silu(torch.matmul(x, w)) * v",
-            ),
+            Spelling("h = F.silu(paddle.matmul(x, w))\nh * u, h * v"),
+            Spelling("F.silu(paddle.matmul(x, w)) * u, F.silu(paddle.matmul(x, w)) * v"),
         ),
         samples=(Sample((33, 80), (80, 57), (33, 57), (33, 57)), Sample((5, 8), (8, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
@@ -232,8 +216,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x u v",
         spellings=(
-            Spelling("x * u + x * v", "x * u + x * v"),
-            Spelling("x * (u + v)", "x * (u + v)"),
+            Spelling("x * u + x * v"),
+            Spelling("x * (u + v)"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -245,8 +229,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x w",
         spellings=(
-            Spelling("x * w", "x * w"),
-            Spelling("x * paddle.stack([w] * x.shape[0])", "x * torch.stack([w] * x.shape[0])"),
+            Spelling("x * w"),
+            Spelling("x * paddle.stack([w] * x.shape[0])"),
         ),
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
         differs={"bfloat16": GRADIENT},
@@ -259,8 +243,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x m",
         spellings=(
-            Spelling("paddle.where(m, x, paddle.zeros_like(x))", "torch.where(m, x, torch.zeros_like(x))"),
-            Spelling("x * m.astype(x.dtype)", "x * m.to(x.dtype)"),
+            Spelling("paddle.where(m, x, paddle.zeros_like(x))"),
+            Spelling("x * m.astype(x.dtype)"),
         ),
         samples=(Sample((33, 57), Bools((33, 57))), Sample((5, 7), Bools((5, 7)))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -272,8 +256,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x u v w",
         spellings=(
-            Spelling("(x * u).mean() + (x * v).mean() + (x * w).mean()", "(x * u).mean() + (x * v).mean() + (x * w).mean()"),
-            Spelling("(x * w).mean() + ((x * v).mean() + (x * u).mean())", "(x * w).mean() + ((x * v).mean() + (x * u).mean())"),
+            Spelling("(x * u).mean() + (x * v).mean() + (x * w).mean()"),
+            Spelling("(x * w).mean() + ((x * v).mean() + (x * u).mean())"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
@@ -285,8 +269,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x u v",
         spellings=(
-            Spelling("a = x * u\nb = x * v\na, b", "a = x * u\nb = x * v\na, b"),
-            Spelling("b = x * v\na = x * u\na, b", "b = x * v\na = x * u\na, b"),
+            Spelling("a = x * u\nb = x * v\na, b"),
+            Spelling("b = x * v\na = x * u\na, b"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         equal=("float32", "bfloat16"),
@@ -301,10 +285,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
                 "a, b, c = x.split(3, -1)\na * b + c",
                 "a, b, c = x.tensor_split(3, -1)\na.contiguous() * b.contiguous() + c.contiguous()",
             ),
-            Spelling(
-                "n = x.shape[-1] // 3\nx[:, :n] * x[:, n : 2 * n] + x[:, 2 * n :]",
-                "n = x.shape[-1] // 3\nx[:, :n] * x[:, n : 2 * n] + x[:, 2 * n :]",
-            ),
+            Spelling("n = x.shape[-1] // 3\nx[:, :n] * x[:, n : 2 * n] + x[:, 2 * n :]"),
         ),
         samples=(Sample((33, 57)), Sample((5, 9))),
         equal=("float32", "bfloat16"),
@@ -315,8 +296,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x w",
         spellings=(
-            Spelling("x * w", "x * w"),
-            Spelling("x * w.expand(x.shape)", "x * w.expand(x.shape)"),
+            Spelling("x * w"),
+            Spelling("x * w.expand(x.shape)"),
         ),
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
         equal=("float32", "bfloat16"),

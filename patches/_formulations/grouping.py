@@ -11,14 +11,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x wq wk wv",
         spellings=(
-            Spelling(
-                "paddle.matmul(x, wq), paddle.matmul(x, wk), paddle.matmul(x, wv)",
-                "torch.matmul(x, wq), torch.matmul(x, wk), torch.matmul(x, wv)",
-            ),
-            Spelling(
-                "paddle.matmul(x, paddle.concat([wq, wk, wv], 1)).split([wq.shape[1], wk.shape[1], wv.shape[1]], -1)",
-                "torch.matmul(x, torch.cat([wq, wk, wv], 1)).split([wq.shape[1], wk.shape[1], wv.shape[1]], -1)",
-            ),
+            Spelling("paddle.matmul(x, wq), paddle.matmul(x, wk), paddle.matmul(x, wv)"),
+            Spelling("paddle.matmul(x, paddle.concat([wq, wk, wv], 1)).split([wq.shape[1], wk.shape[1], wv.shape[1]], -1)"),
         ),
         samples=(Sample((4, 33, 80), (80, 96), (80, 32), (80, 32)), Sample((2, 5, 8), (8, 6), (8, 2), (8, 2))),
         differs={"bfloat16": GRADIENT},
@@ -31,11 +25,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x wg wu",
         spellings=(
-            Spelling("F.silu(paddle.matmul(x, wg)) * paddle.matmul(x, wu)", "F.silu(torch.matmul(x, wg)) * torch.matmul(x, wu)"),
-            Spelling(
-                "g, u = paddle.matmul(x, paddle.concat([wg, wu], 1)).chunk(2, -1)\nF.silu(g) * u",
-                "g, u = torch.matmul(x, torch.cat([wg, wu], 1)).chunk(2, -1)\nF.silu(g) * u",
-            ),
+            Spelling("F.silu(paddle.matmul(x, wg)) * paddle.matmul(x, wu)"),
+            Spelling("g, u = paddle.matmul(x, paddle.concat([wg, wu], 1)).chunk(2, -1)\nF.silu(g) * u"),
         ),
         samples=(Sample((4, 33, 80), (80, 57), (80, 57)), Sample((2, 5, 8), (8, 6), (8, 6))),
         differs={"bfloat16": GRADIENT},
@@ -48,8 +39,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x w b",
         spellings=(
-            Spelling("F.linear(x, w, b)", "F.linear(x, w.t().contiguous(), b)"),
-            Spelling("F.linear(x, w) + b", "F.linear(x, w.t().contiguous()) + b"),
+            Spelling("F.linear(x, w, b)"),
+            Spelling("F.linear(x, w) + b"),
         ),
         samples=(Sample((4, 33, 80), (80, 96), (96,)), Sample((2, 5, 8), (8, 6), (6,))),
         may_differ={"bfloat16": FORWARD},
@@ -61,8 +52,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x w b",
         spellings=(
-            Spelling("paddle.addmm(b, x, w)", "torch.addmm(b, x, w)"),
-            Spelling("b + paddle.matmul(x, w)", "b + torch.matmul(x, w)"),
+            Spelling("paddle.addmm(b, x, w)"),
+            Spelling("b + paddle.matmul(x, w)"),
         ),
         samples=(Sample((33, 80), (80, 96), (33, 96)), Sample((5, 8), (8, 6), (5, 6))),
         may_differ={"bfloat16": FORWARD},
@@ -74,8 +65,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="m q k",
         spellings=(
-            Spelling("paddle.baddbmm(m, q, k, beta=1.0, alpha=0.1)", "torch.baddbmm(m, q, k, beta=1.0, alpha=0.1)"),
-            Spelling("paddle.bmm(q, k) * 0.1 + m", "torch.bmm(q, k) * 0.1 + m"),
+            Spelling("paddle.baddbmm(m, q, k, beta=1.0, alpha=0.1)"),
+            Spelling("paddle.bmm(q, k) * 0.1 + m"),
         ),
         samples=(Sample((4, 33, 29), (4, 33, 80), (4, 80, 29)), Sample((2, 5, 6), (2, 5, 8), (2, 8, 6))),
         may_differ={"float32": BOTH, "bfloat16": BOTH},
@@ -87,10 +78,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x",
         spellings=(
-            Spelling("x.mean(-1)", "x.mean(-1)"),
-            Spelling("x.sum(-1) / x.shape[-1]", "x.sum(-1) / x.shape[-1]"),
-            Spelling("x.sum(-1) * (1 / x.shape[-1])", "x.sum(-1) * (1 / x.shape[-1])"),
-            Spelling("(x / x.shape[-1]).sum(-1)", "(x / x.shape[-1]).sum(-1)"),
+            Spelling("x.mean(-1)"),
+            Spelling("x.sum(-1) / x.shape[-1]"),
+            Spelling("x.sum(-1) * (1 / x.shape[-1])"),
+            Spelling("(x / x.shape[-1]).sum(-1)"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": FORWARD},
@@ -103,8 +94,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x m",
         spellings=(
-            Spelling("paddle.masked_select(x, m).mean()", "torch.masked_select(x, m).mean()"),
-            Spelling("(x * m.astype(x.dtype)).sum() / m.astype(x.dtype).sum()", "(x * m.to(x.dtype)).sum() / m.to(x.dtype).sum()"),
+            Spelling("paddle.masked_select(x, m).mean()"),
+            Spelling("(x * m.astype(x.dtype)).sum() / m.astype(x.dtype).sum()"),
         ),
         samples=(Sample((33, 57), Bools((33, 57))), Sample((5, 7), Bools((5, 7)))),
         may_differ={"float32": FORWARD},
@@ -116,8 +107,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x",
         spellings=(
-            Spelling("x.sum()", "x.sum()"),
-            Spelling("x.sum(-1).sum()", "x.sum(-1).sum()"),
+            Spelling("x.sum()"),
+            Spelling("x.sum(-1).sum()"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": FORWARD},
@@ -130,8 +121,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x",
         spellings=(
-            Spelling("x.mean()", "x.mean()"),
-            Spelling("x.mean(-1).mean()", "x.mean(-1).mean()"),
+            Spelling("x.mean()"),
+            Spelling("x.mean(-1).mean()"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         may_differ={"float32": BOTH},
@@ -143,9 +134,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x",
         spellings=(
-            Spelling("x.var(-1, unbiased=False)", "x.var(-1, unbiased=False)"),
-            Spelling("((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)", "((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)"),
-            Spelling("(x * x).mean(-1) - x.mean(-1) ** 2", "(x * x).mean(-1) - x.mean(-1) ** 2"),
+            Spelling("x.var(-1, unbiased=False)"),
+            Spelling("((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)"),
+            Spelling("(x * x).mean(-1) - x.mean(-1) ** 2"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -157,8 +148,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="a b c",
         spellings=(
-            Spelling("paddle.matmul(paddle.matmul(a, b), c)", "torch.matmul(torch.matmul(a, b), c)"),
-            Spelling("paddle.matmul(a, paddle.matmul(b, c))", "torch.matmul(a, torch.matmul(b, c))"),
+            Spelling("paddle.matmul(paddle.matmul(a, b), c)"),
+            Spelling("paddle.matmul(a, paddle.matmul(b, c))"),
         ),
         samples=(Sample((33, 20), (20, 57), (57, 24)), Sample((5, 3), (3, 7), (7, 4))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -170,11 +161,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x w a b",
         spellings=(
-            Spelling(
-                "paddle.matmul(x, w) + paddle.matmul(paddle.matmul(x, a), b)",
-                "torch.matmul(x, w) + torch.matmul(torch.matmul(x, a), b)",
-            ),
-            Spelling("paddle.matmul(x, w + paddle.matmul(a, b))", "torch.matmul(x, w + torch.matmul(a, b))"),
+            Spelling("paddle.matmul(x, w) + paddle.matmul(paddle.matmul(x, a), b)"),
+            Spelling("paddle.matmul(x, w + paddle.matmul(a, b))"),
         ),
         samples=(Sample((33, 80), (80, 57), (80, 8), (8, 57)), Sample((5, 8), (8, 7), (8, 2), (2, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -186,8 +174,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x a m",
         spellings=(
-            Spelling("x + a + m", "x + a + m"),
-            Spelling("x + (a + m)", "x + (a + m)"),
+            Spelling("x + a + m"),
+            Spelling("x + (a + m)"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
@@ -199,8 +187,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x w b r",
         spellings=(
-            Spelling("F.linear(x, w, b) + r", "F.linear(x, w.t().contiguous(), b) + r"),
-            Spelling("F.linear(x, w) + (b + r)", "F.linear(x, w.t().contiguous()) + (b + r)"),
+            Spelling("F.linear(x, w, b) + r"),
+            Spelling("F.linear(x, w) + (b + r)"),
         ),
         samples=(Sample((4, 33, 80), (80, 96), (96,), (4, 33, 96)), Sample((2, 5, 8), (8, 6), (6,), (2, 5, 6))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
@@ -212,12 +200,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="y p",
         spellings=(
-            Spelling("(y * p.unsqueeze(-1)).sum(1)", "(y * p.unsqueeze(-1)).sum(1)"),
-            Spelling("paddle.matmul(p.unsqueeze(1), y).squeeze(1)", "torch.matmul(p.unsqueeze(1), y).squeeze(1)"),
-            Spelling(
-                "z = y * p.unsqueeze(-1)\nz[:, 0] + z[:, 1] + z[:, 2] + z[:, 3]",
-                "z = y * p.unsqueeze(-1)\nz[:, 0] + z[:, 1] + z[:, 2] + z[:, 3]",
-            ),
+            Spelling("(y * p.unsqueeze(-1)).sum(1)"),
+            Spelling("paddle.matmul(p.unsqueeze(1), y).squeeze(1)"),
+            Spelling("z = y * p.unsqueeze(-1)\nz[:, 0] + z[:, 1] + z[:, 2] + z[:, 3]"),
         ),
         samples=(Sample((33, 4, 57), Floats((33, 4), 0.0, 1.0)), Sample((5, 4, 7), Floats((5, 4), 0.0, 1.0))),
         differs={"bfloat16": BOTH},
@@ -230,11 +215,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x w",
         spellings=(
-            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
-            Spelling(
-                "n = w.shape[0] // 2\npaddle.matmul(x[:, :n], w[:n]) + paddle.matmul(x[:, n:], w[n:])",
-                "n = w.shape[0] // 2\ntorch.matmul(x[:, :n], w[:n]) + torch.matmul(x[:, n:], w[n:])",
-            ),
+            Spelling("paddle.matmul(x, w)"),
+            Spelling("n = w.shape[0] // 2\npaddle.matmul(x[:, :n], w[:n]) + paddle.matmul(x[:, n:], w[n:])"),
         ),
         samples=(Sample((33, 80), (80, 57)), Sample((5, 8), (8, 7))),
         differs={"bfloat16": FORWARD},
@@ -247,8 +229,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="y w",
         spellings=(
-            Spelling("paddle.matmul(y.flatten(1), w.flatten(0, 1))", "torch.matmul(y.flatten(1), w.flatten(0, 1))"),
-            Spelling("paddle.einsum('shd,hdm->shm', y, w).sum(1)", "torch.einsum('shd,hdm->shm', y, w).sum(1)"),
+            Spelling("paddle.matmul(y.flatten(1), w.flatten(0, 1))"),
+            Spelling("paddle.einsum('shd,hdm->shm', y, w).sum(1)"),
         ),
         samples=(Sample((33, 4, 24), (4, 24, 57)), Sample((5, 2, 3), (2, 3, 7))),
         differs={"bfloat16": FORWARD},
@@ -280,7 +262,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x w",
         spellings=(
-            Spelling("F.conv2d(x, w)", "F.conv2d(x, w)"),
+            Spelling("F.conv2d(x, w)"),
             Spelling(
                 "paddle.matmul(w.flatten(1), x.flatten(2)).reshape([x.shape[0], w.shape[0], x.shape[2], x.shape[3]])",
                 "torch.matmul(w.flatten(1), x.flatten(2)).reshape(x.shape[0], w.shape[0], x.shape[2], x.shape[3])",
@@ -296,17 +278,11 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x w",
         spellings=(
-            Spelling(
-                "F.conv1d(x, w, padding=2, groups=x.shape[1])[:, :, : x.shape[2]]",
-                "F.conv1d(x, w, padding=2, groups=x.shape[1])[:, :, : x.shape[2]]",
-            ),
+            Spelling("F.conv1d(x, w, padding=2, groups=x.shape[1])[:, :, : x.shape[2]]"),
             Spelling(
                 "y = F.pad(x, [2, 0])\n"
                 "n = x.shape[2]\n"
-                "y[:, :, :n] * w[:, :, 0] + y[:, :, 1 : n + 1] * w[:, :, 1] + y[:, :, 2:] * w[:, :, 2]",
-                "y = F.pad(x, [2, 0])\n"
-                "n = x.shape[2]\n"
-                "y[:, :, :n] * w[:, :, 0] + y[:, :, 1 : n + 1] * w[:, :, 1] + y[:, :, 2:] * w[:, :, 2]",
+                "y[:, :, :n] * w[:, :, 0] + y[:, :, 1 : n + 1] * w[:, :, 1] + y[:, :, 2:] * w[:, :, 2]"
             ),
         ),
         samples=(Sample((2, 24, 57), (24, 1, 3)), Sample((1, 4, 7), (4, 1, 3))),
@@ -320,7 +296,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x",
         spellings=(
-            Spelling("paddle.cumsum(x, -1)", "torch.cumsum(x, -1)"),
+            Spelling("paddle.cumsum(x, -1)"),
             Spelling(
                 "paddle.matmul(x, paddle.triu(paddle.ones([x.shape[-1]] * 2, x.dtype)))",
                 "torch.matmul(x, torch.triu(torch.ones([x.shape[-1]] * 2, dtype=x.dtype)))",
@@ -336,10 +312,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x w",
         spellings=(
-            Spelling("paddle.bmm(x, w)", "torch.bmm(x, w)"),
-            Spelling(
-                "paddle.stack([paddle.mm(x[i], w[i]) for i in range(2)])", "torch.stack([torch.mm(x[i], w[i]) for i in range(2)])"
-            ),
+            Spelling("paddle.bmm(x, w)"),
+            Spelling("paddle.stack([paddle.mm(x[i], w[i]) for i in range(2)])"),
         ),
         samples=(Sample((2, 33, 80), (2, 80, 1)), Sample((2, 5, 8), (2, 8, 7))),
         may_differ={"float32": FORWARD},
@@ -351,8 +325,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=GROUPING,
         operands="x",
         spellings=(
-            Spelling("paddle.linalg.norm(x, 2, -1)", "torch.linalg.norm(x, 2, -1)"),
-            Spelling("(x * x).sum(-1).sqrt()", "(x * x).sum(-1).sqrt()"),
+            Spelling("paddle.linalg.norm(x, 2, -1)"),
+            Spelling("(x * x).sum(-1).sqrt()"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": BOTH},

@@ -26,8 +26,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x w",
         spellings=(
-            Spelling("F.linear(x, w)", "F.linear(x, w.t().contiguous())"),
-            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
+            Spelling("F.linear(x, w)"),
+            Spelling("paddle.matmul(x, w)"),
         ),
         samples=(Sample((4, 33, 80), (80, 8)), Sample((2, 5, 8), (8, 6))),
         may_differ={"float32": BOTH},
@@ -53,7 +53,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x",
         spellings=(
-            Spelling("x.mean([2, 3])", "x.mean([2, 3])"),
+            Spelling("x.mean([2, 3])"),
             Spelling("x.transpose([0, 2, 3, 1]).contiguous().mean([1, 2])", "x.permute(0, 2, 3, 1).contiguous().mean([1, 2])"),
         ),
         samples=(Sample((2, 8, 15, 13)), Sample((1, 3, 4, 5))),
@@ -66,7 +66,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x",
         spellings=(
-            Spelling("F.softmax(x, 1)", "F.softmax(x, 1)"),
+            Spelling("F.softmax(x, 1)"),
             Spelling(
                 "F.softmax(x.transpose([0, 2, 1]).contiguous(), -1).transpose([0, 2, 1])",
                 "F.softmax(x.transpose(1, 2).contiguous(), -1).transpose(1, 2)",
@@ -82,13 +82,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x",
         spellings=(
-            Spelling(
-                "n = x.shape[-1] // 2\nF.silu(x[..., :n]) * x[..., n:]", "n = x.shape[-1] // 2\nF.silu(x[..., :n]) * x[..., n:]"
-            ),
-            Spelling(
-                "n = x.shape[-1] // 2\nF.silu(x[..., :n].contiguous()) * x[..., n:].contiguous()",
-                "n = x.shape[-1] // 2\nF.silu(x[..., :n].contiguous()) * x[..., n:].contiguous()",
-            ),
+            Spelling("n = x.shape[-1] // 2\nF.silu(x[..., :n]) * x[..., n:]"),
+            Spelling("n = x.shape[-1] // 2\nF.silu(x[..., :n].contiguous()) * x[..., n:].contiguous()"),
         ),
         samples=(Sample((4, 33, 114)), Sample((2, 5, 6))),
         may_differ={"float32": BOTH},
@@ -100,7 +95,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x w",
         spellings=(
-            Spelling("F.conv2d(x, w, padding=1)", "F.conv2d(x, w, padding=1)"),
+            Spelling("F.conv2d(x, w, padding=1)"),
             Spelling(
                 "F.conv2d(x.transpose([0, 2, 3, 1]).contiguous(), w, padding=1, data_format='NHWC').transpose([0, 3, 1, 2])",
                 "F.conv2d(x.contiguous(memory_format=torch.channels_last), w, padding=1)",
@@ -116,7 +111,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x w",
         spellings=(
-            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
+            Spelling("paddle.matmul(x, w)"),
             Spelling(
                 "paddle.bmm(x, w.unsqueeze(0).expand([x.shape[0], w.shape[0], w.shape[1]]))",
                 "torch.bmm(x, w.unsqueeze(0).expand(x.shape[0], -1, -1))",
@@ -132,7 +127,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x w",
         spellings=(
-            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
+            Spelling("paddle.matmul(x, w)"),
             Spelling("paddle.matmul(w, x, transpose_x=True, transpose_y=True).t()", "torch.matmul(w.t(), x.t()).t()"),
         ),
         samples=(Sample((33, 80), (80, 8)), Sample((5, 8), (8, 6))),
@@ -145,7 +140,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x w",
         spellings=(
-            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
+            Spelling("paddle.matmul(x, w)"),
             Spelling(
                 "paddle.matmul(w, x, transpose_x=True, transpose_y=True).transpose([0, 2, 1])",
                 "torch.matmul(w.mT, x.mT).permute(0, 2, 1)",
@@ -161,7 +156,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x w",
         spellings=(
-            Spelling("paddle.matmul(x, w)", "torch.matmul(x, w)"),
+            Spelling("paddle.matmul(x, w)"),
             Spelling(
                 "paddle.matmul(w, x, transpose_x=True, transpose_y=True).transpose([0, 1, 3, 2])",
                 "torch.matmul(w.mT, x.mT).permute(0, 1, 3, 2)",
@@ -177,8 +172,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="x w",
         spellings=(
-            Spelling("paddle.matmul(x, w)[:, -1:]", "torch.matmul(x, w)[:, -1:]"),
-            Spelling("paddle.matmul(x[:, -1:], w)", "torch.matmul(x[:, -1:], w)"),
+            Spelling("paddle.matmul(x, w)[:, -1:]"),
+            Spelling("paddle.matmul(x[:, -1:], w)"),
         ),
         samples=(Sample((2, 33, 80), (80, 57)), Sample((2, 5, 8), (8, 6))),
         may_differ={"float32": BOTH},
@@ -190,8 +185,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=LAYOUT,
         operands="q k",
         spellings=(
-            Spelling("paddle.matmul(q, k, transpose_y=True)[:, :, -1:]", "torch.matmul(q, k.mT)[:, :, -1:]"),
-            Spelling("paddle.matmul(q[:, :, -1:], k, transpose_y=True)", "torch.matmul(q[:, :, -1:], k.mT)"),
+            Spelling("paddle.matmul(q, k, transpose_y=True)[:, :, -1:]"),
+            Spelling("paddle.matmul(q[:, :, -1:], k, transpose_y=True)"),
         ),
         samples=(Sample((2, 4, 33, 80), (2, 4, 33, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
         may_differ={"float32": BOTH},

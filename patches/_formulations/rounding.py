@@ -11,17 +11,11 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x w",
         spellings=(
-            Spelling(
-                'y = x.astype("float32")\ny = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.astype(x.dtype) * w',
-                "y = x.to(torch.float32)\ny = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.to(x.dtype) * w",
-            ),
+            Spelling('y = x.astype("float32")\ny = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.astype(x.dtype) * w'),
             Spelling(
                 'y = x.astype("float32")\n'
                 "y = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\n"
-                '(y * w.astype("float32")).astype(x.dtype)',
-                "y = x.to(torch.float32)\n"
-                "y = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\n"
-                "(y * w.to(torch.float32)).to(x.dtype)",
+                '(y * w.astype("float32")).astype(x.dtype)'
             ),
         ),
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
@@ -34,14 +28,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x w",
         spellings=(
-            Spelling(
-                'y = x.astype("float32")\ny = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.astype(x.dtype) * w',
-                "y = x.to(torch.float32)\ny = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.to(x.dtype) * w",
-            ),
-            Spelling(
-                "x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w",
-                "x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w",
-            ),
+            Spelling('y = x.astype("float32")\ny = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.astype(x.dtype) * w'),
+            Spelling("x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w"),
         ),
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
         differs={"bfloat16": BOTH},
@@ -53,13 +41,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling(
-                "x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)",
-                "x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)",
-            ),
-            Spelling(
-                "x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)", "x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)"
-            ),
+            Spelling("x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)"),
+            Spelling("x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -71,12 +54,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="y w",
         spellings=(
-            Spelling(
-                '(y.astype("float32") * (1.0 + w.astype("float32"))).astype(y.dtype)',
-                "(y.to(torch.float32) * (1.0 + w.to(torch.float32))).to(y.dtype)",
-            ),
-            Spelling("y * (1.0 + w)", "y * (1.0 + w)"),
-            Spelling("y + y * w", "y + y * w"),
+            Spelling('(y.astype("float32") * (1.0 + w.astype("float32"))).astype(y.dtype)'),
+            Spelling("y * (1.0 + w)"),
+            Spelling("y + y * w"),
         ),
         samples=(Sample((33, 57), Floats((57,), -0.3, 0.3)), Sample((5, 7), Floats((7,), -0.3, 0.3))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -88,9 +68,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling("F.softmax(x, -1)", "F.softmax(x, -1)"),
-            Spelling('F.softmax(x.astype("float32"), -1).astype(x.dtype)', "F.softmax(x.to(torch.float32), -1).to(x.dtype)"),
-            Spelling('F.softmax(x, -1, dtype="float32").astype(x.dtype)', "F.softmax(x, -1, dtype=torch.float32).to(x.dtype)"),
+            Spelling("F.softmax(x, -1)"),
+            Spelling('F.softmax(x.astype("float32"), -1).astype(x.dtype)'),
+            Spelling('F.softmax(x, -1, dtype="float32").astype(x.dtype)'),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": GRADIENT},
@@ -102,14 +82,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="s v",
         spellings=(
-            Spelling(
-                'paddle.matmul(F.softmax(s.astype("float32"), -1).astype(v.dtype), v)',
-                "torch.matmul(F.softmax(s.to(torch.float32), -1).to(v.dtype), v)",
-            ),
-            Spelling(
-                'paddle.matmul(F.softmax(s.astype("float32"), -1), v.astype("float32")).astype(v.dtype)',
-                "torch.matmul(F.softmax(s.to(torch.float32), -1), v.to(torch.float32)).to(v.dtype)",
-            ),
+            Spelling('paddle.matmul(F.softmax(s.astype("float32"), -1).astype(v.dtype), v)'),
+            Spelling('paddle.matmul(F.softmax(s.astype("float32"), -1), v.astype("float32")).astype(v.dtype)'),
         ),
         samples=(Sample((4, 33, 29), (4, 29, 80)), Sample((2, 5, 6), (2, 6, 8))),
         differs={"bfloat16": BOTH},
@@ -121,13 +95,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="s m",
         spellings=(
-            Spelling(
-                'F.softmax(s.astype("float32") + m.astype("float32"), -1).astype(s.dtype)',
-                "F.softmax(s.to(torch.float32) + m.to(torch.float32), -1).to(s.dtype)",
-            ),
-            Spelling(
-                'F.softmax((s + m).astype("float32"), -1).astype(s.dtype)', "F.softmax((s + m).to(torch.float32), -1).to(s.dtype)"
-            ),
+            Spelling('F.softmax(s.astype("float32") + m.astype("float32"), -1).astype(s.dtype)'),
+            Spelling('F.softmax((s + m).astype("float32"), -1).astype(s.dtype)'),
         ),
         samples=(Sample((4, 33, 29), (4, 33, 29)), Sample((2, 5, 6), (2, 5, 6))),
         differs={"bfloat16": BOTH},
@@ -139,15 +108,13 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="q k",
         spellings=(
-            Spelling("paddle.matmul(q, k, transpose_y=True) * q.shape[-1] ** -0.5", "torch.matmul(q, k.mT) * q.shape[-1] ** -0.5"),
-            Spelling("paddle.matmul(q * q.shape[-1] ** -0.5, k, transpose_y=True)", "torch.matmul(q * q.shape[-1] ** -0.5, k.mT)"),
+            Spelling("paddle.matmul(q, k, transpose_y=True) * q.shape[-1] ** -0.5"),
+            Spelling("paddle.matmul(q * q.shape[-1] ** -0.5, k, transpose_y=True)"),
             Spelling(
                 "paddle.matmul(q * q.shape[-1] ** -0.25, k * k.shape[-1] ** -0.25, transpose_y=True)",
                 "torch.matmul(q * q.shape[-1] ** -0.25, (k * k.shape[-1] ** -0.25).mT)",
             ),
-            Spelling(
-                "paddle.matmul(q, k, transpose_y=True) / math.sqrt(q.shape[-1])", "torch.matmul(q, k.mT) / math.sqrt(q.shape[-1])"
-            ),
+            Spelling("paddle.matmul(q, k, transpose_y=True) / math.sqrt(q.shape[-1])"),
         ),
         samples=(Sample((2, 4, 33, 80), (2, 4, 33, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -159,8 +126,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x c",
         spellings=(
-            Spelling("x / c", "x / c"),
-            Spelling("x * (1 / c)", "x * (1 / c)"),
+            Spelling("x / c"),
+            Spelling("x * (1 / c)"),
         ),
         samples=(Sample((33, 57), 3.0), Sample((5, 7), 49.0)),
         differs={"float32": BOTH},
@@ -172,9 +139,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x y",
         spellings=(
-            Spelling("x / y", "x / y"),
-            Spelling("x * (1 / y)", "x * (1 / y)"),
-            Spelling("x * paddle.reciprocal(y)", "x * torch.reciprocal(y)"),
+            Spelling("x / y"),
+            Spelling("x * (1 / y)"),
+            Spelling("x * paddle.reciprocal(y)"),
         ),
         samples=(Sample((33, 57), Floats((33, 1), 0.5, 2.0)), Sample((5, 7), Floats((5, 1), 0.5, 2.0))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -186,10 +153,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling("paddle.rsqrt(x)", "torch.rsqrt(x)"),
-            Spelling("1 / paddle.sqrt(x)", "1 / torch.sqrt(x)"),
-            Spelling("x ** -0.5", "x ** -0.5"),
-            Spelling("paddle.sqrt(1 / x)", "torch.sqrt(1 / x)"),
+            Spelling("paddle.rsqrt(x)"),
+            Spelling("1 / paddle.sqrt(x)"),
+            Spelling("x ** -0.5"),
+            Spelling("paddle.sqrt(1 / x)"),
         ),
         samples=(Sample((33, 57), positive=True), Sample((5, 7), positive=True)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -201,17 +168,11 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="q c s",
         spellings=(
-            Spelling(
-                "a, b = q.chunk(2, -1)\nq * c + paddle.concat([-b, a], -1) * s",
-                "a, b = q.chunk(2, -1)\nq * c + torch.cat([-b, a], -1) * s",
-            ),
+            Spelling("a, b = q.chunk(2, -1)\nq * c + paddle.concat([-b, a], -1) * s"),
             Spelling(
                 'x, y, z = q.astype("float32"), c.astype("float32"), s.astype("float32")\n'
                 "a, b = x.chunk(2, -1)\n"
-                "(x * y + paddle.concat([-b, a], -1) * z).astype(q.dtype)",
-                "x, y, z = q.to(torch.float32), c.to(torch.float32), s.to(torch.float32)\n"
-                "a, b = x.chunk(2, -1)\n"
-                "(x * y + torch.cat([-b, a], -1) * z).to(q.dtype)",
+                "(x * y + paddle.concat([-b, a], -1) * z).astype(q.dtype)"
             ),
         ),
         samples=(
@@ -227,10 +188,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x w",
         spellings=(
-            Spelling(
-                'F.softmax(F.linear(x, w).astype("float32"), -1)',
-                "F.softmax(F.linear(x, w.t().contiguous()).to(torch.float32), -1)",
-            ),
+            Spelling('F.softmax(F.linear(x, w).astype("float32"), -1)'),
             Spelling(
                 'F.softmax(F.linear(x.astype("float32"), w.astype("float32")), -1)',
                 "F.softmax(F.linear(x.to(torch.float32), w.to(torch.float32).t().contiguous()), -1)",
@@ -246,11 +204,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling(
-                "p = paddle.topk(F.softmax(x, -1), 2)[0]\np / p.sum(-1, keepdim=True)",
-                "p = torch.topk(F.softmax(x, -1), 2)[0]\np / p.sum(-1, keepdim=True)",
-            ),
-            Spelling("F.softmax(paddle.topk(x, 2)[0], -1)", "F.softmax(torch.topk(x, 2)[0], -1)"),
+            Spelling("p = paddle.topk(F.softmax(x, -1), 2)[0]\np / p.sum(-1, keepdim=True)"),
+            Spelling("F.softmax(paddle.topk(x, 2)[0], -1)"),
         ),
         samples=(Sample((33, 8)), Sample((5, 4))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -262,11 +217,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="p",
         spellings=(
-            Spelling("p / p.sum(-1, keepdim=True)", "p / p.sum(-1, keepdim=True)"),
-            Spelling(
-                'q = p.astype("float64")\n(q / q.sum(-1, keepdim=True)).astype(p.dtype)',
-                "q = p.to(torch.float64)\n(q / q.sum(-1, keepdim=True)).to(p.dtype)",
-            ),
+            Spelling("p / p.sum(-1, keepdim=True)"),
+            Spelling('q = p.astype("float64")\n(q / q.sum(-1, keepdim=True)).astype(p.dtype)'),
         ),
         samples=(Sample((33, 8), positive=True), Sample((5, 4), positive=True)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -278,14 +230,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="y s",
         spellings=(
-            Spelling(
-                'p = F.softmax(s.astype("float32"), -1)\n(y.astype("float32") * p).astype(y.dtype)',
-                "p = F.softmax(s.to(torch.float32), -1)\n(y.to(torch.float32) * p).to(y.dtype)",
-            ),
-            Spelling(
-                'p = F.softmax(s.astype("float32"), -1)\ny * p.astype(y.dtype)',
-                "p = F.softmax(s.to(torch.float32), -1)\ny * p.to(y.dtype)",
-            ),
+            Spelling('p = F.softmax(s.astype("float32"), -1)\n(y.astype("float32") * p).astype(y.dtype)'),
+            Spelling('p = F.softmax(s.astype("float32"), -1)\ny * p.astype(y.dtype)'),
         ),
         samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"bfloat16": BOTH},
@@ -297,8 +243,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="h p w",
         spellings=(
-            Spelling("paddle.matmul(h, w) * p", "torch.matmul(h, w) * p"),
-            Spelling("paddle.matmul(h * p, w)", "torch.matmul(h * p, w)"),
+            Spelling("paddle.matmul(h, w) * p"),
+            Spelling("paddle.matmul(h * p, w)"),
         ),
         samples=(Sample((33, 80), Floats((33, 1), 0.0, 1.0), (80, 57)), Sample((5, 8), Floats((5, 1), 0.0, 1.0), (8, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -310,11 +256,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x a m",
         spellings=(
-            Spelling("x + a + m", "x + a + m"),
-            Spelling(
-                '(x.astype("float32") + a.astype("float32") + m.astype("float32")).astype(x.dtype)',
-                "(x.to(torch.float32) + a.to(torch.float32) + m.to(torch.float32)).to(x.dtype)",
-            ),
+            Spelling("x + a + m"),
+            Spelling('(x.astype("float32") + a.astype("float32") + m.astype("float32")).astype(x.dtype)'),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         differs={"bfloat16": FORWARD},
@@ -326,11 +269,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling("paddle.tanh(x / 30.0) * 30.0", "torch.tanh(x / 30.0) * 30.0"),
-            Spelling(
-                '(paddle.tanh(x.astype("float32") / 30.0) * 30.0).astype(x.dtype)',
-                "(torch.tanh(x.to(torch.float32) / 30.0) * 30.0).to(x.dtype)",
-            ),
+            Spelling("paddle.tanh(x / 30.0) * 30.0"),
+            Spelling('(paddle.tanh(x.astype("float32") / 30.0) * 30.0).astype(x.dtype)'),
         ),
         samples=(Sample((33, 57), within=(-60.0, 60.0)), Sample((5, 7), within=(-60.0, 60.0))),
         differs={"bfloat16": BOTH},
@@ -342,8 +282,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling("x.sum()", "x.sum()"),
-            Spelling('x.astype("float64").sum().astype(x.dtype)', "x.to(torch.float64).sum().to(x.dtype)"),
+            Spelling("x.sum()"),
+            Spelling('x.astype("float64").sum().astype(x.dtype)'),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         may_differ={"float32": FORWARD},
@@ -355,11 +295,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling("((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)", "((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)"),
-            Spelling(
-                'y = x.astype("float32")\n((y - y.mean(-1, keepdim=True)) ** 2).mean(-1).astype(x.dtype)',
-                "y = x.to(torch.float32)\n((y - y.mean(-1, keepdim=True)) ** 2).mean(-1).to(x.dtype)",
-            ),
+            Spelling("((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)"),
+            Spelling('y = x.astype("float32")\n((y - y.mean(-1, keepdim=True)) ** 2).mean(-1).astype(x.dtype)'),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": BOTH},
@@ -371,8 +308,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling("x.pow(3)", "x.pow(3)"),
-            Spelling("x * x * x", "x * x * x"),
+            Spelling("x.pow(3)"),
+            Spelling("x * x * x"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
@@ -384,8 +321,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="a b",
         spellings=(
-            Spelling("paddle.exp(a) * paddle.exp(b)", "torch.exp(a) * torch.exp(b)"),
-            Spelling("paddle.exp(a + b)", "torch.exp(a + b)"),
+            Spelling("paddle.exp(a) * paddle.exp(b)"),
+            Spelling("paddle.exp(a + b)"),
         ),
         samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -397,9 +334,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x y c",
         spellings=(
-            Spelling("c * x * y", "c * x * y"),
-            Spelling("x * y * c", "x * y * c"),
-            Spelling("x * (y * c)", "x * (y * c)"),
+            Spelling("c * x * y"),
+            Spelling("x * y * c"),
+            Spelling("x * (y * c)"),
         ),
         samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.7)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -411,8 +348,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x y",
         spellings=(
-            Spelling("x + (y - x).detach()", "x + (y - x).detach()"),
-            Spelling("y.detach() + (x - x.detach())", "y.detach() + (x - x.detach())"),
+            Spelling("x + (y - x).detach()"),
+            Spelling("y.detach() + (x - x.detach())"),
         ),
         samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
@@ -424,8 +361,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x y g",
         spellings=(
-            Spelling("g * x + (1 - g) * y", "g * x + (1 - g) * y"),
-            Spelling("y + g * (x - y)", "y + g * (x - y)"),
+            Spelling("g * x + (1 - g) * y"),
+            Spelling("y + g * (x - y)"),
         ),
         samples=(Sample((33, 57), (33, 57), Floats((33, 57), 0.0, 1.0)), Sample((5, 7), (5, 7), Floats((5, 7), 0.0, 1.0))),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -437,8 +374,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="u t c",
         spellings=(
-            Spelling("u + c * (t - u)", "u + c * (t - u)"),
-            Spelling("(1 - c) * u + c * t", "(1 - c) * u + c * t"),
+            Spelling("u + c * (t - u)"),
+            Spelling("(1 - c) * u + c * t"),
         ),
         samples=(Sample((33, 57), (33, 57), 7.5), Sample((5, 7), (5, 7), 3.0)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -450,11 +387,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x w b",
         spellings=(
-            Spelling("F.layer_norm(x, w.shape, w, b)", "F.layer_norm(x, w.shape, w, b)"),
-            Spelling(
-                'F.layer_norm(x.astype("float32"), w.shape, w.astype("float32"), b.astype("float32")).astype(x.dtype)',
-                "F.layer_norm(x.to(torch.float32), w.shape, w.to(torch.float32), b.to(torch.float32)).to(x.dtype)",
-            ),
+            Spelling("F.layer_norm(x, w.shape, w, b)"),
+            Spelling('F.layer_norm(x.astype("float32"), w.shape, w.astype("float32"), b.astype("float32")).astype(x.dtype)'),
         ),
         samples=(Sample((33, 57), (57,), (57,)), Sample((5, 7), (7,), (7,))),
         may_differ={"bfloat16": GRADIENT},
@@ -466,9 +400,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="q k",
         spellings=(
-            Spelling("paddle.matmul(q, k, transpose_y=True) * 0.125", "torch.matmul(q, k.mT) * 0.125"),
-            Spelling("paddle.matmul(q * 0.125, k, transpose_y=True)", "torch.matmul(q * 0.125, k.mT)"),
-            Spelling("paddle.matmul(q, k, transpose_y=True) / 8.0", "torch.matmul(q, k.mT) / 8.0"),
+            Spelling("paddle.matmul(q, k, transpose_y=True) * 0.125"),
+            Spelling("paddle.matmul(q * 0.125, k, transpose_y=True)"),
+            Spelling("paddle.matmul(q, k, transpose_y=True) / 8.0"),
         ),
         samples=(Sample((2, 4, 33, 64), (2, 4, 33, 64)), Sample((1, 2, 5, 64), (1, 2, 6, 64))),
         equal=("float32", "bfloat16"),
@@ -480,13 +414,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="q c s",
         spellings=(
+            Spelling("a, b = q.chunk(2, -1)\npaddle.concat([a * c - b * s, b * c + a * s], -1)"),
             Spelling(
-                "a, b = q.chunk(2, -1)\npaddle.concat([a * c - b * s, b * c + a * s], -1)",
-                "a, b = q.chunk(2, -1)\ntorch.cat([a * c - b * s, b * c + a * s], -1)",
-            ),
-            Spelling(
-                "a, b = q.chunk(2, -1)\nq * paddle.concat([c, c], -1) + paddle.concat([-b, a], -1) * paddle.concat([s, s], -1)",
-                "a, b = q.chunk(2, -1)\nq * torch.cat([c, c], -1) + torch.cat([-b, a], -1) * torch.cat([s, s], -1)",
+                "a, b = q.chunk(2, -1)\nq * paddle.concat([c, c], -1) + paddle.concat([-b, a], -1) * paddle.concat([s, s], -1)"
             ),
         ),
         samples=(
@@ -502,9 +432,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling("x.pow(2)", "x.pow(2)"),
-            Spelling("x * x", "x * x"),
-            Spelling("paddle.square(x)", "torch.square(x)"),
+            Spelling("x.pow(2)"),
+            Spelling("x * x"),
+            Spelling("paddle.square(x)"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         equal=("float32", "bfloat16"),
@@ -515,8 +445,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x",
         spellings=(
-            Spelling("F.gelu(x)", "F.gelu(x)"),
-            Spelling('F.gelu(x.astype("float32")).astype(x.dtype)', "F.gelu(x.to(torch.float32)).to(x.dtype)"),
+            Spelling("F.gelu(x)"),
+            Spelling('F.gelu(x.astype("float32")).astype(x.dtype)'),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         equal=("float32", "bfloat16"),
@@ -528,11 +458,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=ROUNDING,
         operands="x y",
         spellings=(
-            Spelling("x + y", "x + y"),
-            Spelling(
-                '(x.astype("float32") + y.astype("float32")).astype(x.dtype)',
-                "(x.to(torch.float32) + y.to(torch.float32)).to(x.dtype)",
-            ),
+            Spelling("x + y"),
+            Spelling('(x.astype("float32") + y.astype("float32")).astype(x.dtype)'),
         ),
         samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         equal=("float32", "bfloat16"),

@@ -11,18 +11,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="a b c",
         spellings=(
-            Spelling(
-                "paddle.linalg.norm(paddle.stack([paddle.linalg.norm(g.flatten(), 2) for g in (a, b, c)]), 2)",
-                "torch.linalg.norm(torch.stack([torch.linalg.norm(g.flatten(), 2) for g in (a, b, c)]), 2)",
-            ),
-            Spelling(
-                "paddle.sqrt(paddle.stack([(g * g).sum() for g in (a, b, c)]).sum())",
-                "torch.sqrt(torch.stack([(g * g).sum() for g in (a, b, c)]).sum())",
-            ),
-            Spelling(
-                "paddle.linalg.norm(paddle.concat([g.flatten() for g in (a, b, c)]), 2)",
-                "torch.linalg.norm(torch.cat([g.flatten() for g in (a, b, c)]), 2)",
-            ),
+            Spelling("paddle.linalg.norm(paddle.stack([paddle.linalg.norm(g.flatten(), 2) for g in (a, b, c)]), 2)"),
+            Spelling("paddle.sqrt(paddle.stack([(g * g).sum() for g in (a, b, c)]).sum())"),
+            Spelling("paddle.linalg.norm(paddle.concat([g.flatten() for g in (a, b, c)]), 2)"),
         ),
         samples=(Sample((33, 57), (57,), (57, 24)), Sample((5, 7), (7,), (7, 4))),
         differs={"bfloat16": BOTH},
@@ -35,9 +26,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="g n c",
         spellings=(
-            Spelling("g * (c / n)", "g * (c / n)"),
-            Spelling("g * c / n", "g * c / n"),
-            Spelling("g / (n / c)", "g / (n / c)"),
+            Spelling("g * (c / n)"),
+            Spelling("g * c / n"),
+            Spelling("g / (n / c)"),
         ),
         samples=(Sample((33, 57), Floats((1,), 3.0, 9.0), 0.7), Sample((5, 7), Floats((1,), 3.0, 9.0), 1.5)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -49,9 +40,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="w u lr wd",
         spellings=(
-            Spelling("w * (1 - lr * wd) - lr * u", "w * (1 - lr * wd) - lr * u"),
-            Spelling("w - lr * (u + wd * w)", "w - lr * (u + wd * w)"),
-            Spelling("w - lr * wd * w - lr * u", "w - lr * wd * w - lr * u"),
+            Spelling("w * (1 - lr * wd) - lr * u"),
+            Spelling("w - lr * (u + wd * w)"),
+            Spelling("w - lr * wd * w - lr * u"),
         ),
         samples=(Sample((33, 57), (33, 57), 0.001, 0.1), Sample((5, 7), (5, 7), 0.01, 0.3)),
         differs={"float32": BOTH, "bfloat16": FORWARD},
@@ -63,8 +54,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="m g b",
         spellings=(
-            Spelling("m * b + g * (1 - b)", "m * b + g * (1 - b)"),
-            Spelling("m + (g - m) * (1 - b)", "m + (g - m) * (1 - b)"),
+            Spelling("m * b + g * (1 - b)"),
+            Spelling("m + (g - m) * (1 - b)"),
             Spelling("paddle.lerp(m, g, 1 - b)", "torch.lerp(m, g, torch.full([], 1 - b, dtype=m.dtype))"),
         ),
         samples=(Sample((33, 57), (33, 57), 0.9), Sample((5, 7), (5, 7), 0.99)),
@@ -77,9 +68,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="v g b",
         spellings=(
-            Spelling("v * b + (1 - b) * (g * g)", "v * b + (1 - b) * (g * g)"),
-            Spelling("v * b + (1 - b) * g * g", "v * b + (1 - b) * g * g"),
-            Spelling("v + (g * g - v) * (1 - b)", "v + (g * g - v) * (1 - b)"),
+            Spelling("v * b + (1 - b) * (g * g)"),
+            Spelling("v * b + (1 - b) * g * g"),
+            Spelling("v + (g * g - v) * (1 - b)"),
         ),
         samples=(Sample(Floats((33, 57), 0.5, 2.0), (33, 57), 0.999), Sample(Floats((5, 7), 0.5, 2.0), (5, 7), 0.95)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -91,18 +82,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="m v lr",
         spellings=(
-            Spelling(
-                "lr * (m / (1 - 0.9**3)) / (paddle.sqrt(v / (1 - 0.999**3)) + 1e-8)",
-                "lr * (m / (1 - 0.9**3)) / (torch.sqrt(v / (1 - 0.999**3)) + 1e-8)",
-            ),
-            Spelling(
-                "(lr / (1 - 0.9**3)) * (m / (paddle.sqrt(v) / math.sqrt(1 - 0.999**3) + 1e-8))",
-                "(lr / (1 - 0.9**3)) * (m / (torch.sqrt(v) / math.sqrt(1 - 0.999**3) + 1e-8))",
-            ),
-            Spelling(
-                "(lr * math.sqrt(1 - 0.999**3) / (1 - 0.9**3)) * m / (paddle.sqrt(v) + 1e-8 * math.sqrt(1 - 0.999**3))",
-                "(lr * math.sqrt(1 - 0.999**3) / (1 - 0.9**3)) * m / (torch.sqrt(v) + 1e-8 * math.sqrt(1 - 0.999**3))",
-            ),
+            Spelling("lr * (m / (1 - 0.9**3)) / (paddle.sqrt(v / (1 - 0.999**3)) + 1e-8)"),
+            Spelling("(lr / (1 - 0.9**3)) * (m / (paddle.sqrt(v) / math.sqrt(1 - 0.999**3) + 1e-8))"),
+            Spelling("(lr * math.sqrt(1 - 0.999**3) / (1 - 0.9**3)) * m / (paddle.sqrt(v) + 1e-8 * math.sqrt(1 - 0.999**3))"),
         ),
         samples=(Sample((33, 57), Floats((33, 57), 0.5, 2.0), 0.001), Sample((5, 7), Floats((5, 7), 0.5, 2.0), 0.01)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -114,8 +96,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="v c",
         spellings=(
-            Spelling("paddle.sqrt(v) / math.sqrt(c)", "torch.sqrt(v) / math.sqrt(c)"),
-            Spelling("paddle.sqrt(v / c)", "torch.sqrt(v / c)"),
+            Spelling("paddle.sqrt(v) / math.sqrt(c)"),
+            Spelling("paddle.sqrt(v / c)"),
         ),
         samples=(Sample(Floats((33, 57), 0.5, 2.0), 0.003), Sample(Floats((5, 7), 0.5, 2.0), 0.3)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -127,10 +109,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="w m d lr wd c",
         spellings=(
-            Spelling("w * (1 - lr * wd) + (-lr / c) * m / d", "w * (1 - lr * wd) + (-lr / c) * m / d"),
-            Spelling("w - lr * ((m / c) / d + wd * w)", "w - lr * ((m / c) / d + wd * w)"),
-            Spelling("w - lr * ((m / c) / d) - lr * wd * w", "w - lr * ((m / c) / d) - lr * wd * w"),
-            Spelling("w * (1 - lr * wd) - lr * ((m / c) / d)", "w * (1 - lr * wd) - lr * ((m / c) / d)"),
+            Spelling("w * (1 - lr * wd) + (-lr / c) * m / d"),
+            Spelling("w - lr * ((m / c) / d + wd * w)"),
+            Spelling("w - lr * ((m / c) / d) - lr * wd * w"),
+            Spelling("w * (1 - lr * wd) - lr * ((m / c) / d)"),
         ),
         samples=(
             Sample((33, 57), (33, 57), Floats((33, 57), 0.5, 2.0), 0.001, 0.1, 0.271),
@@ -145,10 +127,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="w m d lr c",
         spellings=(
-            Spelling("w + (-lr / c) * m / d", "w + (-lr / c) * m / d"),
-            Spelling("w - lr * ((m / c) / d)", "w - lr * ((m / c) / d)"),
-            Spelling("w - lr / c * (m / d)", "w - lr / c * (m / d)"),
-            Spelling("w - lr * (m / c) / d", "w - lr * (m / c) / d"),
+            Spelling("w + (-lr / c) * m / d"),
+            Spelling("w - lr * ((m / c) / d)"),
+            Spelling("w - lr / c * (m / d)"),
+            Spelling("w - lr * (m / c) / d"),
         ),
         samples=(
             Sample((33, 57), (33, 57), Floats((33, 57), 0.5, 2.0), 0.001, 0.271),
@@ -163,11 +145,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="w u lr",
         spellings=(
-            Spelling("w - lr * u", "w - lr * u"),
-            Spelling(
-                '(w.astype("float32") - lr * u.astype("float32")).astype(w.dtype)',
-                "(w.to(torch.float32) - lr * u.to(torch.float32)).to(w.dtype)",
-            ),
+            Spelling("w - lr * u"),
+            Spelling('(w.astype("float32") - lr * u.astype("float32")).astype(w.dtype)'),
         ),
         samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.3)),
         differs={"bfloat16": FORWARD},
@@ -243,11 +222,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="a b c d",
         spellings=(
-            Spelling("a + b + c + d", "a + b + c + d"),
-            Spelling(
-                '(a.astype("float32") + b.astype("float32") + c.astype("float32") + d.astype("float32")).astype(a.dtype)',
-                "(a.to(torch.float32) + b.to(torch.float32) + c.to(torch.float32) + d.to(torch.float32)).to(a.dtype)",
-            ),
+            Spelling("a + b + c + d"),
+            Spelling('(a.astype("float32") + b.astype("float32") + c.astype("float32") + d.astype("float32")).astype(a.dtype)'),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"bfloat16": FORWARD},
@@ -259,8 +235,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="a b c d",
         spellings=(
-            Spelling("a + b + c + d", "a + b + c + d"),
-            Spelling("(a + b) + (c + d)", "(a + b) + (c + d)"),
+            Spelling("a + b + c + d"),
+            Spelling("(a + b) + (c + d)"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
@@ -272,8 +248,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="a b c",
         spellings=(
-            Spelling("(a + b + c) / 3", "(a + b + c) / 3"),
-            Spelling("a / 3 + b / 3 + c / 3", "a / 3 + b / 3 + c / 3"),
+            Spelling("(a + b + c) / 3"),
+            Spelling("a / 3 + b / 3 + c / 3"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
@@ -285,8 +261,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="w m g lr",
         spellings=(
-            Spelling("w - lr * (m * 0.9 + g)", "w - lr * (m * 0.9 + g)"),
-            Spelling("w - (lr * 0.9 * m + lr * g)", "w - (lr * 0.9 * m + lr * g)"),
+            Spelling("w - lr * (m * 0.9 + g)"),
+            Spelling("w - (lr * 0.9 * m + lr * g)"),
         ),
         samples=(Sample((33, 57), (33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), (5, 7), 0.3)),
         differs={"float32": BOTH, "bfloat16": BOTH},
@@ -298,14 +274,11 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="x t",
         spellings=(
-            Spelling('F.cross_entropy(x, t, reduction="sum") / t.shape[0]', 'F.cross_entropy(x, t, reduction="sum") / t.shape[0]'),
+            Spelling('F.cross_entropy(x, t, reduction="sum") / t.shape[0]'),
             Spelling(
                 "n = t.shape[0] // 2\n"
                 '(F.cross_entropy(x[:n], t[:n], reduction="sum") + F.cross_entropy(x[n:], t[n:], reduction="sum")) / '
-                "t.shape[0]",
-                "n = t.shape[0] // 2\n"
-                '(F.cross_entropy(x[:n], t[:n], reduction="sum") + F.cross_entropy(x[n:], t[n:], reduction="sum")) / '
-                "t.shape[0]",
+                "t.shape[0]"
             ),
         ),
         samples=(Sample((66, 57), Ints((66,), 0, 57)), Sample((6, 7), Ints((6,), 0, 7))),
@@ -337,8 +310,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=TRAINING,
         operands="w u lr",
         spellings=(
-            Spelling("w - lr * u", "w - lr * u"),
-            Spelling("w + (-lr) * u", "w + (-lr) * u"),
+            Spelling("w - lr * u"),
+            Spelling("w + (-lr) * u"),
         ),
         samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.3)),
         equal=("float32", "bfloat16"),

@@ -9,7 +9,18 @@ import pytest
 import padiff_shim
 from padiff_shim.auditing import reproducing
 from padiff_shim.auditing.outcome import Audit
-from padiff_shim.auditing.report import ACCURACY, RANGE, TREATMENT, UNJUDGED, WRONG, Finding, OpReport, findings, kind_of, stress_of
+from padiff_shim.auditing.report import (
+    ACCURACY,
+    RANGE,
+    TREATMENT,
+    UNJUDGED,
+    WRONG,
+    AuditFinding,
+    OpReport,
+    findings,
+    kind_of,
+    stress_of,
+)
 from padiff_shim.auditing.reproducing import DefectOutcome
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.cli.main import main
@@ -129,7 +140,7 @@ def test_one_op_is_one_op_and_a_known_defect_is_no_ordinary_operand(tmp_path):
         in text
     )
     assert "Wrong: 1 op: relu" in text
-    assert "Ordinary operands, or a known defect with any" in audited.to_markdown()
+    assert "Ordinary operands, or a known defect with any" in audited.markdown()
 
 
 def test_one_that_was_stopped_at_once_accuses_and_acquits_nobody(tmp_path):
@@ -167,7 +178,7 @@ def test_pages_escape_what_they_show(tmp_path):
         DefectOutcome("another", "relu", "", False, 1, 1, "SIGSEGV"),
     ]
     audited.defects.append(DefectOutcome("of others", "relu", "relu of NaN", True, 0, 1, "", by_processor=True))
-    page, text = audited.page(), audited.to_markdown()
+    page, text = audited.html(), audited.markdown()
     assert "<script>" not in page
     assert "<script>" not in text
     assert "\x1b" not in page + text
@@ -177,8 +188,8 @@ def test_pages_escape_what_they_show(tmp_path):
     assert "a defect" in str(audited)
     assert "| of others | relu | not of this processor |" in text
     assert "of others" not in str(audited), "it did not go: this processor has it not"
-    assert [path.name for path in audited.save()] == ["audit.md", "audit.html", "audit.json"]
-    assert isinstance(audited.findings[0], Finding)
+    assert [path.name for path in audited.save_all()] == ["audit.md", "audit.html", "audit.json"]
+    assert isinstance(audited.findings[0], AuditFinding)
 
 
 # --- the programs of the defects ----------------------------------------------------------------------------------------

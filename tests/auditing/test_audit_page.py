@@ -39,7 +39,7 @@ def audited(folder, defects=()):
 def opened(browser, tmp_path):
     """A function: options of the browser -> the open page."""
     with report_page.pages(browser, tmp_path) as show:
-        yield lambda defects=(), **options: show(audited(tmp_path, defects).page(), **options)
+        yield lambda defects=(), **options: show(audited(tmp_path, defects).html(), **options)
 
 
 @pytest.mark.parametrize("viewport", [PHONE, DESKTOP], ids=["phone", "desktop"])
@@ -91,9 +91,9 @@ def test_reproducers_are_links(opened, tmp_path):
     assert f"python repro/{script}" in page.locator("body").inner_text()
     (tmp_path / "repro").mkdir()
     (tmp_path / "repro" / script).write_text("print(1)")
-    elsewhere = audited(tmp_path).to_html(tmp_path / "pages" / "audit.html")
+    elsewhere = audited(tmp_path).save(tmp_path / "pages" / "audit.html")
     assert f'href="../repro/{script}"' in elsewhere.read_text()
-    assert f"](repro/{script})" in audited(tmp_path).to_markdown()
+    assert f"](repro/{script})" in audited(tmp_path).markdown()
 
 
 def test_each_part_is_led_to(opened):

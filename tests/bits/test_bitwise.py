@@ -170,8 +170,8 @@ def test_shares_of_any_exchanges_add_up(tmp_path, seed, dtype):
 
 def test_it_is_shown_in_every_form(three):
     _, answer, _ = three
-    assert json.loads(json.dumps(answer.as_dict()))["mended"] is True
-    for shown in (str(answer), answer.to_markdown(), answer.to_html()):
+    assert json.loads(json.dumps(answer.to_dict()))["mended"] is True
+    for shown in (str(answer), answer.markdown(), answer.html()):
         assert "F.silu(y)" in shown
     assert "100.0% of the final difference" in str(answer)
 

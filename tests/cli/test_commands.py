@@ -215,7 +215,7 @@ def test_report_writes_files(log, tmp_path, capsys):
     page, notes = tmp_path / "new" / "page.html", tmp_path / "notes.md"
     assert main(["report", str(log), "--html", str(page), "--markdown", str(notes), "--json", "-"]) == 0
     assert page.read_text().startswith("<!doctype html>")
-    assert notes.read_text() == padiff_shim.load(log).to_markdown()
+    assert notes.read_text() == padiff_shim.load(log).markdown()
     assert json.loads(capsys.readouterr().out)["verdicts"] == padiff_shim.load(log).verdicts
 
 
@@ -271,8 +271,8 @@ def test_diff_says_where_two_recordings_part(recordings, tmp_path, capsys):
     assert "SAME" in capsys.readouterr().out
     notes = tmp_path / "notes.md"
     assert main(["diff", first, second, "--markdown", str(notes), "--json", "-"]) == 1
-    assert json.loads(capsys.readouterr().out) == padiff_shim.diff(first, second).as_dict()
-    assert notes.read_text() == padiff_shim.diff(first, second).to_markdown()
+    assert json.loads(capsys.readouterr().out) == padiff_shim.diff(first, second).to_dict()
+    assert notes.read_text() == padiff_shim.diff(first, second).markdown()
     assert main(["diff", first, second, "--html", str(tmp_path / "page.html")]) == 1
     assert capsys.readouterr().out.strip() == padiff_shim.diff(first, second).document().headline
     assert main(["diff", first, second, "--atol", "1", "--ranks", "0,0"]) == 0

@@ -60,7 +60,7 @@ def test_a_comparison_leaves_a_log_and_pages(tmp_path):
     assert status == 1, err
     run = padiff_shim.load(tmp_path / "log")
     assert set(run.by_op()) == {"matmul", "sum"}
-    assert (tmp_path / "notes.md").read_text() == run.to_markdown()
+    assert (tmp_path / "notes.md").read_text() == run.markdown()
     assert json.loads((tmp_path / "all.json").read_text())["verdicts"] == run.verdicts
     assert "</html>" in (tmp_path / "new" / "page.html").read_text()
     assert "page.html written" in err
@@ -75,8 +75,8 @@ def test_a_reference_run_leaves_a_log_and_pages(tmp_path):
     assert status == 0, err
     run = padiff_shim.load_reference(tmp_path / "log")
     assert run.substituted["matmul"] > 0
-    assert (tmp_path / "notes.md").read_text() == run.to_markdown()
-    assert json.loads((tmp_path / "all.json").read_text()) == run.as_dict()
+    assert (tmp_path / "notes.md").read_text() == run.markdown()
+    assert json.loads((tmp_path / "all.json").read_text()) == run.to_dict()
     page = (tmp_path / "new" / "page.html").read_text()
     assert "Where the time went" in page
     assert "train.py:" in page

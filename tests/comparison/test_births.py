@@ -27,13 +27,13 @@ def compared(program, **options):
 def born(run):
     """The records in which something begins, as (op, tensor, what, side)."""
     return [
-        (call.op, call.tensor, call.born["what"], call.born["side"]) for call in run.calls if "born" in call.as_dict()
+        (call.op, call.tensor, call.born["what"], call.born["side"]) for call in run.calls if "born" in call.to_dict()
     ]  # fmt: skip
 
 
 def texts(run):
     """What people read: the first line of each report."""
-    return [run.headline, str(run).splitlines()[0], run.to_markdown().splitlines()[0]]
+    return [run.headline, str(run).splitlines()[0], run.markdown().splitlines()[0]]
 
 
 def test_a_nan_that_both_sides_make_leads_the_report():
@@ -91,7 +91,7 @@ def test_an_overflow_of_sixteen_bits(dtype):
     x = paddle.to_tensor([0.5, 300.0]).astype(dtype)
     run = compared(lambda: x * (300.0 if dtype == "float16" else 3e38))
     assert born(run)[0][1:] == ("out", "infinity", "both")
-    assert not run.findings()
+    assert not run.by_line()
 
 
 def test_in_a_backward():
@@ -104,7 +104,7 @@ def test_in_a_backward():
 def test_what_no_compared_call_made():
     x = paddle.to_tensor([1.0, NAN])
     run = compared(lambda: paddle.exp(x + 1.0))
-    (first,) = [call for call in run.calls if "born" in call.as_dict()]
+    (first,) = [call for call in run.calls if "born" in call.to_dict()]
     assert first.born["came_in"] == ["x"]
     assert first.op == run.calls[0].op
     assert "comes in with x of" in run.headline
@@ -129,8 +129,8 @@ def test_a_run_that_is_read_from_its_log(tmp_path):
     again = padiff_shim.load(tmp_path / "log")
     assert again.headline == run.headline
     assert "The first NaN begins in log" in again.headline
-    assert again.calls[0].as_dict()["born"]["operands"][0]["least"] == -1
-    page = again.to_html(tmp_path / "page.html").read_text()
+    assert again.calls[0].to_dict()["born"]["operands"][0]["least"] == -1
+    page = again.save(tmp_path / "page.html").read_text()
     assert "The first NaN begins in log" in page
 
 
@@ -174,7 +174,7 @@ def test_what_hides_a_nan_or_an_infinity_is_known_by_name(name):
     with padiff_shim.testing.planted(name, one_more):
         run = compared(PASSING[name])
     assert not [call for call in run.calls.filter(op=name, tensor="out") if call.quirk], str(run)
-    assert run.findings()
+    assert run.by_line()
 
 
 def test_finite_numbers_may_have_an_infinite_sum():
@@ -235,7 +235,7 @@ def test_no_figure_of_rounding_is_nan_whatever_comes_in(name, value):
             figures = {key: call.stats.get(key) for key in FIGURES} | dict(call.stats["tolerance"])
             assert not [key for key, figure in figures.items() if figure is not None and math.isnan(figure)], str(call)
     if run is not None and math.isnan(value) and len(run.calls):
-        first = [call for call in run.calls if "born" in call.as_dict()]
+        first = [call for call in run.calls if "born" in call.to_dict()]
         assert all(call.born["came_in"] for call in first), [str(call) for call in first]
 
 

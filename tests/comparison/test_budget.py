@@ -206,7 +206,7 @@ def test_a_mode_that_opens_meanwhile_in_another_thread_has_its_hooks(monkeypatch
         assert taken_away()
         assert len(run.calls) == 0
     other_run = results[1]
-    assert other_run.as_dict()["ops"]["linear"]["substituted"] > 0 if kind == "reference" else len(other_run.calls) > 0
+    assert other_run.to_dict()["ops"]["linear"]["substituted"] > 0 if kind == "reference" else len(other_run.calls) > 0
 
 
 def test_what_somebody_changes_meanwhile_stays_theirs(monkeypatch):

@@ -35,11 +35,11 @@ def test_each_result_and_each_gradient_has_a_record():
     assert gradients[forward[1].call, "linear"] == {"grad:x", "grad:weight", "grad:bias"}
     assert gradients[forward[0].call, "layer_norm"] == {"grad:x", "grad:scale", "grad:bias"}
     assert gradients[forward[4].call, "add"] == {"grad:x", "grad:y"}
-    assert all(call.verdict in (Verdict.EQUAL, Verdict.ROUNDING) for call in calls), run.to_markdown()
+    assert all(call.verdict in (Verdict.EQUAL, Verdict.ROUNDING) for call in calls), run.markdown()
     assert {call.layer for call in forward} == {"0.norm", "0.up", "0", "0.down", ""}
     assert {call.file.rpartition("/")[2] for call in calls} == {"test_compare.py", "encoder.py"}
     assert forward[1].site.endswith("in forward")
-    assert forward[1].as_dict()["inputs"][1] == {"name": "weight", "shape": [32, 16], "dtype": "float32", "strides": "contiguous"}
+    assert forward[1].to_dict()["inputs"][1] == {"name": "weight", "shape": [32, 16], "dtype": "float32", "strides": "contiguous"}
 
 
 @pytest.mark.compat

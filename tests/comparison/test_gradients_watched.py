@@ -109,7 +109,7 @@ def test_a_gradient_penalty_has_the_right_bias_gradient():
     with padiff_shim.compare("torch") as run:
         (g,) = paddle.grad(net(x).sum(), x, create_graph=True)
         (g**2).sum().backward()
-    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.to_markdown()
+    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.markdown()
 
 
 @pytest.mark.parametrize("carry", ["native", "torch"])
@@ -127,7 +127,7 @@ def test_accumulated_gradients_of_two_losses(carry):
         ours = program()
     for result, other in zip(ours, native, strict=True):
         np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-4)
-    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.to_markdown()
+    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.markdown()
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -145,7 +145,7 @@ def test_recompute_around_compared_calls(reentrant):
     with padiff_shim.compare("torch") as run:
         ours = program()
     assert [g.tobytes() for g in ours] == [g.tobytes() for g in native]
-    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.to_markdown()
+    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.markdown()
 
 
 @pytest.mark.parametrize("carry", ["native", "torch"])
@@ -162,7 +162,7 @@ def test_the_programs_own_hook_changes_the_gradient_first(carry):
         ours = program()
     for result, other in zip(ours, native, strict=True):
         np.testing.assert_allclose(result, other, rtol=1e-5, atol=1e-5)
-    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.to_markdown()
+    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.markdown()
 
 
 @pytest.mark.skipif(not IS_3, reason="a defect of Paddle's CPU kernel, measured on 3.3.1")

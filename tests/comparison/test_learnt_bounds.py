@@ -86,7 +86,7 @@ def records(program, *, steps=STEPS, begins=None, **options):
         finally:
             for fault in reversed(faults):
                 fault.__exit__(None, None, None)
-    return [call.as_dict() for call in run.calls]
+    return [call.to_dict() for call in run.calls]
 
 
 @pytest.mark.parametrize("options", [{}, {"screening": True}, {"defer": True}, {"audit": 0}, {"audit": 2}], ids=str)

@@ -44,7 +44,7 @@ def test_the_native_error_says_what_to_write(dtype):
     assert str(record.verdict) in ("EQUAL", "ROUNDING")
     assert run.without_kernel == {"linear": {dtype: 1}}
     assert f"Native kernel missing: 1 call that this Paddle cannot run natively: linear in {dtype} (1)." in str(run)
-    assert "Native kernel missing" in run.to_markdown()
+    assert "Native kernel missing" in run.markdown()
 
 
 @pytest.mark.parametrize("dtype", HALVES)

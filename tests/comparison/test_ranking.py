@@ -78,7 +78,7 @@ class TestDecoder:
         for call in worst[:2]:
             run.repro(call, tmp_path / "repro.py")
         assert run.by_op()["softmax"].worst.severity <= Verdict.ROUNDING.severity
-        for text in (str(run), run.to_markdown()):
+        for text in (str(run), run.markdown()):
             assert "First divergence: #" in text.replace("\\", "")
             assert text.index("PRECISION") < text.index("softmax clipped at -64")
 
@@ -151,25 +151,25 @@ class TestLists:
         assert [call.call for call in run.worst()] == [3, 1, 4, 0, 2]
         assert run.first_divergence().call == 3
         assert run.first_divergence("SEMANTICS").call == 0, "there is no other"
-        assert [finding.worst["call"] for finding in run.findings()] == [3, 1, 4]
-        assert [bool(finding.apart) for finding in run.findings()] == [False, True, True]
-        assert [sorted(finding.layers) for finding in run.findings()] == [["b"], ["a"], ["a", "b"]]
+        assert [finding.worst["call"] for finding in run.by_line()] == [3, 1, 4]
+        assert [bool(finding.apart) for finding in run.by_line()] == [False, True, True]
+        assert [sorted(finding.layers) for finding in run.by_line()] == [["b"], ["a"], ["a", "b"]]
 
     def test_counts(self):
         run = self.run()
-        assert run.as_dict()["apart"] == {"known": 2, "negligible": 1, "muted": 1}
+        assert run.to_dict()["apart"] == {"known": 2, "negligible": 1, "muted": 1}
         assert run.verdicts == {"WRONG": 2, "SEMANTICS": 2, "LOW_ACCURACY": 1, "ROUNDING": 1}
         softmax = run.by_op()["softmax"]
         assert (softmax.worst, softmax.prob) == (Verdict.EQUAL, 0.0)
         assert softmax.verdicts == {"known": 2, "negligible": 1}
         assert list(run.by_layer()) == ["b", "a", "encoder.layers.0.linear1"]
-        again = padiff_shim.load(run.save(run.recorder.folder / "copy"))
-        assert again.as_dict()["apart"] == run.as_dict()["apart"]
+        again = padiff_shim.load(run.copy_log(run.recorder.folder / "copy"))
+        assert again.to_dict()["apart"] == run.to_dict()["apart"]
         assert again.first_divergence().call == 3
 
     def test_text(self):
         run = self.run()
-        for text in (str(run), run.to_markdown().replace("\\", "").replace("&#8203;", "")):
+        for text in (str(run), run.markdown().replace("\\", "").replace("&#8203;", "")):
             assert "LOW_ACCURACY 1, ROUNDING 1; apart: known 2, negligible 1, muted 1" in text
             assert "First divergence: #3 " in text
             assert "Known difference: theirs" in text
@@ -177,20 +177,20 @@ class TestLists:
         table = str(run).partition("Verdicts per op")[0]
         assert "softmax" not in table
         assert "LOW_ACCURACY" in table
-        shown = line(run.counts, run.calls[0].as_dict())
+        shown = line(run.counts, run.calls[0].to_dict())
         assert "known 2" in shown
         assert "SEMANTICS" not in shown
 
     def test_nothing_but_what_is_set_apart(self):
         run = filled([wrong(0, **KNOWN), wrong(1, **SMALL)])
-        for text in (str(run), run.to_markdown()):
+        for text in (str(run), run.markdown()):
             assert "No kernel is accused" in text
             assert "known or negligible" in text
             assert "First divergence: none that is not known; the first such one:" in text
         assert run.first_divergence().call == 0
 
     def test_page(self):
-        packed = compare_page.pack((call.as_dict() for call in self.run().calls), {}, 100)
+        packed = compare_page.pack((call.to_dict() for call in self.run().calls), {}, 100)
         assert packed["apart"] == {"known": 2, "negligible": 1, "muted": 1}
         assert [item["first"] for item in packed["findings"]] == [3, 1, 0]
         assert packed["layers"]["a"] == {"known": 1, "negligible": 1, "ROUNDING": 1}

@@ -65,7 +65,7 @@ def test_right_ones_are_cleared(name, carry):
     judged = {tensor: verdict for (op, tensor), verdict in seconds(run).items() if op == name}
     assert set(judged) == {f"second:{tensor}" for tensor in names.split()}, run.coverage()
     assert {verdict for verdict, *_ in judged.values()} <= {"EQUAL", "ROUNDING"}, judged
-    assert not run.findings()
+    assert not run.by_line()
 
 
 @pytest.mark.parametrize("audit", [1, 16])
@@ -78,11 +78,11 @@ def test_a_lost_one_is_accused_and_named(convolution, shapes, audit):
         penalty(convolution, x, weight, ask=[weight])
     name = convolution.__name__
     assert seconds(run)[name, "second:grad"] == ("SEMANTICS", "paddle", "no-second-derivative")
-    assert run.findings()[0].worst["op"] == name
+    assert run.by_line()[0].worst["op"] == name
     assert name in run.headline
     with padiff_shim.compare("torch", audit=audit) as run:
         penalty(convolution, tensor(*shapes[0]), weight)
-    assert not run.findings()
+    assert not run.by_line()
 
 
 @pytest.mark.skipif("3.3.1" not in paddle.__version__, reason="defects of this Paddle")
@@ -94,9 +94,7 @@ def test_programs_of_defects_are_accused(name):
     for title, program in defects()[name].programs():
         with padiff_shim.compare("torch") as run, pytest.raises(AssertionError):
             exec(compile(program, title, "exec"), {"__name__": "__main__"})
-        assert [(finding.worst["tensor"], finding.worst["side"]) for finding in run.findings()] == [("second:grad", "paddle")], (
-            title
-        )
+        assert [(finding.worst["tensor"], finding.worst["side"]) for finding in run.by_line()] == [("second:grad", "paddle")], title
 
 
 def test_what_is_not_judged_is_counted():
@@ -111,7 +109,7 @@ def test_what_is_not_judged_is_counted():
         (second,) = paddle.grad([first.sum()], [x], create_graph=True)
         second.sum().backward()
     assert THIRD_UNCHECKED in run.coverage()["unchecked"]
-    assert not run.findings()
+    assert not run.by_line()
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -207,7 +207,7 @@ def test_results_that_nobody_reads_are_not_judged():
         for seed in range(5):
             layer(randn(4, 3, 5, seed=seed))
     assert {call.tensor for call in run.calls} == {"out", "mean_out", "variance_out"}
-    assert not run.findings()
+    assert not run.by_line()
 
 
 def test_ops_that_only_move_values_are_compared_or_left_out_by_name():
@@ -229,4 +229,4 @@ def test_eigenvectors_of_another_sign_are_nobodys_fault():
         paddle.linalg.svd(x)
     judged = {(call.op, call.tensor) for call in run.calls.filter(op=("eigh", "svd"))}
     assert judged == {("eigh", "values"), ("eigh", "vectors"), ("svd", "u"), ("svd", "s"), ("svd", "vh")}
-    assert not run.findings()
+    assert not run.by_line()

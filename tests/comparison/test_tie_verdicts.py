@@ -149,7 +149,7 @@ def spoiled(name, sample, side, change, *, gradients, values=None):
     with padiff_shim.testing.planted(name, functools.partial(change, program), side=side, gradients=gradients):
         calls = program.compared()
     return [
-        call for call in calls if call.tensor.startswith("grad:") == gradients and (gradients or "result" not in call.as_dict())
+        call for call in calls if call.tensor.startswith("grad:") == gradients and (gradients or "result" not in call.to_dict())
     ]
 
 
@@ -379,9 +379,9 @@ def test_a_report_says_what_a_tie_means():
     with planted, padiff_shim.compare("torch") as run:
         paddle.nn.functional.relu(x).sum().backward()
     assert run.verdicts["TIE"] == 1
-    assert not run.findings()
+    assert not run.by_line()
     assert "1 differs at ties, where both choices are allowed" in run.headline
-    for text in (str(run), run.to_markdown()):
+    for text in (str(run), run.markdown()):
         assert "from there on both frameworks' programs may part, and no kernel is wrong" in text
     (call,) = run.calls.filter(verdict="TIE")
     assert "1 of 3 elements differ" in str(call)

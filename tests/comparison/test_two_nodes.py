@@ -51,7 +51,7 @@ def records(program, wants=(True, True, True), **options):
     with padiff_shim.compare("torch", progress=False, linear_layout="copy", **options) as run:
         for step in range(3):
             program(*leaves(step, wants))
-    return [call.as_dict() for call in run.calls]
+    return [call.to_dict() for call in run.calls]
 
 
 @pytest.mark.parametrize("options", [{}, {"carry": "torch"}, {"defer": True}, {"screening": True}], ids=str)

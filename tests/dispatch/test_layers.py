@@ -172,7 +172,7 @@ def test_matching(pattern, path, matches, tmp_path):
     calls = filled([record(layer=path)], folder=tmp_path).calls
     assert bool(calls.filter(layer=pattern)) is matches
     known = Quirk("of a layer", op=("linear",), reason="known", verdict=("ROUNDING",), layer=(pattern,))
-    assert known.matches(calls[0].as_dict(), {}) is matches
+    assert known.matches(calls[0].to_dict(), {}) is matches
     with planted("linear", lambda out, *values: out, layer=pattern):
         assert bool(faults("linear", Side.PADDLE, path, backward=False)) is matches
 

@@ -37,7 +37,7 @@ def test_ranks_that_agree(folder):
     assert (run.replicas.ranks, run.replicas.steps) == ((0, 1), 3)
     sentence = "ranks 0, 1: parameters and gradients are equal bit for bit at all 3 steps"
     assert sentence in str(run)
-    assert sentence in run.to_markdown()
+    assert sentence in run.markdown()
     assert {call.log.split("-")[1] for call in run.calls} == {"rank0", "rank1"}
     assert not run.warnings
 
@@ -58,9 +58,9 @@ def test_where_they_part(folder, name, step, kind, meaning, tmp_path):
     sentence = f"the ranks part at step {step}: {kind} of {parting.names[0]}"
     assert run.warnings[0].startswith(sentence)
     assert meaning in run.warnings[0]
-    for text in (str(run), run.to_html(tmp_path / "report.html").read_text()):
+    for text in (str(run), run.save(tmp_path / "report.html").read_text()):
         assert sentence in text
-    assert f"part at step {step}" in run.to_markdown()
+    assert f"part at step {step}" in run.markdown()
 
 
 def test_shards_by_hand_are_no_fault(folder):

@@ -78,7 +78,7 @@ def test_reference_is_that_of_a_with_statement_in_the_script(tmp_path):
     assert substituted(err)["gelu"] == 6
     logs = [path.name[: len("reference-rank0")] for path in sorted((tmp_path / "log").iterdir())]
     assert logs == ["reference-rank0", "reference-rank1"]
-    assert counted == load_reference(tmp_path / "log").as_dict()["ops"]
+    assert counted == load_reference(tmp_path / "log").to_dict()["ops"]
     assert "</html>" in (tmp_path / "page.html").read_text()
 
 
@@ -98,7 +98,7 @@ def test_a_comparison_has_a_log_of_each_rank(tmp_path):
         f"run --compare --log log --html page.html --markdown notes.md launcher.py ranks.json {RANK} raise"
     )
     assert "parameters and gradients are equal bit for bit at all 3 steps" in result[2]
-    assert (tmp_path / "notes.md").read_text() == run.to_markdown()
+    assert (tmp_path / "notes.md").read_text() == run.markdown()
     assert "</html>" in (tmp_path / "page.html").read_text()
 
 

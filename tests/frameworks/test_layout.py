@@ -77,7 +77,7 @@ def test_one_copy_serves_all_calls():
             F.linear(x, layer.weight)
     assert (run.layout_cost.copies, run.layout_cost.reused, run.layout_cost.views) == (1, 9, 0)
     assert run.layout_cost.seconds > 0
-    assert run.as_dict()["layout_cost"]["copies"] == 1
+    assert run.to_dict()["layout_cost"]["copies"] == 1
 
 
 @pytest.mark.compat

@@ -82,7 +82,7 @@ def trained():
 def outcome(mode, around):
     with mode("torch") as run, around():
         values = trained()
-    counts = run.as_dict()
+    counts = run.to_dict()
     return values, {key: value for key, value in counts.items() if key in ("ops", "native", "verdicts")}
 
 

@@ -146,7 +146,7 @@ def test_runs_that_are_added_up_keep_all_that_copies_cost():
     first, total = (padiff_shim.Run("torch", "contiguous") for _ in range(2))
     for number, name in enumerate(vars(first.layout_cost), 1):
         setattr(first.layout_cost, name, number)
-    total.add(first.as_dict())
+    total.add(first.to_dict())
     assert total.layout_cost == first.layout_cost
 
 

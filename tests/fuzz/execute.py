@@ -74,7 +74,7 @@ class Outcome:
     @property
     def named(self) -> dict[int, str]:
         """The lines of which a comparison knows the difference by its name, each with that."""
-        calls = [call.as_dict() for call in self.compared()]
+        calls = [call.to_dict() for call in self.compared()]
         names = {call["file"]: call["quirk"] for call in calls if call.get("quirk")}
         return {int(number[1]): name for file, name in names.items() if (number := re.fullmatch(r"<line (\d+)>", file or ""))}
 
@@ -230,4 +230,4 @@ def _brief(fact: Any) -> Any:
 
 def accusations(outcome: Outcome) -> list[str]:
     """Hard verdicts on Paddle's or Torch's kernels that no known difference explains: nothing was planted."""
-    return [str(call)[:300] for call in outcome.compared() if str(call.verdict) in HARD and not call.as_dict().get("quirk")]
+    return [str(call)[:300] for call in outcome.compared() if str(call.verdict) in HARD and not call.to_dict().get("quirk")]

@@ -148,7 +148,7 @@ def test_dtypes_are_the_frameworks_own_whatever_others_write_into_their_modules(
     assert torch.equal(torch.tensor(low.astype("float32").numpy()), original(torch.tensor(words)).float())
     with padiff_shim.compare("torch", log={folder}, progress=False) as run:
         paddle.nn.functional.gelu(paddle.ones([3]) * 0.3).astype("bfloat16")
-    assert run.coverage()["checked_calls"] and not run.findings(), run
+    assert run.coverage()["checked_calls"] and not run.by_line(), run
     """
     source = textwrap.dedent(program).replace("{change}", DTYPES[change]).replace("{first}", str(first))
     done = forked.run(["-c", source.replace("{folder}", repr(str(tmp_path / "log")))])

@@ -83,9 +83,9 @@ ON_A_RUN = [
     (CompareRun.first_divergence, "at_least", (3, None, "rounding", ["WRONG"]), "ROUNDING"),
     (lambda run, call: run.repro(call, "show.py"), "call", ("linear", 1.5, None, -1, 99, [0]), "from 0 on|place in run.calls"),
     (lambda run, path: run.repro(0, path), "path", PATHS, "a path"),
-    (CompareRun.to_html, "path", PATHS, "a path"),
+    (CompareRun.save, "path", PATHS, "a path"),
     (lambda run, limit: compare_page.write(run, "r.html", limit=limit), "limit", (0, -1, "3", None), "from 1 on"),
-    (CompareRun.save, "folder", PATHS, "a path"),
+    (CompareRun.copy_log, "folder", PATHS, "a path"),
     (lambda run, value: run.calls.filter(op=value), "op", (3, [3], b"exp"), "name"),
     (lambda run, value: run.calls.filter(layer=value), "layer", (3, [3], b"exp"), "name"),
     (lambda run, value: run.calls.filter(verdict=value), "verdict", (3, "WRNG", ["WRNG"]), "WRONG|name"),
@@ -249,13 +249,14 @@ def test_files_that_are_not_there(tmp_path):
     with pytest.raises(FileError, match="Is a directory"):
         padiff_shim.compare("torch", known_differences=tmp_path)
     run = filled([wrong()])
-    assert run.to_html(tmp_path / "no" / "such" / "folder" / "r.html").is_file()
+    assert run.save(tmp_path / "no" / "such" / "folder" / "r.html").is_file()
     (tmp_path / "file").touch()
-    for path in (tmp_path / "file" / "r.html", tmp_path):
+    (tmp_path / "folder.html").mkdir()
+    for path in (tmp_path / "file" / "r.html", tmp_path / "folder.html"):
         with pytest.raises(FileError, match="cannot be written"):
-            run.to_html(path)
+            run.save(path)
     with pytest.raises(FileError, match="cannot be saved"):
-        run.save(tmp_path / "file" / "log")
+        run.copy_log(tmp_path / "file" / "log")
 
 
 def test_a_call_whose_operands_were_not_kept_offers_the_nearest(tmp_path):

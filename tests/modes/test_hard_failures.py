@@ -82,7 +82,7 @@ def test_a_reference_run_that_is_killed_leaves_what_it_had_counted(profile, tmp_
             child.kill()
     assert run.backward["tanh"] > 20
     assert run.substituted["tanh"] > 20
-    assert bool(run.as_dict()["profile"]) is profile
+    assert bool(run.to_dict()["profile"]) is profile
     (remark,) = run.warnings
     assert "was not closed" in remark
     assert "was not closed" in str(run)

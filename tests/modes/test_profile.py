@@ -58,13 +58,13 @@ def test_a_profile_changes_no_bit_and_no_count():
     again, profiled, noted = trained(profile=True)
     assert again == losses
     assert all(result.tobytes() == other.tobytes() for result, other in zip(parameters, profiled))
-    assert noted.as_dict()["ops"] == run.as_dict()["ops"]
-    assert run.as_dict()["profile"] is None
+    assert noted.to_dict()["ops"] == run.to_dict()["ops"]
+    assert run.to_dict()["profile"] is None
 
 
 def test_calls_are_noted_by_layer_and_line():
     run = trained(profile=True)[2]
-    places = run.as_dict()["profile"]["places"]
+    places = run.to_dict()["profile"]["places"]
     calls = {(place["part"], place["op"], place["layer"]): place["calls"] for place in places}
     for layer in ("blocks.0.up", "blocks.1.down"):
         assert calls["reference", "linear", layer] == calls["backward", "linear", layer] == 3
@@ -73,17 +73,17 @@ def test_calls_are_noted_by_layer_and_line():
         other["site"] for other in places if other["op"] == "add"
     }
     assert all("test_profile.py:" in place["site"] for place in places if place["op"])
-    forward = {op: counts["substituted"] for op, counts in run.as_dict()["ops"].items() if op not in run.optimizers}
+    forward = {op: counts["substituted"] for op, counts in run.to_dict()["ops"].items() if op not in run.optimizers}
     for op, number in forward.items():
         assert sum(place["calls"] for place in places if (place["part"], place["op"]) == ("reference", op)) == number
-    native = [line for line in run.as_dict()["lines"] if line["op"] == "dropout"]
+    native = [line for line in run.to_dict()["lines"] if line["op"] == "dropout"]
     assert native
     assert all(line["calls"] == 3 and "in forward" in line["site"] for line in native)
 
 
 def test_times_add_up_to_less_than_the_mode_was_open():
     run = trained(profile=True)[2]
-    profile = run.as_dict()["profile"]
+    profile = run.to_dict()["profile"]
     assert profile["threads"] == 1
     assert 0 < sum(place["seconds"] for place in profile["places"]) <= profile["seconds"] + 1e-6 * len(profile["places"])
     parts = {place["part"] for place in profile["places"]}
@@ -92,7 +92,7 @@ def test_times_add_up_to_less_than_the_mode_was_open():
 
 def test_lines_are_noted_without_a_profile():
     run = trained()[2]
-    lines = [line for line in run.as_dict()["lines"] if line["op"] == "dropout"]
+    lines = [line for line in run.to_dict()["lines"] if line["op"] == "dropout"]
     assert lines
     assert all("test_profile.py:" in line["site"] and line["layer"] == "" for line in lines)
 
@@ -133,9 +133,9 @@ def test_nodes_of_a_backward_take_the_time_over_in_their_own_thread_alone():
 def test_a_log_holds_the_run(tmp_path):
     run = trained(profile=True, log=tmp_path / "log")[2]
     read = padiff_shim.load_reference(tmp_path / "log")
-    assert read.as_dict() == run.as_dict()
+    assert read.to_dict() == run.to_dict()
     assert str(read) == str(run)
-    assert read.to_markdown() == run.to_markdown()
+    assert read.markdown() == run.markdown()
 
 
 def test_a_log_in_a_relative_folder_stays_where_it_was_named(tmp_path, monkeypatch):

@@ -106,7 +106,7 @@ def test_a_profile_names_it():
     with padiff_shim.reference("torch", profile=True) as run:
         backward(ours, twin, 0)
         ours_clip(ours.parameters(), 0.1)
-    assert "clip_grad_norm_" in {place["op"] for place in run.as_dict()["profile"]["places"]}
+    assert "clip_grad_norm_" in {place["op"] for place in run.to_dict()["profile"]["places"]}
 
 
 def test_compared_it_is_natively_paddles():

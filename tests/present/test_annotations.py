@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from padiff_shim.present.annotations import SCHEMA, Annotation, Patch, github, sarif
+from padiff_shim.present.annotations import SCHEMA, Finding, Patch, github, sarif
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ def project(tmp_path, monkeypatch):
 
 ODD = "src files/a,b:c%.py"
 FINDINGS = [
-    Annotation("CODE_DIFFERS: another attribute", "error", "100% wrong,\r\nsays: this", [(ODD, 3), ("port.py", 7)]),
-    Annotation("CODE_DIFFERS: another attribute", "error", "again", [("port.py", 9), ("port.py", 9)]),
-    Annotation("LOW_ACCURACY", "warning", "in a package", [("../elsewhere.py", 1), ("none.py", 2), ("port.py", 0)]),
-    Annotation("LOCAL_SUSPECT", "note", "no line"),
+    Finding("CODE_DIFFERS: another attribute", "error", "100% wrong,\r\nsays: this", [(ODD, 3), ("port.py", 7)]),
+    Finding("CODE_DIFFERS: another attribute", "error", "again", [("port.py", 9), ("port.py", 9)]),
+    Finding("LOW_ACCURACY", "warning", "in a package", [("../elsewhere.py", 1), ("none.py", 2), ("port.py", 0)]),
+    Finding("LOCAL_SUSPECT", "note", "no line"),
 ]
 
 
@@ -101,7 +101,7 @@ def test_sarif_mends_the_file(project, end):
     file.write_bytes(end.join([*before, ""]).encode())
     patch = Patch("port.py", 1, 2, "\n".join([*before[:2], ""]), "y0 = x\nx = 'ö𝄞'; y = f(y0,\n      axis=-1)\n")
     outside = dataclasses.replace(patch, file="../elsewhere.py")
-    mended, as_it_is = (Annotation("r", "error", "text", [("port.py", 1)], each) for each in (patch, outside))
+    mended, as_it_is = (Finding("r", "error", "text", [("port.py", 1)], each) for each in (patch, outside))
     first, second = sarif([mended, as_it_is], "", "error", "1")["runs"][0]["results"]
     assert "fixes" not in second
     (fix,) = first["fixes"]

@@ -178,12 +178,12 @@ TOKENS = np.random.default_rng(0).integers(0, 20, (3, 5))
 def test_results_hold_no_english(made, monkeypatch):
     result = made()  # in English: nothing of it is fixed
     assert not list(english(result.text(200, lang="zh")))
-    markdown = re.sub(r"</?\w+>|`+[^`]+`+|\\\\", " ", result.to_markdown(lang="zh"))
+    markdown = re.sub(r"</?\w+>|`+[^`]+`+|\\\\", " ", result.markdown(lang="zh"))
     assert not list(english(markdown))
     monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
     result = made()
     assert not list(english(str(result)))
-    assert not re.findall(r"[\u2e80-\uffff]+", json.dumps(result.as_dict(), ensure_ascii=False, default=str)), "JSON is English"
+    assert not re.findall(r"[\u2e80-\uffff]+", json.dumps(result.to_dict(), ensure_ascii=False, default=str)), "JSON is English"
 
 
 def test_bits_hold_no_english():

@@ -77,9 +77,9 @@ def test_a_result_is_read_in_either_language(monkeypatch):
     assert "✓ 内核：2 次调用" in result.text(lang="zh")
     monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
     assert str(result) == result.text(lang="zh")
-    assert "复现脚本" in result.to_markdown()
-    assert '<html lang="zh-CN">' in result.page()
-    assert '<html lang="en">' in result.page(lang="en")
+    assert "复现脚本" in result.markdown()
+    assert '<html lang="zh-CN">' in result.html()
+    assert '<html lang="en">' in result.html(lang="en")
     with pytest.raises(UnknownNameError, match="lang 'fr'"):
         result.text(lang="fr")
 

@@ -17,7 +17,7 @@ EXAMPLE = ROOT / "examples" / "notebook.ipynb"
 FURTHER = """
 from padiff_shim.progress import Bar, Waiting
 text = str(proof)
-print(len(text), len(f"{run}"), len(proof.text()), len(proof.to_markdown()))
+print(len(text), len(f"{run}"), len(proof.text()), len(proof.markdown()))
 assert text.startswith("CODE_CORRECT") and max(map(len, text.splitlines())) <= 100
 assert "Command" not in str(run), "of the kernel of the notebook"
 """

@@ -85,7 +85,7 @@ def test_paddle_stands_before_torch(results):
                     sides = [place.side for place in finding.places]
                     findings += len(sides) == 2
                     assert sides == sorted(sides), (name, sides)
-        markdown = [line for line in result.to_markdown().splitlines() if line.startswith("| ")]
+        markdown = [line for line in result.markdown().splitlines() if line.startswith("| ")]
         assert all(in_order(line.split("|")) for line in markdown if "|" in line and not any(c.isdigit() for c in line)), name
     assert tables >= 10
     assert findings >= 2

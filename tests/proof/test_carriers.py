@@ -88,13 +88,13 @@ def test_shares_of_rounding_errors_add_up_to_all_of_it():
 def test_a_proof_shows_its_carriers_when_they_were_asked_for():
     proof = proven()
     assert "explained" not in str(proof)
-    assert proof.as_dict()["carried"] is None
+    assert proof.to_dict()["carried"] is None
     carried = proof.carriers()
     assert proof.carriers() is carried
-    for shown, name in ((str(proof), "layer_norm"), (proof.to_markdown(), r"layer\_norm"), (proof.to_html(), "layer_norm")):
+    for shown, name in ((str(proof), "layer_norm"), (proof.markdown(), r"layer\_norm"), (proof.html(), "layer_norm")):
         assert name in shown
         assert "explained: 100.0%" in shown
-    data = json.loads(json.dumps(proof.as_dict()))["carried"]
+    data = json.loads(json.dumps(proof.to_dict()))["carried"]
     assert data["rows"][0]["layer"] == "first"
 
 
@@ -145,5 +145,5 @@ def test_a_step_function_in_the_way_is_named():
     (row,) = proof.carriers().jumps
     assert (row.layer, row.op, row.calls, row.elements) == ("", "floor", 1, X.size)
     assert 0 < row.jumped <= X.size
-    for shown in (str(proof), proof.to_markdown(), proof.to_html()):
+    for shown in (str(proof), proof.markdown(), proof.html()):
         assert "a step function: differences are amplified here" in " ".join(shown.split())

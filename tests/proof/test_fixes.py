@@ -71,13 +71,13 @@ def test_a_fix_names_the_line_to_change():
     torch.manual_seed(0)
     proof = prove(Port(), Original(), np.random.default_rng(0).standard_normal((4, 6)))
     assert {mistake.fix.text for mistake in proof.mistakes} == {"epsilon=1e-05", "approximate=False"}
-    for mistake, fields in zip(proof.mistakes, proof.as_dict()["mistakes"]):
+    for mistake, fields in zip(proof.mistakes, proof.to_dict()["mistakes"]):
         fix = mistake.fix
         assert fields["fix"] == asdict(fix)
         line = linecache.getline(fix.file, fix.line)
         assert ("epsilon=1e-3" if fix.text == "epsilon=1e-05" else "approximate=True") in line
         assert fix.source in line
-        for written in (proof.text(200), proof.to_markdown(), proof.to_html()):
+        for written in (proof.text(200), proof.markdown(), proof.html()):
             shown = re.sub(r"<[^>]*>|\\", "", written)
             assert fix.text in shown
             assert f"test_fixes.py:{fix.line}" in shown

@@ -146,20 +146,20 @@ def test_it_is_shown_everywhere(planting, tmp_path):
     planting("gelu", backward=1 + FAULT)
     carried = proof.carriers("gradients")
     assert proof.carriers("gradients") is carried
-    for shown in (str(proof), proof.to_markdown(), proof.to_html()):
+    for shown in (str(proof), proof.markdown(), proof.html()):
         assert "what carries the native difference of the gradients" in shown.replace("W", "w")
         assert "gelu, backward" in shown
         assert "up.weight" in shown
-    data = json.loads(json.dumps(proof.as_dict()))["carried_gradients"]["gradients"]
+    data = json.loads(json.dumps(proof.to_dict()))["carried_gradients"]["gradients"]
     assert data["rows"][0]["part"] == "backward"
     assert data["gradients"][0]["name"] == carried.gradients[0].name
-    rows = list(csv.DictReader(carried.to_csv(tmp_path / "carried.csv").open()))
+    rows = list(csv.DictReader(carried.save(tmp_path / "carried.csv").open()))
     assert len(rows) == len(carried.rows) + len(carried.gradients)
     assert float(rows[0]["own"]) == carried.rows[0].own
     assert (rows[-1]["part"], float(rows[-1]["apart"])) == ("gradient", carried.gradients[-1].apart)
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot be written"):
-        carried.to_csv(tmp_path / "file" / "carried.csv")
+        carried.save(tmp_path / "file" / "carried.csv")
 
 
 def test_what_is_refused():

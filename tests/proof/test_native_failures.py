@@ -83,9 +83,9 @@ def test_a_port_that_fails_natively_is_proven_all_the_same(phase):
     assert f"{HERE}{LINE})" in proof.notes[0]
     assert {row.native for row in proof.layers} == {None}
     assert "fails" in str(proof)
-    assert "fails" in proof.to_markdown()
-    assert ">fails<" in proof.to_html()
-    assert proof.as_dict()["differences"]["native"] is None
+    assert "fails" in proof.markdown()
+    assert ">fails<" in proof.html()
+    assert proof.to_dict()["differences"]["native"] is None
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -128,7 +128,7 @@ def test_carriers_of_what_fails_natively_say_so(port, of):
     assert "the port fails on Paddle's own kernels (" in carried.failed
     assert "(NotFound)" in carried.failed
     assert (HERE in carried.failed) is (port is InForward)  # an error in Paddle's engine has no line of the program
-    for page in (str(proof), proof.to_markdown(), proof.to_html()):
+    for page in (str(proof), proof.markdown(), proof.html()):
         assert "is not known: the port fails on Paddle" in " ".join(page.split())
     with pytest.raises(Exception, match="of="):
         proof.carriers("no.such.gradient")
@@ -145,7 +145,7 @@ def test_a_drift_without_its_native_column_keeps_the_others(phase, calls):
     assert "natively it fails" in drifts.headline
     assert f"{HERE}{LINE}): natively nothing is compared" in drifts.notes[0]
     assert "fails" in str(drifts)
-    assert "fails" in drifts.to_markdown()
+    assert "fails" in drifts.markdown()
     assert "native" not in drifts.largest
 
 

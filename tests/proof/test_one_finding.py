@@ -107,7 +107,7 @@ def test_what_has_most_effect_is_told_first():
     assert (OTHERS["relu behind"] in str(large), OTHERS["gelu by tanh"] in str(small)) == (True, True), str(proof)
     assert large.effect > 10 * small.effect > 0
     assert len(small.layers) == 2
-    for page in (str(proof), proof.to_markdown(), proof.to_html()):
+    for page in (str(proof), proof.markdown(), proof.html()):
         assert page.count("results move by") == 2
 
 
@@ -244,7 +244,7 @@ def test_a_setting_on_several_lines_is_one_mistake(training):
     assert [line for _, line in mistake.also] == [first + 1, first + 2]
     assert all(Path(file).name == Path(__file__).name for file, _ in mistake.also)
     assert f":{first + 1}, " in str(proof)
-    assert f":{first + 1}, " in proof.to_markdown()
+    assert f":{first + 1}, " in proof.markdown()
 
 
 def test_behind_a_setting_other_mistakes_stay_findings():

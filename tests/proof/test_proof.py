@@ -29,16 +29,16 @@ def test_a_proof_prints_and_is_data():
     right = prove(port(), original(), X)
     for proof in (wrong, right):
         assert proof.headline in str(proof)
-        data = json.loads(json.dumps(proof.as_dict()))
+        data = json.loads(json.dumps(proof.to_dict()))
         assert data["verdict"] == str(proof.verdict)
         assert data["right"] is bool(proof)
-        assert proof.to_markdown().startswith(f"**{in_markdown(proof.verdict)}")
-        page = proof.to_html()
+        assert proof.markdown().startswith(f"**{in_markdown(proof.verdict)}")
+        page = proof.html()
         assert page.startswith("<!doctype html>")
         assert "http:" not in page
         assert "https:" not in page
-    assert "eps=0.001 against 1e-05" in wrong.to_markdown()
-    assert wrong.to_html().count('class="mistake"') == 2
+    assert "eps=0.001 against 1e-05" in wrong.markdown()
+    assert wrong.html().count('class="mistake"') == 2
     assert "✗ forward" in str(wrong)
 
 
@@ -54,7 +54,7 @@ def test_of_layers_of_a_framework_alone_the_line_is_that_of_the_layer(phase):
 
 
 def test_a_page_escapes_what_it_shows():
-    page = Proof(ProofVerdict.NOT_COMPARABLE, "<script>alert(1)</script>").to_html()
+    page = Proof(ProofVerdict.NOT_COMPARABLE, "<script>alert(1)</script>").html()
     assert "<script>" not in page
 
 

@@ -260,7 +260,7 @@ def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
     assert right(proof)["forward"] is right(proof)["loss"] is right(proof)["backward"] is True
     broken = "training" if name == "not cleared" else "optimizer step"
     assert [stage.name for stage in proof.stages if stage.right is False] == [broken]
-    for shown in (str(proof), proof.to_markdown(), proof.to_html()):
+    for shown in (str(proof), proof.markdown(), proof.html()):
         assert "training" in shown
         assert cause in shown
 

@@ -47,7 +47,7 @@ def proof():
 def show(browser, tmp_path):
     """A function: a proof and options of the browser -> its open page."""
     with report_page.pages(browser, tmp_path) as pages:
-        yield lambda proof, *viewport, **options: pages(proof.to_html(), *viewport, **options)
+        yield lambda proof, *viewport, **options: pages(proof.html(), *viewport, **options)
 
 
 def test_words_that_differ_are_marked():
@@ -128,7 +128,7 @@ def test_what_carries_a_native_difference_has_a_table(show, viewport):
     assert table.first.locator("td").last.inner_text() == "50.0%"
     assert "19 others" in table.last.inner_text()
     assert not report_page.scrolls_sideways(page)
-    markdown = [line for line in made.to_markdown().splitlines() if line.startswith("| ")]
+    markdown = [line for line in made.markdown().splitlines() if line.startswith("| ")]
     assert len(markdown) == 15
     assert {row.count("|") for row in markdown} == {7}
 
@@ -164,7 +164,7 @@ def test_hostile_and_long_names_neither_run_nor_scroll(show, viewport):
 
 def test_markdown_stays_short_for_a_deep_model():
     layers = [LayerRow(f"layers.{n}", f"layers.{n}", 1, n != 700, float(n == 700), 1e-6) for n in range(1000)]
-    text = Proof(ProofVerdict.CODE_DIFFERS, "far", layers=layers).to_markdown()
+    text = Proof(ProofVerdict.CODE_DIFFERS, "far", layers=layers).markdown()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 102
     assert "999 of 1,000 layers identical on the same kernels" in text

@@ -107,10 +107,10 @@ def test_a_right_port(tmp_path):
         assert [row.loss for row in aligned.proof.training] == [row.shim_loss for row in aligned.proof.training]
     natively = [row for row in first.forward if row.native.max_abs]
     assert all(0 < row.native.relative_mean < 1e-5 for row in natively)
-    text, page = alignment.write(tmp_path / "align.md")
+    text, page = (alignment.save(tmp_path / f"align.{suffix}") for suffix in ("md", "html"))
     assert "### 3 training steps in float32" in text.read_text()
     assert "<polyline" in page.read_text()
-    assert json.loads(json.dumps(alignment.as_dict()))["right"] is True
+    assert json.loads(json.dumps(alignment.to_dict()))["right"] is True
 
 
 def test_a_wrong_port_is_wrong_at_its_line_in_all_dtypes_once():
@@ -160,7 +160,7 @@ def test_the_report_of_a_large_model_fits_into_a_pull_request():
         gradients = [replace(row, paddle=f"{row.paddle} {n}") for n in range(40) for row in aligned.gradients]
         aligned.rows = [row for row in aligned.rows if not row.of_gradient] + gradients
         aligned.proof.training = aligned.proof.training * 200
-    markdown, page = alignment.to_markdown(), alignment.to_html()
+    markdown, page = alignment.markdown(), alignment.html()
     assert len(markdown) < 65_536
     assert "560 more are not shown: the page shows all" in markdown
     assert page.count("blocks.1.down.weight 39") == 2

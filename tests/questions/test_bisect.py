@@ -76,10 +76,10 @@ def test_what_makes_a_difference_is_found(over):
         ((_, _, site),) = unit.places
         assert "test_bisect.py" in site.file
         assert site.function == "gradient"
-    for text, escaped in ((str(bisection), str), (bisection.to_markdown(), in_markdown)):
+    for text, escaped in ((str(bisection), str), (bisection.markdown(), in_markdown)):
         assert escaped(bisection.headline) in text
         assert escaped("test_bisect.py") in text
-    json.dumps(bisection.as_dict())
+    json.dumps(bisection.to_dict())
 
 
 def test_torchs_kernels_can_be_what_is_bad():
@@ -135,7 +135,7 @@ def test_ops_that_make_it_together(wanted):
 
 
 def test_the_same_is_found_each_time():
-    answers = [bisect(natives, lambda native: len(native) >= 2).as_dict() for _ in range(2)]
+    answers = [bisect(natives, lambda native: len(native) >= 2).to_dict() for _ in range(2)]
     for answer in answers:
         answer.pop("seconds")
     assert answers[0] == answers[1]

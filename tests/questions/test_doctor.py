@@ -118,7 +118,7 @@ def test_a_device_that_torch_cannot_use_is_bad(monkeypatch):
     monkeypatch.setattr(settings, "check_devices", refuse)
     health = doctor.examine()
     assert states(health)["device"] == doctor.BAD
-    assert "cannot use a GPU" in str(health.as_dict()["checks"])
+    assert "cannot use a GPU" in str(health.to_dict()["checks"])
 
 
 def test_an_entry_point_that_is_unknown_is_named(monkeypatch):

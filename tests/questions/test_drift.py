@@ -128,7 +128,7 @@ def test_gradients_of_hidden_states_inputs_and_parameters():
     assert values.startswith("7 of 7 identical")
     assert gradients.startswith("9 of 9 identical on Torch's kernels (largest difference 0)")
     assert drifts.largest_gradients["substituted"].identical
-    for text in (str(drifts), drifts.to_markdown()):
+    for text in (str(drifts), drifts.markdown()):
         assert "gradient of parameter" in text
     assert "gradient of outer.weight" in drifts.text(100)
 
@@ -195,33 +195,33 @@ def test_other_shapes_are_left_out():
 
 def test_tables(tmp_path):
     drifts = drift(*pair(factor=1.5), X)
-    for text in (str(drifts), drifts.to_markdown()):
+    for text in (str(drifts), drifts.markdown()):
         assert drifts.headline in text
         assert "inner, call 2" in text
-    json.dumps(drifts.as_dict())
-    rows = list(csv.DictReader(drifts.to_csv(tmp_path / "drift.csv").open()))
+    json.dumps(drifts.to_dict())
+    rows = list(csv.DictReader(drifts.save(tmp_path / "drift.csv").open()))
     assert len(rows) == len(drifts.rows)
     assert float(rows[-1]["native_max_abs"]) == drifts.rows[-1].native.max_abs
     with pytest.raises(FileError, match="cannot be written"):
-        drifts.to_csv(tmp_path / "nowhere" / "drift.csv")
+        drifts.save(tmp_path / "nowhere" / "drift.csv")
 
 
 def test_pictures(tmp_path):
     pytest.importorskip("matplotlib")
     drifts = drift(*pair(), X)
-    assert drifts.plot(tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
-    drawn = drifts.plot(tmp_path / "drift.svg").read_text()
+    assert drifts.save(tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
+    drawn = drifts.save(tmp_path / "drift.svg").read_text()
     assert drawn.startswith("<?xml")
     with pytest.raises(ArgumentError, match=r"ends with \.png or \.svg"):
-        drifts.plot(tmp_path / "drift.jpg")
+        drifts.save(tmp_path / "drift.jpg")
     with pytest.raises(FileError, match="cannot be written"):
-        drifts.plot(tmp_path / "nowhere" / "drift.png")
+        drifts.save(tmp_path / "nowhere" / "drift.png")
 
 
 def test_a_picture_needs_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingFrameworkError, match="pip install matplotlib"):
-        drift(*pair(), X, double=False).plot(tmp_path / "drift.png")
+        drift(*pair(), X, double=False).save(tmp_path / "drift.png")
 
 
 def test_what_is_refused():

@@ -157,7 +157,7 @@ def test_a_layer_is_afterwards_what_it_was(tmp_path):
     held = [(parameter, parameter.data_ptr(), parameter.numpy(), parameter.grad.numpy()) for parameter in port.parameters()]
     proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss, folder=tmp_path / "kept")
     assert proof.equal, proof.headline
-    assert json.loads(json.dumps(proof.as_dict()))["ranks"] == 1
+    assert json.loads(json.dumps(proof.to_dict()))["ranks"] == 1
     for parameter, address, values, gradient in held:
         assert parameter.data_ptr() == address
         assert str(parameter.dtype) == "paddle.float32"

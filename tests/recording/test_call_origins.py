@@ -34,10 +34,10 @@ def test_a_call_of_equal_operands_and_other_results_has_its_line_and_the_setting
     differing = [row for row in difference.differing if row.any.kind == "op"]
     assert origins.count + origins.carried == len(differing)
     assert origins.carried > origins.count
-    for text in (str(difference), difference.to_markdown()):
+    for text in (str(difference), difference.markdown()):
         assert "reads equal bits in both runs" in text
         assert "CBWR" in text
-    json.dumps(difference.as_dict(), allow_nan=False)
+    json.dumps(difference.to_dict(), allow_nan=False)
 
 
 def test_recordings_without_operands_stay_readable(recordings, tmp_path):

@@ -28,7 +28,7 @@ def test_a_run_is_the_same_as_itself(right, tmp_path):
     assert difference
     assert difference.headline == f"SAME: {len(difference.rows)} tensors compared, none differs"
     assert {row.any.kind for row in difference.rows} == {"op", "layer", "parameter", "gradient"}
-    assert difference.as_dict()["same"] is True
+    assert difference.to_dict()["same"] is True
     assert not difference.surroundings
 
 
@@ -47,10 +47,10 @@ def test_the_first_difference_has_line_layer_and_size(right, tmp_path):
     assert first.apart.different == (mine != yours).sum()
     assert "linear in layer v" in difference.headline
     assert "parameter" in " ".join(difference.notes)
-    for text in (str(difference), difference.to_markdown()):
+    for text in (str(difference), difference.markdown()):
         assert "linear in layer v" in text
         assert "DIFFERENT" in text
-    json.dumps(difference.as_dict(), allow_nan=False)
+    json.dumps(difference.to_dict(), allow_nan=False)
     tolerant = diff(right, tmp_path / "other", atol=1.0)
     assert tolerant
     assert not diff(right, tmp_path / "other", rtol=1e-6)

@@ -31,7 +31,7 @@ def opened(browser, tmp_path):
     """A function: a difference and options of the browser -> its open page."""
     with report_page.pages(browser, tmp_path) as show:
         yield lambda result, **options: show(
-            html.render(result) if isinstance(result, document.Document) else result.page(), **options
+            html.render(result) if isinstance(result, document.Document) else result.html(), **options
         )
 
 
@@ -108,7 +108,7 @@ def test_runs_that_are_the_same_and_what_is_hostile(opened, tmp_path):
 
 
 def test_it_is_written(difference, tmp_path):
-    target = difference.to_html(tmp_path / "new" / "difference.html")
+    target = difference.save(tmp_path / "new" / "difference.html")
     assert target.read_text().startswith("<!doctype html>")
     with pytest.raises(FileError, match=r"the page .* cannot be written"):
-        difference.to_html(tmp_path)
+        difference.save(target / "difference.html")

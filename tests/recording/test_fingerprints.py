@@ -139,11 +139,11 @@ def test_a_training_and_the_step_that_differs(tmp_path):
     assert difference.steps[0].kinds == {"layer": (4, 4), "loss": (1, 1), "gradient": (4, 4), "parameter": (4, 4)}
     assert any("--around 7" in note for note in difference.notes)
     assert "Over the steps" in str(difference)
-    assert "layers equal" in difference.to_markdown()
-    page = difference.to_html(tmp_path / "page.html").read_text()
+    assert "layers equal" in difference.markdown()
+    page = difference.save(tmp_path / "page.html").read_text()
     assert "By layer and step" in page
     assert "Over the steps" in page
-    assert json.loads(json.dumps(difference.as_dict()))["steps"][7]["first"]
+    assert json.loads(json.dumps(difference.to_dict()))["steps"][7]["first"]
 
 
 def test_frameworks_align(tmp_path):

@@ -54,7 +54,7 @@ def test_a_forgotten_seed_of_the_order_of_the_data(tmp_path):
     assert difference.headline.startswith("DIFFERENT: only the inputs differ, from step 0, batch 1 on (input linear x in layer 0")
     assert "the same 64 samples in another order" in difference.headline
     assert "transposed" not in str(difference)
-    assert difference.as_dict()["origin"]["step"] == 0
+    assert difference.to_dict()["origin"]["step"] == 0
     assert padiff_shim.diff(tmp_path / "c", tmp_path / "d")
 
 
@@ -224,6 +224,6 @@ def test_the_page_tells_it(tmp_path):
     trained(tmp_path / "a", batches())
     trained(tmp_path / "b", batches(), seed=2)
     difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
-    for text in (difference.to_markdown(), difference.text(), difference.to_html(tmp_path / "page.html").read_text()):
+    for text in (difference.markdown(), difference.text(), difference.save(tmp_path / "page.html").read_text()):
         assert "the weights differ from the start" in text
-    assert pages.headline(difference) == difference.as_dict()["headline"]
+    assert pages.headline(difference) == difference.to_dict()["headline"]

@@ -93,7 +93,7 @@ def test_a_reference_run_is_counted_as_without_recording(tmp_path):
             if recording is not None:
                 recording.stop()
         runs.append(run)
-    assert runs[0].as_dict()["ops"] == runs[1].as_dict()["ops"]
+    assert runs[0].to_dict()["ops"] == runs[1].to_dict()["ops"]
     assert runs[1].native["softmax"], "what the mode leaves out stays native"
 
 

@@ -44,7 +44,7 @@ def test_tf32_says_whose_it_is_and_how_it_is_turned_off(side):
     assert ("NVIDIA_TF32_OVERRIDE=0" in str(run)) == (side == "paddle")
     assert ("allow_tf32" in str(run)) == (side == "torch")
     assert run.headline in str(run)
-    assert "computes in a lower precision than its dtype" in run.to_markdown()
+    assert "computes in a lower precision than its dtype" in run.markdown()
 
 
 def test_a_wrong_gradient_is_named():
@@ -109,7 +109,7 @@ def test_of_how_many_calls_it_is_said(options, judged):
     assert run.headline.startswith("No kernel is accused")
     assert judged in run.headline
     assert judged in str(run)
-    assert judged in run.to_markdown()
+    assert judged in run.markdown()
 
 
 def test_a_budget_says_how_much_of_the_program_it_left_out(tmp_path):
@@ -126,10 +126,10 @@ def test_a_budget_says_how_much_of_the_program_it_left_out(tmp_path):
 def test_where_nothing_could_be_judged_none_is_cleared():
     counts = Counts()
     counts.add({"op": "relu", "tensor": "out", "verdict": "UNVERIFIED", "phase": "forward", "shape": [2], "site": "", "layer": ""})
-    assert headline(counts, counts.coverage.as_dict()).startswith(
+    assert headline(counts, counts.coverage.to_dict()).startswith(
         "No kernel is accused, and none is cleared. (1 could not be judged.)"
     )
-    assert "Judged: 0 of 1 float call" in headline(counts, counts.coverage.as_dict())
+    assert "Judged: 0 of 1 float call" in headline(counts, counts.coverage.to_dict())
 
 
 @pytest.mark.parametrize(

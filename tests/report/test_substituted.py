@@ -123,4 +123,4 @@ def test_times_in_words(seconds, words):
 def test_a_page_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match=r"the page .* cannot be written"):
-        Run("torch", "view").to_html(tmp_path / "file" / "page.html")
+        Run("torch", "view").save(tmp_path / "file" / "page.html")

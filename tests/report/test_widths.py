@@ -44,7 +44,7 @@ class Reference:
         for place in (*self.data["lines"], *self.data["profile"]["places"]):
             place["layer"], place["site"] = place["layer"] and layer, place["site"] and site
 
-    def as_dict(self):
+    def to_dict(self):
         return self.data
 
 
@@ -75,7 +75,7 @@ class Compared:
         return self.counts.groups("layer")
 
     def coverage(self):
-        return self.counts.coverage.as_dict()
+        return self.counts.coverage.to_dict()
 
     def first_divergence(self):
         return None
@@ -208,12 +208,12 @@ class Shown:
     """A document that has its Markdown."""
 
     def __init__(self, document):
-        self.to_markdown = lambda: markdown.render(document)
+        self.markdown = lambda: markdown.render(document)
 
 
 @pytest.mark.parametrize("what", MARKDOWN)
 def test_tables_for_a_pull_request_have_at_most_six_columns(what):
-    lines = MARKDOWN[what](*NAMES["long"]).to_markdown().splitlines()
+    lines = MARKDOWN[what](*NAMES["long"]).markdown().splitlines()
     tables = [line for line in lines if line.startswith("|")]
     assert tables
     assert max(len(re.findall(r"(?<!\\)\|", line)) - 1 for line in tables) <= 6
@@ -226,7 +226,7 @@ MARKS = "a*b*c `x` __init__ [y](z) @user #12 ~~w~~ <b> | &amp;"
 
 @pytest.mark.parametrize("what", MARKDOWN)
 def test_names_are_no_markup_in_markdown(what):
-    text = MARKDOWN[what](MARKS, f"model.py:7 in {MARKS}").to_markdown()
+    text = MARKDOWN[what](MARKS, f"model.py:7 in {MARKS}").markdown()
     assert markdown.in_markdown(MARKS) in text
     assert MARKS not in text
     assert "*b*" not in text.replace("\\*b\\*", "")

@@ -31,7 +31,7 @@ class TestCall:
     def test_non_finite_figures_are_floats_in_stats_and_strings_in_the_record(self):
         call = filled([wrong(prob=float("inf"))]).calls[0]
         assert call.stats["paddle"]["prob"] == float("inf")
-        assert call.as_dict()["stats"]["paddle"]["prob"] == "inf"
+        assert call.to_dict()["stats"]["paddle"]["prob"] == "inf"
 
     def test_one_line_says_error_bound_and_the_tolerance_that_was_required(self):
         text = str(filled([wrong(hypothesis="no-bias", verdict="SEMANTICS")]).calls[0])

@@ -65,7 +65,7 @@ class TestWorst:
 def test_groups_by_op_and_layer():
     run = filled([record(layer="a"), record(layer="b", op="sum", prob=0.5), wrong(layer="b", side="both"), record(layer="")])
     assert list(run.by_layer()) == ["b", "a", ""] or list(run.by_layer()) == ["b", "", "a"]
-    counts = run.by_layer()["b"].as_dict()
+    counts = run.by_layer()["b"].to_dict()
     assert counts == {
         "records": 2,
         "muted": 0,
@@ -147,30 +147,30 @@ class TestSaving:
         run.recorder.add_native("conv2d", "no Torch formula", 1000)
         run.warn("look here first")
         run.recorder.close()
-        assert run.save(tmp_path / "kept") == tmp_path / "kept"
+        assert run.copy_log(tmp_path / "kept") == tmp_path / "kept"
         again = load(tmp_path / "kept")
         assert list(again.calls) == list(run.calls)
-        assert again.as_dict() == run.as_dict()
+        assert again.to_dict() == run.to_dict()
         assert str(again) == str(run)
-        assert again.to_markdown() == run.to_markdown()
+        assert again.markdown() == run.markdown()
         assert again.worst() == run.worst()
 
     def test_a_running_run_can_be_saved_repeatedly(self, tmp_path):
         run = filled([record(0)])
-        run.save(tmp_path)
+        run.copy_log(tmp_path)
         run.recorder.add(record(1))
-        run.save(tmp_path)
+        run.copy_log(tmp_path)
         assert len(load(tmp_path).calls) == 2
         assert load(tmp_path).coverage()["checked_calls"] == 2
 
     def test_another_runs_folder_is_refused(self, tmp_path):
         filled([record()], folder=tmp_path)
         with pytest.raises(PadiffShimError, match="another run"):
-            filled([record()]).save(tmp_path)
+            filled([record()]).copy_log(tmp_path)
 
     def test_without_a_log_there_is_nothing_to_save(self, tmp_path):
         with pytest.raises(PadiffShimError, match="no log"):
-            CompareRun().save(tmp_path)
+            CompareRun().copy_log(tmp_path)
 
     def test_the_temporary_folder_lives_as_long_as_anything_reads_it(self):
         run = filled([record(0)])
@@ -188,7 +188,7 @@ class TestReports:
         run = CompareRun()
         run.begin({"paddle": "3.3.1", "torch": "2.13.0"}, {}, ["TF32 is allowed in one framework only"])
         run.recorder.add(wrong())
-        for text in (str(run), run.to_markdown()):
+        for text in (str(run), run.markdown()):
             assert "TF32 is allowed in one framework only" in text
             headline, rest = text.split("\n", 1)
             assert "linear" in headline
@@ -197,7 +197,7 @@ class TestReports:
 
     def test_the_table_takes_calls_that_say_the_same_together(self):
         run = filled([wrong(step, step=step, prob=2 + step) for step in range(5)] + [wrong(9, prob=1, side="torch", layer="head")])
-        table = run.to_markdown()
+        table = run.markdown()
         rows = [line for line in table.splitlines() if line.startswith("| WRONG")]
         assert len(rows) == 2
         assert rows[0].endswith("| 5 |")
@@ -206,14 +206,14 @@ class TestReports:
 
     def test_strings_of_the_program_are_not_markup(self):
         run = filled([wrong(layer="a|b[red]*_c", site="<script>|`x`:1 in [/]", reason="[bold]", hypothesis="p|q")])
-        row = next(line for line in run.to_markdown().splitlines() if line.startswith("| WRONG"))
+        row = next(line for line in run.markdown().splitlines() if line.startswith("| WRONG"))
         assert row.replace("\\|", "").count("|") == 7
-        assert "<script" not in run.to_markdown()
+        assert "<script" not in run.markdown()
         assert "[red]" in str(run).replace("\n", "").replace(" ", "") or "a|b[red]*_c" in str(run)
         assert "[/]" in str(run)
 
     def test_nobody_is_called_and_no_issue_is_named(self):
-        text = filled([wrong(layer="@maintainer", site="GH#12.py:3 in @f")]).to_markdown()
+        text = filled([wrong(layer="@maintainer", site="GH#12.py:3 in @f")]).markdown()
         assert "@&#8203;maintainer" in text
         assert not re.search(r"@\w|#\d", text.replace("&#8203;", "\u200b"))
 
@@ -223,12 +223,12 @@ class TestReports:
             [wrong(place, prob=2 + place, layer=layer) for place, layer in enumerate(layers)]
             + [wrong(9, verdict="NONFINITE", prob=place, layer="head") for place in range(2)]
         )
-        second, first = run.findings()
+        second, first = run.by_line()
         assert (first.worst["verdict"], first.records, first.place) == ("NONFINITE", 2, 3)
         assert (second.records, second.place, second.layers) == (3, 2, set(layers))
         assert "encoder.layers.2.linear1 and 2 other layers" in " ".join(str(run).split())
-        assert "encoder.layers.2.linear1 and 2 other layers<br>train.py:41" in run.to_markdown()
-        data = json.loads(re.search(r'"application/json"[^>]*>(.*?)</script>', run.to_html(tmp_path / "r.html").read_text())[1])
+        assert "encoder.layers.2.linear1 and 2 other layers<br>train.py:41" in run.markdown()
+        data = json.loads(re.search(r'"application/json"[^>]*>(.*?)</script>', run.save(tmp_path / "r.html").read_text())[1])
         assert [(finding["worst"], finding["layers"]) for finding in data["findings"]] == [(2, layers), (3, ["head"])]
 
     @pytest.mark.parametrize("columns", ["80", "100", "160", "200"])
@@ -254,12 +254,12 @@ class TestReports:
     def test_an_empty_run_and_a_clean_one(self):
         assert "no float call was seen" in str(CompareRun())
         assert "No kernel is accused" in str(filled([record()]))
-        assert "No kernel is accused" in filled([record()]).to_markdown()
-        assert repr(filled([record()])) == "<padiff_shim.CompareRun backend='torch' ROUNDING 1>"
+        assert "No kernel is accused" in filled([record()]).markdown()
+        assert repr(filled([record()])).startswith("<padiff_shim.CompareRun: No kernel is accused")
 
     def test_html(self, tmp_path):
         run = filled([wrong()])
-        path = run.to_html(tmp_path / "report.html")
+        path = run.save(tmp_path / "report.html")
         assert "encoder.layers.0.linear1" in path.read_text()
 
     def test_pandas(self, monkeypatch):

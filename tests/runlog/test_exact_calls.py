@@ -39,11 +39,11 @@ def test_shares_of_reference_count_them_apart(tmp_path):
         a + a
         a.sum()
         paddle.matmul(x, x)
-    account = ReferenceFigures(run.as_dict())
+    account = ReferenceFigures(run.to_dict())
     assert (account.substituted, account.native, account.exact) == (1, 0, 2)
     assert account.headline().startswith("The one float call ran on torch's kernels. Beside them 2 calls of integers")
-    assert run.as_dict()["ops"]["sum"]["integers"] == 1
-    assert ReferenceFigures(padiff_shim.load_reference(tmp_path).as_dict()).headline() == account.headline()
+    assert run.to_dict()["ops"]["sum"]["integers"] == 1
+    assert ReferenceFigures(padiff_shim.load_reference(tmp_path).to_dict()).headline() == account.headline()
 
 
 def test_a_profile_counts_them_apart():
@@ -54,7 +54,7 @@ def test_a_profile_counts_them_apart():
     layers = paddle.nn.Sequential(paddle.nn.Linear(2, 2), Shifted())
     with padiff_shim.reference("torch", profile=True) as run:
         layers(paddle.ones([1, 2]))
-    assert {spent.covered for spent in ReferenceFigures(run.as_dict()).layers() if spent.calls} == {"100 %"}
+    assert {spent.covered for spent in ReferenceFigures(run.to_dict()).layers() if spent.calls} == {"100 %"}
 
 
 def test_coverage_of_compare_counts_them_apart(tmp_path):

@@ -80,7 +80,7 @@ def test_new_calls_fail_where_they_are_not_clean(baseline):
 def test_missing_calls_fail_unless_the_run_was_to_leave_some_out(baseline):
     result = gate(filled([at(10)]), baseline)
     assert (result.passed, [entry.op for entry in result.gone]) == (False, ["sum"])
-    (annotation,) = result.annotations()
+    (annotation,) = result.findings
     assert annotation.level == "error"
     run = filled([at(10)])
     (run.recorder.log or run.recorder).header["options"] = {"budget": 0.1}
@@ -200,7 +200,7 @@ def test_a_log_that_is_not_whole_does_not_pass(tmp_path, baseline):
     assert not result.passed
     assert result.places == 2
     assert f"not whole: {log.name} was not closed: process" in str(result)
-    assert "was not closed" in result.to_markdown().partition("<details>")[0]
+    assert "was not closed" in result.markdown().partition("<details>")[0]
     assert main(["gate", str(tmp_path / "run"), "--baseline", str(baseline)]) == 1
     first, _, *others = whole.splitlines(keepends=True)
     log.write_bytes(b"".join([first, b"{}\n", *others]))
@@ -216,7 +216,7 @@ def test_a_path_that_is_no_utf8_is_written_and_found_again(tmp_path):
     assert gate(run, tmp_path / "baseline.jsonl", update=True).updated
     result = gate(run, tmp_path / "baseline.jsonl")
     assert (result.passed, result.new, result.gone) == (True, [], [])
-    assert "</html>" in run.to_html(tmp_path / "page.html").read_text()
+    assert "</html>" in run.save(tmp_path / "page.html").read_text()
 
 
 def test_single_elements_far_out_inside_their_bound_never_fail(baseline):

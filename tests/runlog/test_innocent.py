@@ -41,7 +41,7 @@ def test_the_largest_difference_has_its_bound(compared):
 
 def test_it_is_printed(compared):
     largest = compared.rounding(1)[0].stats
-    for text in (str(compared), compared.to_markdown()):
+    for text in (str(compared), compared.markdown()):
         assert "smallest safe atol" in text
         assert words.figure(largest["max_abs"]) in text
         assert words.figure(largest["allowed"]) in text
@@ -54,7 +54,7 @@ def test_it_is_printed_in_eighty_columns(compared, monkeypatch):
 
 
 def test_a_saved_run_says_the_same(compared, tmp_path):
-    assert [str(call) for call in padiff_shim.load(compared.save(tmp_path / "log")).rounding()] == [
+    assert [str(call) for call in padiff_shim.load(compared.copy_log(tmp_path / "log")).rounding()] == [
         str(call) for call in compared.rounding()
     ]
 

@@ -23,7 +23,7 @@ TEXTS = ("op", "layer", "site", "tensor", "dtype", "hypothesis", "quirk", "reaso
 def views(run):
     """Everything of a run that goes to a terminal or into Markdown."""
     yield str(run)
-    yield run.to_markdown()
+    yield run.markdown()
     yield from map(str, run.calls)
     yield from map(repr, run.calls)
     yield from map(str, run.worst(3))
@@ -49,7 +49,7 @@ def test_control_characters_never_reach_the_terminal(tmp_path):
     assert "\\x1b[2J" in seen[0], "what was there is shown, not dropped"
     assert "[bold]x[/bold]" in seen[0], "no markup of the terminal library either"
     assert "\x1b[2J" not in line(run.counts, calls[0])
-    page = run.to_html(tmp_path / "r.html").read_text(encoding="utf-8")
+    page = run.save(tmp_path / "r.html").read_text(encoding="utf-8")
     assert "\\u001b" not in page, "the page's data holds the escape as text"
     assert "\\\\x1b[2J" in page
 
@@ -81,7 +81,7 @@ def test_very_many_names_are_counted_together(tmp_path):
 
     calls = [record(call, op=f"op{call}", layer=f"layer{call}", quirk=f"quirk{call}") for call in range(NAMES + 50)]
     run = load(put(tmp_path, HEADER, *lines_of(calls)))
-    packed = pack((call.as_dict() for call in run.calls), {}, 10)
+    packed = pack((call.to_dict() for call in run.calls), {}, 10)
     for groups in (run.by_op(), run.by_layer()):
         assert len(groups) == NAMES + 1
         assert groups[OTHER_NAMES].records == 50
@@ -133,10 +133,10 @@ def use(folder):
         return
     for text in views(run):
         assert only_text(text)
-    run.as_dict(), run.by_layer(), run.findings(), run.amplifications(), run.first_divergence("EQUAL")
+    run.to_dict(), run.by_layer(), run.by_line(), run.amplifications(), run.first_divergence("EQUAL")
     run.calls.filter(op="*", layer="*", at_least="ROUNDING", step=0, muted=False)
-    json.dumps(run.as_dict(), default=str)
-    run.to_html(folder / "report.html")
+    json.dumps(run.to_dict(), default=str)
+    run.save(folder / "report.html")
     for call in run.calls:
         try:
             run.repro(call, folder / "show.py")

@@ -63,7 +63,7 @@ def test_the_next_write_says_so(tmp_path, take, closed):
     assert "removed, moved or replaced" in str(run)
     assert not path.is_file() or path.read_bytes() == b"somebody else's\n", "nothing was made anew in its place"
     with pytest.raises(LogError, match="removed, moved or replaced"):
-        run.save(tmp_path / "kept")
+        run.copy_log(tmp_path / "kept")
 
 
 def test_closing_says_so_too(tmp_path):
@@ -128,7 +128,7 @@ def test_a_relative_folder_is_that_of_the_moment_when_it_was_given(tmp_path, mon
     assert not list((tmp_path / "elsewhere").iterdir())
     assert [call.call for call in run.calls] == [0, 1]
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert run.save("kept") == tmp_path / "elsewhere" / "kept"
+    assert run.copy_log("kept") == tmp_path / "elsewhere" / "kept"
     assert len(load("kept").calls) == 2
 
 

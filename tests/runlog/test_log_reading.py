@@ -68,7 +68,7 @@ def test_a_line_that_is_no_record_is_left_out_and_said(tmp_path, salvaged, name)
     (lost,) = (warning for warning in run.warnings if "line 3" in warning)
     assert run.warnings == ["a concern", lost]
     assert "line 3" in str(run)
-    assert "line 3" in run.to_markdown()
+    assert "line 3" in run.markdown()
 
 
 def test_many_lost_lines_are_counted(tmp_path, salvaged):
@@ -134,7 +134,7 @@ def test_a_log_that_vanishes_under_a_reader_is_said(tmp_path):
         lambda: run.calls[0],
         lambda: list(run.calls),
         lambda: run.calls.filter(step=0),
-        lambda: run.to_html(tmp_path / "r"),
+        lambda: run.save(tmp_path / "r.html"),
     ):
         with pytest.raises(LogError, match="No such file"):
             use()

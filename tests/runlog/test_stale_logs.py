@@ -98,6 +98,6 @@ def test_calls_are_read_one_by_one(tmp_path):
     run = filled([record(call) for call in range(50)], folder=tmp_path)
     calls = iter(run.calls)
     assert next(calls).call == 0
-    first = run.calls[0].as_dict()
+    first = run.calls[0].to_dict()
     first["inputs"][0]["name"] = "changed"
     assert next(run.calls.records())["inputs"][0]["name"] == "x", "a record's table is a copy"

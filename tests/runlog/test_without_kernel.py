@@ -28,10 +28,10 @@ def test_they_are_counted_by_op_and_dtype(tmp_path):
     assert run.without_kernel == counted
     assert run.substituted["gelu"] == 2
     assert SAID in str(run)
-    assert SAID in run.to_markdown().replace("\\", "")
-    assert SAID in run.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert run.as_dict()["ops"]["matmul"]["without_kernel"] == {"bfloat16": 3}
-    assert "without_kernel" not in run.as_dict()["ops"]["cast"]
+    assert SAID in run.markdown().replace("\\", "")
+    assert SAID in run.save(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert run.to_dict()["ops"]["matmul"]["without_kernel"] == {"bfloat16": 3}
+    assert "without_kernel" not in run.to_dict()["ops"]["cast"]
     assert padiff_shim.load_reference(tmp_path).without_kernel == counted
 
 

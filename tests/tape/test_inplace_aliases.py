@@ -133,9 +133,9 @@ def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
         for case in cases:
             if op.name == "divide" and case[1] and (not IS_3 or (case[0] in STRIDED and VERSION < (3, 3))):
                 continue  # 2.6 does not look at the version of what its division reads, and up to 3.2 it reads a copy: ours raises
-            before = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"]
+            before = run.to_dict()["ops"].get(op.name, {"substituted": 0})["substituted"]
             ours = in_place(op, entry, *case)
-            substituted = run.as_dict()["ops"].get(op.name, {"substituted": 0})["substituted"] > before
+            substituted = run.to_dict()["ops"].get(op.name, {"substituted": 0})["substituted"] > before
             # Torch's backward reads less: of these not the other operand, which natively was overwritten.
             apart = op.name in UNREAD and not ours[0] and native[case][0] == "RuntimeError"
             expected = separate[case] if apart else native[case]
@@ -170,5 +170,5 @@ def test_what_is_left_to_paddle_is_recorded_with_its_reason(call, reason):
         y = paddle.rand([4, 4]) + 0.5
         with door("torch") as run:
             call(y)
-        text = str(run.as_dict())
+        text = str(run.to_dict())
         assert (reason in text) if reason else "in-place" not in text

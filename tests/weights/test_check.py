@@ -44,7 +44,7 @@ def test_different_values_with_their_largest_difference(pair):
     assert findings(check) == {("one.weight", "different", ())}
     assert check.differences[0].largest == pytest.approx(0.5)
     assert "1 of 7 pairs of weights differ" in str(check)
-    assert json.loads(json.dumps(check.as_dict()))["differences"][0]["finding"] == "different"
+    assert json.loads(json.dumps(check.to_dict()))["differences"][0]["finding"] == "different"
 
 
 def test_a_square_weight_that_was_not_transposed(pair):
@@ -108,11 +108,11 @@ def test_sections_of_a_fused_weight():
 
 def test_a_mapping_is_plain_data_and_holds_no_model(pair):
     a, b, mapping = pair
-    data = json.loads(json.dumps(mapping.as_dict()))
+    data = json.loads(json.dumps(mapping.to_dict()))
     assert data["layers"]["wide"] == "wide"
     assert data["weights"][0] == {
         "torch": "one.weight", "paddle": "one.weight", "torch_shape": [4, 4], "paddle_shape": [4, 4],
         "transform": "transposed", "note": "",
     }  # fmt: skip
-    assert match(a, b).as_dict() == mapping.as_dict()
+    assert match(a, b).to_dict() == mapping.to_dict()
     assert len(mapping) == 7

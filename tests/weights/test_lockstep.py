@@ -17,7 +17,7 @@ def both_ways(torch_module, paddle_layer, monkeypatch, **options):
     for way in (lambda *arguments: steps.append(walk(*arguments)) or steps[-1], lambda *_: None):
         monkeypatch.setattr(layer_matching, "equal_trees", way)
         mapping = match(torch_module, paddle_layer, **options)
-        mappings.append({**mapping.as_dict(), "layers": list(mapping.layers.items())})
+        mappings.append({**mapping.to_dict(), "layers": list(mapping.layers.items())})
     return mappings, steps == [None]
 
 
