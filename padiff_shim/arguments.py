@@ -21,6 +21,14 @@ def one_of(name: str, value: Any, accepted: Iterable[str]) -> str:
     return str(value)
 
 
+def seed(value: Any) -> int:
+    """The seed of all generators."""
+    number = whole("seed", value)
+    if number >= 2**63:
+        raise ArgumentError(tr("seed= is a whole number of up to 63 bits, got {value}", value=described(value)))
+    return number
+
+
 def whole(name: str, value: Any, least: int = 0) -> int:
     """A whole number, NumPy's included."""
     try:

@@ -13,6 +13,7 @@ import torch
 
 from ..arguments import flag, one_of, path, whole
 from ..arguments import model as checked_model
+from ..arguments import seed as checked_seed
 from ..errors import ArgumentError, described, unknown
 from ..text import joined, tr
 from ..trees import leaves
@@ -130,7 +131,7 @@ def options_of(values: dict[str, Any], *, optimizers: bool, alike: bool) -> Auto
         kernels=kernels,
         explain=_flag(values, "explain"),
         report_dir=None if folder is None else str(path("report_dir", folder)),
-        seed=whole("seed", values.get("seed", 0)),
+        seed=checked_seed(values.get("seed", 0)),
         tolerance_given=tolerance,
     )
     return _possible(options, optimizers)

@@ -39,9 +39,10 @@ class _ReportFiles(output.Target):
         Raises:
             FileError: one of both files cannot be written.
         """
+        report = super().convert(value, param, ctx)
         if value != "-":
             super().convert(str(Path(value).with_suffix(".html")), param, ctx)
-        return super().convert(value, param, ctx)
+        return report
 
 
 @click.command(epilog=_EPILOG, short_help="The alignment report of a port, for its pull request.")

@@ -85,7 +85,7 @@ def command(
 def _ranks(text: str | None) -> int | tuple[int, int] | None:
     if text is None:
         return None
-    if re.fullmatch(r"\d+(,\d+)?", text) is None:
+    if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})?", text) is None:
         raise ArgumentError(tr("--ranks takes one rank of both (0), or one of each (0,3), got {text}", text=repr(text)))
     first, _, second = text.partition(",")
     return (int(first), int(second)) if second else int(first)
@@ -96,7 +96,7 @@ def _shards(text: str | None) -> Mapping[str, Any] | str | None:
     if text is None or text == "auto":
         return text
     rules = _table("--shards", text)
-    return {pattern: int(way) if re.fullmatch(r"-?\d+", str(way)) else way for pattern, way in rules.items()}
+    return {pattern: int(way) if re.fullmatch(r"-?[0-9]{1,9}", str(way)) else way for pattern, way in rules.items()}
 
 
 def _names(text: str | None) -> Mapping[str, Any] | None:

@@ -43,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 @contextlib.contextmanager
 def _any_encoding() -> Iterator[None]:
     """Signs that standard output's encoding lacks (GBK, Latin-1, ASCII) are written as escapes: they must not end a command."""
+    if sys.stdout is None:  # it was closed before this began
+        sys.stdout = io.TextIOWrapper(io.FileIO(os.devnull, "w"), "utf-8")
     stream = sys.stdout
     if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
         yield
@@ -80,6 +82,10 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
         print(f"padiff-shim: {explanation}", file=sys.stderr)
         return UNUSABLE
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:  # which no file has that is there
+            name = str(error.filename)[:100]
+            print(tr("padiff-shim: {strerror}: {name}...", strerror=error.strerror, name=name), file=sys.stderr)
+            return UNUSABLE
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest of its buffer is written at exit

@@ -362,7 +362,7 @@ def layer_map_of(words: Iterable[str]) -> dict[str, str] | None:
     pairs = {}
     for word in words:
         torch_name, sign, paddle_name = word.partition("=")
-        if not sign:
+        if not (torch_name or paddle_name) or not sign:
             raise ArgumentError(tr("--layer-map is TORCH=PADDLE, got {word}", word=repr(word)))
         pairs[torch_name] = paddle_name
     return pairs or None

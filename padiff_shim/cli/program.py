@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
-from ..errors import ArgumentError, MissingFileError, unknown, unreadable
+from ..errors import ArgumentError, FileError, MissingFileError, unknown, unreadable
+from ..modes.environment import INSTALL
 from ..text import joined, tr
 
 
@@ -36,9 +37,10 @@ def load(word: str, argument: str) -> Any:
     Exceptions of the file itself are raised unchanged.
     """
     place, _, name = word.rpartition(":")
-    if not place or not name.replace(".", "").isidentifier():
+    modules = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
+    if not modules or not all(part.isidentifier() for part in name.split(".")):
         raise ArgumentError(tr("{argument} is file.py:name or package.module:name, got {word}", argument=argument, word=repr(word)))
-    target: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place)
+    target: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place, argument)
     for part in name.split("."):
         if not hasattr(target, part):
             names = [name for name in dir(target) if not name.startswith("_")]
@@ -54,20 +56,31 @@ def called(target: Callable[..., Any], word: str, **arguments: Any) -> Any:
         return target(**arguments)
 
 
-def _module(name: str) -> ModuleType:
+def _module(name: str, argument: str) -> ModuleType:
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
-    return importlib.import_module(name)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not f"{name}.".startswith(f"{error.name}.") or error.name in INSTALL:  # one that it imports
+            raise
+        raise ArgumentError(tr("{argument}: there is no module {name}", argument=argument, name=error.name)) from None
 
 
 def _file(path: Path, argument: str) -> ModuleType:
-    if not path.is_file():
+    if not os.path.isfile(path):  # which takes names of any length
         raise MissingFileError(tr("{argument}: the file {path} does not exist", argument=argument, path=path))
     path = path.resolve()
     state = path.stat()
     key = path, state.st_mtime_ns, state.st_size
     if key not in _IMPORTED:
-        _IMPORTED[key] = _imported(path)
+        try:
+            _IMPORTED[key] = _imported(path)
+        except SyntaxError as error:
+            if error.filename not in (None, str(path)):
+                raise
+            place = f"{path}:{error.lineno}" if error.lineno else path
+            raise FileError(tr("{place} is no Python: {error}", place=place, error=error.msg)) from None
     return _IMPORTED[key]
 
 

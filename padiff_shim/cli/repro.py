@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from ..errors import ArgumentError, PadiffShimError
@@ -62,8 +64,8 @@ def _listed(run: CompareRun) -> int:
 
 def _chosen(run: CompareRun, word: str) -> Call | int:
     """The call that was asked for."""
-    if word.isascii() and word.isdigit():
-        place, size = int(word), len(run.calls)
+    if re.fullmatch(r"[0-9]+", word):
+        place, size = int(word[:18]), len(run.calls)
         if place >= size:
             raise ArgumentError(
                 tr(

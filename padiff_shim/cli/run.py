@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -105,7 +106,7 @@ def command(
                 tr("{refused} does not go with --record, which takes --every, --around, --framework, --quiet", refused=refused[0])
             )
         every = words.get("every")
-        if every is not None and (not every.isdigit() or int(every) < 1):
+        if every is not None and (re.fullmatch("[0-9]{1,18}", every) is None or int(every) < 1):
             raise click.UsageError(tr("--every is a whole number from 1 on, got {every}", every=repr(every)))
         started = (program.module if is_module else program.script)(program_name, arguments)
         if every is not None and around is not None:

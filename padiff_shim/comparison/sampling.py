@@ -32,7 +32,7 @@ def fraction(budget: str | float | None) -> float | None:
     share: float | None = None
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*%\s*", budget)
-        share = float(match[1]) / 100 if match else None
+        share = float(match[1]) / 100 if match and float(match[1]) <= 100 else None
     elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
         share = float(budget)
     if share is None or not 0 < share < float("inf"):
@@ -66,7 +66,9 @@ def in_steps(steps: Any) -> Callable[[int], bool] | None:
     if _is_step(steps):
         return lambda step: bool(step == steps)
     if isinstance(steps, slice):
-        start, stop, stride = steps.start or 0, steps.stop, steps.step or 1
+        start, stop, stride = steps.start or 0, steps.stop, 1 if steps.step is None else steps.step
+        if stride < 1 or (stop is not None and stop <= start):
+            raise PadiffShimError(tr("steps= holds no step: {start}:{stop}:{stride}", start=start, stop=stop or "", stride=stride))
         return lambda step: step >= start and (stop is None or step < stop) and (step - start) % stride == 0
     if isinstance(steps, (list, tuple, set, frozenset, range)):
         sound = bool(steps) and all(_is_step(step) for step in steps)

@@ -65,7 +65,7 @@ def _flag(text: str) -> Any:
 
 
 def _number(text: str) -> Any:
-    return int(text) if re.fullmatch(r"[+-]?\d+", text) else text
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else text
 
 
 def _list(text: str) -> Any:
@@ -74,9 +74,9 @@ def _list(text: str) -> Any:
 
 def _numbers(text: str) -> Any:
     """``"3"``, ``"10:20"``, ``"10:20:2"``, ``"5:"``, ``"0,4,8"``."""
-    if re.fullmatch(r"\d*(:\d*){1,2}", text):
+    if re.fullmatch(r"[0-9]{0,18}(:[0-9]{0,18}){1,2}", text):
         return slice(*(int(part) if part else None for part in text.split(":")))
-    if re.fullmatch(r"\d+(\s*,\s*\d+)+", text):
+    if re.fullmatch(r"[0-9]{1,18}(\s*,\s*[0-9]{1,18})+", text):
         return [int(part) for part in text.split(",")]
     return _number(text)
 

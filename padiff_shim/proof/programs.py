@@ -229,7 +229,7 @@ def seeded(seed: int) -> Iterator[None]:
     with generators_restored():
         paddle.seed(seed)
         _seed_torch(seed)
-        np.random.seed(seed)
+        np.random.seed(seed % 2**32)  # NumPy takes no more
         random.seed(seed)
         yield
 

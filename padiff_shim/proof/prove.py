@@ -12,6 +12,7 @@ import paddle
 import torch
 
 from ..arguments import one_of, port_and_original, whole
+from ..arguments import seed as checked_seed
 from ..errors import ArgumentError, described
 from ..frameworks.copies import duplicate
 from ..progress import Waiting
@@ -185,7 +186,7 @@ def question(
         dtype = str(dtype).rpartition(".")[2] if isinstance(dtype, (torch.dtype, paddle.dtype)) else dtype
         one_of("dtype", dtype, DTYPES)
     losses = both_losses(loss)
-    arguments, seed = Inputs(inputs, dtype or ""), whole("seed", seed)
+    arguments, seed = Inputs(inputs, dtype or ""), checked_seed(seed)
     recipe = _recipe(phase, optimizer, steps)
     return Question(
         paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed, buffers_given

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..arguments import flag, function, one_of, whole
+from ..arguments import flag, function, one_of
+from ..arguments import seed as checked_seed
 from ..catalogue.registry import ops, optimizers
 from ..dispatch.call_site import CallSite, call_site, layer_path
 from ..dispatch.entry_point import EntryPoint
@@ -396,7 +397,7 @@ def bisect(
     torchs = by_torchs_definition(settled.definitions)
     options = {"definition": settled.optimizer, "draws": settled.random == "torch", "torchs": torchs}
     with Bar(tr("bisecting"), wanted=progress) as bar:
-        program = _Program(fn, question(target, atol, rtol), over, options, whole("seed", seed), bar)
+        program = _Program(fn, question(target, atol, rtol), over, options, checked_seed(seed), bar)
         bisection = _bisected(program, over)
     bisection.seconds = time.perf_counter() - start
     return bisection

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..arguments import flag, one_of, port_and_original, whole
+from ..arguments import flag, one_of, port_and_original
 from ..arguments import path as checked
+from ..arguments import seed as checked_seed
 from ..errors import ArgumentError, FileError, described, optional
 from ..files import Scratch, write
 from ..frameworks.copies import duplicate
@@ -303,7 +304,7 @@ def drift(
     losses = both_losses(loss)
     flag("calls", calls)
     flag("double", double)
-    arguments, seed = Inputs(inputs), whole("seed", seed)
+    arguments, seed = Inputs(inputs), checked_seed(seed)
     port, original = duplicate(paddle_layer), duplicate(torch_module)
     models = (port, original) if weights == "paddle->torch" else (original, port)
     mapping = (match if weights == "as-is" else transfer_weights)(*models, layer_map=layer_map)

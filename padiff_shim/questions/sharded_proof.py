@@ -17,7 +17,8 @@ import paddle
 import paddle.distributed
 import torch
 
-from ..arguments import path, port_and_original, whole
+from ..arguments import path, port_and_original
+from ..arguments import seed as checked_seed
 from ..dispatch.dtypes import HALF_NAMES
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..files import Scratch
@@ -253,7 +254,7 @@ class _Question:
         losses = both_losses(loss)
         self.original_loss, self.step, self._plain = losses[1], step or _plain_step(losses[0]), step is None
         self._groups: Groups = ()
-        self.shards, self.names, self.seed = shards, names, whole("seed", seed)
+        self.shards, self.names, self.seed = shards, names, checked_seed(seed)
         ShardRules(shards)  # raises before anything runs
         NameMap(names)
 
