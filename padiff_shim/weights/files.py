@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import math
+import pickle
 import pickletools
 import re
+import sys
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import paddle
@@ -20,17 +20,22 @@ import torch
 from ..errors import ArgumentError, FileError, MissingFileError, MissingFrameworkError, optional, unreadable
 from ..text import joined, shown, tr
 
-# A pickle is read without building anything that the file names. Python's unpickler calls what a file names, and a list of allowed
-# names does not help: ``numpy.dtype`` trusts the state in the file, and with a wrong state the file's bytes become the address of
-# an object. So nothing is called here. The few names that arrays are pickled with have a meaning of this module's own, a dtype is
-# one of a list, and everything else is numbers, texts, bytes, tuples, lists and dicts. The size of a file bounds the cost of
-# reading it: arrays are views of the bytes that were read.
+# A pickle calls what it names, and a list of allowed names does not help: ``numpy.dtype`` trusts the state in the file, and with a
+# wrong state the file's bytes become the address of an object. So no name means what it says: the few that arrays are pickled with
+# stand for functions of this module, a dtype is one of a list, and the rest is numbers, texts, bytes, tuples, lists and dicts. It
+# is Python's unpickler in Python: the one in C makes room for the largest place that a file names. Tuples are hashed part by part,
+# so a file may neither nest them deeply nor repeat large ones.
 
 STEPS = 10_000_000  # instructions; an array takes some 40
 AXES = 64  # NumPy's limit
 _VIEWED = 4096  # bytes from which on a value is a view of the file
-_KINDS = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16")
-_DTYPES = {name: np.dtype(name) for name in _KINDS}
+_NESTED, _REPEATED = (
+    8,
+    64,
+)  # tuples in one another, and the parts of one that stands in several places: they are hashed part by part
+_DTYPES = {name: np.dtype(name) for name in ["b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]}
+_Unpickler: Any = pickle._Unpickler
+_NAMES = {ord(code.code): code.name for code in pickletools.opcodes}
 
 
 def load(data: bytes) -> Any:
@@ -38,9 +43,24 @@ def load(data: bytes) -> Any:
 
     Raises:
         UnpicklingError: it holds anything but arrays of numbers and plain data; the message names it.
-        IndexError, ValueError, TypeError: its instructions do not fit each other.
+        IndexError, ValueError, TypeError, ...: its instructions do not fit each other.
     """
-    return _Machine(data).run()
+    return _Reader(_Bytes(data)).load()
+
+
+class _Bytes(io.BytesIO):
+    """A file of which a large value is a view of the bytes, not a copy."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._view = memoryview(data)
+
+    def read(self, size: int | None = -1, /) -> Any:
+        if size is None or size < _VIEWED:
+            return super().read(size)
+        begin = self.tell()
+        self.seek(min(begin + size, len(self._view)))
+        return self._view[begin : begin + size]
 
 
 class Array:
@@ -53,166 +73,121 @@ class Array:
 class _Dtype:
     """A dtype by its name. Its state in the file may give the byte order, and nothing else."""
 
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
+    def __init__(self, name: Any, align: Any = False, copy: Any = True) -> None:
+        if type(name) is not str or name not in _DTYPES:
+            shown = repr(name[:20]) if type(name) is str else "that has no name"
+            raise UnpicklingError(
+                tr("it holds an array of the dtype {shown}; accepted: {dtypes}", shown=shown, dtypes=joined(", ", _DTYPES))
+            )
+        self.dtype = _DTYPES[name]
 
 
-class _Name(str):
-    """Something outside of the file, by its full name."""
+_NDARRAY = object()
+_INSTRUCTIONS = """
+PROTO FRAME MARK STOP PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD
+NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 INT LONG BINFLOAT FLOAT SHORT_BINUNICODE BINUNICODE BINUNICODE8 UNICODE
+SHORT_BINBYTES BINBYTES BINBYTES8 BYTEARRAY8 EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT DICT
+SETITEM SETITEMS
+"""
 
 
-class _Bytes(io.BytesIO):
-    """The file as ``pickletools`` reads it: a large value is a view of the bytes, not a copy."""
+class _Reader(_Unpickler):
+    """Reads a pickle of arrays and plain data."""
 
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._view = memoryview(data)
+    instructions = frozenset(_INSTRUCTIONS.split())
 
-    def read(self, size: int | None = -1, /) -> Any:
-        if size is None or size < _VIEWED:
-            return super().read(size)
-        begin = self.tell()
-        self.seek(begin + size)
-        return self._view[begin : begin + size]
+    def __init__(self, file: _Bytes) -> None:
+        super().__init__(file, encoding="latin1")
+        size = len(file.getbuffer())
+        # Bytes made of parts of the file, which may name them again and again.
+        self._left = {"arrays": size, "texts": size}
 
-
-class _Machine:
-    """The stack and the memo of values that the instructions of a pickle work on."""
-
-    steps: ClassVar[Mapping[str, tuple[Any, ...]]]  # instruction -> its method, and arguments before the instruction's own
-
-    def __init__(self, data: bytes) -> None:
-        self._file, self._size_of_file = _Bytes(data), len(data)
-        self._stack: list[Any] = []
-        self._marks: list[int] = []
-        self._memo: dict[int, Any] = {}
-        self._spent = {"arrays": 0, "texts": 0}  # bytes made of parts of the file, which may name them again and again
-
-    def run(self) -> Any:
+    def load(self) -> Any:
         """The value on top of the stack at the end of the pickle."""
-        steps = {code: functools.partial(getattr(self, name), *arguments) for code, (name, *arguments) in self.steps.items()}
-        for number, (opcode, argument, _) in enumerate(pickletools.genops(self._file)):
-            if number >= STEPS:
-                raise UnpicklingError(tr("it has more than {steps:,} instructions", steps=STEPS))
-            if opcode.name == "STOP":
-                return self._stack.pop()
-            if opcode.name not in steps:
-                raise UnpicklingError(tr("it has an instruction, {name}, that no state dict needs", name=opcode.name))
-            steps[opcode.name](*(() if opcode.arg is None else (argument,)))
-        raise UnpicklingError(tr("it has no end"))
+        unframer = pickle._Unframer(self._file_read, self._file_readline)  # type: ignore[attr-defined]
+        self.read, self.readline, self.readinto = unframer.read, unframer.readline, unframer.readinto
+        self._unframer, self.proto = unframer, 0
+        self.metastack: list[Any] = []
+        self.stack: list[Any] = []
+        self.append = self.stack.append
+        for _ in range(STEPS):
+            code = self.read(1)
+            if not code:
+                raise UnpicklingError(tr("it has no end"))
+            name = _NAMES.get(code[0], repr(code))
+            if name not in self.instructions:
+                raise UnpicklingError(tr("it has an instruction, {name}, that no state dict needs", name=name))
+            if name == "STOP":
+                return self.stack.pop()
+            self._step(name, code[0])
+        raise UnpicklingError(tr("it has more than {steps:,} instructions", steps=STEPS))
 
-    # -- instructions
+    def _step(self, name: str, code: int) -> None:
+        """Carry out one instruction."""
+        if name == "BUILD":
+            self.build(self.stack.pop(), self.stack[-1])
+        elif name == "BYTEARRAY8":  # which Python makes before it looks how many there are
+            self.append(bytes(self.read(min(int.from_bytes(self.read(8), "little"), sys.maxsize))))
+        else:
+            self.dispatch[code](self)
+        if name.startswith("TUPLE") and _depth(self.stack[-1]) > _NESTED:
+            raise UnpicklingError(tr("what it holds repeats itself too often"))
+        if name.endswith("GET") and type(value := self.stack[-1]) is tuple and (len(value) > _REPEATED or _depth(value) > 1):
+            raise UnpicklingError(tr("what it holds repeats itself too often"))
 
-    def nothing(self, argument: Any) -> None:
-        """The protocol, or the size of a frame."""
-
-    def push(self, value: Any) -> None:
-        """A value in the file itself."""
-        self._stack.append(memoryview(value) if type(value) is bytearray else value)
-
-    def plain(self, made: Callable[[], Any]) -> None:
-        """A constant, or an empty container."""
-        self._stack.append(made())
-
-    def mark(self) -> None:
-        self._marks.append(len(self._stack))
-
-    def marked(self, made: Callable[[list[Any]], Any]) -> None:
-        """A container of all values since the last mark."""
-        self._stack.append(made(self._since_mark()))
-
-    def packed(self, count: int) -> None:
-        """A tuple of the last values."""
-        self._stack.append(tuple(self._last(count)))
-
-    def append(self) -> None:
-        self.extend(self._last(1))
-
-    def appends(self) -> None:
-        self.extend(self._since_mark())
-
-    def extend(self, values: list[Any]) -> None:
-        """Values for the list on top."""
-        self._top(list).extend(values)
-
-    def set_item(self) -> None:
-        self.update(self._last(2))
-
-    def set_items(self) -> None:
-        self.update(self._since_mark())
-
-    def update(self, pairs: list[Any]) -> None:
-        """Names and values for the dict on top."""
-        self._top(dict).update(_dict(pairs))
-
-    def keep(self, number: int) -> None:
-        """Note the last value under a number."""
-        self._memo[number] = self._stack[-1]
-
-    def memoize(self) -> None:
-        self.keep(len(self._memo))
-
-    def again(self, number: int) -> None:
-        """A value from the memo."""
-        if number not in self._memo:
-            raise UnpicklingError(tr("it repeats what it does not hold"))
-        self._stack.append(self._memo[number])
-
-    def name(self, both: str) -> None:
-        self._named(*both.split(" ", 1))
-
-    def stacked_name(self) -> None:
-        name, module = self._stack.pop(), self._stack.pop()
-        self._named(module, name)
-
-    def call(self) -> None:
-        """The meaning of a known name with its arguments."""
-        arguments, name = self._stack.pop(), self._stack.pop()
-        if type(name) is not _Name or name not in _MEANINGS or type(arguments) is not tuple:
-            raise UnpicklingError(tr("it calls what no state dict is made with"))
-        self._stack.append(_MEANINGS[name](self, *arguments))
-
-    def build(self) -> None:
+    def build(self, state: Any, value: Any) -> None:
         """The state of an array, or of a dtype."""
-        state, value = self._stack.pop(), self._stack[-1]
         if type(value) is _Dtype:
-            _check_order(state)
+            if (
+                type(state) is not tuple
+                or state[1:2] not in (("<",), ("|",))
+                or any(part not in (None, -1, 0) for part in state[2:])
+            ):
+                raise UnpicklingError(tr("it holds an array of a dtype that is no plain number in little-endian order"))
         elif type(value) is Array and type(state) is tuple and len(state) == 5 and value.value is None:
             _, shape, dtype, by_columns, data = state  # as numpy.ndarray.__reduce__ gives them
-            value.value = self.array(data, dtype, shape, "F" if by_columns else "C")
+            value.value = self._array(data, dtype, shape, "F" if by_columns else "C")
         else:
             raise UnpicklingError(tr("it gives a state to {type} that it cannot have", type=type(value).__name__))
 
-    def _last(self, count: int) -> list[Any]:
-        values = self._stack[-count:]
-        if len(values) < count:
-            raise UnpicklingError(tr("it takes more than it holds"))
-        del self._stack[-count:]
+    def find_class(self, module: str, name: str) -> Any:
+        """What stands for a name: with a meaning of its own, and without a state that a file could write into."""
+        module = module.replace("__builtin__", "builtins").replace("numpy._core.", "numpy.core.")
+        meanings = {
+            "numpy.ndarray": _NDARRAY,
+            "numpy.dtype": _Dtype,
+            "collections.OrderedDict": dict,
+            "builtins.tuple": self._tuple,
+            "builtins.bytes": lambda: b"",  # those of an array without elements (protocols 0 to 2)
+            "_codecs.encode": self._encoded,
+            "numpy.core.multiarray._reconstruct": self._reconstructed,
+            "numpy.core.multiarray.scalar": lambda dtype, data=None: None,  # a single number of NumPy's: no weight
+            "numpy.core.numeric._frombuffer": lambda *parts: Array(self._array(*parts)),  # protocol 5
+        }
+        if f"{module}.{name}" not in meanings:
+            raise UnpicklingError(tr("it asks for {known}", known=f"{module}.{name}"[:100]))
+        return meanings[f"{module}.{name}"]
+
+    def _reconstructed(self, kind: Any, shape: Any, code: Any) -> Array:
+        """An array whose state comes next."""
+        if kind is not _NDARRAY:
+            raise UnpicklingError(tr("it holds an array of a class of its own"))
+        return Array()
+
+    def _tuple(self, values: Any) -> tuple[Any, ...]:
+        """A tensor outside of a layer: its own name, and its values."""
+        if type(values) is not tuple:
+            raise UnpicklingError(tr("it holds a tuple of what is none"))
         return values
 
-    def _since_mark(self) -> list[Any]:
-        place = self._marks.pop()
-        values = self._stack[place:]
-        del self._stack[place:]
-        return values
+    def _encoded(self, text: Any, encoding: Any) -> bytes:
+        """Bytes (protocols 0 to 2)."""
+        if type(text) is not str or encoding != "latin1":
+            raise UnpicklingError(tr("it holds bytes in another encoding than they are written in"))
+        self._spend("texts", len(text))
+        return text.encode("latin1")
 
-    def _top(self, kind: type) -> Any:
-        """The last value, which has to be of this kind."""
-        if type(self._stack[-1]) is not kind:
-            raise UnpicklingError(
-                tr("it has a {type} in the place of a {wanted}", type=type(self._stack[-1]).__name__, wanted=kind.__name__)
-            )
-        return self._stack[-1]
-
-    def _named(self, module: Any, name: Any) -> None:
-        if type(module) is not str or type(name) is not str:  # of a list of lists the text may be of any length
-            raise UnpicklingError(tr("it names something by what is no text"))
-        known = f"{module}.{name}"
-        if known not in _MEANINGS and known != _NDARRAY:
-            raise UnpicklingError(tr("it asks for {known}", known=known[:100]))
-        self._stack.append(_Name(known))
-
-    def array(self, data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
+    def _array(self, data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
         """An array over bytes of the file."""
         whole = type(shape) is tuple and len(shape) <= AXES and all(type(size) is int and 0 <= size < 2**63 for size in shape)
         if not whole or type(dtype) is not _Dtype or type(data) not in (bytes, memoryview) or order not in ("C", "F"):
@@ -228,211 +203,53 @@ class _Machine:
         self._spend("arrays", len(data))
         return np.frombuffer(data, dtype.dtype).reshape(shape, order=order)
 
-    def encoded(self, text: str) -> bytes:
-        """Bytes that are written as text."""
-        self._spend("texts", len(text))
-        return text.encode("latin1")
-
     def _spend(self, what: str, size: int) -> None:
-        self._spent[what] += size
-        if self._spent[what] > self._size_of_file:
+        self._left[what] -= size
+        if self._left[what] < 0:
             raise UnpicklingError(
                 tr("its arrays are larger than the file") if what == "arrays" else tr("its texts are larger than the file")
             )
 
 
-def _dict(pairs: Sequence[Any]) -> dict[Any, Any]:
-    """The dict of names and values by turns."""
-    names = pairs[::2]
-    if any(type(name) not in (str, int) for name in names):  # to hash a tuple of tuples of tuples may take for ever
-        raise UnpicklingError(tr("it holds a dict whose names are no texts"))
-    return dict(zip(names, pairs[1::2], strict=True))
-
-
-def _check_order(state: Any) -> None:
-    """The state of a dtype is that of a plain number, which its name has said."""
-    if type(state) is not tuple or state[1:2] not in (("<",), ("|",)) or any(part not in (None, -1, 0) for part in state[2:]):
-        raise UnpicklingError(tr("it holds an array of a dtype that is no plain number in little-endian order"))
-
-
-# The meanings of the names that arrays and state dicts are pickled with
-
-_NDARRAY = "numpy.ndarray"
-
-
-def _reconstruct(machine: _Machine, kind: Any, shape: Any, code: Any) -> Array:
-    """An array whose state comes next."""
-    if type(kind) is not _Name or kind != _NDARRAY:
-        raise UnpicklingError(tr("it holds an array of a class of its own"))
-    return Array()
-
-
-def _from_buffer(machine: _Machine, data: Any, dtype: Any, shape: Any, order: Any) -> Array:
-    """An array in one piece (protocol 5)."""
-    return Array(machine.array(data, dtype, shape, order))
-
-
-def _scalar(machine: _Machine, dtype: Any, data: Any = None) -> None:
-    """A single number of NumPy's: no weight."""
-
-
-def _dtype(machine: _Machine, name: Any, align: Any = False, copy: Any = True) -> _Dtype:
-    if type(name) is not str or name not in _DTYPES:
-        shown = repr(name[:20]) if type(name) is str else "that has no name"
-        raise UnpicklingError(
-            tr("it holds an array of the dtype {shown}; accepted: {dtypes}", shown=shown, dtypes=joined(", ", _DTYPES))
-        )
-    return _Dtype(_DTYPES[name])
-
-
-def _ordered(machine: _Machine) -> dict[Any, Any]:
-    return {}
-
-
-def _tuple(machine: _Machine, values: Any) -> tuple[Any, ...]:
-    """A tensor outside of a layer: its own name, and its values."""
-    if type(values) is not tuple:
-        raise UnpicklingError(tr("it holds a tuple of what is none"))
-    return values
-
-
-def _no_bytes(machine: _Machine) -> bytes:
-    """Those of an array without elements (protocols 0 to 2)."""
-    return b""
-
-
-def _encode(machine: _Machine, text: Any, encoding: Any) -> bytes:
-    """Bytes (protocols 0 to 2)."""
-    if type(text) is not str or encoding != "latin1":
-        raise UnpicklingError(tr("it holds bytes in another encoding than they are written in"))
-    return machine.encoded(text)
-
-
-_MEANINGS: dict[str, Callable[..., Any]] = {
-    "numpy.dtype": _dtype,
-    "collections.OrderedDict": _ordered,
-    **{f"{module}.tuple": _tuple for module in ("builtins", "__builtin__")},
-    **{f"{module}.bytes": _no_bytes for module in ("builtins", "__builtin__")},
-    "_codecs.encode": _encode,
-    **{f"numpy.{core}.multiarray._reconstruct": _reconstruct for core in ("core", "_core")},
-    **{f"numpy.{core}.multiarray.scalar": _scalar for core in ("core", "_core")},
-    **{f"numpy.{core}.numeric._frombuffer": _from_buffer for core in ("core", "_core")},
-}
-
-
-_PUSHED = (
-    "BININT BININT1 BININT2 BINFLOAT LONG1 LONG4 INT LONG FLOAT SHORT_BINUNICODE BINUNICODE BINUNICODE8 UNICODE SHORT_BINBYTES "
-    "BINBYTES BINBYTES8 BYTEARRAY8"
-)
-_Machine.steps = {
-    "PROTO": ("nothing",),
-    "FRAME": ("nothing",),
-    **dict.fromkeys(_PUSHED.split(), ("push",)),
-    "NONE": ("plain", lambda: None),
-    "NEWTRUE": ("plain", lambda: True),
-    "NEWFALSE": ("plain", lambda: False),
-    "EMPTY_DICT": ("plain", dict),
-    "EMPTY_LIST": ("plain", list),
-    "EMPTY_TUPLE": ("plain", tuple),
-    "MARK": ("mark",),
-    "DICT": ("marked", _dict),
-    "LIST": ("marked", list),
-    "TUPLE": ("marked", tuple),
-    "TUPLE1": ("packed", 1),
-    "TUPLE2": ("packed", 2),
-    "TUPLE3": ("packed", 3),
-    "APPEND": ("append",),
-    "APPENDS": ("appends",),
-    "SETITEM": ("set_item",),
-    "SETITEMS": ("set_items",),
-    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), ("keep",)),
-    "MEMOIZE": ("memoize",),
-    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), ("again",)),
-    "GLOBAL": ("name",),
-    "STACK_GLOBAL": ("stacked_name",),
-    "REDUCE": ("call",),
-    "BUILD": ("build",),
-}
+def _depth(value: Any) -> int:
+    """How many tuples lie in one another."""
+    return 1 + max((_depth(part) for part in value if type(part) is tuple), default=0)
 
 
 class _Opaque:
     """A value that Torch's own unpickler makes."""
 
+    def __call__(self, *arguments: Any) -> _Opaque:
+        return _Opaque()
 
-class _Rehearsal(_Machine):
-    """Estimates the work of Torch's unpickler before it runs.
-
-    Torch calls functions from a list of its own, which may take any time: a tuple of two tuples of two tuples and so on takes few
-    bytes, for a file may repeat its values, and is hashed leaf by leaf. So the size of a value includes all its repetitions.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._sizes: dict[int, tuple[Any, int]] = {}  # by identity: the value, which has to live, and how many parts it has
-        self._left = STEPS + len(data)
-
-    def _size(self, value: Any) -> int:
-        if isinstance(value, (str, bytes, memoryview)):
-            return 1 + len(value)
-        return self._sizes.get(id(value), (value, 1))[1]
-
-    def _grow(self, values: Sequence[Any]) -> None:
-        """Add the sizes of more parts to that of the value on top."""
-        value = self._stack[-1]
-        size = self._size(value) + sum(map(self._size, values))
-        self._sizes[id(value)] = value, min(size, 2**62)  # a list may hold itself
-
-    def _do(self, values: Sequence[Any]) -> None:
-        """Count the work on each part of these values."""
-        self._left -= sum(map(self._size, values))
-        if self._left < 0:
-            raise UnpicklingError(tr("what it holds repeats itself too often"))
-
-    def packed(self, count: int) -> None:
-        values = self._last(count)
-        self._stack.append(tuple(values))
-        self._grow(values)
-
-    def marked(self, made: Callable[[list[Any]], Any]) -> None:
-        values = self._since_mark()
-        self._stack.append(tuple(values))
-        self._grow(values)
-
-    def extend(self, values: list[Any]) -> None:
-        self._grow(values)
-
-    def update(self, pairs: list[Any]) -> None:
-        self._do(pairs[::2])
-        self._grow(pairs)
-
-    def persistent(self) -> None:
-        """A part of the file outside of the pickle."""
-        self._do(self._last(1))
-        self._stack.append(_Opaque())
-
-    def _named(self, module: Any, name: Any) -> None:
-        self._stack.append(_Opaque())
-
-    def call(self) -> None:
-        called = self._last(2)
-        self._do(called)
-        self._stack.append(_Opaque())
-        self._grow(called)
-
-    def build(self) -> None:
-        state = self._last(1)
-        self._do(state)
-        self._grow(state)
+    append = extend = add = __setitem__ = __call__
 
 
-_Rehearsal.steps = {
-    **_Machine.steps,
-    "BINPERSID": ("persistent",),
-    "NEWOBJ": ("call",),
-    "EMPTY_SET": ("plain", _Opaque),
-    "ADDITEMS": ("appends",),
-    "SHORT_BINSTRING": ("push",),
-}
+class _Rehearsal(_Reader):
+    """Carries a pickle out with values that do nothing, and counts the work that functions of Torch's list would do."""
+
+    instructions = _Reader.instructions | {"BINPERSID", "NEWOBJ", "EMPTY_SET", "ADDITEMS", "SHORT_BINSTRING"}
+
+    def __init__(self, file: _Bytes) -> None:
+        super().__init__(file)
+        self._work = STEPS + len(file.getbuffer())
+
+    def _step(self, name: str, code: int) -> None:
+        if name in ("REDUCE", "NEWOBJ", "BUILD"):
+            values = self.stack.pop()
+            parts = values if isinstance(values, (tuple, list, dict)) else ()
+            self._work -= len(parts) + sum(len(part) for part in parts if hasattr(part, "__len__"))
+            if self._work < 0:
+                raise UnpicklingError(tr("what it holds repeats itself too often"))
+            self.stack[-1] = _Opaque() if name != "BUILD" else self.stack[-1]
+        elif name in ("BINPERSID", "EMPTY_SET"):
+            self.stack[len(self.stack) - (name == "BINPERSID") :] = [_Opaque()]
+        else:
+            super()._step(name, code)
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Torch has a list of its own."""
+        return _Opaque()
 
 
 def try_for_torch(data: bytes, count: int = 1) -> None:
@@ -440,11 +257,11 @@ def try_for_torch(data: bytes, count: int = 1) -> None:
 
     Raises:
         UnpicklingError: it is not, or Torch does not know an instruction.
-        IndexError, ValueError, TypeError: as :func:`load`.
+        IndexError, ValueError, TypeError, ...: as :func:`load`.
     """
-    rehearsal = _Rehearsal(data)
+    file = _Bytes(data)
     for _ in range(count):
-        rehearsal.run()
+        _Rehearsal(file).load()
 
 
 SUFFIXES = (".pdparams", ".pt", ".pth", ".bin", ".safetensors")
