@@ -19,6 +19,7 @@ import paddle
 import torch
 
 from ..dispatch.call_site import CallSite, at_line
+from ..frameworks.memory import TORCH_DTYPES
 from ..text import joined, listed, tr
 from ..trees import as_array, copied
 from ..weights.mapping import Mapping, Pair
@@ -70,7 +71,7 @@ def began_apart(mapping: Mapping, module: torch.nn.Module, layer: paddle.nn.Laye
         expected, actual = (pair.in_common(side, array) for side, array in made.items())
         if expected is None or actual is None or expected.shape != actual.shape:
             continue
-        dtypes = [getattr(torch, slot.weight.dtype) for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight]
+        dtypes = [TORCH_DTYPES[slot.weight.dtype] for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight]
         unit = max(torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0 for dtype in dtypes)
         unit = max(unit, UNIT) if unit else 0.0
         table = _tensor(expected)

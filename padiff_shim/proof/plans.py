@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any, NamedTuple
@@ -24,10 +25,14 @@ from ..substitution.moves import followed
 from ..substitution.plan import Substituting
 from ..table.op import AUTOCAST
 from ..table.reasons import COMPLEX, NOT_DRAWN, StayNative
+from ..table.signature import REFUSALS
 from ..trees import leaves, mapped
 from .trace import Onlooker
 
-_TORCHS_NAMES = {"multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow"}
+_TORCHS_NAMES = {
+    "real": "select", "imag": "select", "multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow", "cast": "_to_copy",
+    "equal": "eq", "not_equal": "ne", "greater_than": "gt", "greater_equal": "ge", "less_than": "lt", "less_equal": "le",
+}  # fmt: skip
 
 
 TORCHS = frozenset({"batch_norm", AUTOCAST})  # by Torch's definition in a proof
@@ -59,10 +64,12 @@ class OnTorch(Substituting):
         result = super().exact(name, original, args, kwargs)
         if self.capture is not None:
             with paused():
+                real = not any(_is_held(leaf) and leaf.dtype not in _REAL for _, leaf in leaves((result, args)))
                 pairs = [] if kwargs else followed(name, args, result)
+                pairs = [(side, like) for side, like in pairs if real or side.numel() == args[0].size]
                 for side, like in pairs:
                     self.capture.moved(side, like)
-            if not pairs and any(_is_float(leaf) and leaf.is_complex() for _, leaf in leaves(result)):  # Torch moves real numbers
+            if not pairs and not real:  # which Torch moves
                 self._write_down(name, result, args, kwargs)
         return result
 
@@ -117,7 +124,7 @@ class OnTorch(Substituting):
         """Tell the capture of a call that Paddle's kernel answered: else its result would have no source."""
         if self.capture is None:
             return
-        operands, results = ([leaf for _, leaf in leaves(values) if _is_float(leaf)] for values in ((args, kwargs), result))
+        operands, results = ([leaf for _, leaf in leaves(values) if _is_held(leaf)] for values in ((args, kwargs), result))
         if operands and results:
             with paused():
                 sides = ([to_torch(leaf.detach()) for leaf in tensors] for tensors in (operands, results))
@@ -147,15 +154,36 @@ class InWider(OnTorch):
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call."""
-        return super().call(door, frame, *(self._widened(door.entry.target, part) for part in (values, args, kwargs)))
+        make = functools.partial(super().call, door, frame)
+        wide = (self._widened(door.entry.target, part) for part in (values, args, kwargs))
+        return self._promoted(make(*wide), args, kwargs, lambda *of_floats: make(door.bind(*of_floats), *of_floats))
 
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that runs on Paddle's kernel."""
-        return super().native(door, frame, why, *(self._widened(door.entry.target, part) for part in (args, kwargs)))
+        make = functools.partial(super().native, door, frame, why)
+        return self._promoted(make(*(self._widened(door.entry.target, part) for part in (args, kwargs))), args, kwargs, make)
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One of an op without reference."""
-        return super().unlisted(other, frame, *(self._widened(other.name, part) for part in (args, kwargs)))
+        make = functools.partial(super().unlisted, other, frame)
+        return self._promoted(make(*(self._widened(other.name, part) for part in (args, kwargs))), args, kwargs, make)
+
+    def _promoted(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], make: Callable[..., Any]) -> Any:
+        """A result; where Paddle makes narrower floats of whole numbers (``uint8 / 255.``), that of the same numbers as floats."""
+        operands = [leaf for _, leaf in leaves((args, kwargs)) if _is_held(leaf)]
+        if not self._widened.is_narrow(result) or not operands or any(leaf.dtype in FLOATS for leaf in operands):
+            return result
+        try:
+            return make(*mapped((args, kwargs), lambda leaf: self._wide(leaf) if _is_held(leaf) else leaf))
+        except (StayNative, *REFUSALS):  # whole numbers are places to it
+            return self._wide(result)
+
+    def _wide(self, tensor: Any) -> Any:
+        """A tensor in the wider dtype."""
+        with paused():
+            made = tensor.astype(self._widened.name)
+        self._write_down("cast", made, (tensor,), {})
+        return made
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values, or makes some."""
@@ -181,8 +209,12 @@ class Natively(Substituting):
         return super().call(door, frame, values, args, kwargs)
 
 
-def _is_float(leaf: Any) -> bool:
-    return type(leaf) in TENSOR_TYPES and leaf.dtype in FLOATS and leaf._is_initialized() and leaf.size > 0
+_REAL = frozenset(dtype for dtype in FLOATS if not str(dtype).rpartition(".")[2].startswith("complex"))
+
+
+def _is_held(leaf: Any) -> bool:
+    """Whether a tensor's numbers can be looked at, whole numbers included: what is rounded to these comes from somewhere."""
+    return type(leaf) in TENSOR_TYPES and leaf.is_dense() and leaf._is_initialized() and leaf.size > 0
 
 
 def _alike(result: torch.Tensor, native: torch.Tensor) -> bool:
@@ -258,7 +290,7 @@ class PaddleWidened:
     """The same for the arguments of Paddle's calls."""
 
     def __init__(self, dtype: str) -> None:
-        self._name, self._dtype = dtype, PADDLE_DTYPES[dtype]
+        self.name, self._dtype = dtype, PADDLE_DTYPES[dtype]
         self._names = _NARROWER[dtype]
         self._narrower = frozenset(PADDLE_DTYPES[name] for name in self._names)
 
@@ -266,9 +298,13 @@ class PaddleWidened:
         """The arguments of a call, widened; ``name``: of its op."""
         return _changed(arguments, self._of_dtype if _writes(name) else self._of_value)
 
+    def is_narrow(self, result: Any) -> bool:
+        """Whether a result is a tensor of a narrower dtype."""
+        return type(result) in TENSOR_TYPES and result.dtype in self._narrower
+
     def _of_dtype(self, value: Any) -> Any:
         if type(value) is str:
-            return self._name if value in self._names else value
+            return self.name if value in self._names else value
         return self._dtype if type(value) is type(self._dtype) and value in self._narrower else value
 
     def _of_value(self, value: Any) -> Any:
@@ -276,7 +312,7 @@ class PaddleWidened:
             if value.dtype not in self._narrower or not value.stop_gradient or not value._is_initialized():
                 return value
             with paused():
-                return value.astype(self._name)
+                return value.astype(self.name)
         return self._of_dtype(value)
 
 

@@ -99,7 +99,7 @@ class Value:
 
     def __init__(self, tensor: torch.Tensor, node: TraceCall | None = None, label: str = "") -> None:
         self.tensor, self.node, self.label = tensor, node, label
-        self.count = tensor.numel() * (2 if tensor.is_complex() else 1)  # of numbers: a complex one is two
+        self.count = _count(tensor)
         self.readers: list[TraceCall] = []  # the calls that read it
         self._ends: tuple[float, float, float] | None = None
         self._sorted: torch.Tensor | None = None
@@ -307,7 +307,7 @@ class Capture(Onlooker):
         self._ways: dict[int, tuple[Step, ...]] = {}  # by the tensor's identity: the steps from its value's own tensor
         self._memory: dict[int, list[Value]] = {}  # by the address of the storage: what lies there
         self._moved: dict[tuple[Any, ...], torch.Tensor] = {}  # by the place of a copy: a view of its source
-        self._copies: dict[tuple[Any, ...], Value] = {}  # by the place of a copy: the value in its source
+        self._copies: dict[tuple[Any, ...], tuple[Value, torch.Tensor]] = {}  # by the place of a copy: the source's value, and it
         self._before_calls: dict[tuple[Any, ...], torch.Tensor] = {}  # by its place: what was there before, as last seen
         self._objects: dict[int, list[torch.Tensor]] = {}  # by address; held, so that no identity or address is used twice
 
@@ -422,7 +422,7 @@ class Capture(Onlooker):
         partly = any(operand.name == "into" for operand in operands)
         if name in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
             self._where()
-            self._is(results[0], operands[-1].value, fresh=name == "copy")
+            self._is(results[0], operands[-1].value, fresh=operands[-1].tensor if name == "copy" or not arguments else None)
             return
         attributes = {
             word: value for word, value, _ in arguments if not tensors_in(value) and value is not None and word not in NO_ATTRIBUTES
@@ -484,8 +484,8 @@ class Capture(Onlooker):
             if _place(value.tensor) == _place(tensor) or _in_another_shape(value.tensor, tensor):
                 return self._is(tensor, value)
         copied = self._copies.get(_place(tensor))
-        if copied is not None and _equal(copied.tensor, tensor):  # no kernel of Paddle has written there since
-            return self._is(tensor, copied)
+        if copied is not None and _equal(copied[1].to(tensor.dtype), tensor):  # no kernel of Paddle has written there since
+            return self._is(tensor, copied[0])
         place = _place(tensor)
         moved = self._moved.pop(place, None)
         if moved is not None:
@@ -502,17 +502,22 @@ class Capture(Onlooker):
 
     def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
         """A call that Torch's kernels did not answer, as if they had; but for results that lie where a known value lies."""
-        places = {_address(tensor) for tensor in operands}
-        fresh = [tensor for tensor in results if _address(tensor) not in places and not self._is_made(tensor)]
-        if fresh:
+        beside = [tensor for tensor in results if not self._is_made(tensor, operands)]
+        if beside:
             sides = [self._operand(f"operand {place + 1}", tensor) for place, tensor in enumerate(operands)]
-            for tensor in fresh:
-                self._come_of_nothing(tensor)
-            self._note(name, [], sides, fresh, [])
+            parts = {_address(tensor) for tensor in operands}
+            for tensor in beside:
+                if _address(tensor) not in parts:
+                    self._come_of_nothing(tensor)
+            self._note(name, [], sides, beside, [])
 
-    def _is_made(self, tensor: torch.Tensor) -> bool:
-        """Whether a written call made what lies there."""
-        return any(value.node is not None for value in self._memory.get(_address(tensor), ()))
+    def _is_made(self, tensor: torch.Tensor, operands: Sequence[torch.Tensor]) -> bool:
+        """Whether a written call made what lies there, or an operand holds it; a part of one (the real numbers) is made now."""
+        values = self._memory.get(_address(tensor), ())
+        holding = [operand for operand in operands if _address(operand) == _address(tensor)]
+        if holding and all(_count(operand) > _count(tensor) for operand in holding):
+            return any(_place(value.tensor) == _place(tensor) for value in values)
+        return bool(holding) or any(value.node is not None for value in values)
 
     def _come_of_nothing(self, tensor: torch.Tensor) -> None:
         """Forget that a tensor was met before the call that made it."""
@@ -556,10 +561,10 @@ class Capture(Onlooker):
         self._memory.setdefault(_address(tensor), []).append(value)
         return self._is(tensor, value)
 
-    def _is(self, tensor: torch.Tensor, value: Value, *, fresh: bool = False) -> Value:
-        if fresh:  # other memory, which may be written
+    def _is(self, tensor: torch.Tensor, value: Value, *, fresh: torch.Tensor | None = None) -> Value:
+        if fresh is not None:  # a copy of it: other memory, which may be written
             self._memory.setdefault(_address(tensor), []).append(value)
-            self._copies[_place(tensor)] = value
+            self._copies[_place(tensor)] = value, fresh
         self._known[id(tensor)] = value
         self._objects.setdefault(_address(tensor), []).append(tensor)
         return value
@@ -620,6 +625,11 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     return [tensor for item in value for tensor in tensors_in(item)] if isinstance(value, (list, tuple)) else []
+
+
+def _count(tensor: torch.Tensor) -> int:
+    """How many numbers it holds: a complex one is two."""
+    return tensor.numel() * (2 if tensor.is_complex() else 1)
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -92,13 +92,13 @@ def laid_out_as_torchs(name: str, args: Sequence[Any], result: Any) -> Any:
 
 def followed(name: str, args: Sequence[Any], result: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The results that Paddle moved by itself, beside the tape, each with Torch's view of the operand with the same elements."""
-    if name not in views.VIEWS or not args or type(args[0]) not in TENSOR_TYPES or args[0].dtype not in FLOATS:
+    if name not in views.VIEWS or not args or type(args[0]) not in TENSOR_TYPES:
         return []
     results = result if isinstance(result, (list, tuple)) else [result]
     if any(
         type(result_of_paddle) not in TENSOR_TYPES
         or result_of_paddle is args[0]
-        or not result_of_paddle.stop_gradient
+        or not (result_of_paddle.stop_gradient or result_of_paddle.dtype not in FLOATS)
         or taped(result_of_paddle) is not None
         for result_of_paddle in results
     ):

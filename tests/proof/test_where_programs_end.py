@@ -1,6 +1,8 @@
 """Mistakes behind which nothing follows, that hide as long as weights are as they are made, or in what Paddle moves by itself."""
 
+import numpy as np
 import paddle
+import pytest
 import torch
 
 from padiff_shim import prove
@@ -104,3 +106,61 @@ def test_rows_that_paddle_takes_out_of_a_buffer_are_followed():
     (mistake,) = prove(port, Table(), INPUTS).mistakes
     assert str(mistake) == "another attribute: end=4 against 3, start=1 against 0"
     assert "self.begin" in mistake.paddle.source
+
+
+class _Between(torch.nn.Module):
+    def __init__(self, between):
+        super().__init__()
+        self.a, self.b, self.between = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), between
+
+    def forward(self, x):
+        return self.b(self.between(torch.tanh(self.a(x) * 2.0)))
+
+
+class _BetweenPort(paddle.nn.Layer):
+    def __init__(self, between, factor):
+        super().__init__()
+        self.a, self.b, self.between, self.factor = paddle.nn.Linear(8, 8), paddle.nn.Linear(8, 8), between, factor
+
+    def forward(self, x):
+        return self.b(self.between(paddle.tanh(self.a(x) * self.factor)))  # the only mistake
+
+
+def _halves(bytes_, concat):
+    return concat([bytes_[:, 4:], bytes_[:, :4]], 1)
+
+
+BETWEEN = {  # Torch's, Paddle's
+    "bytes": (lambda y: (y * 20).round().byte() / 255.0, lambda y: (y * 20).round().cast("uint8") / 255.0),
+    "bytes, moved": (
+        lambda y: _halves((y.abs() * 50).byte(), torch.cat).t().reshape(-1, 8) / 255.0,
+        lambda y: _halves((y.abs() * 50).cast("uint8"), paddle.concat).transpose([1, 0]).reshape([-1, 8]) / 255.0,
+    ),
+    "bytes, as floats": (
+        lambda y: (y.abs() * 50).byte().float() * 0.1,
+        lambda y: (y.abs() * 50).cast("uint8").cast("float32") * 0.1,
+    ),
+    "whole numbers": (lambda y: ((y * 10).long() * 2 + 1).float(), lambda y: ((y * 10).astype("int64") * 2 + 1).astype("float32")),
+    "floor": (lambda y: torch.div((y * 100).int(), 7, rounding_mode="floor") / 3.0, lambda y: (y * 100).astype("int32") // 7 / 3.0),
+    "spectrum": (lambda y: torch.fft.fft(y).real, lambda y: paddle.fft.fft(y).real()),
+    "shifted": (
+        lambda y: torch.fft.fftshift(torch.fft.fft2(y)).real,
+        lambda y: paddle.fft.fftshift(paddle.fft.fft2(y)).real(),
+    ),
+    "power": (
+        lambda y: torch.fft.fft(y).real ** 2 + torch.fft.fft(y).imag ** 2,
+        lambda y: paddle.fft.fft(y).real() ** 2 + paddle.fft.fft(y).imag() ** 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_mistake_in_front_of_what_paddle_computes_by_itself(between):
+    """Whole numbers and parts of complex ones are followed by what made them."""
+    functions, x = BETWEEN[between], np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
+    torch.manual_seed(0)
+    assert prove(_BetweenPort(functions[1], 2.0), _Between(functions[0]), x, phase="forward")
+    proof = prove(_BetweenPort(functions[1], 1.5), _Between(functions[0]), x, phase="forward")
+    assert [(mistake.cause.name, mistake.paddle.source) for mistake in proof.mistakes] == [
+        ("ATTRIBUTE", "return self.b(self.between(paddle.tanh(self.a(x) * self.factor)))  # the only mistake")
+    ]
