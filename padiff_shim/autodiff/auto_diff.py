@@ -107,7 +107,7 @@ def _run(call: AutoDiffCall) -> Report:
     for note in pairing.notes:
         log(note)
     report.difference = _trained(call, pairing, report)
-    report.agree = report.difference is None
+    report.agree = report.difference is None and not report.reason
     return report
 
 
@@ -125,7 +125,7 @@ def _trained(call: AutoDiffCall, pairing: Pairing, report: Report) -> StageDiffe
         for phase in _phases(call):
             with sides[0].restoring(phase.restored), sides[1].restoring(phase.restored):
                 difference = check.phase(sides, phase, step)
-            if difference is not None:
+            if difference is not None or report.reason:
                 return difference
         if call.optimizers is not None:
             for side in sides:
@@ -183,7 +183,9 @@ class _Check:
         if phase.name != "backward":
             yield self._finder.forward(base, raw, step, every_layer=phase.follow == "forward")
             yield self._finder.loss(base, raw, step)
-        if phase.name != "forward":
+        if failed := raw.failed or base.failed:
+            self._report.reason = failed
+        elif phase.name != "forward":
             yield self._finder.backward(base, raw, step, every_layer=phase.follow == "backward")
 
     def _is_rounding(self, difference: StageDifference) -> bool:

@@ -16,7 +16,7 @@ from ..dispatch.call_site import CallSite, call_stack
 from ..errors import ArgumentError
 from ..modes.options import ReferenceOptions
 from ..modes.reference import opened
-from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide, seeded
+from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide, failure_of_backward, seeded
 from ..text import tr
 from ..trees import as_array, leaves, mapped
 from .models import Model
@@ -126,12 +126,16 @@ def _exchanged(tensor: Any, values: Array) -> Any:
 
 @dataclass
 class ModelRun:
-    """The results of one run of one model: outputs by path, loss, gradients of its inputs by path, and the layers' visits."""
+    """The results of one run of one model: outputs by path, loss, gradients of its inputs by path, and the layers' visits.
+
+    ``failed``: why the backward failed on Paddle's kernels; "" if it did not.
+    """
 
     recorder: VisitRecorder
     outputs: dict[str, Array] = field(default_factory=dict)
     loss: Array | None = None
     input_gradients: dict[str, Array] = field(default_factory=dict)
+    failed: str = ""
 
 
 class TrainedSide(ModelSide):
@@ -149,15 +153,26 @@ class TrainedSide(ModelSide):
         with self._watched(recorder), seeded(self._seed + step), self._mode():
             output = self.model(**inputs)
             if self._loss is not None or backward:
-                loss = self._loss(output) if self._loss is not None else mean_loss(output)
+                loss = self._loss_of(output)
                 result.loss = as_array(loss).copy() if self._loss is not None else None
                 if backward and wants_gradient(loss):  # no parameter and no input may require a gradient
-                    loss.backward()
+                    try:
+                        loss.backward()
+                    except Exception as error:
+                        once_more = lambda: self._loss_of(self.model(**mapped(self._inputs_of_call, _fresh))).backward()  # noqa: E731
+                        result.failed = self._failure(error, once_more)
         tensors = [(path, tensor) for path, tensor in leaves(output) if isinstance(tensor, self.handle.tensor)]
         result.outputs = {path: as_array(tensor).copy() for path, tensor in tensors}
         inputs_with_gradients = [(path, tensor) for path, tensor in leaves(inputs) if getattr(tensor, "grad", None) is not None]
         result.input_gradients = {path: as_array(tensor.grad).copy() for path, tensor in inputs_with_gradients}
         return result
+
+    def _loss_of(self, output: Any) -> Any:
+        return self._loss(output) if self._loss is not None else mean_loss(output)
+
+    def _failure(self, error: Exception, again: Callable[[], None]) -> str:
+        """What to say of a backward that fails; ``again`` makes it once more, with its forward. Torch's own error is raised."""
+        raise error
 
     def update(self) -> None:
         """Take one step of the optimizer and clear the gradients; a function of the caller's does both itself."""
@@ -208,6 +223,10 @@ class TrainedPaddle(TrainedSide, PaddleSide):
         """Torch's kernels and random numbers, but Paddle's definitions: a model that trains differently natively does so here."""
         with opened(ReferenceOptions(random="torch")) if self.shim else contextlib.nullcontext():
             yield
+
+    def _failure(self, error: Exception, again: Callable[[], None]) -> str:
+        reason = failure_of_backward(error, again, TrainedSide.forward.__code__)
+        return tr("the backward of the Paddle model fails ({reason})", reason=reason)
 
 
 def trained(

@@ -46,6 +46,7 @@ class AlignedDtype:
         generated: a row for each kind of kernels.
         unchecked: what was not compared, and why.
         notes: what else a reader has to know.
+        fails: why the port's backward fails on Paddle's own kernels; "" if it does not.
     """
 
     dtype: str
@@ -57,6 +58,7 @@ class AlignedDtype:
     generated: list[GenerationRow] = field(default_factory=list)
     unchecked: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    fails: str = ""
 
     @property
     def forward(self) -> list[DriftRow]:
@@ -171,6 +173,7 @@ def _outcomes(aligned: AlignedDtype, original: TorchSide, port: PaddleSide) -> d
     native, failure = natively(port)
     if native is not None:
         outcomes["native"] = native
+        aligned.fails = failure
     aligned.notes += [failure] if failure else []
     if aligned.dtype == "float64":
         return outcomes

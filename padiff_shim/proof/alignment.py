@@ -28,6 +28,7 @@ class AlignmentVerdict(str, Enum):
 
     Attributes:
         RIGHT: in each dtype the port computes what the original computes.
+        NOT_TRAINABLE: so it does, and its backward fails on Paddle's own kernels: it cannot be trained natively.
         WRONG: it computes something else; the mistakes say where.
         NOT_KNOWN: neither is proven; the sentence says what is missing.
 
@@ -37,6 +38,7 @@ class AlignmentVerdict(str, Enum):
     """
 
     RIGHT = "RIGHT"
+    NOT_TRAINABLE = "RIGHT_NOT_TRAINABLE"
     WRONG = "WRONG"
     NOT_KNOWN = "NOT_KNOWN"
 
@@ -44,7 +46,7 @@ class AlignmentVerdict(str, Enum):
         return self.value
 
     def __bool__(self) -> bool:
-        return self is AlignmentVerdict.RIGHT
+        return self in (AlignmentVerdict.RIGHT, AlignmentVerdict.NOT_TRAINABLE)
 
 
 @dataclass(repr=False)
@@ -77,7 +79,7 @@ class Alignment(Presented):
             return AlignmentVerdict.WRONG
         if not all(verdicts) or any(_contradicted(aligned) for aligned in self.dtypes):
             return AlignmentVerdict.NOT_KNOWN
-        return AlignmentVerdict.RIGHT
+        return AlignmentVerdict.NOT_TRAINABLE if any(aligned.fails for aligned in self.dtypes) else AlignmentVerdict.RIGHT
 
     @property
     def unchecked(self) -> dict[str, str]:
@@ -109,6 +111,8 @@ class Alignment(Presented):
                 "for these weights and inputs the port computes what the original computes: {how}",
                 how=joined("; ", (_right(aligned) for aligned in self.dtypes)),
             )
+            if fails := next((aligned.fails for aligned in self.dtypes if aligned.fails), ""):
+                text = tr("right, and cannot be trained natively: {fails}; {text}", fails=fails, text=text)
         else:
             parts = []
             for aligned in self.dtypes:

@@ -60,6 +60,7 @@ class Cause(str, Enum):
     PLACE = marked("an op in another place")
     UNKNOWN = marked("other calls")
     BUFFER = marked("another buffer")
+    GRAPH_ENDS = marked("the graph ends")
     TIED = marked("weights tied otherwise")
     DTYPE = marked("another dtype")
     OVERFLOW = marked("an overflow")

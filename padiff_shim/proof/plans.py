@@ -30,7 +30,8 @@ from ..trees import leaves, mapped
 from .trace import Onlooker
 
 _TORCHS_NAMES = {
-    "real": "select", "imag": "select", "multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow", "cast": "_to_copy",
+    "real": "select", "imag": "select",
+    "multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow", "cast": "_to_copy",
     "equal": "eq", "not_equal": "ne", "greater_than": "gt", "greater_equal": "ge", "less_than": "lt", "less_equal": "le",
 }  # fmt: skip
 
@@ -210,6 +211,41 @@ class Natively(Substituting):
 
 
 _REAL = frozenset(dtype for dtype in FLOATS if not str(dtype).rpartition(".")[2].startswith("complex"))
+
+
+class GoingBack(Natively):
+    """The same; notes the line of the call whose backward began last.
+
+    Args:
+        until: code of the function that calls the model.
+    """
+
+    def __init__(self, until: CodeType) -> None:
+        super().__init__()
+        self.last: CallSite | None = None
+        self._until = until
+
+    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of an op of the table."""
+        return self._watched(super().native(door, frame, why, args, kwargs))
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One of an op without reference."""
+        return self._watched(super().unlisted(other, frame, args, kwargs))
+
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One that moves values."""
+        return self._watched(super().exact(name, original, args, kwargs))
+
+    def _watched(self, result: Any) -> Any:
+        site = call_site(self._until)
+        for _, leaf in leaves(result):
+            if type(leaf) in TENSOR_TYPES and not leaf.stop_gradient:
+                leaf.register_hook(functools.partial(self._begin, site))
+        return result
+
+    def _begin(self, site: CallSite, _: Any) -> None:
+        self.last = site
 
 
 def _is_held(leaf: Any) -> bool:

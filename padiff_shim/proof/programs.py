@@ -26,7 +26,7 @@ from ..text import joined, tr
 from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
 from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome
-from .plans import TORCHS, Defined, InWider, Natively, OnTorch, WiderDtype, opened
+from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, WiderDtype, opened
 from .trace import Model, Onlooker, Tensor
 from .updates import Recipe, Trainer, unscaling_float64
 
@@ -1165,7 +1165,7 @@ def error_text(error: BaseException) -> str:
     """An error, with the line of the user's program that raised it, if one did."""
     site, lacks = raised_at(error), dtype_without_kernel(error) if isinstance(error, Exception) else ""
     where = tr(", at {line}", line=at_line(site.file, site.line)) if site else ""
-    what = f"{type(error).__name__}: {str(error).strip()[:300]}"
+    what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     if lacks:
         what = tr("of which this Paddle has none in {dtype}", dtype=lacks)
     return joined("", (what, where))
@@ -1189,7 +1189,7 @@ def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = N
     except Exception as error:
         if out_of_memory(error):  # no kernel is the cause
             raise
-        reason = error_text(error)
+        reason = failure_of_backward(error, port.run, ModelSide._pass.__code__)
     finally:
         port.shim = True
     outcome, why = forward_alone(port, run)
@@ -1217,6 +1217,23 @@ def forward_alone(port: PaddleSide, run: Callable[[Runner], RunOutcome] | None =
         )
     finally:
         port.shim = True
+
+
+def failure_of_backward(error: Exception, again: Callable[[], Any], until: CodeType) -> str:
+    """An error of a native run, with the line whose backward fails: no frame of the program's is in an error of the engine's.
+
+    Args:
+        error: the error.
+        again: makes the run once more.
+        until: code of the function that calls the model.
+    """
+    watching, text = GoingBack(until), error_text(error)
+    if raised_at(error) is not None:
+        return text
+    with contextlib.suppress(Exception), opened(watching):
+        again()
+    site = watching.last
+    return text if site is None else tr("{reason}, at {line}", reason=text, line=at_line(site.file, site.line))
 
 
 def in_wider(original: ModelSide, port: ModelSide, question: Callable[[], _Answer]) -> _Answer:

@@ -32,6 +32,7 @@ from .causes import FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
 from .generation import Generate
+from .graph_ends import mending_ends
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .preconditions import (
     align_draws,
@@ -429,7 +430,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     }
     if not differing:
         stages += stages_of(differing, expected, actual)
-        reason = _bit_for_bit(differences["native"])
+        reason = _bit_for_bit(differences["native"], native is None or not expected.gradients or bool(native.gradients))
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
     if not expected.weights:  # no step of a training: nobody looks at the gradients again
@@ -437,7 +438,10 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
             outcome.gradients = {}
     remarks, defined = port.remarks, port.defined
     try:
-        with mending_settings(original, port, mapping, (expected, actual)) as otherwise:
+        with (
+            mending_settings(original, port, mapping, (expected, actual)) as otherwise,
+            mending_ends(original, port, mapping, differing) as ends,
+        ):
             located = locate(original, port, mapping) if differing.first else Located([], True, 0.0)
     except NotWider as error:
         reason = tr(
@@ -447,14 +451,14 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         )
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
     differences[original.wider] = located.apart
-    proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
-    proof.notes += [*remarks, *located.notes, *_how_wide(original)]
+    notes = [*remarks, *located.notes, *_how_wide(original)]
+    proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences, notes=notes)
     ties = tied_differently(mapping)
     evidence = Evidence(located.original, located.port, tied=bool(ties), defined=defined)
     differences_left = diagnosed(located.differences, evidence)
     moved = any(difference.together for difference in differences_left)
     proof.complete = located.over and not moved
-    proof.mistakes = [*ties, *otherwise, *mistakes(differences_left, port.layers)]
+    proof.mistakes = [*ties, *otherwise, *ends, *mistakes(differences_left, port.layers)]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain
     if agreed and (at_work := precision.dtype_or_overflow(original, port, mapping.layers, overflows=far)) is not None:
@@ -476,8 +480,10 @@ def _how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, sha
     return distances.worst, distances.beyond(share)
 
 
-def _bit_for_bit(apart: float | None) -> str:
+def _bit_for_bit(apart: float | None, goes_back: bool) -> str:
     """The reason of a port with the original's numbers; ``apart``: natively, None if it does not run so."""
+    if not goes_back:
+        return tr("{reason}; natively its backward fails", reason=_bit_for_bit(apart, True))
     if apart is None:
         return tr("bit for bit on Torch's kernels; natively the port does not run")
     if not apart:

@@ -301,6 +301,7 @@ class Capture(Onlooker):
         self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
         self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
+        self._labels, self._of_numbers = frozenset(names.values()), set[TraceCall]()  # calls that read neither inputs nor weights
         self._count: collections.Counter[Any] = collections.Counter()
         self._places: dict[int, tuple[CallSite, str]] = {}  # by the number that Torch gives the node of a call in its graph
         self._known: dict[int, Value] = {}  # by the tensor's identity
@@ -453,14 +454,20 @@ class Capture(Onlooker):
                     self._overwrite(tensor, wanted, again=view)
         elif self._touch is not None and not moves and results[0].is_floating_point():
             self._touch(node, results[0])
-        self.trace.nodes.append(node)
-        for operand in operands:
-            if node not in operand.value.readers:
-                operand.value.readers.append(node)
+        self._read(node)
         for tensor in results:
             node.results.append(self._new(tensor, Value(tensor, node)))
         for tensor in updated:
             node.updated.append(self._new(tensor, Value(tensor, node)))
+
+    def _read(self, node: TraceCall) -> None:
+        """Write down a call, and that it reads its operands."""
+        self.trace.nodes.append(node)
+        if all(self._is_of_numbers(operand.value) for operand in node.operands):
+            self._of_numbers.add(node)
+        for operand in node.operands:
+            if node not in operand.value.readers:
+                operand.value.readers.append(node)
 
     def _where(self) -> tuple[CallSite, str, bool]:
         """The line and layer of a call; a backward call has those of the call whose gradient it computes."""
@@ -505,11 +512,18 @@ class Capture(Onlooker):
         beside = [tensor for tensor in results if not self._is_made(tensor, operands)]
         if beside:
             sides = [self._operand(f"operand {place + 1}", tensor) for place, tensor in enumerate(operands)]
+            floats = any(tensor.is_floating_point() or tensor.is_complex() for tensor in beside)
+            if not floats and all(self._is_of_numbers(side.value) for side in sides):
+                return  # a mask of a table: a constant
             parts = {_address(tensor) for tensor in operands}
             for tensor in beside:
                 if _address(tensor) not in parts:
                     self._come_of_nothing(tensor)
             self._note(name, [], sides, beside, [])
+
+    def _is_of_numbers(self, value: Value) -> bool:
+        """Whether neither an input nor a weight has a part in a value."""
+        return value.label not in self._labels if value.node is None else value.node in self._of_numbers
 
     def _is_made(self, tensor: torch.Tensor, operands: Sequence[torch.Tensor]) -> bool:
         """Whether a written call made what lies there, or an operand holds it; a part of one (the real numbers) is made now."""

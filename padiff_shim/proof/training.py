@@ -19,7 +19,7 @@ from . import agreement
 from .agreement import Agreement, Array, Noise, RunOutcome
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .locate import IDENTICAL, LOSS, ROUNDED, Differing, identical
-from .programs import NotWider, PaddleSide, TorchSide, error_text, forward_alone, in_wider
+from .programs import ModelSide, NotWider, PaddleSide, TorchSide, failure_of_backward, forward_alone, in_wider
 from .proof import Proof
 from .updates import USUAL, Recipe, Settings, StepUpdate
 
@@ -420,7 +420,7 @@ def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe:
             tr(
                 "the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({error}): natively {what}",
                 step=step,
-                error=error_text(error),
+                error=failure_of_backward(error, lambda: port.train(recipe, step, lambda _: None), ModelSide._pass.__code__),
                 what=tr("it is compared up to there") if step > 1 else tr("outputs alone are compared, if any"),
             )
         )

@@ -8,7 +8,7 @@ import paddle
 import pytest
 import torch
 
-from padiff_shim import ProofVerdict, drift, prove
+from padiff_shim import AlignmentVerdict, ProofVerdict, align, auto_diff, drift, prove
 from padiff_shim.dispatch.frames import below, top
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
@@ -256,3 +256,51 @@ def test_without_a_backward_no_gradient_more_is_asked_for():
     stopped = []
     assert prove(Resampling(), Resampled(), X[:4, :2].reshape(2, 1, 2, 2), phase="forward")
     assert set(stopped) == {True}
+
+
+# ---- A backward of Paddle's engine that fails: no frame of the program's is in its error.
+
+
+class _Shared(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.p = torch.nn.Linear(8, 12, bias=False)
+
+    def forward(self, x):
+        return torch.matmul(x, self.p.weight.T.reshape(2, 8, 6)).sum(-1)
+
+
+class _SharedPort(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.p = paddle.nn.Linear(8, 12, bias_attr=False)
+
+    def forward(self, x):
+        shared = self.p.weight.reshape([2, 8, 6])
+        return paddle.matmul(x, shared).sum(-1)  # fails to go back
+
+
+BATCH = np.random.default_rng(0).standard_normal((3, 2, 5, 8)).astype("float32")
+
+
+def _failing_line():
+    return HERE + str(next(at for at, line in enumerate(open(__file__), 1) if "# fails to go back" in line))
+
+
+def test_a_native_backward_that_fails_has_its_line():
+    proof = prove(_SharedPort(), _Shared(), BATCH)
+    assert proof.verdict is ProofVerdict.CODE_CORRECT
+    assert any(_failing_line() in note for note in proof.notes), proof.notes
+
+
+def test_what_cannot_be_trained_natively_is_not_right_alone():
+    report = align(_SharedPort(), _Shared(), BATCH, dtypes=["float32"], steps=2, tokens=0)
+    assert report.verdict is AlignmentVerdict.NOT_TRAINABLE
+    assert report
+    assert _failing_line() in report.headline
+
+
+def test_auto_diff_says_which_backward_fails(tmp_path, capsys):
+    inputs = {"x": torch.tensor(BATCH)}, {"x": paddle.to_tensor(BATCH)}
+    assert auto_diff(_Shared(), _SharedPort(), inputs, atol=1e-5, report_dir=str(tmp_path)) is False
+    assert _failing_line() in capsys.readouterr().out

@@ -164,3 +164,87 @@ def test_a_mistake_in_front_of_what_paddle_computes_by_itself(between):
     assert [(mistake.cause.name, mistake.paddle.source) for mistake in proof.mistakes] == [
         ("ATTRIBUTE", "return self.b(self.between(paddle.tanh(self.a(x) * self.factor)))  # the only mistake")
     ]
+
+
+# ---- Where the port's graph ends.
+
+
+class _Gated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (torch.nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x):
+        h = torch.tanh(self.a(x))
+        return self.c(h * torch.sigmoid(self.b(h)))
+
+
+class _GatedPort(paddle.nn.Layer):
+    def __init__(self, changed):
+        super().__init__()
+        self.a, self.b, self.c, self.changed = *(paddle.nn.Linear(8, 8) for _ in range(3)), changed
+
+    def forward(self, x):
+        h = self.changed(paddle.tanh(self.a(x)))
+        return self.c(h * paddle.nn.functional.sigmoid(self.b(h)))
+
+
+def _without_gradient(h):
+    with paddle.no_grad():
+        return h * 1.0
+
+
+@paddle.no_grad()
+def _decorated(h):
+    return h * 1.0
+
+
+def _stopped(h):
+    h.stop_gradient = True
+    return h
+
+
+def _logged(h):
+    float(h.detach().mean()), h.numpy().std()
+    return h
+
+
+ENDS = {
+    "detach": lambda h: h.detach(),
+    "half of it": lambda h: 0.5 * h + 0.5 * h.detach(),
+    "no_grad": _without_gradient,
+    "decorator": _decorated,
+    "stop_gradient": _stopped,
+    "to_tensor": lambda h: paddle.to_tensor(h),
+    "numpy": lambda h: paddle.to_tensor(h.numpy()),
+    "computed in numpy": lambda h: paddle.to_tensor(np.abs(h.numpy()) * np.sign(h.numpy())),
+    "assign": lambda h: paddle.assign(h.numpy()),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_end_of_a_graph_has_its_line(end):
+    x = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
+    proof = prove(_GatedPort(ENDS[end]), _Gated(), x)
+    code = ENDS[end].__code__
+    ends = [mistake for mistake in proof.mistakes if mistake.cause.name == "GRAPH_ENDS"]
+    assert len(ends) == len(proof.mistakes) == 1, str(proof)
+    first = code.co_firstlineno
+    assert first <= ends[0].paddle.line <= first + 4 or end == "decorator"
+
+
+def test_what_is_only_looked_at_ends_no_graph():
+    assert prove(_GatedPort(_logged), _Gated(), np.ones((5, 8), "float32"))
+
+
+def test_a_loss_in_numpy_ends_the_graph():
+    x = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
+
+    def loss(out):
+        apart = np.abs(out.numpy() - 1.0)
+        return paddle.to_tensor(apart.mean(), stop_gradient=False)
+
+    proof = prove(_GatedPort(lambda h: h), _Gated(), x, loss=(loss, lambda out: (out - 1.0).abs().mean()))
+    assert [(mistake.cause.name, mistake.paddle.source) for mistake in proof.mistakes] == [
+        ("GRAPH_ENDS", "apart = np.abs(out.numpy() - 1.0)")
+    ]

@@ -1,0 +1,200 @@
+"""Where the port's graph ends, so that no gradient goes back: detached tensors, no_grad, stop_gradient, and tensors made anew.
+
+Each end is undone by itself: what brings the port's gradients nearer to the original's is a mistake. A tensor that was computed in
+NumPy cannot be put back on the graph; there the values tell whether the outputs depend on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import paddle
+from paddle.base.dygraph import base
+
+from ..dispatch.call_site import CallSite, call_site, is_library
+from ..measure.bits import same_bits
+from ..text import tr
+from ..trees import is_tensor
+from ..weights.mapping import Mapping
+from . import agreement
+from .agreement import RunOutcome
+from .findings import Cause, Mistake, ProgramPlace
+from .locate import Differing
+from .programs import ModelSide, PaddleSide, TorchSide, out_of_memory
+
+_OURS = __file__.rpartition("proof")[0]
+_MOVED = 1e-3  # of an array's numbers, to see whether outputs depend on it
+
+
+class GraphEnd(NamedTuple):
+    """A place where the port leaves the graph: ``number`` among those of a run. ``in_numpy``: with an array."""
+
+    number: int
+    call: str
+    site: CallSite
+    layer: str
+    in_numpy: bool = False
+
+
+class Ends(contextlib.AbstractContextManager["Ends"]):
+    """Within it the ends of the graph are noted.
+
+    Args:
+        layer: returns the path of the running layer.
+        undone: numbers of ends that have no effect.
+        moved: the number of an end whose array holds other numbers.
+    """
+
+    def __init__(self, layer: Callable[[], str], undone: Collection[int] = (), moved: int = -1) -> None:
+        self.ends: list[GraphEnd] = []
+        self._layer, self._undone, self._moved = layer, undone, moved
+        self._arrays: list[tuple[Any, Any]] = []  # with the tensors on the graph that they come from
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Ends:
+        tensor = paddle.Tensor
+        for name in ("detach", "detach_"):
+            self._exchange(tensor, name, functools.partial(self._detach, name))
+        for name in ("numpy", "item", "tolist", "__array__"):
+            self._exchange(tensor, name, functools.partial(self._leave, name))
+        self._exchange(paddle, "to_tensor", self._to_tensor)
+        self._exchange(base, "_set_grad_enabled", self._set_grad)
+        flag = tensor.stop_gradient
+        setter = functools.partial(self._stop, flag)
+        self._put(tensor, "stop_gradient", property(flag.__get__, lambda side, value: setter(side, value)))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def _exchange(self, owner: Any, name: str, instead: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return instead(original, *args, **kwargs) if _of_the_program() else original(*args, **kwargs)
+
+        self._put(owner, name, functools.wraps(original)(call))
+
+    def _put(self, owner: Any, name: str, value: Any) -> None:
+        self._stack.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, value)
+
+    def _undoes(self, call: str, *, in_numpy: bool = False) -> bool:
+        """Note an end; whether it has no effect."""
+        self.ends.append(GraphEnd(len(self.ends), call, call_site(ModelSide._pass.__code__), self._layer(), in_numpy))
+        return self.ends[-1].number in self._undone
+
+    def _detach(self, name: str, original: Callable[..., Any], tensor: Any) -> Any:
+        return tensor if not tensor.stop_gradient and self._undoes(f"{name}()") else original(tensor)
+
+    def _stop(self, flag: Any, tensor: Any, value: bool) -> None:
+        if not (value and not flag.__get__(tensor) and _of_the_program() and self._undoes("stop_gradient = True")):
+            flag.__set__(tensor, value)
+
+    def _set_grad(self, original: Callable[..., Any], mode: bool) -> None:
+        if mode or not paddle.is_grad_enabled() or not self._undoes("no_grad()"):
+            original(mode)
+
+    def _leave(self, name: str, original: Callable[..., Any], tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        """A tensor's numbers in Python or NumPy."""
+        values = original(tensor, *args, **kwargs)
+        if tensor.stop_gradient or not paddle.is_grad_enabled():
+            return values
+        self._undoes(f"{name}()", in_numpy=True)
+        if self.ends[-1].number == self._moved:
+            values = np.asarray(values) * (1 + _MOVED) + _MOVED
+            values = values.tolist() if name in ("item", "tolist") else values.astype(values.dtype)
+        self._arrays.append((values, tensor))
+        return values
+
+    def _to_tensor(self, original: Callable[..., Any], data: Any = None, *args: Any, **kwargs: Any) -> Any:
+        source = data if is_tensor(data) else next((tensor for array, tensor in self._arrays if array is data), None)
+        if source is None or source.stop_gradient or not paddle.is_grad_enabled():
+            return original(data, *args, **kwargs)
+        made = original(data, *args, **kwargs)
+        numbers = {end.number for end in self.ends if end.in_numpy and source is not data}
+        undone = self._undoes("to_tensor()") if source is data else bool(numbers & set(self._undone))
+        return source.astype(made.dtype).reshape(made.shape).clone() if undone else made
+
+
+def _of_the_program() -> bool:
+    """Whether a function of the program, and none of ours, has called Paddle."""
+    frame = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename == __file__ or _is_paddles(frame.f_code.co_filename)):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and not frame.f_code.co_filename.startswith(_OURS)
+
+
+def _is_paddles(file: str) -> bool:
+    return is_library(file) and not file.startswith(_OURS)
+
+
+@contextlib.contextmanager
+def mending_ends(original: TorchSide, port: PaddleSide, mapping: Mapping, differing: Differing) -> Iterator[list[Mistake]]:
+    """Within it the port's graph goes on where the original's does: these ends are mistakes. ``differing``: of two runs."""
+    mistakes: list[Mistake] = []
+    if not (differing.missing or (differing.backward and not (differing.forward or differing.loss))):
+        yield mistakes
+        return
+    before = port.drawing
+    watched: list[Ends] = []
+
+    @contextlib.contextmanager
+    def around(undone: Collection[int], moved: int = -1) -> Iterator[None]:
+        with before(), Ends(port.layer, undone, moved) as ends:
+            watched.append(ends)
+            yield
+
+    def run(undone: Collection[int], moved: int = -1) -> RunOutcome | None:
+        port.drawing = functools.partial(around, undone, moved)
+        try:
+            return port.run()
+        except Exception as error:  # a program that does not run so
+            if out_of_memory(error):
+                raise
+            return None
+
+    try:
+        expected, actual = original.run(), run(())
+        ends, undone = (watched[0].ends if watched else []), list[int]()
+        apart = _apart(mapping, expected, actual)
+        for group in [[end] for end in ends] + ([ends] if len(ends) > 1 else []):
+            numbers = [end.number for end in group if end.number not in undone]
+            if not apart[0] or not numbers:
+                break
+            after = _apart(mapping, expected, run([*undone, *numbers]))
+            if after < apart:
+                apart, undone = after, [*undone, *numbers]
+        mended = [end for end in ends if end.number in undone]
+        if apart[0] and not mended:
+            mended = [end for end in ends if end.in_numpy and _shows(actual, run((), end.number))][:1]
+        port.drawing = functools.partial(around, undone) if undone else before
+        mistakes += map(_mistake, mended)
+        yield mistakes
+    finally:
+        port.drawing = before
+        port.forget_wide()
+
+
+def _apart(mapping: Mapping, original: RunOutcome, port: RunOutcome | None) -> tuple[int, int]:
+    """How many gradients one side alone has, and how many differ."""
+    rows = [] if port is None else agreement.gradients(mapping, original, port)
+    if port is None:
+        return sys.maxsize, 0
+    alone = sum((expected is None) is not (actual is None) for _, expected, actual in rows)
+    differ = sum(a is not None and b is not None and not same_bits(a, b) for _, a, b in rows)
+    return alone + differ, differ
+
+
+def _shows(before: RunOutcome | None, after: RunOutcome | None) -> bool:
+    return before is not None and after is not None and bool(agreement.outputs_differ(before, after, lambda _: True))
+
+
+def _mistake(end: GraphEnd) -> Mistake:
+    text = tr("no gradient goes back behind {call}", call=end.call)
+    return Mistake(Cause.GRAPH_ENDS, text, None, ProgramPlace.at(end.site, end.layer, end.call), (end.layer,))
