@@ -45,7 +45,7 @@ def load(data: bytes) -> Any:
         UnpicklingError: it holds anything but arrays of numbers and plain data; the message names it.
         IndexError, ValueError, TypeError, ...: its instructions do not fit each other.
     """
-    return _Reader(_Bytes(data)).load()
+    return _PlainUnpickler(_Bytes(data)).load()
 
 
 class _Bytes(io.BytesIO):
@@ -91,7 +91,7 @@ SETITEM SETITEMS
 """
 
 
-class _Reader(_Unpickler):
+class _PlainUnpickler(_Unpickler):
     """Reads a pickle of arrays and plain data."""
 
     instructions = frozenset(_INSTRUCTIONS.split())
@@ -225,10 +225,10 @@ class _Opaque:
     append = extend = add = __setitem__ = __call__
 
 
-class _Rehearsal(_Reader):
+class _Rehearsal(_PlainUnpickler):
     """Carries a pickle out with values that do nothing, and counts the work that functions of Torch's list would do."""
 
-    instructions = _Reader.instructions | {"BINPERSID", "NEWOBJ", "EMPTY_SET", "ADDITEMS", "SHORT_BINSTRING"}
+    instructions = _PlainUnpickler.instructions | {"BINPERSID", "NEWOBJ", "EMPTY_SET", "ADDITEMS", "SHORT_BINSTRING"}
 
     def __init__(self, file: _Bytes) -> None:
         super().__init__(file)

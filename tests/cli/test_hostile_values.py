@@ -72,7 +72,7 @@ BASES = {
 MODES = {name: "--reference" if "reference" in getattr(parameter, "section", "") else "--compare"
          for parameter in app.app.get_command(None, "run").params for name in [parameter.name]}  # fmt: skip
 PROGRAMS = [(name, part) for name in ("run", "record") for part in ("program_name", "arguments")]  # whose errors are Python's
-SLOW = ("align", "audit", "record", "run")
+SLOW = ("align", "audit", "bisect", "bitwise", "drift", "prove", "record", "run")
 TAKEN = [
     pytest.param(
         name,
