@@ -62,6 +62,7 @@ HARD = frozenset({Verdict.PRECISION_MODE, Verdict.SEMANTICS, Verdict.NONFINITE, 
 
 # Modifiers that more than people read.
 NEGLIGIBLE, PARTLY, SCREENED, STEP, NO_KERNEL = "negligible", "partly", "screened", "step", "no-native-kernel"
+ACCEPTED, REFUSED = "accepted", "refused"
 
 
 class Side(str, Enum):
@@ -95,7 +96,8 @@ class Judgement:
             single elements, but rounding beside the tensor as a whole. ``"partly"``: ``hypothesis`` leaves an error, on either
             side, that is not rounding. ``"screened"``: no oracle was asked, because such a difference was ROUNDING at this place
             before. ``"step"``: a step function whose operands differ on both sides, as a shadow stream shows.
-            ``"no-native-kernel"``: Paddle has none in this dtype on the device, and its kernel in float32, rounded, stands in.
+            ``"accepted"``, ``"refused"``: the comparator of the user's own has spoken. ``"no-native-kernel"``: Paddle has none in
+            this dtype on the device, and its kernel in float32, rounded, stands in.
         reason: one sentence for people.
         stats: plain numbers, see docs/log.md.
         confirm: compares the formula of ``hypothesis`` with the whole tensor, before the difference counts as a known one; None

@@ -20,13 +20,15 @@ from ..errors import MismatchError
 from ..frameworks.memory import TORCH_DTYPES
 from ..frameworks.torch_state import put_aside
 from ..interrupts import let_pass, postpone
+from ..measure.difference import Comparator, accepts
 from ..numerics import difference
 from ..numerics.bounds import Bound, Learnt
 from ..numerics.precision import first_place
 from ..runlog.encoding import Plain, tables
 from ..runs.compare_run import CompareRun
 from ..text import SENTENCE, code_line, from_log, joined, logged, marked, shown, tr
-from ..verdicts import PARTLY, SCREENED, Judgement, Side, Verdict, apart
+from ..trees import as_array
+from ..verdicts import ACCEPTED, PARTLY, REFUSED, SCREENED, Judgement, Side, Verdict, apart
 from .compared_call import OVERTAKEN, UNKNOWN, ComparedTensor, Spot, describe_tensor, operand_name
 
 # ---- Tensors that are judged later, so that the host need not wait for the device at every call.
@@ -250,11 +252,11 @@ class Judge:
     """Judges the cases of one mode; what is learnt of a spot is kept with it.
 
     ``audit``: one in so many results of a spot that are equal, or nearly so, is held against the oracle as well.
-    ``screening``: differences as before at their spot are not judged again.
+    ``screening``: differences as before at their spot are not judged again. ``equal``: the comparator of the user's own.
     """
 
-    def __init__(self, run: CompareRun, *, audit: int, screening: bool, seed: int) -> None:
-        self.run, self.audit = run, audit
+    def __init__(self, run: CompareRun, *, audit: int, screening: bool, equal: Comparator | None, seed: int) -> None:
+        self.run, self.audit, self._equal = run, audit, equal
         self._random = np.random.default_rng(seed)
         self._screening = Screening() if screening else None
         self._turns = itertools.count(1)
@@ -279,6 +281,8 @@ class Judge:
             if native.shape != reference.shape:
                 return numerics.fallback(native, reference, rng=self._random, **case.kernels())
             judgement = self._judged(case, native, reference)
+            if self._equal is not None and judgement.verdict is not Verdict.EQUAL:
+                judgement = self._by_the_user(case, judgement)
             if judgement.verdict not in CLEARED and case.overtaken():
                 return Judgement(Verdict.UNVERIFIED, reason=OVERTAKEN)
             return judgement
@@ -287,6 +291,21 @@ class Judge:
             text = f"{type(error).__name__}: {str(error)[:200]}"
             self.run.warn(logged("no verdict on a call of '{op}': {text}", op=case.subject.door.op.name, text=text))
             return Judgement(Verdict.UNVERIFIED, reason=logged("the verdict failed: {text}", text=text))
+
+    def _by_the_user(self, case: ComparedTensor, judgement: Judgement) -> Judgement:
+        """The judgement of a result that differs, as the comparator of the user's own has it; without its word as it is."""
+        record = case.spot.fields
+        name = " ".join(filter(None, (case.subject.door.op.name, str(record.get("tensor") or ""), str(record.get("layer") or ""))))
+        accepted = accepts(self._equal, as_array(case.native.detach()), as_array(case.reference.detach()), name)
+        if accepted is None:
+            return judgement
+        if accepted:
+            reason = logged("equal by the comparator of equal=; without it {verdict}", verdict=judgement.verdict)
+            plain = replace(judgement, verdict=Verdict.ROUNDING, side=Side.NONE, hypothesis=None, alternatives=(), confirm=None)
+            return replace(plain, modifiers=(*judgement.modifiers, ACCEPTED), reason=reason)
+        verdict = max(judgement.verdict, Verdict.LOW_ACCURACY, key=lambda each: each.severity)
+        reason = logged("different by the comparator of equal=; {reason}", reason=judgement.reason)
+        return replace(judgement, verdict=verdict, modifiers=(*judgement.modifiers, REFUSED), reason=reason)
 
     def _judged(self, case: ComparedTensor, native: torch.Tensor, reference: torch.Tensor) -> Judgement:
         spot, sides = case.spot, (native, reference)

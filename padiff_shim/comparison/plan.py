@@ -26,6 +26,7 @@ from ..frameworks.memory import CPU_ALONE, FLOATS, stream_of, to_torch
 from ..frameworks.torch_state import close_modes, open_modes, put_aside
 from ..frameworks.versions import IS_3, exchange_tracer
 from ..interrupts import after_engine, let_pass, raise_postponed
+from ..measure.difference import Comparator
 from ..runlog.counts import SECOND_UNCHECKED
 from ..runlog.writer import call_after_fork
 from ..runs.compare_run import CompareRun
@@ -433,6 +434,7 @@ class Comparison(Pulses):
         carry: str,
         audit: int,
         screening: bool,
+        equal: Comparator | None,
         shadow: bool,
         defer: bool | None,
         moves: bool = True,
@@ -443,7 +445,7 @@ class Comparison(Pulses):
         self.outcome = outcome
         self.carries_torch = carry == "torch"
         self.places = RecordPlaces()
-        self.judge = Judge(run, audit=audit, screening=screening, seed=seed)
+        self.judge = Judge(run, audit=audit, screening=screening, equal=equal, seed=seed)
         self.births = Births()
         self.numbers = itertools.count()
         self.defer = defer  # None: on CUDA

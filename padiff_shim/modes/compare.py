@@ -11,6 +11,7 @@ from ..catalogue import known_differences as quirks
 from ..comparison.sampling import Sampling
 from ..dispatch.frames import Frame
 from ..interrupts import raise_postponed
+from ..measure.difference import Comparator
 from ..runs.compare_run import CompareRun
 from ..text import logged
 from ..verdicts import Verdict
@@ -135,6 +136,7 @@ def compare(
     on_mismatch: str = "log",
     mismatch_from: str | Verdict = Verdict.LOW_ACCURACY,
     callback: Callable[[dict[str, Any]], None] | None = None,
+    equal: Comparator | None = None,
     log: str | Path | None = None,
     on_log_error: str = "warn",
     known_differences: str | Path | None = None,
@@ -166,6 +168,8 @@ def compare(
             (:class:`MismatchError`). Known and negligible differences raise nothing, and one warning at the end counts them.
         callback: called with the record (a dict, docs/log.md) of each such verdict, known and negligible differences included
             (``quirk`` and ``modifiers`` tell them), muted ones not.
+        equal: a comparator of your own, as of :func:`padiff_shim.difference`: asked about each result that differs, Paddle's first.
+            True makes it ROUNDING with the modifier ``"accepted"``, False at least LOW_ACCURACY with the modifier ``"refused"``.
         log: folder of the log; default a temporary one that lives as long as the run object.
         on_log_error: when the log cannot be written: ``"warn"`` once and go on without it, or ``"raise"``.
         known_differences: a TOML file of known differences, to name or mute them.
@@ -238,6 +242,7 @@ def opened(options: CompareOptions) -> CompareMode:
         carry=options.carry,
         audit=options.audit,
         screening=screening,
+        equal=options.equal,
         shadow=options.shadow,
         defer=options.defer,
         moves=options.exact,

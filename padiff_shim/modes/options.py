@@ -233,6 +233,9 @@ class CompareOptions(ModeOptions):
     callback: Any = field(
         default=None, metadata=_of(function(marked("one record")), "Called with the record of each such verdict.")
     )
+    equal: Any = field(
+        default=None, metadata=_of(function(marked("two arrays and a name")), "A comparator of your own, for what differs.")
+    )
     on_log_error: str = field(default="warn", metadata=_of(word(LOG_ERRORS), "When the log cannot be written."))
     known_differences: Any = field(default=None, metadata=_of(PATH, "A file of known differences, to name or mute them."))
     audit: int = field(default=16, metadata=_of(whole(), "One in so many equal results of a place is checked, too; 0: none."))

@@ -16,6 +16,7 @@ from ..dispatch.dtypes import HALF_NAMES
 from ..frameworks.memory import TORCH_DTYPES
 from ..frameworks.torch_state import LooksOn
 from ..measure.bits import PIECE, largest, largest_element, largests, same_bits
+from ..measure.difference import Comparator, accepts
 from ..text import joined, listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .findings import LayerRow
@@ -250,6 +251,22 @@ def first_difference(what: str, rows: Sequence[Row]) -> str:
     assert expected is not None and actual is not None  # noqa: PT018
     text = joined("", (what, f"{name}: ", difference_text(expected, actual)))
     return tr("{text} (and {more} more)", text=text, more=len(wrong) - 1) if len(wrong) > 1 else text
+
+
+def refused(equal: Comparator | None, mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> str | None:
+    """What a comparator of the user's own refuses of all that differs; "" if it accepts all; None if it leaves something open."""
+    if equal is None:
+        return None
+    kinds = ((OF_GRADIENT, gradients), ("", statistics))
+    rows: list[Row] = [(path or "output", expected, actual) for path, expected, actual in outputs(original, port)]
+    rows += [(what + name, expected, actual) for what, of in kinds for name, expected, actual in of(mapping, original, port)]
+    answers = {
+        name: accepts(equal, actual, expected, name)
+        for name, expected, actual in rows
+        if expected is not None and actual is not None and expected.shape == actual.shape and not same_bits(expected, actual)
+    }
+    first = next((name for name, answer in answers.items() if answer is False), "")
+    return first or (None if None in answers.values() else "")
 
 
 def layers(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, native: RunOutcome | None) -> list[LayerRow]:

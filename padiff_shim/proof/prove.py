@@ -11,12 +11,13 @@ from typing import Any
 import paddle
 import torch
 
-from ..arguments import one_of, port_and_original, whole
+from ..arguments import function, one_of, port_and_original, whole
 from ..arguments import seed as checked_seed
 from ..errors import ArgumentError, described
 from ..frameworks.copies import duplicate
+from ..measure.difference import Comparator
 from ..progress import Waiting
-from ..text import listed, tr
+from ..text import listed, marked, tr
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.reading import read_both
@@ -85,6 +86,7 @@ def prove(
     rules: Any = None,
     dtype: Any = None,
     seed: int = 0,
+    equal: Comparator | None = None,
 ) -> Proof:
     """Say whether a Paddle layer computes what a Torch module computes, and if not, where and why.
 
@@ -124,6 +126,9 @@ def prove(
         dtype: ``"bfloat16"``, ``"float16"``, ``"float32"`` or ``"float64"``, or a framework's dtype: both models are proven with
             parameters, buffers and inputs of floats in it (``model.to(dtype)``); None: as they are. Where Paddle has no kernel
             of it on this device, Torch's kernels prove the port all the same.
+        equal: a comparator of your own, as of :func:`padiff_shim.difference`: asked about each output, running statistic and
+            gradient of the port whose bits are not the original's. If it accepts all, the code counts as right within rounding;
+            what it refuses is a difference, whatever rounding explains. Not with ``phase="train"``.
         seed: all random generators begin with it in each run, and stand in the end where they stood before.
 
     Returns:
@@ -150,7 +155,7 @@ def prove(
     start = time.perf_counter()
     checked = question(
         paddle_layer, torch_module, inputs, weights=weights, phase=phase, loss=loss, optimizer=optimizer, steps=steps,
-        layer_map=layer_map, rules=rules, dtype=dtype, seed=seed,
+        layer_map=layer_map, rules=rules, dtype=dtype, seed=seed, equal=equal,
     )  # fmt: skip
     with generators_restored():
         proof = checked.proof()
@@ -172,6 +177,7 @@ def question(
     rules: Any,
     dtype: Any,
     seed: int,
+    equal: Comparator | None = None,
 ) -> Question:
     """The checked arguments of :func:`prove`.
 
@@ -189,8 +195,25 @@ def question(
     losses = both_losses(loss)
     arguments, seed = Inputs(inputs, dtype or ""), checked_seed(seed)
     recipe = _recipe(phase, optimizer, steps)
+    if equal is not None:
+        function("equal", equal, marked("two arrays and a name"))
+        if recipe is not None:
+            raise ArgumentError(tr("equal= judges outputs and gradients: pass phase='forward' or 'both', not 'train'"))
     return Question(
-        paddle_layer, torch_module, arguments, losses, weights, phase, recipe, steps, layer_map, rules, dtype, seed, buffers_given
+        paddle_layer,
+        torch_module,
+        arguments,
+        losses,
+        weights,
+        phase,
+        recipe,
+        steps,
+        layer_map,
+        rules,
+        dtype,
+        seed,
+        buffers_given,
+        equal,
     )
 
 
@@ -214,6 +237,7 @@ class Question:
     dtype: str | None
     seed: int
     buffers_given: bool = False
+    equal: Comparator | None = None
 
     def __post_init__(self) -> None:
         self.ran: tuple[TorchSide, PaddleSide, WeightMapping]
@@ -298,7 +322,7 @@ class Question:
         trains = self.recipe is not None
         proof, notes = preconditions(original, port, self.inputs, mapping, trees, self.weights, stages, trains=trains)
         port.lender = original, mapping
-        proof = _judged(original, port, mapping, stages, self.recipe, self.steps) if proof is None else proof
+        proof = _judged(original, port, mapping, stages, self.recipe, self.steps, self.equal) if proof is None else proof
         proof.notes += [*notes, *mapping.remarks(updates=self.recipe is not None), *began]
         if proof.differences:
             training = self.recipe is not None
@@ -344,7 +368,13 @@ def _says_more(other: Proof, proof: Proof) -> bool:
 
 
 def _judged(
-    original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], recipe: Recipe | None, steps: int
+    original: TorchSide,
+    port: PaddleSide,
+    mapping: WeightMapping,
+    stages: list[Stage],
+    recipe: Recipe | None,
+    steps: int,
+    equal: Comparator | None = None,
 ) -> Proof:
     """Run both, and compare the outcomes; ``stages`` go on."""
     if recipe is None:
@@ -356,7 +386,7 @@ def _judged(
         if apart and (drawn := align_draws(original, port)):
             notes = drawn
             runs = _runs(original, port, notes)
-        proof = _compared(original, port, mapping, stages, runs)
+        proof = _compared(original, port, mapping, stages, runs, equal)
         proof.notes += notes
         return proof
     trained, drawn = train(original, port, mapping, recipe, steps), list[str]()
@@ -410,13 +440,36 @@ def _runs(original: TorchSide, port: PaddleSide, notes: list[str]) -> Runs:
     return expected, actual, native
 
 
-def _compared(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:
+def _compared(
+    original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs, equal: Comparator | None = None
+) -> Proof:
     """Compare all bits; if they differ, find out why. ``stages`` go on."""
     if silent := agreement.says_nothing(runs[0]):
         return Proof(ProofVerdict.NOT_COMPARABLE, silent, stages=stages, layers=agreement.layers(mapping, *runs))
-    proof = _of_runs(original, port, mapping, stages, runs)
+    refused = agreement.refused(equal, mapping, *runs[:2])
+    accepted = _accepted(mapping, stages, runs) if refused == "" else None
+    proof = _of_runs(original, port, mapping, stages, runs) if accepted is None else accepted
+    if refused and proof:
+        proof.verdict, proof.reason = ProofVerdict.CODE_DIFFERS, tr("{name} differs by the comparator of equal=", name=refused)
     proof.notes += [note for note in (agreement.renamed_outputs(*runs[:2]), agreement.unpaired_outputs(*runs[:2])) if note]
     return proof
+
+
+def _accepted(mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof | None:
+    """The proof of a port whose every difference the comparator of the user's own accepts; None where it could not be asked."""
+    expected, actual, native = runs
+    differing = Differing.between(mapping, expected, actual)
+    if not differing or differing.shapes or differing.missing or differing.dtypes:
+        return None
+    far = None if native is None else agreement.worst(mapping, expected, native)
+    stages += stages_of(differing, expected, actual)
+    return Proof(
+        ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING,
+        tr("equal by the comparator of equal= ({first})", first=differing.first),
+        stages=stages,
+        layers=agreement.layers(mapping, *runs),
+        differences={"native": far, "shim": agreement.worst(mapping, expected, actual), "float64": None},
+    )
 
 
 def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], runs: Runs) -> Proof:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..arguments import path, whole
+from ..arguments import function, path, whole
 from ..errors import ArgumentError, described
+from ..measure.difference import Comparator
 from ..progress import Waiting
 from ..runlog.events import IN_STEP, NAMED
-from ..text import joined, many, tr
+from ..text import joined, many, marked, tr
 from .alignment import Pair, align
 from .call_origins import OriginFinder
 from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow, tensor_row
@@ -41,6 +42,7 @@ def diff(
     ranks: int | tuple[int, int] | None = None,
     shards: Mapping[str, Way] | str | None = None,
     names: Mapping[str, str] | None = None,
+    equal: Comparator | None = None,
 ) -> Difference:
     """Say how two recordings of :func:`padiff_shim.record` differ, and where first.
 
@@ -61,6 +63,8 @@ def diff(
             shapes.
         names: with ``shards=``: pattern of a path or name in a -> that in b, as ``{"blocks.*.up.l": "blocks.*.up"}``; it holds for
             what lies below, too. Names that differ by one layer around a weight's need no entry.
+        equal: a comparator of your own, as of :func:`padiff_shim.difference`: asked about each pair of tensors that differs and
+            whose values both recordings hold, before the tolerances.
 
     Returns:
         A :class:`Difference`, true if nothing differs.
@@ -80,11 +84,13 @@ def diff(
     for name, tolerance in (("atol", atol), ("rtol", rtol)):
         if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < math.inf:
             raise ArgumentError(tr("{name}= is a number from 0 on, got {tolerance}", name=name, tolerance=described(tolerance)))
+    if equal is not None:
+        function("equal", equal, marked("two arrays and a name"))
     folders = path("a", a).absolute(), path("b", b).absolute()
     if shards is not None:
         if ranks is not None:
             raise ArgumentError(tr("ranks= chooses processes, and shards= puts all of them together: pass one of both"))
-        return diff_of_ranks(folders, ShardRules(shards), NameMap(names), EqualWithin(atol, rtol, crossing=False))
+        return diff_of_ranks(folders, ShardRules(shards), NameMap(names), EqualWithin(atol, rtol, crossing=False, equal=equal))
     if names is not None:
         raise ArgumentError(tr("names= goes with shards=, which pairs tensors by their names: pass shards='auto'"))
     both = read(folders[0]), read(folders[1])
@@ -96,7 +102,7 @@ def diff(
     compared: list[Compared] = []
     for rank, other in chosen:
         one_run, other_run = both[0][rank], both[1][other]
-        tolerances = EqualWithin(atol, rtol, one_run.framework != other_run.framework)
+        tolerances = EqualWithin(atol, rtol, one_run.framework != other_run.framework, equal=equal)
         if one_run.has_fingerprints != other_run.has_fingerprints:
             side = "a" if one_run.has_fingerprints else "b"
             raise ArgumentError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ..measure.difference import Comparator, accepts
 from ..measure.distance import Distance
 from ..present.annotations import Finding
 from ..present.document import Document
@@ -347,13 +348,21 @@ def tensor_key(tensor: Tensor) -> TensorKey:
 class EqualWithin(NamedTuple):
     """What counts as equal, and whether the recordings are of two frameworks.
 
-    ``more`` is added to ``atol`` for b's tensors of a key or of a kind.
+    ``more`` is added to ``atol`` for b's tensors of a key or of a kind; ``equal`` comes before both tolerances.
     """
 
     atol: float
     rtol: float
     crossing: bool
     more: Mapping[TensorKey | str, float] = MappingProxyType({})
+    equal: Comparator | None = None
+
+    def accepts(self, a: Tensor, b: Tensor, distance: Distance) -> bool | None:
+        """What the comparator of the user's own says of two tensors whose values are known and lie alike; None without one."""
+        if self.equal is None or distance.identical or distance.how != "values" or distance.layout:
+            return None
+        values = a.values(), b.values()
+        return None if values[0] is None or values[1] is None else accepts(self.equal, values[0], values[1], _name(b))
 
     def absolute(self, tensor: Tensor) -> float:
         """``atol`` for a tensor of b."""
@@ -370,4 +379,11 @@ def tensor_row(rank: int, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Tens
     scale = max(abs(b.figures.get(name, 0.0)) for name in ("min", "max"))
     # In one framework a result of the same shape in another arrangement is another result, even with the same values.
     turned = bool(distance.layout) and not tolerances.crossing and a.shape == b.shape and a.kind in ("op", "layer")
-    return TensorRow(rank, a, b, distance, turned or not distance.within(tolerances.absolute(b), tolerances.rtol, scale))
+    accepted = tolerances.accepts(a, b, distance)
+    accepted = distance.within(tolerances.absolute(b), tolerances.rtol, scale) if accepted is None else accepted
+    return TensorRow(rank, a, b, distance, turned or not accepted)
+
+
+def _name(tensor: Tensor) -> str:
+    """What a tensor is called for a comparator of the user's own: ``"gradient blocks.0.weight"``, ``"op softmax blocks.0"``."""
+    return " ".join(filter(None, (tensor.kind, tensor.name, "" if tensor.tensor == "out" else tensor.tensor, tensor.layer)))
