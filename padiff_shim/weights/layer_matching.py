@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from ..text import logged
 from . import pairing, tree
-from .pairing import ORDER, Choice, SlotPair, fit, name_of, pair_slots
+from .pairing import ORDER, Choice, SlotPair, fit, name_of, pair_slots, without_ones
 from .tree import LayerNode, Shape, Slot, WeightSide, grouped, remembered, unique_pairs
 
 Pairs = list[tuple[LayerNode, LayerNode, str]]
@@ -95,6 +95,11 @@ def loose(node: LayerNode) -> list[Hashable]:
 
 
 @remembered
+def _without_ones(node: LayerNode) -> tuple[tuple[str, Shape], ...]:
+    """The roles and shapes of a unit, without axes of one."""
+    return tuple(sorted((slot.role, without_ones(slot.shape)) for slot in node.slots))
+
+
 def counted(node: LayerNode) -> Counter[Shape]:
     """All shapes below a layer, however matrices lie."""
     return Counter(map(_unordered, node.all_slots()))
@@ -304,6 +309,7 @@ class Matcher:
         torch_left, paddle_left = self.settle(torch_left, paddle_left, torch.path, paddle.path, last=True)
         self.left[0].extend(torch_left)
         self.left[1].extend(paddle_left)
+        self.but_for_ones()
         pool = Candidates(torch_left, paddle_left, torch.path, paddle.path, self.ordered)
         self.scopes += [
             (torch_node, paddle_node)
@@ -327,6 +333,27 @@ class Matcher:
         while pool.ts and pool.ps and any(step(pool) for step in steps):
             pass
         return [unit for node in pool.ts for unit in units_of(node)], [unit for node in pool.ps for unit in units_of(node)]
+
+    def but_for_ones(self) -> None:
+        """Pair what is left where shapes differ in axes of one alone, whatever the layers are: a Linear and a 1x1 convolution.
+
+        As many of one kind on both sides pair by name, else in order.
+        """
+        groups = grouped(self.left[1], _without_ones)
+        for key, units in grouped(self.left[0], _without_ones).items():
+            others = groups.get(key, [])
+            named = {unit.path for unit in units} == {unit.path for unit in others}
+            if not key or len(units) != len(others) or not (named or self.ordered or len(units) == 1):
+                continue
+            ordered = [sorted(side, key=lambda unit: unit.path) if named else side for side in (units, others)]
+            for torch, paddle in zip(*ordered):
+                slots = pair_slots(torch, paddle, self.ordered)
+                if len(slots) != len(torch.slots):
+                    continue
+                self.units.append(UnitPair(torch, paddle))
+                self.slots += slots if named or len(units) == 1 else [replace(pair, doubted=True) for pair in slots]
+                self.left[0].remove(torch)
+                self.left[1].remove(paddle)
 
     # The steps; each returns whether it paired or changed anything.
 

@@ -18,7 +18,23 @@ from typing import Any, NamedTuple
 from ..text import logged, tr
 from . import tree
 from .rules import Cast
-from .tree import AS_IS, FLAT, OTHER, TRANSPOSED, Blocks, LayerNode, Slot, WeightSide, grouped, permute, reordered, select, take
+from .tree import (
+    AS_IS,
+    FLAT,
+    OTHER,
+    TRANSPOSED,
+    Blocks,
+    LayerNode,
+    Shape,
+    Slot,
+    WeightSide,
+    grouped,
+    permute,
+    reordered,
+    select,
+    take,
+    unflatten,
+)
 
 ORDER = logged("paired by order")
 SQUARE = "square"
@@ -80,6 +96,7 @@ def pair_slots(torch: LayerNode, paddle: LayerNode, ordered: bool = True, note: 
     for words in (tree.plain, tree.telling_words):
         pairs += left.by_words(words, ordered)
     pairs += left.by_order(ordered)
+    pairs += left.but_for_ones()
     # A weight that only stands for an absent one needs no partner.
     absent = [SlotPair(Slot(slot.role, None, slot.shape, fill=slot.neutral), slot) for slot in left.ps if slot.neutral is not None]
     return pairs + absent
@@ -112,6 +129,14 @@ class _Left:
         for torch_slot in list(self.ts):
             fitting = self._fitting(torch_slot, True)
             pairs += [self._take(pair, torch_slot, paddle_slot) for paddle_slot, pair in fitting[:1]]
+        return pairs
+
+    def but_for_ones(self) -> list[SlotPair]:
+        """Weights of one role and of shapes that differ in axes of one alone."""
+        pairs = []
+        for torch_slot in list(self.ts):
+            fitting = ((slot, alike_but_for_ones(torch_slot, slot)) for slot in self.ps if slot.role == torch_slot.role)
+            pairs += [self._take(pair, torch_slot, slot) for slot, pair in fitting if pair is not None][:1]
         return pairs
 
     def by_words(self, words: Callable[[str], Hashable], ordered: bool) -> list[SlotPair]:
@@ -216,6 +241,35 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
         assert untyped.weight is not None
         lies = SQUARE if len(set(untyped.weight.shape)) == 1 else untyped.layout
     return SlotPair(torch_reading, paddle_reading, notes, undecided, turnable=open_, lies=lies)
+
+
+def without_ones(shape: Shape) -> Shape:
+    """A shape without its axes of one."""
+    return tuple(size for size in shape if size != 1)
+
+
+def alike_but_for_ones(torch: Slot, paddle: Slot) -> SlotPair | None:
+    """The pair of two slots whose shapes differ in axes of one alone: of a Linear and a 1x1 convolution; None of others."""
+    if without_ones(torch.shape) != without_ones(paddle.shape) or torch.weight is None or paddle.weight is None:
+        return None
+    if len(torch.shape) > len(paddle.shape):
+        return SlotPair(torch, _with_ones(paddle, torch.shape))
+    return SlotPair(_with_ones(torch, paddle.shape), paddle)
+
+
+def _with_ones(slot: Slot, shape: Shape) -> Slot:
+    """A slot in a shape with other axes of one: each axis takes those behind it, the first also those in front."""
+    if slot.shape == shape:
+        return slot
+    sizes = without_ones(shape)
+    if not sizes:  # a number
+        return slot._replace(layout=FLAT, shape=(1,)).at(unflatten(0, *shape))
+    for axis in reversed(range(len(slot.shape))):
+        slot = slot.at(select(axis, 0)) if slot.shape[axis] == 1 else slot
+    begins = [0, *[place for place, size in enumerate(shape) if size != 1][1:], len(shape)]
+    for axis in reversed(range(len(sizes))):
+        slot = slot.at(unflatten(axis, *shape[begins[axis] : begins[axis + 1]]))
+    return slot
 
 
 def turned(torch: Slot, paddle: Slot, transposed: bool) -> SlotPair | None:

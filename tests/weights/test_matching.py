@@ -1,5 +1,6 @@
 """Which layers and weights belong together, in trees that differ in names, order, nesting and shapes."""
 
+import numpy as np
 import paddle.nn as pnn
 import pytest
 import torch
@@ -218,3 +219,34 @@ def test_tables_fit_eighty_columns(monkeypatch):
     text = str(match(a, b))
     assert max(map(len, text.splitlines())) <= 80
     assert "transposed" in text
+
+
+class _WithLinear(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.gate = torch.nn.Parameter(torch.tensor(2.5)), torch.nn.Parameter(torch.randn(8))
+        self.up, self.down, self.last = torch.nn.Linear(8, 8), torch.nn.Conv1d(8, 4, 1), torch.nn.Linear(4, 4)
+
+
+class _WithConvolution(pnn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.gate = self.create_parameter([1]), self.create_parameter([1, 1, 8])
+        self.up, self.down, self.last = pnn.Linear(8, 8), pnn.Linear(8, 4), pnn.Conv2D(4, 4, 1)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_shapes_that_differ_in_axes_of_one_alone(back):
+    """A Linear and a 1x1 convolution, a number and a vector of one."""
+    module, layer = _WithLinear(), _WithConvolution()
+    mapping = padiff_shim.transfer_weights(layer, module) if back else padiff_shim.transfer_weights(module, layer)
+    assert mapping.check(module, layer)
+    assert np.array_equal(layer.last.weight.numpy()[:, :, 0, 0], module.last.weight.detach().numpy())
+    assert np.array_equal(layer.down.weight.numpy().T, module.down.weight.detach().numpy()[:, :, 0])
+    assert layer.scale.numpy().shape == (1,)
+    assert any("down.weight" in remark and "last.weight" in remark for remark in mapping.remarks())
+
+
+def test_other_shapes_stay_apart():
+    with pytest.raises(padiff_shim.TransferError):
+        padiff_shim.transfer_weights(torch.nn.Linear(8, 4), pnn.Conv2D(8, 4, 3))
