@@ -29,12 +29,13 @@ from .aligned import aligned_dtype
 from .alignment import Alignment, origins, surroundings
 from .attribution import carriers, gradient_carriers
 from .buffers import WITH_BUFFERS, began_apart, fill_zeros, hide_something, judge_buffers, of_zeros
-from .causes import FORWARD
+from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
 from .generation import Generate
 from .graph_ends import mending_ends
 from .locate import Differing, Located, locate, stages_of, tied_differently
+from .plans import OnTorch, opened
 from .preconditions import (
     align_draws,
     by_use,
@@ -354,6 +355,7 @@ class Question:
             used=used,
             run=lambda framework: sides[framework].run_forward(),
             values_tell=self.weights == "as-is",
+            kernels=lambda: opened(OnTorch()),
         )
 
 
@@ -518,7 +520,9 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         proof.mistakes = [at_work]
         plain = tr("both agree in {wider}, but not at the models' dtype ({first})", wider=original.wider, first=differing.first)
     plain = plain or differing.dtypes
-    stages += stages_of(differing, expected, actual, {*located.parts, *(FORWARD for _ in otherwise)}, plain)
+    stages += stages_of(
+        differing, expected, actual, {*located.parts, *(FORWARD for _ in otherwise), *(BACKWARD for _ in ends)}, plain
+    )
     if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         proof.reason = _within_rounding(located, differing.first, original.wider)

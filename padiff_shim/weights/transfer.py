@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from .pairing import SQUARE, Choice, SlotPair, name_of, stacked
 from .reading import read_both
 from .rules import Reordered, Rules
 from .tree import AS_IS, OTHER, TRANSPOSED, Slot, Weight, WeightSide, take
-from .values import Run, Trials, prepared, write_all, write_for_good
+from .values import Kernels, Run, Trials, prepared, write_all, write_for_good
 
 
 def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None) -> Mapping:
@@ -122,6 +123,7 @@ def match(
     used: Sequence[Used] = (),
     run: Run | None = None,
     values_tell: bool = False,
+    kernels: Kernels = contextlib.nullcontext,
 ) -> Mapping:
     """Which weights and layers of two models belong together; nothing is written, and weights may lack a partner.
 
@@ -131,12 +133,13 @@ def match(
     Args:
         used: weights that belong together by their use in a program.
         run: runs the model of ``"torch"`` or ``"paddle"``, to find out how weights lie; without it, on random numbers.
+        kernels: what copies of Paddle's layers run in, see :class:`.values.Trials`.
         values_tell: whether both models already hold equal values, which then tell how weights lie.
 
     Raises:
         TransferError: a rule cannot be applied.
     """
-    return _Match(*read_both(src, dst), layer_map, rules, used, run, values_tell).mapping()
+    return _Match(*read_both(src, dst), layer_map, rules, used, run, values_tell, kernels).mapping()
 
 
 @dataclass
@@ -150,6 +153,7 @@ class _Match:
     used: Sequence[Used]
     run: Run | None
     values_tell: bool
+    kernels: Kernels
 
     def mapping(self) -> Mapping:
         draft = self._draft(None)
@@ -376,7 +380,7 @@ class _Draft:
         choices = self._matcher.choices
         if not any(choice.is_open for choice in choices):
             return choices
-        trials = Trials(self.torch, self.paddle, layers, pairs, self._pair, self._match.run)
+        trials = Trials(self.torch, self.paddle, layers, pairs, self._pair, self._match.run, self._match.kernels)
         return trials.decided(trials.by_values(choices) if self._match.values_tell else choices)
 
     def _in_order(self, pairs: list[Pair]) -> list[Pair]:

@@ -252,6 +252,7 @@ def write_for_good(writes: list[Write]) -> None:
 # tokens. Differences elsewhere in the port have no influence.
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Kernels = Callable[[], contextlib.AbstractContextManager[Any]]
 Run = Callable[[str], object]  # runs a whole model, of "torch" or "paddle"
 
 _SAME = 1e-6  # of the largest element: distance of equal results, in float64 with some slack
@@ -275,6 +276,7 @@ class Trials:
         pairs: all other pairs of the match.
         made: makes a pair of two slots.
         run: runs a model with the caller's inputs; None if they are not known.
+        kernels: what copies of Paddle's layers run in: on a machine that lacks a kernel of theirs, Torch's answer.
     """
 
     torch_side: WeightSide
@@ -283,6 +285,7 @@ class Trials:
     pairs: list[Pair]
     made: Callable[[SlotPair], Pair]
     run: Run | None = None
+    kernels: Kernels = contextlib.nullcontext
 
     def decided(self, choices: Sequence[Choice]) -> list[Choice]:
         """The choices, decided as far as possible; the same weights of other layers have the same layout."""
@@ -495,7 +498,8 @@ class _Trial:
         layer = self._layers[framework]
         dtype = next((dtype_name(view(tensor)) for tensor in self._sides[framework].tensors.values()), "float64")
         positional, keywords = _fresh(arguments, dtype)
-        with torch.no_grad(), paddle.no_grad():
+        within = self._trials.kernels() if framework == "paddle" else contextlib.nullcontext()
+        with torch.no_grad(), paddle.no_grad(), within:
             result = layer(*positional, **keywords)
         arrays = [as_array(leaf) for _, leaf in leaves(result)]
         return [array for array in arrays if array.dtype.kind == "f" and array.size]

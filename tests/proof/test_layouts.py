@@ -10,6 +10,8 @@ import torch
 
 import padiff_shim
 from padiff_shim import ProofVerdict, prove
+from padiff_shim.dispatch.frames import top
+from padiff_shim.proof.plans import OnTorch
 from padiff_shim.weights import split
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "weights"))
@@ -353,3 +355,16 @@ def test_a_constant_that_differs_as_it_is_is_code():
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
     assert "table" in str(proof.mistakes[0])
     assert any("constants that are not the same on both sides, and stay so: table" in note for note in proof.notes)
+
+
+def test_layouts_are_tried_on_torchs_kernels():
+    """Where Paddle has no kernel on this machine, layers run in the trial as the port does in the proof."""
+
+    class Lacking(AtOnce):
+        def forward(self, x):
+            if top() is None or not isinstance(top().plan, OnTorch):
+                raise RuntimeError("(NotFound) the kernel is not registered")
+            return super().forward(x)
+
+    proof = prove(Lacking(grouped), scrambled(Apart()), STATES, phase="forward")
+    assert proof.verdict in (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING), str(proof)

@@ -248,3 +248,8 @@ def test_a_loss_in_numpy_ends_the_graph():
     assert [(mistake.cause.name, mistake.paddle.source) for mistake in proof.mistakes] == [
         ("GRAPH_ENDS", "apart = np.abs(out.numpy() - 1.0)")
     ]
+
+
+def test_the_backward_is_wrong_behind_an_end():
+    proof = prove(_GatedPort(ENDS["half of it"]), _Gated(), np.random.default_rng(1).standard_normal((5, 8)).astype("float32"))
+    assert {stage.name: stage.right for stage in proof.stages}["backward"] is False
