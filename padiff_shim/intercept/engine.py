@@ -17,7 +17,7 @@ from ..frameworks.versions import PaddleTensor
 from ..interrupts import HERE, as_method, engine, finish
 from ..patching.functions import AttributePatch
 from ..patching.patcher import Patcher, Point
-from ..tape import backward, hooks, paddle_graph, twins
+from ..tape import backward, hooks, islands, paddle_graph, twins
 from ..tape.paddle_graph import LOCAL
 from . import generators, optimizers
 from .locate import attribute, awaiting, clean_c_op, holder, point, present
@@ -68,7 +68,7 @@ def _py_layers() -> list[Point]:
     def look() -> AttributePatch | None:
         patch = attribute(owner, name, path)
         if patch is not None:
-            patch.set_hook(as_method(patch.original))
+            patch.set_hook(as_method(islands.in_py_layer(patch.original)))
         return patch
 
     return [] if owner is None else [awaiting(path, look, owner, name)]

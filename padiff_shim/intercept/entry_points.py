@@ -22,7 +22,7 @@ from ..interrupts import call_in_hook
 from ..language import logged
 from ..optimizers.update import updates
 from ..patches import _unsubstituted
-from ..patching.functions import InheritedPatch, PyFunctionPatch
+from ..patching.functions import ClassMethodPatch, PyFunctionPatch
 from ..patching.patcher import Patcher, Point
 from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, PREDICTED, RANDOM, RANDOM_ALONE, Reason
@@ -176,17 +176,18 @@ def _writing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _py_layers() -> Point:
     """``PyLayer.apply``."""
+    patch = ClassMethodPatch(PyLayer, "apply", "paddle.autograd.PyLayer.apply")
 
     def apply(kind: Any, *args: Any, **kwargs: Any) -> Any:
-        original = super(PyLayer, kind).apply
-        frame = top()
+        tensors = kind.__init__ is object.__init__ or any(
+            isinstance(v, (paddle.Tensor, list, tuple)) for v in [*args, *kwargs.values()]
+        )
+        if not (args or kwargs) or not tensors:  # the class itself is called
+            return type.__call__(kind, *args, **kwargs)
+        original, frame = patch.original(kind), top()
         return original(*args, **kwargs) if frame is None else frame.plan.py_layer(kind.__name__, original, args, kwargs)
 
-    native = PyLayer.apply
-    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
-        setattr(apply, name, getattr(native, name))
-    patch = InheritedPatch(PyLayer, "apply", "paddle.autograd.PyLayer.apply")
-    patch.hooked = classmethod(apply)
+    patch.set_hook(apply)
     return patch
 
 

@@ -30,7 +30,7 @@ from .patcher import ABSENT, Point, Redirection
 # The layout is checked before the first write; where it does not hold, :class:`InterceptionError` is raised and nothing is
 # touched.
 
-_VARARGS_KEYWORDS = 0x0001 | 0x0002
+_VARARGS_KEYWORDS, _CLASS = 0x0001 | 0x0002, 0x0010
 
 
 class _Function(ctypes.Structure):
@@ -71,7 +71,7 @@ _incref = ctypes.pythonapi.Py_IncRef
 _incref.argtypes, _incref.restype = [ctypes.py_object], None
 
 
-def _check_layout(function: BuiltinFunctionType) -> tuple[_Function, _MethodDef]:
+def _check_layout(function: BuiltinFunctionType, flags: int = _VARARGS_KEYWORDS) -> tuple[_Function, _MethodDef]:
     """The struct behind ``function``, after proof that it is laid out as expected."""
     name = getattr(function, "__name__", repr(function))
     if sys.implementation.name != "cpython" or type(function).__basicsize__ != ctypes.sizeof(_Function):
@@ -88,7 +88,7 @@ def _check_layout(function: BuiltinFunctionType) -> tuple[_Function, _MethodDef]
     if view.ob_type != id(type(function)) or not view.m_ml or view.m_self != id(function.__self__):
         raise InterceptionError(tr("cannot intercept {name}: it is not laid out as a built-in function of this CPython", name=name))
     definition = _MethodDef.from_address(view.m_ml)
-    if definition.ml_name != name.encode() or definition.ml_flags & 0xFFFF != _VARARGS_KEYWORDS:
+    if definition.ml_name != name.encode() or definition.ml_flags & 0xFFFF != flags:
         raise InterceptionError(tr("cannot intercept {name}: it is not a (*args, **kwargs) function", name=name))
     return view, definition
 
@@ -335,15 +335,47 @@ class AttributePatch(Redirection):
         setattr(self.owner, self.name, state)
 
 
-class InheritedPatch(AttributePatch):
-    """A method that a class inherits from C: ours is put before it, and taken away again."""
+class ClassMethodPatch(Redirection):
+    """A class method in C, redirected in its definition, so that methods that were bound to a class earlier are intercepted, too.
+
+    They share one PyMethodDef, and CPython calls each as ``ml_meth(class, args, kwargs)``. With ``PyObject_Call`` there the class
+    is called; the hook is the ``__call__`` of its metaclass, a class of Python's.
+    """
+
+    rests = AttributePatch.rests
 
     def __init__(self, owner: type, name: str, path: str) -> None:
-        self.owner, self.name, self.path, self.native = owner, name, path, ABSENT
+        self.owner, self.name, self.path = owner, name, path
+        _, self._definition = _check_layout(getattr(owner, name), _VARARGS_KEYWORDS | _CLASS)
+        shared = self._definition
+        self._copy = _MethodDef(shared.ml_name, shared.ml_meth, shared.ml_flags, shared.ml_doc)
+        self.native, self.hooked = shared.ml_meth, _OBJECT_CALL
+
+    def original(self, kind: type) -> Any:
+        """The native method of a class."""
+        return _new_function(ctypes.addressof(self._copy), id(kind), None)
+
+    def set_hook(self, hook: Callable[..., Any]) -> None:
+        """What is called, with the class, after :meth:`install`."""
+        self._hook = hook
+
+    def read(self) -> Any:
+        """The address of the C code."""
+        return self._definition.ml_meth
 
     def write(self, state: Any) -> None:
-        """Exchange the object in the class."""
-        if state is ABSENT:
-            delattr(self.owner, self.name)
+        """Exchange it; the metaclass has the hook as long as the class is called."""
+        if state == self.hooked:
+            type(self.owner).__call__ = self._hook  # type: ignore[method-assign]
+            self._definition.ml_meth = state
         else:
-            setattr(self.owner, self.name, state)
+            self._definition.ml_meth = state
+            del type(self.owner).__call__
+
+    def is_state(self, now: Any, state: Any) -> bool:
+        """Addresses are compared by value."""
+        return bool(now == state)
+
+    def describe(self, state: Any) -> str:
+        """Somebody else's redirection of the C code."""
+        return "a class method that was redirected in place"

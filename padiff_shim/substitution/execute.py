@@ -143,9 +143,7 @@ class Substitution:
                 return result
             if self.moves:
                 return on_tape(call, out_tensor, operands)
-            if position in read.results and self.op.copies_result:
-                return finish_call(call, out_tensor.clone(), False)  # torch's graph keeps the other one
-            return finish_call(call, own(out_tensor, operands), position in read.results)
+            return finish_call(call, own(out_tensor, operands), position in read.results and not self.op.copies_result)
 
         return self.answer(tensors, sides, out, made, wanting)
 
@@ -167,7 +165,11 @@ class Substitution:
         read = self._reads(settings, sides, run)
         places = [index for index in read.operands - self.unread if tensors[index] is not target]
         copied = [index for index in places if self.strays(index, tensors[index], sides[index]) and self.copied(tensors, index)]
-        out = keeping_apart([sides[index] for index in copied], lambda: run(*sides)) if copied else run(*sides)
+        results = bool(read.results) and self.op.copies_result and target is None
+        if copied or results:
+            out = keeping_apart([sides[index] for index in copied], lambda: run(*sides), results=results)
+        else:
+            out = run(*sides)
         if not any(isinstance(result, torch.Tensor) and result.requires_grad for result in flat(out)):
             raise StayNative(reasons.INDEPENDENT)
         saved = [watched(tensors[index], sides[index]) for index in places if index not in copied]

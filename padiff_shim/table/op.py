@@ -182,7 +182,7 @@ class OpFields(TypedDict, total=False):
     gradient: bool
     """False where Paddle gives the results no gradient, whatever Torch would."""
     copies_result: bool
-    """Torch's backward reads the result where Paddle's does not, so that Paddle, whose program may change it, gets a copy."""
+    """Torch's backward reads the result where Paddle's does not. The program may change it, so Torch's graph keeps a copy."""
     unread: tuple[str, ...]
     """Operands that Torch's graph keeps although its backward does not read their values, so that they may change."""
     by_layout: bool

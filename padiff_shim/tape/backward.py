@@ -37,6 +37,7 @@ from .twins import (
     taped_root,
     twin,
     wrap,
+    wrap_apart,
 )
 
 # ---- A backward in one thread, and what it begins with.
@@ -352,7 +353,8 @@ def _run(
     *path: Any,
 ) -> Any:
     options = (retain_graph, create_graph, only_inputs, allow_unused, no_grad_vars, *path)
-    odd = len({id(tensor) for tensor in inputs}) < len(inputs) or any(tensor.stop_gradient for tensor in inputs)
+    odd = any(len({id(tensor) for tensor in tensors}) < len(tensors) for tensors in (inputs, outputs))
+    odd = odd or any(tensor.stop_gradient for tensor in inputs)
     same = len(outputs) == len(inputs) == 1 and outputs[0] is inputs[0]  # natively no hook sees that gradient
     if not alive() or odd or same:  # Paddle refuses what is odd
         return paddle_graph.run_partial_grad(outputs, inputs, grads, *options)
@@ -382,6 +384,18 @@ def _run(
             noted, session.noted = session.noted, []
             natives, native_grads = search.by_torch(noted) if noted else ([], [])
     return search.result(allow_unused)
+
+
+class _Turned(torch.autograd.Function):
+    """A Linear weight's gradient as Paddle's weight lies, and gradients of it as Torch's: in each program they lie contiguously."""
+
+    @staticmethod
+    def forward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        return grad.t().clone(memory_format=torch.contiguous_format)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return _Turned.apply(grad)
 
 
 @contextmanager
@@ -516,10 +530,9 @@ class _Search:
 
     def _for_paddle(self, grad: torch.Tensor, transposed: bool) -> Any:
         """A gradient as Paddle gets it: memory of its own, on the tape under ``create_graph``."""
-        grad = grad.t() if transposed else grad
         if self.create:
-            return wrap(grad.clone(memory_format=torch.contiguous_format))
-        grad = grad.detach()
+            return wrap(_Turned.apply(grad)) if transposed else wrap_apart(grad)
+        grad = (grad.t() if transposed else grad).detach()
         if grad.data_ptr() in self.seen or grad._is_view() or not grad.is_contiguous():
             grad = grad.clone(memory_format=torch.contiguous_format)
         self.seen.add(grad.data_ptr())

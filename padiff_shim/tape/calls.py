@@ -203,30 +203,48 @@ def apart(tensor: PaddleTensor, side: torch.Tensor) -> bool:
     return base is None or not base.is_leaf or tensor._inplace_version() > 0
 
 
-class _Laid(NamedTuple):
-    """The values of a tensor, and how it lay."""
+class _Laid:
+    """The values of a tensor that torch's graph keeps, and how it lay."""
 
-    values: torch.Tensor
-    stride: tuple[int, ...]
+    __slots__ = ("stride", "values")
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values, self.stride = values, values.stride()
+
+    def copy(self) -> None:
+        """The graph keeps memory of its own."""
+        self.values = self.values.clone(memory_format=torch.contiguous_format)
 
 
-def keeping_apart(sides: Sequence[torch.Tensor], run: Callable[[], Any]) -> Any:
-    """``run()``, whose graph keeps copies of what lies in the memory of ``sides``. Its backward reads them as that lay."""
+def keeping_apart(sides: Sequence[torch.Tensor], run: Callable[[], Any], *, results: bool = False) -> Any:
+    """``run()``, whose graph keeps copies of what lies in the memory of ``sides``. Its backward reads them as that lay.
+
+    ``results``: and of what lies in the memory of its results.
+    """
     memories = {_memory(side) for side in sides}
+    laid: list[_Laid] = []
 
-    def pack(tensor: torch.Tensor) -> torch.Tensor | _Laid:
-        values = tensor.detach()  # a result itself would hold its own graph
-        return (
-            _Laid(values.clone(memory_format=torch.contiguous_format), values.stride()) if _memory(values) in memories else values
-        )
-
-    return _hooked(pack, _as_it_lay, run)
-
-
-def _as_it_lay(packed: torch.Tensor | _Laid) -> torch.Tensor:
-    if isinstance(packed, torch.Tensor):
+    def pack(tensor: torch.Tensor) -> _Laid:
+        packed = _Laid(tensor.detach())  # a result itself would hold its own graph
+        if _memory(packed.values) in memories:
+            packed.copy()
+        elif results:
+            laid.append(packed)
         return packed
-    values, stride = packed
+
+    out = _hooked(pack, _as_it_lay, run)
+    if results:
+        memories = {_memory(result) for result in flat(out) if isinstance(result, torch.Tensor)}
+        for packed in laid:
+            if _memory(packed.values) in memories:
+                packed.copy()
+    return out
+
+
+def _as_it_lay(packed: _Laid) -> torch.Tensor:
+    values, stride = packed.values, packed.stride
+    if values.stride() == stride:
+        return values
     distinct = values[tuple([slice(1 if step == 0 else None) for step in stride])]  # of an expanded axis one element
     laid = torch.empty_strided(distinct.shape, stride, dtype=values.dtype, device=values.device).copy_(distinct)
     return laid.expand(values.shape)

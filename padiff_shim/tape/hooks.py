@@ -19,7 +19,7 @@ from ..language import tr
 from ..torch_versions import current_node
 from . import paddle_graph
 from .paddle_graph import LOCAL, floats
-from .twins import Taped, taped, twin, wrap
+from .twins import Taped, taped, twin, wrap_apart
 
 # ---- Hooks and retained gradients of tensors on the tape: they see what torch's engine computes.
 #
@@ -175,13 +175,13 @@ def _answer(user_hook: _UserHook, grad: torch.Tensor | None) -> torch.Tensor | N
     if user_hook.ignores_answers:
         grad = after_hooks(user_hook.answers, grad)
     create = grad.requires_grad and torch.is_grad_enabled()
-    shown = wrap(grad.clone()) if create else to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
+    shown = wrap_apart(grad) if create else to_paddle(grad.detach().clone(memory_format=torch.contiguous_format))
     shown.stop_gradient = False
     answer = _call(user_hook.function, shown)
     if answer is None:
         return None
     _check(answer, shown)
-    made = twin(answer).clone() if create and not answer.stop_gradient else to_torch(answer).clone()
+    made = twin(answer) if create and not answer.stop_gradient else to_torch(answer).clone()
     LOCAL.session.answers[user_hook.answers] = made
     return None if user_hook.ignores_answers else made
 

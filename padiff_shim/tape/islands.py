@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,13 +15,14 @@ from ..dispatch.frames import top
 from ..frameworks.autocast import autocast_off, grad_tracer
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, to_paddle, to_torch
 from ..frameworks.torch_state import undisturbed
-from ..frameworks.versions import PaddleTensor, attribute
+from ..frameworks.versions import PaddleTensor, attribute, grad_node, set_attribute
+from ..language import logged
 from . import paddle_graph
 from .backward import native_engine
 from .calls import NESTS, TapeCall, freed
 from .hooks import exchange_node, exchange_sentinel
-from .paddle_graph import LOCAL, floats, led_to
-from .twins import TAPE, Arriving, attach, forget, only_sentinel, sentinel, taped, twin, with_hook
+from .paddle_graph import LOCAL, floats, leads_to_tape, led_to
+from .twins import TAPE, Arriving, Taped, attach, forget, only_sentinel, sentinel, taped, twin, with_hook
 
 # ---- The operands of a native call on the tape: aliases, whose gradients come to an island.
 
@@ -30,19 +32,22 @@ _KEEPS, _PASSES_ON, _NOTHING = "keeps", "passes on", "nothing"  # what an inlet 
 class _Inlet(Arriving):
     """Where an operand enters a native call: the gradient that Paddle's engine brings is the island's, or goes on to Torch."""
 
-    __slots__ = ("action", "arrived", "twin")
+    __slots__ = ("action", "arrived", "missing", "twin")
 
     def __init__(self, side: torch.Tensor) -> None:
         self.twin = side
         self.arrived: torch.Tensor | None = None
         self.action = _KEEPS
+        self.missing = False  # a PyLayer has returned None for it: what arrives are zeros of ours
 
     def arrive(self, grad: PaddleTensor) -> Any:
         """Hook of the alias that stands for the operand."""
-        if self.action is _PASSES_ON:
-            return super().arrive(grad)
         if self.action is _NOTHING:
             return None
+        if self.missing:
+            return floats(self.twin)[1]
+        if self.action is _PASSES_ON:
+            return super().arrive(grad)
         self.arrived = to_torch(grad).clone()  # torch's own memory: Paddle goes on to use the gradient's
         return floats(self.twin)[1]
 
@@ -62,11 +67,15 @@ class Operands:
 
     Attributes:
         twinless: those of whole numbers and sparse ones that want a gradient as well; their own nodes stay.
+        shown: code of the program sees the aliases (a PyLayer's): what it computes from one with a gradient is on the tape.
+        slots: by the PyLayer's arguments, as its backward returns gradients, the inlets of the tensors in each.
     """
 
-    __slots__ = ("aliases", "inlets", "known", "sides", "twinless")
+    __slots__ = ("aliases", "inlets", "known", "shown", "sides", "slots", "twinless")
 
-    def __init__(self) -> None:
+    def __init__(self, *, shown: bool = False) -> None:
+        self.shown = shown
+        self.slots: list[list[_Inlet | None]] = []
         self.known: dict[int, Any] = {}
         self.aliases: list[Any] = []
         self.inlets: list[_Inlet] = []
@@ -82,7 +91,7 @@ class Operands:
             if not has_twin(value):
                 self.twinless.append(value)
                 return value
-            alias = self.known.get(id(value))
+            alias = None if self.shown else self.known.get(id(value))  # a PyLayer returns a gradient for each place
             if alias is None:
                 alias = self.known[id(value)] = self.enter(value, twin(value))
             return alias
@@ -94,10 +103,40 @@ class Operands:
         """A tensor over the memory of ``value``, whose gradient comes to a new inlet."""
         inlet = _Inlet(side)
         alias = with_hook(value, side, inlet.arrive)
+        if self.shown:
+            set_attribute(alias, TAPE, Taped(side, alias, floats(side)[0]))
         self.sides.append(side)
         self.inlets.append(inlet)
         self.aliases.append(alias)
         return alias
+
+    def lay_out(self, arguments: Sequence[Any]) -> None:
+        """Note where a PyLayer was given which operand."""
+        inlets = {id(alias): inlet for alias, inlet in zip(self.aliases, self.inlets)}
+        for value in arguments:
+            tensors = [item for item in (value if isinstance(value, (list, tuple)) else [value]) if type(item) in TENSOR_TYPES]
+            if tensors:
+                self.slots.append([inlets.get(id(tensor)) for tensor in tensors])
+
+    def with_zeros(self, answer: Any) -> Any:
+        """What a PyLayer's backward returned; zeros for the None of an operand, at which Paddle's engine ends the process."""
+        grads = answer if isinstance(answer, tuple) else (answer,)
+
+        def filled(inlet: _Inlet | None, grad: Any) -> Any:
+            if inlet is None:
+                return grad
+            inlet.missing = grad is None
+            return to_paddle(torch.zeros_like(inlet.twin, memory_format=torch.contiguous_format).detach()) if grad is None else grad
+
+        return (
+            tuple(
+                [
+                    type(grad)(map(filled, slot, grad)) if isinstance(grad, (list, tuple)) else filled(slot[0], grad)
+                    for slot, grad in zip(self.slots, grads)
+                ]
+            )
+            + grads[len(self.slots) :]
+        )
 
     def led_to_by(self, results: Sequence[Any]) -> bool:
         """Keep only the operands that Paddle's graph leads to from the results of the call; whether there are any.
@@ -118,7 +157,7 @@ class Operands:
 
     def joined(self) -> Operands:
         """The same operands, to which others may be added."""
-        other = Operands()
+        other = Operands(shown=self.shown)
         other.aliases, other.inlets, other.sides = [*self.aliases], [*self.inlets], [*self.sides]
         return other
 
@@ -262,7 +301,7 @@ class IslandCall:
         self.name = name
         self.outs: Any = outs
         self.operands: Any = operands
-        self.once = once  # a second backward would crash Paddle (PyLayer)
+        self.once = once  # a PyLayer: Paddle's engine ends the process where it runs its node a second time
         self.freed: Any = None  # the backward without ``retain_graph`` that was here
 
     def reached(self, session: Any) -> bool:
@@ -281,16 +320,31 @@ class IslandCall:
             outs.append(out)
             first_gradient.append(to_paddle(grad.contiguous()))  # the engine copies what it is started with
         inlets = self.operands.inlets
-        outer, LOCAL.session = LOCAL.session, None  # what the engine reaches is no part of the backward around it
+        # Where a graph stays, a PyLayer's node is run by way of a copy; else not by run_partial_grad: its state is one per process,
+        # and two threads at once corrupt memory.
+        copied = self.once and retain and self.freed is None and _partial.acquire(blocking=False)
         try:
-            # Not run_partial_grad: its state is one per process, and two threads at once corrupt memory.
-            paddle_graph.run_backward(outs, first_gradient, retain, *paddle_graph.NO_PATH)
+            with native_engine(), _passing(self.operands, None):
+                if copied:
+                    _run_copies(outs, self.operands.aliases, first_gradient, create=False)
+                else:
+                    paddle_graph.run_backward(outs, first_gradient, retain, *paddle_graph.NO_PATH)
         finally:
-            LOCAL.session = outer
+            if copied:
+                _partial.release()
             grads = [inlet.take() for inlet in inlets]
-        if self.once or not retain:
+        if not retain or (self.once and not copied):
             self.outs, self.operands = None, None
         return grads
+
+
+_partial = threading.Lock()
+
+
+def _run_copies(outs: Sequence[Any], inputs: Sequence[Any], grads: Sequence[Any], *, create: bool) -> list[Any]:
+    """Paddle's engine over copies of the nodes from ``outs`` to ``inputs``, which stay for another time."""
+    wanted: list[Any] = paddle_graph.run_partial_grad(outs, inputs, grads, True, create, True, True, [], *paddle_graph.NO_PATH)
+    return wanted
 
 
 class _Island(torch.autograd.Function):
@@ -298,7 +352,10 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        return tuple(map(as_operand, cell.outs))  # a view has the strides of the same one in Torch
+        outs = tuple(map(as_operand, cell.outs))  # a view has the strides of the same one in Torch
+        if cell.once:
+            ctx.save_for_backward(*outs)
+        return outs
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -308,7 +365,7 @@ class _Island(torch.autograd.Function):
         if not pairs:
             return (None,) * (1 + len(cell.operands.inlets))
         if torch.is_grad_enabled():
-            return (None, *_backward_island(cell, pairs))
+            return (None, *_backward_island(cell, pairs, ctx.saved_tensors))
         return (None, *cell.gradients(pairs, retain=retain))
 
 
@@ -316,35 +373,110 @@ class _Island(torch.autograd.Function):
 _apply: Callable[..., Any] = super(torch.autograd.Function, _Island).apply
 
 
-def _backward_island(cell: IslandCall, pairs: list[tuple[Any, torch.Tensor]]) -> list[torch.Tensor | None]:
-    """The backward of an island as an island, for ``create_graph``."""
+def _backward_island(
+    cell: IslandCall, pairs: Sequence[tuple[Any, torch.Tensor]], ends: Sequence[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """The backward of an island as an island, for ``create_graph``; what a PyLayer's backward made on the tape is there already.
+
+    ``ends``: Torch's sides of a PyLayer's results.
+    """
     operands = cell.operands.joined()
     first_gradient = [
         operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs
     ]
-    with native_engine(), paddle.enable_grad(), cell.operands.inlets_off():
-        outs = paddle_graph.run_partial_grad(
-            [out for out, _ in pairs],
-            list(cell.operands.aliases),
-            first_gradient,
-            True,
-            True,
-            True,
-            True,
-            [],
-            *paddle_graph.NO_PATH,
+    members = {_node(grad): grad for grad in first_gradient}
+    with (
+        native_engine(),
+        paddle.enable_grad(),
+        cell.operands.inlets_off(),
+        _results_shown(cell.outs, ends),
+        _passing(cell.operands, members),
+    ):
+        outs = _run_copies([out for out, _ in pairs], cell.operands.aliases, first_gradient, create=True)
+    frame = top()
+    if cell.once and frame is not None and not any(map(_node, outs)):
+        frame.run.warn(
+            logged(
+                "a gradient of a gradient ends at the PyLayer {name}, as natively: what its backward returned has no graph (as in "
+                "recompute with use_reentrant=True)",
+                name=cell.name,
+            )
         )
-    places = [index for index, out in enumerate(outs) if out is not None]
-    made = [outs[index] for index in places]
     grads: list[torch.Tensor | None] = [None] * len(outs)
-    if not places:
+    made = {}
+    for index, (out, inlet) in enumerate(zip(outs, cell.operands.inlets)):
+        if out is not None and not inlet.missing:
+            member = members.get(_node(out))
+            if member is None:
+                made[index] = out
+            else:
+                grads[index] = twin(member)
+    if not made:
         return grads
+    results = [*made.values()]
     # The gradient of a sum does not depend on what was summed: no backward from there may walk, and free, what that came from.
-    led = operands.led_to_by(made)
-    sides = _apply(IslandCall(f"{cell.name}_grad", made, operands, once=False), *operands.sides) if led else map(as_operand, made)
-    for index, side in zip(places, sides):
+    if operands.led_to_by(results):
+        sides = _apply(IslandCall(f"{cell.name}_grad", results, operands, once=cell.once), *operands.sides)
+    else:  # a PyLayer's operand that it got twice has a sum of gradients that are on the tape
+        sides = [twin(out) if leads_to_tape(out) else as_operand(out) for out in results]
+    for index, side in zip(made, sides):
         grads[index] = side.clone()
     return grads
+
+
+@contextmanager
+def _results_shown(outs: Sequence[Any], ends: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Inside, the results that a PyLayer may have saved are on the tape: they would hold the graph that holds them."""
+    for out, end in zip(outs, ends):
+        set_attribute(out, TAPE, Taped(end, out, None))
+    try:
+        yield
+    finally:
+        for out, _ in zip(outs, ends):
+            set_attribute(out, TAPE, None)
+
+
+@contextmanager
+def _passing(operands: Operands, members: dict[int | None, Any] | None) -> Iterator[None]:
+    """Around Paddle's engine, where it comes to a PyLayer with these operands.
+
+    ``members``: under ``create_graph`` what its backward is given that is on the tape, by the nodes, and then what it returns: the
+    engine hands on other tensors over the same nodes.
+    """
+    outer, LOCAL.passing = LOCAL.passing, (operands, members) if operands.slots else None
+    try:
+        yield
+    finally:
+        LOCAL.passing = outer
+
+
+def _node(tensor: PaddleTensor) -> int | None:
+    node = None if tensor is None or tensor.stop_gradient else grad_node(tensor)
+    return None if node is None else node.node_ptr()
+
+
+def in_py_layer(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``PyLayerBackward.backward``, by which Paddle's engine calls a PyLayer's code."""
+
+    def backward(context: Any, *grads: Any) -> Any:
+        passing = LOCAL.passing
+        if passing is None:
+            return original(context, *grads)
+        operands, members = passing
+        if members is not None:
+            grads = tuple([members.get(_node(grad), grad) if type(grad) in TENSOR_TYPES else grad for grad in grads])
+        LOCAL.passing = None  # what it calls is no part of this
+        try:
+            answer = original(context, *grads)
+        finally:
+            LOCAL.passing = passing
+        if members is not None:
+            returned: list[Any] = []
+            _flatten(answer, returned)
+            members.update({_node(grad): grad for grad in returned if on_tape([grad])})
+        return operands.with_zeros(answer)
+
+    return backward
 
 
 def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, once: bool = False) -> Any:
@@ -356,8 +488,10 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     Args:
         once: Paddle cannot run backward through it a second time (PyLayer: it would crash the process).
     """
-    operands = Operands()
+    operands = Operands(shown=once)
     positional, named = _with_aliases(operands, args, kwargs)
+    if once:
+        operands.lay_out([*positional, *named.values()])
     return _results_on_tape(name, original(*positional, **named), operands, once=once)
 
 

@@ -318,6 +318,12 @@ def wrap(side: torch.Tensor) -> Any:
     return taped_result(side)
 
 
+def wrap_apart(side: torch.Tensor) -> Any:
+    """The same over a copy: torch's graph goes on to read the memory of a gradient, and may hand one to several tensors."""
+    copy = side.detach().clone(memory_format=torch.contiguous_format)
+    return sentinel(hand_over(copy), side) if side.requires_grad else wrap(copy)
+
+
 def finish_call(call: TapeCall, side: torch.Tensor, reads_result: bool) -> Any:
     """The result of a substituted call, which shares no memory with an operand: a Paddle tensor on the tape."""
     call.behind(side)

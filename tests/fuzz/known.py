@@ -157,7 +157,7 @@ KNOWN = (
         "what a PyLayer's backward makes is a leaf where paddle.grad gives it back with a graph; under the tape it is none",
         lambda seen: (
             not seen.exact
-            and (".is_leaf: natively True" in seen.text or (".grad: " in seen.text and seen.text.endswith("here None")))
+            and ".is_leaf: natively True" in seen.text
             and any("create_graph=True" in line for line in seen.origins)
             and (seen.has(".apply(") or seen.has("use_reentrant=True"))
         ),
