@@ -49,8 +49,8 @@ MISTAKES = (
     Mistake(
         "a pooling rounds up", "ResNet-18", RESNET, "stride=2, padding=1)", "stride=2, padding=1, ceil_mode=True)", "ceil_mode"
     ),
-    Mistake("a ReLU is missing", "ResNet-18", RESNET, "out = self.relu(out)", "pass", "relu is missing"),
-    Mistake("the residual is missing", "ResNet-18", RESNET, "out += identity", "pass", "add(alpha=1) is missing"),
+    Mistake("a ReLU is missing", "ResNet-18", RESNET, "out = self.relu(out)", "pass", "the original calls relu"),
+    Mistake("the residual is missing", "ResNet-18", RESNET, "out += identity", "pass", "the original calls add(alpha=1)"),
     Mistake("the pooling at the end", "ResNet-18", RESNET, "nn.AdaptiveAvgPool2D", "nn.AdaptiveMaxPool2D", "in place of"),
     Mistake(
         "a smaller padding",
@@ -76,7 +76,7 @@ MISTAKES = (
         "scale_activation=nn.Sigmoid",
         "sigmoid in place of hardsigmoid",
     ),
-    Mistake("epsilon of all norms", "BERT", BERT, "= self.config.layer_norm_eps", "= 1e-5", "eps=1e-05 against 1e-12"),
+    Mistake("epsilon of all norms", "BERT", BERT, "= self.config.layer_norm_eps", "= 1e-5", "epsilon=1e-05 against eps=1e-12"),
     Mistake(
         "positions begin at 1",
         "BERT",
@@ -91,7 +91,7 @@ MISTAKES = (
         BERT,
         "input_embedings + position_embeddings + token_type_embeddings",
         "input_embedings + position_embeddings",
-        "add(alpha=1) is missing",
+        "the original calls add(alpha=1) here, the port does not",
     ),
     Mistake("the last token is pooled", "BERT", BERT, "hidden_states[:, 0]", "hidden_states[:, -1]", "index=-1 against 0"),
     Mistake(
@@ -127,7 +127,7 @@ MISTAKES = (
         T5,
         "scores += position_bias",
         "scores = scores * 0.5 + position_bias",
-        "mul(other=0.5) is too much",
+        "the port calls mul(other=0.5) here, the original does not",
     ),
     Mistake(
         "a norm for another one",
@@ -144,7 +144,7 @@ MISTAKES = (
         "paddlenlp.transformers.gpt.modeling",
         "weights = F.softmax(product)",
         "weights = F.softmax(product, axis=-2)",
-        "dim=-2 against -1",
+        "axis=-2 against dim=-1",
     ),
     Mistake(
         "a table of positions",
@@ -176,7 +176,7 @@ MISTAKES = (
         "paddleformers.nn.attention.eager_attention",
         "key.transpose(2, 3)) * scaling",
         "key.transpose(2, 3))",
-        "mul(other=0.3535533905932738) is missing",
+        "the original calls mul(other=0.3535533905932738) here, the port does not",
     ),
     Mistake("distances the other way", "T5", T5, "relative_position > 0", "relative_position < 0", "holds 1 at [0, 1] against 17"),
     Mistake(
@@ -197,6 +197,6 @@ MISTAKES = (
         "paddle.vision.models.mobilenetv2",
         "self.use_res_connect = self.stride == 1 and inp == oup",
         "self.use_res_connect = False",
-        "add(alpha=1) is missing",
+        "the original calls add(alpha=1) here, the port does not",
     ),
 )

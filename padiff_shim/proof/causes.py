@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 
 from ..dispatch.call_site import CallSite
 from ..text import joined, many, tr
+from .arguments import equal_settings
 from .findings import Cause
 from .match import (
     BIASED,
@@ -167,121 +167,7 @@ def _idle(original: TraceCall, port: TraceCall) -> set[str]:
     return set() if trains else {"momentum"}
 
 
-def equal_settings(value: Any, other: Any) -> bool:
-    if (value is None) is not (other is None):
-        return _bounds_nothing(other if value is None else value)
-    if isinstance(value, (int, float)) and isinstance(other, (int, float)):
-        return abs(value - other) <= 1e-7 * max(abs(value), abs(other)) or value == other
-    return bool(value == other)
-
-
-def _bounds_nothing(value: Any) -> bool:
-    """Whether a number is where floats end: Paddle's limit of a clip without limit."""
-    return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
-
-
-# ---- What to write in a Paddle program, for an attribute of an operator of Torch or of a layer of Paddle.
-
-_UPSCALES = tr('mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: write mode="upscale_in_train"')
-_REDUCTIONS = ("none", "mean", "sum")
-_BATCH_NORMS = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "_batch_norm_with_update"})
-_ALSO_PADDLES = frozenset({
-    "kernel_size", "stride", "padding", "dilation", "groups", "ceil_mode", "align_corners", "negative_slope", "keepdim",
-    "ignore_index", "output_padding", "alpha", "beta", "threshold", "output_size", "padding_idx", "label_smoothing", "num_layers",
-})  # fmt: skip
-_ALSO_OF_PADDLES_OP = frozenset({
-    ("clamp", "min"), ("clamp", "max"), ("triu", "diagonal"), ("tril", "diagonal"), ("topk", "k"), ("topk", "largest"),
-    ("sort", "descending"), ("roll", "shifts"),
-})  # fmt: skip
-
-
-def _same_word(name: str, value: Any) -> str:
-    return tr("write {name}={value}", name=name, value=repr(value))
-
-
-def _momentum(value: Any) -> str:
-    return tr(
-        "Paddle's momentum is the share of the old statistics that stays, Torch's momentum={value:g} "
-        "that of the new: write momentum={value2:g}",
-        value=value,
-        value2=1 - value,
-    )
-
-
-def _reduction(value: Any) -> str:
-    return tr('write reduction="{reductions}"', reductions=_REDUCTIONS[value]) if value in range(len(_REDUCTIONS)) else ""
-
-
-def in_paddles_words(op: str, name: str, value: Any) -> Any:
-    """The value of an attribute of Torch's operator as a Paddle program writes it: a share that stays is one that goes there.
-
-    >>> in_paddles_words("native_batch_norm", "momentum", 0.1)
-    0.9
-    """
-    if name == "reduction" and value in range(len(_REDUCTIONS)):
-        return _REDUCTIONS[value]
-    turned = (name == "momentum" and op in _BATCH_NORMS) or (name == "p" and op == "bernoulli")
-    return 1 - value if turned and isinstance(value, float) else value
-
-
-def _fft_norm(op: str, value: Any) -> str:
-    """Torch's number of a scale: 0 for none, 1 for the root of the length, 2 for the length."""
-    if value == 1 or op == "_fft_c2c":  # another attribute tells its direction
-        return tr('write norm="ortho"') if value == 1 else ""
-    return tr('write norm="{norm}"', norm="backward" if (value == 0) is (op == "_fft_r2c") else "forward")
-
-
-def _axis(value: Any) -> str:
-    shown = value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
-    return tr("write axis={shown}", shown=shown)
-
-
-_WORDS: dict[str, Callable[[Any], str]] = {
-    "eps": lambda value: tr("write epsilon={value:g}", value=value),
-    "dim": _axis,
-    "count_include_pad": lambda value: tr("write exclusive={value}", value=not value),
-    "group": lambda value: tr("write num_groups={value}", value=value),
-    "approximate": lambda value: tr("write approximate={value}", value=value == "tanh"),
-    "reduction": _reduction,
-    **{name: partial(_same_word, name) for name in _ALSO_PADDLES},
-}
-
-
-def advice(op: str, name: str, value: Any) -> str:
-    """What a Paddle program writes for the attribute ``name=value`` of Torch's operator ``op``; "" if that is not known.
-
-    >>> advice("native_layer_norm", "eps", 1e-5)
-    'write epsilon=1e-05'
-    """
-    if value is None:
-        return ""
-    if name == "momentum" and op in _BATCH_NORMS:
-        return _momentum(value)
-    if name == "p" and op == "bernoulli":  # the share that stays
-        return tr("write p={value:g}", value=1 - value)
-    if name == "dim" and op.startswith("_fft") and len(value) > 1:
-        return tr("write axes={value}", value=value)
-    if name == "normalization":
-        return _fft_norm(op, value)
-    if (op, name) in _ALSO_OF_PADDLES_OP:
-        return _same_word(name, value)
-    return _WORDS[name](value) if name in _WORDS else ""
-
-
-_OTHER_OPS = {
-    ("huber_loss", "smooth_l1_loss"): tr("Paddle's smooth_l1_loss is Torch's huber_loss, delta times as large: divide it by delta"),
-    ("smooth_l1_loss", "huber_loss"): tr("Paddle's smooth_l1_loss is Torch's huber_loss"),
-}
-
-
-def advice_on_other_op(written: str, wanted: str) -> str:
-    """What to write where a port calls one of Torch's operators in place of another, in brackets; "" if that is not known.
-
-    >>> advice_on_other_op("smooth_l1_loss", "huber_loss")
-    " (Paddle's smooth_l1_loss is Torch's huber_loss)"
-    """
-    return f" ({_OTHER_OPS[written, wanted]})" if (written, wanted) in _OTHER_OPS else ""
-
+# ---- What to write in a Paddle program, where no argument of a call tells it.
 
 _PADDINGS = {
     f"{kind}_pad{axes}d": word for kind, word in (("reflection", "reflect"), ("replication", "replicate")) for axes in (1, 2, 3)
@@ -313,19 +199,6 @@ def advice_on_definition(op: str) -> str:
     return f" ({_DEFINITIONS[op]})" if op in _DEFINITIONS else ""
 
 
-def advice_on_layer(cause: Cause, layer: Model) -> str:
-    """The attribute of a layer of Paddle that makes a call missing or too much; "" if there is none.
-
-    A dropout that downscales multiplies in evaluation, and does not divide in training.
-
-    >>> import paddle
-    >>> print(advice_on_layer(Cause.EXTRA, paddle.nn.Dropout(0.5, mode="downscale_in_infer")))
-    mode="downscale_in_infer" scales in evaluation, Torch's dropout in training: write mode="upscale_in_train"
-    """
-    downscales = cause in (Cause.EXTRA, Cause.MISSING) and getattr(layer, "mode", None) == "downscale_in_infer"
-    return _UPSCALES if downscales else ""
-
-
 # ---- What differs between two calls that stand for each other: attributes, operands, or how these lie.
 
 _WEIGHTS = frozenset({"weight", "pos_weight"})  # of a loss
@@ -345,9 +218,7 @@ def _of_kind(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[
     """Two ops of different kinds."""
     if kind(original) == kind(port):
         return None
-    return Cause.OTHER_OP, tr(
-        "{port} in place of {original}{advice}", port=port, original=original, advice=advice_on_other_op(port.name, original.name)
-    )
+    return Cause.OTHER_OP, tr("{port} in place of {original}", port=port, original=original)
 
 
 def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
@@ -382,10 +253,7 @@ def _of_names(matching: Matching, original: TraceCall, port: TraceCall) -> tuple
         )
     if number := _number(original, port):
         return Cause.OPERAND, number
-    attributes = [
-        _attribute(original.name, name, value, port.attributes.get(name))
-        for name, value in unlike_attributes(original, port).items()
-    ]
+    attributes = [_attribute(name, value, port.attributes.get(name)) for name, value in unlike_attributes(original, port).items()]
     return (Cause.ATTRIBUTE, joined(", ", attributes)) if attributes else None
 
 
@@ -409,7 +277,11 @@ def _of_operands(matching: Matching, original: TraceCall, port: TraceCall) -> tu
         )
         if left <= _WEIGHTS >= more:
             names = joined(" and ", (f"{name}=" for name in sorted(left or more)))
-            return Cause.OPERAND, tr("{names} is left out" if left else "{names} is too much", names=names)
+            return Cause.OPERAND, (
+                tr("the original takes {names}, the port does not", names=names)
+                if left
+                else tr("the port takes {names}, the original does not", names=names)
+            )
         missing = left | more
         operands, names = many(len(actual), "operand"), ", ".join(sorted(missing))
         text = tr("{operands} against {wanted}", operands=operands, wanted=len(expected))
@@ -456,7 +328,9 @@ def _factors(original: TraceCall, port: TraceCall) -> tuple[list[TraceOperand], 
     if with_bias(product, other) is not product or len(expected) != len(actual):
         return expected, actual, ""
     term = tr("the bias ({source})", source=source_of(bias.value))
-    return expected, actual, tr("{term} is left out", term=term) if other is original else tr("{term} is too much", term=term)
+    if other is original:
+        return expected, actual, tr("the original adds {term}, the port does not", term=term)
+    return expected, actual, tr("the port adds {term}, the original does not", term=term)
 
 
 def _number(original: TraceCall, port: TraceCall) -> str:
@@ -626,13 +500,9 @@ def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, st
     )
 
 
-def _attribute(op: str, name: str, wanted: Any, written: Any) -> str:
-    """An attribute that differs, and what to write; ``wanted``: the original's value, ``written``: the port's."""
-    write = advice(op, name, wanted)
-    own, other = (_shown(in_paddles_words(op, name, value)) for value in (written, wanted))
-    if not write:
-        return tr("{name}={own} against {other}", name=name, own=own, other=other)
-    return tr("{name}={own} against {other} ({write})", name=name, own=own, other=other, write=write)
+def _attribute(name: str, wanted: Any, written: Any) -> str:
+    """An attribute of Torch's that differs; ``wanted``: the original's value, ``written``: the port's."""
+    return tr("{name}={own} against {other}", name=name, own=_shown(written), other=_shown(wanted))
 
 
 def _shown(value: Any) -> str:
@@ -715,7 +585,7 @@ def missing_text(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
             calls.append(node)
     where = tr(": no gradient goes back there") if alone.backward else ""
     return tr(
-        "{calls} is missing{where}" if len(calls) == 1 else "{calls} are missing{where}",
+        "the original calls {calls} here, the port does not{where}",
         calls=", ".join(map(str, calls)),
         where=where,
     )
@@ -762,6 +632,7 @@ class CallDifference:
         setting: of an attribute that many calls have in common: the port's call in which it was seen first.
         part: where it shows: in the forward, in the backward, or in the running statistics alone.
         together: further calls stand in another place with it.
+        write, arguments: what to write at the call of Paddle's API, and the names of its arguments.
     """
 
     cause: Cause
@@ -775,6 +646,8 @@ class CallDifference:
     setting: Key | None = None
     part: str = ""
     together: bool = False
+    write: str = ""
+    arguments: tuple[str, ...] = ()
 
     @property
     def backward(self) -> bool:
@@ -866,7 +739,7 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
         return Cause.MISSING, missing_text(alone, pairs), both
     if (lookup := _same_lookup(matching, alone)) is not None:
         return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))
-    return Cause.EXTRA, tr("{alone} is too much", alone=alone), both
+    return Cause.EXTRA, tr("the port calls {alone} here, the original does not", alone=alone), both
 
 
 def _same_lookup(matching: Matching, alone: TraceCall) -> TraceCall | None:

@@ -155,6 +155,7 @@ class Mistake:
         also: (file, line) of further lines of the port with the same attribute.
         effect: how far the port's outputs move in float64 when it is mended (its gradients, of a mistake in the backward);
             None: not measured.
+        write: the arguments to write in Paddle's call or constructor; "" where the text says it, or it is not known.
         fix: what to write, and at which line; or the line that makes the layer, where to look; None where neither is known.
     """
 
@@ -165,6 +166,7 @@ class Mistake:
     layers: tuple[str, ...]
     also: tuple[tuple[str, int], ...] = ()
     effect: float | None = None
+    write: str = ""
     fix: Fix | None = None
 
     def once_more(self, other: Mistake) -> Mistake:

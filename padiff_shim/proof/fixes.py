@@ -18,8 +18,9 @@ from typing import Any
 
 import paddle
 
-from ..dispatch.call_site import is_library
+from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
+from .arguments import ApiCall, Name
 from .findings import Cause, Fix, Mistake
 
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
@@ -34,7 +35,7 @@ def with_fixes(mistakes: Sequence[Mistake], port: paddle.nn.Layer) -> list[Mista
 
 
 def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
-    text = ", ".join(_written(mistake.text))
+    text = mistake.write or ", ".join(_written(mistake.text))
     place = mistake.paddle
     if not text:
         return constructor(place.layer, layers) if place and mistake.cause not in _BETWEEN_CALLS else None
@@ -89,6 +90,18 @@ def _parameters(call: ast.Call, names: Mapping[str, Any]) -> list[str]:
         return list(inspect.signature(called).parameters)[method:] if callable(called) else []
     except (TypeError, ValueError):
         return []
+
+
+def argument_source(site: CallSite, call: ApiCall, name: str) -> Name | None:
+    """What a line hands to a call for one of its parameters, as it is written there; None where that is not known."""
+    places = list(call.arguments)
+    for node in ast.walk(_parsed(site.file)):
+        if isinstance(node, ast.Call) and _covers(node, site.line) and len(node.args) > 1 and name in places:
+            named = next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
+            position = node.args[places.index(name)] if places.index(name) < len(node.args) else None
+            if (written := named or position) is not None:
+                return Name(ast.unparse(written))
+    return None
 
 
 def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any]) -> Patch | None:

@@ -38,7 +38,7 @@ from .agreement import (
 from .causes import BACKWARD, FORWARD, STATISTICS, CallDifference, calls_alike, explain, unlike_attributes
 from .findings import Cause, Mistake, Stage
 from .match import Matching, wrong_calls
-from .programs import ModelSide, NotWider, in_wider
+from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rules import Evidence, diagnosed
 from .trace import Called, Capture, Key, Trace, TraceCall, Value, numbers
 
@@ -264,7 +264,8 @@ class _MistakeSearch:
         difference = _first_remaining(matching, self._mapping, self._original, self._port, forward=forward)
         if difference is None:
             return None
-        evidence = Evidence(self._original.trace, self._port.trace, matching, self._forced.keys())
+        answering = self._sides[1].answering if isinstance(self._sides[1], PaddleSide) else None
+        evidence = Evidence(self._original.trace, self._port.trace, matching, self._forced.keys(), answering=answering)
         return diagnosed([difference], evidence)[0]
 
     def _note_effect(self, since: int, other: RunOutcome) -> None:
@@ -550,7 +551,7 @@ def stages_of(
 
 def _stage(name: str, wrong: bool, text: str, *, behind: str = "", same: str = IDENTICAL) -> Stage:
     if behind:
-        return Stage(name, None, tr("behind the {behind}", behind=tr(behind)))
+        return Stage(name, None, tr("not checked, the {behind} already differs", behind=tr(behind)))
     return Stage(name, not wrong, text if wrong else ROUNDED if text else same)
 
 

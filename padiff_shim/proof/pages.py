@@ -69,7 +69,7 @@ def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     details = [] if mistake.fix is None else [(mistake.fix.label, str(mistake.fix))]
     details += [(tr("also"), listed(lines, LINES))] if lines else []
     if mistake.effect and mistakes > 1:
-        effect = tr("mended, the port's results move by {size:.3g} in float64", size=mistake.effect)
+        effect = tr("fixing this changes the outputs by up to {size:.3g}", size=mistake.effect)
         details.append((tr("effect"), effect))
     sides = both_places(mistake.paddle, mistake.torch, marked_calls, around=True) if mistake.paddle or mistake.torch else []
     return doc.ListedFinding(str(mistake), sides, details)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable
-from types import CodeType
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import paddle
@@ -15,19 +16,22 @@ from ..dispatch.call_site import CallSite, call_site
 from ..dispatch.dtypes import HALF_NAMES
 from ..dispatch.entry_point import EntryPoint, Unlisted
 from ..dispatch.frames import Frame, paused
+from ..dispatch.operands import CallOperands
+from ..dispatch.prepare import NO_CASTS, Prepared
 from ..frameworks.memory import FLOATS, PADDLE_DTYPES, TENSOR_TYPES, TORCH_DTYPES, to_torch
 from ..modes.mode import Mode
 from ..modes.options import ModeOptions, ReferenceOptions
 from ..modes.selection import selection
 from ..runs.run import Run
-from ..substitution.execute import BY_DEFINITION
+from ..substitution.execute import BY_DEFINITION, Substitution
 from ..substitution.moves import followed
 from ..substitution.plan import Substituting
 from ..table.op import AUTOCAST
 from ..table.reasons import COMPLEX, NOT_DRAWN, StayNative
 from ..table.signature import REFUSALS
 from ..trees import leaves, mapped
-from .trace import Onlooker
+from .arguments import ApiCall, call_of_frame, call_of_op, frames_of_api
+from .trace import Capture, Onlooker
 
 _TORCHS_NAMES = {
     "real": "select", "imag": "select",
@@ -59,6 +63,9 @@ class OnTorch(Substituting):
         self.of_complex: dict[str, bool] = {}  # undeclared ops of complex numbers: whether Torch answers as Paddle does
         self.defined: dict[str, Defined] = {}  # ops that Paddle defines differently for a call's operands
         self.capture: Onlooker | None = None  # of the run
+        self._behind: tuple[FrameType | None, FrameType | None] = None, None  # see frames_of_api: of the last call of Paddle's API,
+        self._api: ApiCall | None = None  # and the calls that they answer
+        self._whole: ApiCall | None = None
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that moves values; where Paddle moves them itself, the capture gets to know."""
@@ -137,11 +144,33 @@ class OnTorch(Substituting):
             self.drawn.add(door.op.name)
         remarks: list[str] = frame.run.warnings  # type: ignore[attr-defined]  # a proof opens its modes with a run
         before = len(remarks)
-        result = super().call(door, frame, values, args, kwargs)
+        with self._answering(door, args, kwargs):
+            result = super().call(door, frame, values, args, kwargs)
         if door.op.definition is not None and len(remarks) > before:
             remark = remarks[before].removeprefix(f"{door.op.name}: ").removesuffix(BY_DEFINITION)
             self.defined.setdefault(door.op.name, Defined(remark, call_site(self.until), self.layer()))
         return result
+
+    @contextlib.contextmanager
+    def _answering(self, door: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
+        """Within it the capture knows which call of Paddle's API is being answered."""
+        capture = self.capture
+        if not isinstance(capture, Capture) or capture.api is not None:
+            yield
+            return
+        behind = frames_of_api(self.until)
+        if behind[0] is None or behind[0] is not self._behind[0]:
+            call = call_of_op(door.entry, door.original, args, kwargs) if behind[0] is None else call_of_frame(behind[0])
+            if behind[1] is not self._behind[1]:
+                self._whole = None if behind[1] is None else call_of_frame(behind[1])
+            if call is not None:
+                call.whole = self._whole
+            self._behind, self._api = behind, call
+        capture.api = self._api
+        try:
+            yield
+        finally:
+            capture.api = None
 
 
 class InWider(OnTorch):
@@ -189,6 +218,33 @@ class InWider(OnTorch):
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values, or makes some."""
         return super().exact(name, original, *(self._widened(name, part) for part in (args, kwargs)))
+
+
+class Trying(InWider):
+    """The same for calls that no program makes: formulas alone answer, for Paddle's kernels do not stand any arguments."""
+
+    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call, of an op with tensors."""
+        if not door.op.leading or door.entry.inplace:
+            raise ValueError(door.op.name)
+        values = self._widened(door.entry.target, values)
+        operands, attributes = (
+            (values[0], values[1:]) if door.op.operands else (values[: door.op.tensors], values[door.op.tensors :])
+        )
+        with paused():
+            sides = [to_torch(operand.detach()) if type(operand) in TENSOR_TYPES else operand for operand in operands]
+        if door.transposed is not None:
+            sides[door.transposed] = sides[door.transposed].T.contiguous()
+        behind = door.torchs if door.op.name in self.torchs else door
+        return Substitution(behind).computed(frame, values, Prepared(CallOperands(list(operands), sides, []), attributes, NO_CASTS))
+
+    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One for which there is no formula."""
+        raise ValueError(door.op.name)
+
+    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One of an op without reference."""
+        raise ValueError(other.name)
 
 
 class Natively(Substituting):

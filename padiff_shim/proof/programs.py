@@ -26,7 +26,7 @@ from ..text import joined, tr
 from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
 from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome
-from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, WiderDtype, opened
+from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, Trying, WiderDtype, opened
 from .trace import Model, Onlooker, Tensor
 from .updates import Recipe, Trainer, unscaling_float64
 
@@ -985,6 +985,12 @@ class PaddleSide(ModelSide):
         with opened(plan, layout=layout) as self.counted:
             yield
         self._drawn, self.defined = plan.drawn, plan.defined
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """Within it single calls are answered as in a run in the wider dtype."""
+        with default_dtype(self.wider), opened(Trying(self.wider, self.torchs), layout="view"):
+            yield
 
     def forget_copies(self) -> None:
         """Give back the memory of the copies of weights; a run that needs one makes it anew."""

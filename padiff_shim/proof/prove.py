@@ -572,8 +572,8 @@ def _within_rounding(located: Located, differing: str, wider: str) -> str:
             differing=differing,
         )
     return tr(
-        "both agree in {wider} to {apart:.2g}, which is as far as rounding errors travel; at the models' "
-        "dtype they round in another order ({differing})",
+        "same mathematics: in {wider} both differ by {apart:.2g}, no more than rounding explains; at the models' dtype they round "
+        "in another order ({differing})",
         wider=wider,
         apart=located.apart,
         differing=differing,

@@ -7,7 +7,7 @@ makes one mistake of all differences of a line, and of a setting.
 
 from __future__ import annotations
 
-import math
+import contextlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,18 +17,20 @@ import torch
 
 from ..dispatch.call_site import CallSite
 from ..text import fields_of, joined, tr, with_fields
+from .arguments import ApiCall, Name, OtherArguments, explained_by_arguments, shown, write
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
     CallDifference,
     advice_on_definition,
-    advice_on_layer,
     advice_on_missing,
+    unlike_attributes,
 )
 from .findings import Cause, Mistake, ProgramPlace
+from .fixes import argument_source
 from .match import Matching, kind
 from .plans import Defined
-from .trace import Key, Model, Trace, TraceCall, Value
+from .trace import Key, Model, Trace, TraceCall, Value, numbers
 
 Differences = list[CallDifference]
 
@@ -43,6 +45,7 @@ class Evidence:
         mended: the calls of the port that go on with the original's values.
         tied: whether a weight is one tensor in one program and several in the other.
         defined: ops that Paddle defines differently from Torch for their operands, by name.
+        answering: opens what the port's calls run in, while the search goes on.
     """
 
     original: Trace = field(default_factory=Trace)
@@ -51,6 +54,7 @@ class Evidence:
     mended: Collection[Key] = ()
     tied: bool = False
     defined: Mapping[str, Defined] = field(default_factory=dict)
+    answering: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
 
 
 class DiagnosisRule(NamedTuple):
@@ -100,7 +104,8 @@ def _turned_mask(matching: Matching, original: Trace, port: Trace) -> CallDiffer
             return None
         name = mask.label or tr("a mask of {shape}", shape=list(mask.tensor.shape))
         text = tr(
-            "{name}: True keeps a place in the port, and drops it in the original: hand over paddle.logical_not of it", name=name
+            "the mask is inverted: True of {name} keeps in the port and drops in the original: pass its paddle.logical_not",
+            name=name,
         )
         return CallDifference(Cause.CONSTANT, text, original_node, port_node, (port_node, [wanted]), part=FORWARD)
     return None
@@ -124,56 +129,112 @@ def _is_turned(mask: Value, original_drops: torch.Tensor, port_drops: torch.Tens
     return bool(mixed.any()) and bool((original_drops == shown)[mixed].all()) and bool((port_drops == ~shown)[mixed].all())
 
 
-_SMOOTHING = frozenset({"mul", "sum", "neg", "mean", "add", "div"})  # the calls that smoothing adds to a loss
-_LOSSES = ("nll_loss_forward", "nll_loss2d_forward")
+def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differences:
+    """Replaces a difference by the arguments with which a call of Paddle's API, there or in front, gives what the original has."""
+    difference = differences[-1]
+    if evidence.matching is None or evidence.answering is None or difference.backward or difference.cause in _NO_ARGUMENT:
+        return differences
+    original, matching = difference.original, evidence.matching
+    beside = [call for call in evidence.original.nodes if original and not call.backward and call.site == original.site]
+    lacking = [value for value in evidence.original.values() if value not in matching.of_first and not _is_plain(value)]
+    mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
+    if difference.cause is Cause.EXTRA and original is not None:  # without the call its reader reads what the original's reads
+        mended += [operand.tensor for operand in original.operands if operand.value.node is not None]
+
+    with evidence.answering():
+        for api, nodes in _calls_of_api(difference, evidence):
+            own = [value for node in nodes for value in node.results]
+
+            def wanted(result: torch.Tensor, own: Sequence[Value] = own) -> bool:
+                """Whether a result is a value of the original that the port lacks; other than its own in another order."""
+                made = Value(result)
+                partners = [value for value in lacking if matching.same(value, made)]
+                if any(matching.in_order(value, value.tensor, result) for value in partners):
+                    return True
+                moved = any(_alike(value.sorted, made.sorted) for value in own)
+                return (bool(partners) and not moved) or any(_alike(tensor, result) for tensor in mended)
+
+            answer = explained_by_arguments(api, nodes, original, beside, wanted, attributes=difference.cause is Cause.ATTRIBUTE)
+            if answer is not None:
+                return [*differences[:-1], _of_arguments(difference, answer, nodes)]
+    return differences
 
 
-def label_smoothing(differences: Differences, evidence: Evidence) -> Differences:
-    """Replaces differences within two cross entropies of different label smoothing by that setting: one, however many calls differ.
-
-    Torch writes the smoothing out, and its factors stand in the line of the loss.
-    """
-    return [_smoothed(difference, evidence.original, evidence.port) for difference in differences]
+_NO_ARGUMENT = (Cause.SWAPPED, Cause.WEIGHT)
 
 
-def _smoothed(difference: CallDifference, original: Trace, port: Trace) -> CallDifference:
-    """The difference, or the setting that makes it."""
-    alone = difference.original if difference.cause is Cause.MISSING else difference.port
-    if difference.backward or alone is None or alone.name not in _SMOOTHING:
-        return difference
-    lines = [_calls_of_line(*side) for side in ((difference.original, original), (difference.port, port))]
-    wanted, written = (_smoothing(line) for line in lines)
-    if wanted is None or written is None or abs(wanted - written) < 1e-6:
-        return difference
-    text = tr("label_smoothing={written:g} against {wanted:g} (write label_smoothing={wanted:g})", written=written, wanted=wanted)
-    loss = next(call.key for call in lines[1] if call.name in _LOSSES)
-    return replace(difference, cause=Cause.ATTRIBUTE, text=text, setting=loss)
+def _is_plain(value: Value) -> bool:
+    """Whether it is a whole number, which many calls give."""
+    return value.count <= 1 and float(value.ends[0]).is_integer()
 
 
-def _calls_of_line(node: TraceCall | None, trace: Trace) -> list[TraceCall]:
-    """The calls of a call's line; without a call those of the line of the only loss."""
-    losses = [node] if node else [call for call in trace.nodes if call.name in _LOSSES and not call.backward]
-    places = {(loss.site, loss.layer) for loss in losses}
-    if len(places) != 1:
+def _alike(tensor: torch.Tensor, result: torch.Tensor) -> bool:
+    return tensor.numel() == result.numel() and torch.allclose(numbers(tensor), numbers(result), 1e-9, 1e-12, equal_nan=True)
+
+
+def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[ApiCall, list[TraceCall]]]:
+    """The port's call of Paddle's API in which a difference shows, and those that made its operands; each with its nodes."""
+    port = difference.port
+    if port is None:
         return []
-    return [call for call in trace.nodes if not call.backward and (call.site, call.layer) in places]
+    made = [port, *(operand.value.node for operand in port.operands if operand.value.node is not None)]
+    if difference.mend is not None:
+        made.insert(0, difference.mend[0])
+    apis = dict.fromkeys(node.api for node in made if node.api is not None and not node.backward)
+    wholes = dict.fromkeys(api.whole for api in apis if api.whole is not None)
+    return [
+        (api, [node for node in evidence.port.nodes if node.api is not None and api in (node.api, node.api.whole)])
+        for api in (*apis, *wholes)
+    ]
 
 
-def _smoothing(line: Sequence[TraceCall]) -> float | None:
-    """The label smoothing of the cross entropy in a line; 0 where none shows, None where it is no cross entropy of labels.
+def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Sequence[TraceCall]) -> CallDifference:
+    """The difference as one of arguments; where no attribute mends it, the call's result is exchanged."""
+    port, mend, original = difference.port, difference.mend, difference.original
+    computing = [node for node in nodes if not node.moves]
+    if nodes and (difference.cause is not Cause.ATTRIBUTE or len(computing) > 1):
+        port = nodes[-1]
+        if answer.value is not None and answer.value.numel() == port.result.tensor.numel():
+            mend = (port, [answer.value.reshape(port.result.tensor.shape)])
+    unlike = unlike_attributes(original, port) if original and port and original.name == port.name else {}
+    changes = answer.changes
+    if port is not None and any(isinstance(value, Name) for value in changes.values()):
+        changes = {name: argument_source(port.site, answer.call, value) or value for name, value in changes.items()}
+    words = [_against(answer.call, name, value, unlike if len(changes) == 1 else {}) for name, value in changes.items()]
+    return replace(
+        difference,
+        cause=Cause.ATTRIBUTE,
+        text=joined(", ", words),
+        port=port,
+        mend=mend,
+        write=write(changes),
+        arguments=tuple(changes),
+    )
 
-    The loss of the labels is multiplied by 1 - s, and that of all n classes by s / n.
-    """
-    logs = next((call for call in line if call.name == "_log_softmax"), None)
-    if logs is None or all(call.name not in _LOSSES for call in line):
-        return None
-    classes = int(logs.result.tensor.shape[logs.attributes["dim"]])
-    numbers = [call.attributes.get("other") for call in line if call.name == "mul"]
-    factors = [number for number in numbers if isinstance(number, float)]
-    for share in factors:
-        if any(abs(share + rest * classes - 1) < 1e-6 for rest in factors if rest != share):
-            return 1 - share
-    return 0.0
+
+def _against(call: ApiCall, name: str, wanted: Any, unlike: Mapping[str, Any]) -> str:
+    """An argument that differs, in Paddle's word and, where Torch's is another, in Torch's."""
+    ((torchs, value),) = unlike.items() if len(unlike) == 1 else [(name, wanted)]
+    own = call.arguments[name]
+    if isinstance(wanted, Name):  # by the name of the argument that it is
+        own = next((Name(other) for other, tensor in call.arguments.items() if tensor is own and other != name), Name("..."))
+    other = shown(wanted) if torchs == name else f"{torchs}={shown(value)}"
+    note = _NOTES.get((call.name, name), "")
+    return tr(
+        "{name}={own} against {other} ({note}write {name}={value})",
+        name=name,
+        own=shown(own),
+        other=other,
+        note=note,
+        value=shown(wanted),
+    )
+
+
+_NOTES = {
+    ("batch_norm", "momentum"): tr("Paddle's momentum is the share of the old statistics that stays, Torch's that of the new: "),
+    ("smooth_l1_loss", "is_huber"): tr("Paddle's smooth_l1_loss is Torch's huber_loss: "),
+    ("dropout", "mode"): tr('mode="downscale_in_infer" scales in evaluation, Torch\'s dropout in training: '),
+}
 
 
 # ---- When the search is over: differences that are one mistake, and differences that follow from a mistake.
@@ -398,7 +459,7 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 
 RULES = (
     DiagnosisRule(turned_masks, searching=True),
-    DiagnosisRule(label_smoothing, searching=True),
+    DiagnosisRule(exchanged_arguments, searching=True),
     DiagnosisRule(moved_calls),
     DiagnosisRule(gradients_of_tied_weights),
     DiagnosisRule(consequences),
@@ -414,7 +475,6 @@ RULES = (
 
 Line = tuple[str, int]  # file and number
 _ATTRIBUTES = re.compile(r"(\w+)=\S+ against")  # one line may call an op twice, and be wrong about another attribute each time
-_MANY = 1e300  # times as much as another effect: the larger one may be infinite
 
 
 def _lines(difference: CallDifference) -> list[Line | None]:
@@ -431,7 +491,7 @@ def _key(difference: CallDifference) -> tuple[Any, ...]:
     if difference.cause in (Cause.MISSING, Cause.EXTRA):  # the other program's call beside it may be any of several
         beside = 1 if difference.cause is Cause.MISSING else 0
         lines[beside] = names[beside] = None
-    attributes = _ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ()
+    attributes = difference.arguments or (_ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ())
     return (difference.cause, *lines, *names, *attributes)
 
 
@@ -461,20 +521,12 @@ def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake
     original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
     place = port or original
     path = place.layer if place else ""
-    attribute = advice_on_layer(difference.cause, layers.get(path))
-    cause, text = (Cause.ATTRIBUTE, attribute) if attribute else (difference.cause, difference.text)
+    cause, text = difference.cause, difference.text
     if difference.cause is Cause.MISSING and difference.original is not None:
         text = joined("", (text, advice_on_missing(difference.original.name, layers.get(path))))
-    return Mistake(cause, text, original, port, (path,), effect=difference.effect)
+    return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=difference.write)
 
 
 def _ranked(unordered: list[Mistake]) -> list[Mistake]:
-    """First those of an effect within a tenth of the largest, then within a hundredth: each in the order of the port's calls."""
-    most = max((mistake.effect or 0.0 for mistake in unordered), default=0.0)
-
-    def rank(mistake: Mistake) -> float:
-        if not mistake.effect:
-            return math.inf
-        return 0.0 if mistake.effect == most else math.floor(math.log10(min(most / mistake.effect, _MANY)))
-
-    return sorted(unordered, key=rank)
+    """The largest effect first; what was not measured comes last, in the order of the port's calls."""
+    return sorted(unordered, key=lambda mistake: -(mistake.effect or 0.0))

@@ -184,6 +184,7 @@ class TraceCall:
     moves: bool  # takes elements of its operands and computes none
     view: bool  # its results lie in its operands' memory
     backward: bool  # site and layer are then those of the call whose gradient it computes
+    api: Any = None  # of a port: the call of Paddle's API that it answers
     results: list[Value] = field(default_factory=list)
     updated: list[Value] = field(default_factory=list)  # written beside them: running statistics
 
@@ -297,6 +298,7 @@ class Capture(Onlooker):
     ) -> None:
         super().__init__()
         self.called: list[str] = []  # the names of all calls, in order
+        self.api: Any = None  # the call of Paddle's API that is being answered
         self._attributes = attributes or {}
         self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
@@ -319,7 +321,7 @@ class Capture(Onlooker):
         self.called.append(shape.base)
         if self._attributes:
             args, kwargs = self._with_attributes(shape, args, kwargs)
-        arguments = _named(shape, args, kwargs)
+        arguments = named_arguments(shape, args, kwargs)
         if shape.base in NOTHING:
             result = function(*args, **kwargs)
             if shape.base in BLANK:
@@ -353,7 +355,7 @@ class Capture(Onlooker):
 
     def _of_each(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """A call for each tensor of a list, as the calls that it stands for: on a processor it makes just these."""
-        arguments = [(name, value) for name, value, _ in _named(shape, args, kwargs) if value is not None]
+        arguments = [(name, value) for name, value, _ in named_arguments(shape, args, kwargs) if value is not None]
         lists = [value for _, value in arguments if isinstance(value, (list, tuple)) and tensors_in(value)]
         call = getattr(torch.ops.aten, _SINGLE.get(shape.name, shape.name.removeprefix(_EACH)))
         results = []
@@ -425,9 +427,7 @@ class Capture(Onlooker):
             self._where()
             self._is(results[0], operands[-1].value, fresh=operands[-1].tensor if name == "copy" or not arguments else None)
             return
-        attributes = {
-            word: value for word, value, _ in arguments if not tensors_in(value) and value is not None and word not in NO_ATTRIBUTES
-        }
+        attributes = attributes_of(arguments)
         numbers = [
             operand
             for operand in operands
@@ -446,7 +446,7 @@ class Capture(Onlooker):
         view = any(_address(tensor) in shared for tensor in results)
         key = self._key(name, site, layer)
         self._count[key[:3]] += 1
-        node = TraceCall(len(self.trace.nodes), key, name, attributes, operands, site, layer, moves, view, backward)
+        node = TraceCall(len(self.trace.nodes), key, name, attributes, operands, site, layer, moves, view, backward, self.api)
         forced = self._forced.get(key)
         if forced is not None:
             for tensor, wanted in zip([*results, *updated], forced):
@@ -625,13 +625,20 @@ def _is_constant(operands: list[TraceOperand], results: list[torch.Tensor]) -> b
     return all(operand.value.node is None for operand in operands)
 
 
-def _named(shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
+def named_arguments(shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any, bool]]:
     """(name, value, whether it is written) of all arguments."""
     arguments = []
     for place, (name, default) in enumerate(shape.parameters):
         value = args[place] if place < len(args) else kwargs.get(name, default)
         arguments.append((name, value, shape.written[place]))
     return arguments
+
+
+def attributes_of(arguments: Sequence[tuple[str, Any, bool]]) -> dict[str, Any]:
+    """The arguments of a call that are no tensors."""
+    return {
+        name: value for name, value, _ in arguments if not tensors_in(value) and value is not None and name not in NO_ATTRIBUTES
+    }
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:

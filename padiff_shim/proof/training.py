@@ -443,7 +443,7 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
         apart = optimizer_replay(port, mapping, trained.recipe, trained.original)
         further = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=False)
         proof.stages.append(_alone(apart, further, len(seen)))
-        proof.stages.append(Stage("training", None, tr("behind the {broken}", broken=tr(broken))))
+        proof.stages.append(Stage("training", None, tr("not checked, the {behind} already differs", behind=tr(broken))))
         proof.mistakes += further
         return
     in_weights = first is not None and first[1] == WEIGHTS
@@ -519,7 +519,7 @@ def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], res
                 tr("{mistake} ({where})", mistake=mistakes[0].sentence(), where=rest or where) if mistakes else where,
             )
         )
-        proof.stages.append(Stage("training", None, tr("behind the optimizer step")))
+        proof.stages.append(Stage("training", None, tr("not checked, the {behind} already differs", behind=tr("optimizer step"))))
     else:
         proof.stages.append(Stage("optimizer step", True, ROUNDED if rounded else IDENTICAL))
         proof.stages.append(

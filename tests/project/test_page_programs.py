@@ -38,7 +38,7 @@ SAYS = {
         "gradients: 98 of 98 identical on Torch's kernels (largest difference 0)",
     ],
     "docs/prove.md": [
-        "CODE_DIFFERS: another attribute: approximate='tanh' against 'none' (write approximate=False) at port.py:22",
+        "CODE_DIFFERS: another attribute: approximate=True against False (write approximate=False) at port.py:22",
         "return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))",
         "CODE_CORRECT: bit for bit on Torch's kernels; natively the port does not run",
         "another setting of the optimizer: weight_decay=0.1 against 0.01",

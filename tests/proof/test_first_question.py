@@ -162,7 +162,7 @@ def test_a_mask_that_is_written_otherwise_is_no_mistake(wrong):
     layers = {"norm": ("LayerNorm", 16), "q": ("Linear", 16, 16), "k": ("Linear", 16, 16)}
     proof = prove(*pair(port, original, **layers), numbers(2, PLACES, 16), phase="forward")
     assert bool(proof) is not wrong
-    assert [mistake.text for mistake in proof.mistakes] == ["mul(other=1.1) is too much"] * wrong
+    assert [mistake.text for mistake in proof.mistakes] == ["the port calls mul(other=1.1) here, the original does not"] * wrong
 
 
 @pytest.mark.parametrize("phase", ["both", pytest.param("train", marks=pytest.mark.slow)])
@@ -314,7 +314,7 @@ def test_a_mask_of_which_true_means_the_opposite(phase):
     assert prove(Port(False), original, numbers(2, 5, 16), phase=phase)
     proof = prove(Port(True), original, numbers(2, 5, 16), phase=phase)
     (mistake,) = proof.mistakes
-    assert "True keeps a place in the port, and drops it in the original" in mistake.text
+    assert "logical_not" in mistake.text
 
 
 @pytest.mark.parametrize("tied", ["original", "port"])

@@ -180,6 +180,6 @@ def test_the_changed_line_where_the_call_tells_it(tmp_path, monkeypatch):
         [
             f"{lines[14]}: self.act = paddle.nn.Sigmoid()",
             f"epsilon=1e-05 at {lines[15]}: self.last = paddle.nn.LayerNorm(6, epsilon=EPSILON)",
-            f"axis=1 at {lines[20]}",
+            f"axis=-1 at {lines[20]}",
         ]
     )

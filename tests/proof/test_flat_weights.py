@@ -152,7 +152,7 @@ def test_a_mistake_is_found_where_weights_are_told_by_their_use(names, original)
     proof = padiff_shim.prove(Port("backwards", names, tanh=True), original(), X)
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
     (mistake,) = proof.mistakes
-    assert str(mistake) == "another attribute: approximate='tanh' against 'none' (write approximate=False) (2 times)", str(proof)
+    assert str(mistake) == "another attribute: approximate=True against False (write approximate=False) (2 times)", str(proof)
     assert by_use(proof)
 
 

@@ -85,7 +85,7 @@ WRONG = {
         "groups=4",
         "groups=2",
         "self.norm(",
-        "another attribute: group=2 against 4 (write num_groups=4) (in 4 layers)",
+        "another attribute: num_groups=2 against group=4 (write num_groups=4) (in 4 layers)",
     ),
     "unet: operands of concat": (
         "[u, a]",
@@ -94,7 +94,7 @@ WRONG = {
         "operands swapped: number 1 of tensors is what the original has as number 2",
     ),
     "unet: corners": ("corners=False", "corners=True", "interpolate", "another attribute: align_corners=True against False"),
-    "unet: padding counted": (", exclusive=False", "", "avg_pool2d", "another attribute: count_include_pad=False against True"),
+    "unet: padding counted": (", exclusive=False", "", "avg_pool2d", "exclusive=True against count_include_pad=True"),
     "ssm: halves exchanged": (
         "x, z = ",
         "z, x = ",
@@ -113,7 +113,7 @@ WRONG = {
         "F.softplus(self.dt_proj(dt))",
         "self.dt_proj(dt)",
         "dA = ",
-        "softplus(beta=1, threshold=20) is missing",
+        "the original calls softplus(beta=1, threshold=20) here, the port does not",
     ),
     "ssm: sigmoid": ("* F.silu(z)", "* F.sigmoid(z)", "F.sigmoid(z)", "another op: sigmoid in place of silu"),
     "moe: the other weight": (

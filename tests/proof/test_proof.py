@@ -37,7 +37,7 @@ def test_a_proof_prints_and_is_data():
         assert page.startswith("<!doctype html>")
         assert "http:" not in page
         assert "https:" not in page
-    assert "eps=0.001 against 1e-05" in wrong.markdown()
+    assert "epsilon=0.001 against eps=1e-05" in wrong.markdown()
     assert wrong.html().count('class="mistake"') == 2
     assert "✗ forward" in str(wrong)
 

@@ -108,13 +108,13 @@ def test_a_mask_that_is_turned_is_told_with_both_values(wrong):
 
 def test_what_reads_a_missing_scale_is_wrong_beside_it():
     scale, mask, axis = told(attention("no scale", "mask", "axis"), 3)
-    assert scale == "div(other=2.0) is missing"
+    assert scale == "the original calls div(other=2.0) here, the port does not"
     assert mask.startswith("condition")
-    assert axis == "dim=-2 against -1 (write axis=-1)"
+    assert axis == "axis=-2 against dim=-1 (write axis=-1)"
 
 
 def test_a_bias_that_is_left_out_is_told_as_that():
-    assert told(attention("no bias")) == ["the bias (first.bias) is left out"]
+    assert told(attention("no bias")) == ["the original adds the bias (first.bias), the port does not"]
 
 
 def test_a_weight_that_is_transposed_is_no_operand_in_anothers_place():
@@ -219,9 +219,8 @@ class PortedConvolutions(paddle.nn.Layer):
 @pytest.mark.filterwarnings("ignore")
 def test_two_calls_of_one_line_may_be_wrong_about_two_attributes():
     assert told(prove(PortedConvolutions(), Convolutions(), IMAGE), 2) == [
-        "eps=0.001 against 1e-05 (write epsilon=1e-05)",
-        "momentum=0.1 against 0.9 (Paddle's momentum is the share of the old statistics that stays, Torch's momentum=0.1 that "
-        "of the new: "
+        "epsilon=0.001 against eps=1e-05 (write epsilon=1e-05)",
+        "momentum=0.1 against 0.9 (Paddle's momentum is the share of the old statistics that stays, Torch's that of the new: "
         "write momentum=0.9)",
     ]
 
@@ -229,7 +228,7 @@ def test_two_calls_of_one_line_may_be_wrong_about_two_attributes():
 def test_momentum_says_nothing_where_no_statistics_are_taken():
     port, original = PortedConvolutions(), Convolutions()
     port.eval()
-    assert told(prove(port, original.eval(), IMAGE)) == ["eps=0.001 against 1e-05 (write epsilon=1e-05)"]
+    assert told(prove(port, original.eval(), IMAGE)) == ["epsilon=0.001 against eps=1e-05 (write epsilon=1e-05)"]
 
 
 class Scaled(torch.nn.Module):
@@ -254,7 +253,7 @@ def test_small_numbers_differ_by_their_ratio():
     """An epsilon of 1e-8 and one of 1e-12: beside a variance of 1e-8 the first is half of what is divided by."""
     assert prove(PortedScaled(1e-12), Scaled(1e-12), X)
     (mistake,) = prove(PortedScaled(1e-8), Scaled(1e-12), X).mistakes
-    assert "eps=1e-08 against 1e-12" in mistake.text
+    assert "epsilon=1e-08 against eps=1e-12" in mistake.text
 
 
 def test_rows_in_another_order_of_a_table_that_is_read_whole():

@@ -213,17 +213,17 @@ LAYERS = {
         ("Conv2D", 4, 3, 3),
         {"padding": 1},
         {"padding": 1, "padding_mode": "reflect"},
-        "write padding_mode='reflect'",
+        "padding_mode='reflect'",
     ),
-    "exclusive": (("AvgPool2D", 3, 2, 1), {}, {}, "write exclusive=False"),
-    "groups": (("GroupNorm", 2, 4), {}, {"num_groups": 4}, "write num_groups=4"),
-    "dropout": (("Dropout",), {"p": 0.1}, {"p": 0.2}, "p=0.1 against 0.2 (write p=0.2)"),
+    "exclusive": (("AvgPool2D", 3, 2, 1), {}, {}, "exclusive=False"),
+    "groups": (("GroupNorm", 2, 4), {}, {"num_groups": 4}, "num_groups=4"),
+    "dropout": (("Dropout",), {"p": 0.1}, {"p": 0.2}, "p=0.2"),
 }
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_what_to_write_is_said_in_paddles_words(name):
-    (kind, *numbers_), mine, yours, text = LAYERS[name]
+    (kind, *numbers_), mine, yours, write = LAYERS[name]
     ours, theirs = pair(lambda self, x: self.inner(x), lambda self, x: self.inner(x))
     ours.inner = getattr(paddle.nn, kind)(*numbers_, **mine)
     theirs.inner = getattr(torch.nn, kind.replace("2D", "2d"))(
@@ -232,8 +232,7 @@ def test_what_to_write_is_said_in_paddles_words(name):
         **{word: value for word, value in yours.items() if word != "num_groups"},
     )
     proof = prove(ours, theirs, numbers(2, 4, 6, 6))
-    assert len(proof.mistakes) == 1, str(proof)
-    assert text in proof.mistakes[0].text
+    assert [mistake.fix.text for mistake in proof.mistakes] == [write], str(proof)
 
 
 def test_a_slope_alone_is_trained():
@@ -249,22 +248,22 @@ def loss(function):
 
 WEIGHT = [1.0, 2.0, 3.0]
 LOSSES = {
-    "weight": ({}, {"weight": torch.tensor(WEIGHT)}, "weight= is left out"),
-    "smoothing": ({}, {"label_smoothing": 0.1}, "label_smoothing=0 against 0.1 (write label_smoothing=0.1)"),
-    "too much": ({"label_smoothing": 0.2}, {}, "label_smoothing=0.2 against 0"),
-    "other": ({"label_smoothing": 0.2}, {"label_smoothing": 0.1}, "label_smoothing=0.2 against 0.1 (write label_smoothing=0.1)"),
-    "ignored": ({"ignore_index": 0}, {"ignore_index": 1}, "write ignore_index=1"),
-    "reduction": ({"reduction": "sum"}, {}, "reduction='sum' against 'mean' (write reduction=\"mean\")"),
+    "weight": ({}, {"weight": torch.tensor(WEIGHT)}, "the original takes weight=, the port does not"),
+    "smoothing": ({}, {"label_smoothing": 0.1}, "label_smoothing=0.1"),
+    "too much": ({"label_smoothing": 0.2}, {}, "label_smoothing=0"),
+    "other": ({"label_smoothing": 0.2}, {"label_smoothing": 0.1}, "label_smoothing=0.1"),
+    "ignored": ({"ignore_index": 0}, {"ignore_index": 1}, "ignore_index=1"),
+    "reduction": ({"reduction": "sum"}, {}, "reduction='mean'"),
 }
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_with_other_arguments(name):
-    mine, yours, text = LOSSES[name]
+    mine, yours, write = LOSSES[name]
     port = loss(lambda x, y: paddle.nn.functional.cross_entropy(x, y, **mine))
     original = loss(lambda x, y: torch.nn.functional.cross_entropy(x, y, **yours))
     mistake = only(prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), np.array([0, 2, 1, 1, 0, 2]))))
-    assert text in mistake.text
+    assert mistake.write == write or write in mistake.text
     assert "cross_entropy" in mistake.paddle.source
 
 
@@ -275,16 +274,15 @@ def test_what_else_a_loss_is_given_otherwise_is_not_hidden():
         lambda x, y: torch.nn.functional.cross_entropy(torch.relu(x), y, label_smoothing=0.1, reduction="sum"),
     )
     proof = prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), np.array([0, 2, 1, 1, 0, 2])))
-    texts = " ".join(mistake.text for mistake in proof.mistakes)
-    assert all(part in texts for part in ("gelu", 'reduction="sum"', "write label_smoothing=0.1")), str(proof)
-    assert len(proof.mistakes) == 3, str(proof)
+    assert {mistake.write for mistake in proof.mistakes} == {"", "label_smoothing=0.1, reduction='sum'"}, str(proof)
+    assert any("gelu" in mistake.text for mistake in proof.mistakes)
 
 
 def test_a_loss_that_is_called_otherwise():
     port = loss(lambda x, y: paddle.nn.functional.smooth_l1_loss(x, y, delta=0.5))
     original = loss(lambda x, y: torch.nn.functional.smooth_l1_loss(x, y, beta=0.5))
     mistake = only(prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), numbers(6, 3) * 2)))
-    assert "divide it by delta" in mistake.text
+    assert mistake.write == "is_huber=False"
 
 
 def test_shares_are_weighed_otherwise():
@@ -351,7 +349,7 @@ def test_one_table_under_two_names():
     assert "padding_idx=0" in proof.mistakes[0].text
 
 
-@pytest.mark.parametrize(("axis", "text"), [(0, "dim=0 against 2 (write axis=2)"), (1, "dim=1 against 2 (write axis=2)")])
+@pytest.mark.parametrize(("axis", "text"), [(0, "axis=0 against dim=2 (write axis=2)"), (1, "axis=1 against dim=2 (write axis=2)")])
 def test_an_axis_that_a_call_adds(axis, text):
     def port(self, x):
         return self.first(paddle.stack([x, x * 2.0, x * 3.0, x + 1.0], axis=axis).reshape([4, 4, 4]).sum(1))

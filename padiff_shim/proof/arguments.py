@@ -1,0 +1,348 @@
+"""Which argument of Paddle's API makes a port part: the port's own call is tried with others, until it gives the original's value.
+
+No list says which of Torch's attributes is which of Paddle's arguments: Paddle's function is called again with the operands of the
+run and one argument exchanged, and what gives the original's value is what to write. So advice is legal, for it has run.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import paddle
+import torch
+
+from ..catalogue.registry import ops
+from ..dispatch.call_site import is_library
+from ..dispatch.frames import paused
+from ..frameworks.memory import TENSOR_TYPES, to_torch
+from ..frameworks.torch_state import LooksOn
+from ..table.signature import parse
+from ..trees import leaves
+from .trace import TraceCall, attributes_of, named_arguments, numbers, shape_of
+
+# ---- Calls of Paddle's API, as the port makes them.
+
+
+@dataclass(eq=False)
+class ApiCall:
+    """A call of Paddle's API: on a line of the port, or in the forward of a layer of Paddle's own.
+
+    Attributes:
+        name: of the function.
+        function, arguments: what runs, with which arguments, by their names and in their order.
+        whole: the call of the layer of Paddle's in which it is one of several.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+    whole: ApiCall | None = None
+
+    def default(self, name: str) -> list[Any]:
+        """A parameter's default, if it has one."""
+        if inspect.isbuiltin(self.function):
+            return []
+        default = inspect.signature(self.function).parameters[name].default
+        return [] if default in (inspect.Parameter.empty, None) else [default]
+
+
+_BETWEEN = ("paddle.nn.layer.layers", "paddle.utils.decorator_utils", "padiff_shim.")  # modules between a line and a function
+_CONTAINERS = "paddle.nn.layer.container"
+
+
+def frames_of_api(until: CodeType | None) -> tuple[FrameType | None, FrameType | None]:
+    """The frames of the function of Paddle's that the port's line or a layer's forward calls, and of the outermost such layer.
+
+    None where the line calls the op itself, and where the function is in no layer of Paddle's that has others.
+    """
+    frame, inside, layers = sys._getframe(2), list[FrameType](), list[FrameType]()
+    while frame is not None and frame.f_code is not until and is_library(frame.f_code.co_filename):
+        if frame.f_code.co_name == "forward" and isinstance(frame.f_locals.get("self"), paddle.nn.Layer):
+            layers.append(frame)
+        elif not layers:
+            inside.append(frame)
+        frame = frame.f_back  # type: ignore[assignment]
+    public = (frame for frame in reversed(inside) if not frame.f_globals.get("__name__", "").startswith(_BETWEEN))
+    function = next((frame for frame in public if _function_of(frame) is not None), None)
+    wholes = (frame for frame in reversed(layers) if frame.f_globals.get("__name__") != _CONTAINERS)
+    return function, next((frame for frame in wholes if frame.f_locals["self"]._sub_layers), None)
+
+
+def _function_of(frame: FrameType) -> Callable[..., Any] | None:
+    module, name = sys.modules.get(frame.f_globals.get("__name__", "")), frame.f_code.co_name
+    function = getattr(module, name, None)
+    if inspect.isfunction(function):
+        return function
+    public = getattr(paddle, name.strip("_"), None)  # a method in Python of a function in C
+    return public if callable(public) and name.startswith("_") else None
+
+
+def call_of_frame(frame: FrameType) -> ApiCall | None:
+    """The call that a frame answers."""
+    function, values = _function_of(frame), frame.f_locals
+    if frame.f_code.co_name == "forward" and function is None:
+        layer = values["self"]
+        names = list(inspect.signature(layer.forward).parameters)
+        return ApiCall(type(layer).__name__, layer.forward, {name: values[name] for name in names if name in values})
+    try:
+        bound = inspect.signature(function)  # type: ignore[arg-type]
+        if not bound.parameters.keys() <= values.keys():  # a function that is redirected in place
+            arguments = bound.bind(*values["args"], **values["kwargs"])
+            arguments.apply_defaults()
+            values = arguments.arguments
+    except (KeyError, TypeError, ValueError):
+        return None
+    assert function is not None
+    return ApiCall(frame.f_code.co_name.strip("_"), function, {name: values[name] for name in bound.parameters})
+
+
+def call_of_op(entry: Any, original: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> ApiCall | None:
+    """The call of a function in C that the port's line calls itself; None of an operator, which has operands alone."""
+    if ".__" in entry.target:
+        return None
+    parsed = [(aliases[0], default) for aliases, default in parse(entry.params)]
+    arguments = {name: value for (name, _), value in zip(parsed, args)}
+    arguments |= {name: kwargs.get(name, default) for name, default in parsed[len(args) :]}
+    return ApiCall(entry.name, original, arguments)
+
+
+# ---- Other arguments, tried.
+
+
+def equal_settings(value: Any, other: Any) -> bool:
+    if (value is None) is not (other is None):
+        return _bounds_nothing(other if value is None else value)
+    if isinstance(value, (int, float)) and isinstance(other, (int, float)):
+        return abs(value - other) <= 1e-7 * max(abs(value), abs(other)) or value == other
+    return bool(value == other)
+
+
+def _bounds_nothing(value: Any) -> bool:
+    """Whether a number is where floats end: Paddle's limit of a clip without limit."""
+    return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
+
+
+# Arguments that say nothing of what is computed, or that Paddle's own functions make of others, or write an operand.
+_SETTLED = frozenset({
+    "name", "dtype", "out", "inplace", "data_format", "place", "use_cudnn", "seed", "channel_dim", "op_type", "padding_algorithm",
+    "max_norm", "norm_type",
+})  # fmt: skip
+_AXES = ("axis", "axes", "dim", "begin_norm_axis", "start_axis", "stop_axis")
+_QUOTED = re.compile(r"['\"](\w+)['\"]")
+_MOST, _AT_ONCE = 96, 4  # calls that are tried for one argument; arguments that are wrong at once
+_GONE = 8.0  # a call that is not made is worse than one with other attributes
+
+
+def write(changes: Mapping[str, Any]) -> str:
+    """Arguments as a program writes them.
+
+    >>> write({"epsilon": 1e-5, "axis": [1, 2]})
+    'epsilon=1e-05, axis=[1, 2]'
+    """
+    return ", ".join(f"{name}={shown(value)}" for name, value in changes.items())
+
+
+def shown(value: Any) -> str:
+    """A value of an argument as a program writes it."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
+
+
+class Name(str):
+    """Another argument of the call, by its name."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Outcome(NamedTuple):
+    """What a call gives: its tensors, and the calls of Torch's kernels with their attributes."""
+
+    results: list[torch.Tensor]
+    calls: list[tuple[str, dict[str, Any]]]
+
+
+class OtherArguments(NamedTuple):
+    """The arguments that make a call give what the original has; ``value``: what it then gives, None: attributes alone tell."""
+
+    call: ApiCall
+    changes: dict[str, Any]
+    value: torch.Tensor | None
+
+
+class _Called(LooksOn):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        shape, kwargs = shape_of(function), kwargs or {}
+        self.calls.append((shape.base, attributes_of(named_arguments(shape, args, kwargs))))
+        return function(*args, **kwargs)
+
+
+def _outcome(call: ApiCall, changes: Mapping[str, Any]) -> Outcome | None:
+    """What a call gives with other arguments; None where Paddle refuses them."""
+    arguments = {
+        **call.arguments,
+        **{name: call.arguments.get(value, value) if isinstance(value, Name) else value for name, value in changes.items()},
+    }
+    try:
+        with _Called() as called, paddle.no_grad():
+            result = call.function(*arguments.values()) if inspect.isbuiltin(call.function) else call.function(**arguments)
+    except Exception:  # any answer of Paddle's to arguments that nobody has written
+        return None
+    tensors = [leaf for _, leaf in leaves(result) if type(leaf) in TENSOR_TYPES and leaf._is_initialized()]
+    with paused():
+        sides = [to_torch(tensor.detach()).clone() for tensor in tensors]
+    return Outcome([side for side in sides if side.is_floating_point() or side.is_complex()], called.calls)
+
+
+def explained_by_arguments(
+    call: ApiCall,
+    nodes: Sequence[TraceCall],
+    original: TraceCall | None,
+    beside: Sequence[TraceCall],
+    wanted: Callable[[torch.Tensor], bool],
+    *,
+    attributes: bool = False,
+) -> OtherArguments | None:
+    """The arguments of a call that give what the original has; None where none do.
+
+    Args:
+        call: of the port; ``nodes``: those that answered it.
+        original: the original's call that the port lacks or makes otherwise, one of ``beside``: its line's calls, whose attributes
+            are values to try.
+        wanted: whether a result is a value of the original that the port lacks.
+        attributes: equal attributes are enough, for operands may differ as well.
+    """
+    plain = _outcome(call, {})
+    if plain is None or not (_draws(nodes) or _is_again(nodes, plain)):
+        return None
+    hints, changes = list(_values_of(original, beside)), dict[str, Any]()
+    called = {name for name, _ in plain.calls}
+    beside = [call for call in beside if call.name in called or call is original]
+    left, value = _unlike(beside, plain), None
+    settled = any(map(wanted, plain.results))  # the result is right, of running statistics attributes alone tell
+    for _ in range(_AT_ONCE):
+        best: tuple[str, Any] | None = None
+        for name, other in _others(call, changes, hints):
+            outcome = _outcome(call, {**changes, name: other})
+            if outcome is None:
+                continue
+            unlike = _unlike(beside, outcome)
+            pairs = zip(outcome.results, plain.results)
+            fitting = (result for result, before in pairs if attributes or result.shape == before.shape)
+            there = None if settled else next(filter(wanted, fitting), None)
+            if there is not None:
+                best, left, value, settled = (name, other), unlike, there, True
+                break
+            if unlike < left < float("inf"):
+                best, left = (name, other), unlike
+        if best is None:
+            break
+        changes[best[0]] = best[1]
+        if settled and left in (0, float("inf")):
+            break
+    right = value is not None or (left == 0 and (attributes or _draws(nodes)))
+    return OtherArguments(call, changes, value) if changes and right else None
+
+
+def _draws(nodes: Sequence[TraceCall]) -> bool:
+    return any(node.name in ("bernoulli", "uniform", "normal") for node in nodes)
+
+
+def _is_again(nodes: Sequence[TraceCall], outcome: Outcome) -> bool:
+    """Whether a call gives what it gave in the run: what it was called with is still there."""
+    made = [numbers(value.tensor) for node in nodes for value in node.results]
+    results = [numbers(result) for result in outcome.results]
+    pairs = [(result, value) for result in results for value in made if len(result) == len(value)]
+    return not made or any(torch.allclose(*pair, 1e-9, 1e-12, equal_nan=True) for pair in pairs)
+
+
+def _unlike(originals: Sequence[TraceCall], outcome: Outcome) -> float:
+    """How many attributes of the original's calls differ in the nearest calls of their names; infinite without originals."""
+    return sum(
+        min((_differing(original.attributes, own) for name, own in outcome.calls if name == original.name), default=_GONE)
+        for original in originals
+    ) or (0.0 if originals else float("inf"))
+
+
+def _differing(attributes: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    return sum(not equal_settings(attributes.get(name), other.get(name)) for name in {*attributes, *other})
+
+
+def _values_of(original: TraceCall | None, beside: Sequence[TraceCall]) -> Iterator[Any]:
+    """Attributes of the original's calls, and what numbers among them may stand for; each once, those of its own call first."""
+    seen: list[Any] = []
+    for call in (*([original] if original else []), *beside):
+        for value in call.attributes.values():
+            alike = [value]
+            if isinstance(value, float):  # 1 - 0.7 is 0.3 to a reader
+                alike += [float(f"{other:.12g}") for other in (1 - value, 1 / value if value else value)]
+            for other in alike:
+                if not any(type(other) is type(known) and other == known for known in seen):
+                    seen.append(other)
+                    yield other
+
+
+def _others(call: ApiCall, changes: Mapping[str, Any], hints: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Other arguments to try: (name, value); words and switches before numbers, which may hide what is wrong."""
+    tensors = {name: value for name, value in call.arguments.items() if type(value) in TENSOR_TYPES}
+    if inspect.ismethod(call.function):  # of a layer, whose settings are no arguments
+        yield from ((name, Name(other)) for name, value in tensors.items() for other in tensors if tensors[other] is not value)
+        return
+    axes, doc = max((len(value.shape) for value in tensors.values()), default=0), inspect.getdoc(call.function) or ""
+    free = [name for name, value in call.arguments.items() if not (name in {*_SETTLED, *changes} or _holds_tensors(value))]
+    for name in sorted(free, key=lambda name: not isinstance(call.arguments[name], (bool, str))):
+        value = call.arguments[name]
+        for other in itertools.islice(_values_for(name, value, [*call.default(name), *hints], axes, doc), _MOST):
+            if (type(other) is not type(value) or other != value) and not (isinstance(other, str) and doc and other not in doc):
+                yield name, other
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(type(leaf) in TENSOR_TYPES for _, leaf in leaves(value))
+
+
+def _values_for(name: str, value: Any, hints: Sequence[Any], axes: int, doc: str) -> Iterator[Any]:
+    numeric = [hint for hint in hints if isinstance(hint, (int, float)) and not isinstance(hint, bool)]
+    rows = [list(hint) for hint in hints if isinstance(hint, (list, tuple)) and hint]
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, str):
+        yield from (hint for hint in hints if isinstance(hint, str))
+        yield from sorted(_words().get(name, frozenset(_QUOTED.findall(doc))))
+    elif isinstance(value, (int, float)):
+        yield from (hint for hint in numeric if isinstance(value, float) or isinstance(hint, int))
+        yield from (row if len(set(row)) > 1 else row[0] for row in rows)
+        yield from range(-axes, axes) if name in _AXES else ()
+    elif isinstance(value, (list, tuple)):
+        yield from rows
+        yield from itertools.permutations(range(axes)) if name == "perm" and axes <= 5 else ()
+        yield from range(-axes, axes) if name in _AXES else ()
+    elif value is None:
+        yield from sorted(_words().get(name, frozenset()))
+        yield from (*numeric, *rows)
+        yield from range(-axes, axes) if name in _AXES else ()
+
+
+@functools.cache
+def _words() -> dict[str, frozenset[str]]:
+    """The words that the declarations of ops know for an argument, by its name."""
+    words: dict[str, set[str]] = {}
+    for op in ops().values():
+        samples = [(name, value) for sample in op.samples for name, value in sample.attrs.items()]
+        for name, value in (*samples, *((aliases[0], default) for aliases, default in parse(op.params))):
+            if isinstance(value, str):
+                words.setdefault("mode" if name == "interp_method" else name, set()).add(value)
+    return {name: frozenset(values) for name, values in words.items()}
