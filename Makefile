@@ -99,6 +99,7 @@ demo-prove: $(READY_DEMO) ## mistakes planted into four ports, each found at its
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_training.py
 	$(FROM_CHECKOUT) $(PY) examples/demo_prove_seeds.py
+	$(FROM_CHECKOUT) $(PY) examples/planted_arguments.py
 
 demo-bitwise: $(READY) ## formulations exchanged in each of five ports: origins of different bits named, and mended in the source
 	$(FROM_CHECKOUT) $(PY) examples/demo_bitwise.py

@@ -132,7 +132,13 @@ def _is_turned(mask: Value, original_drops: torch.Tensor, port_drops: torch.Tens
 def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differences:
     """Replaces a difference by the arguments with which a call of Paddle's API, there or in front, gives what the original has."""
     difference = differences[-1]
-    if evidence.matching is None or evidence.answering is None or difference.backward or difference.cause in _NO_ARGUMENT:
+    if (
+        evidence.matching is None
+        or evidence.answering is None
+        or difference.backward
+        or difference.cause in _NO_ARGUMENT
+        or difference.write
+    ):
         return differences
     original, matching = difference.original, evidence.matching
     beside = [call for call in evidence.original.nodes if original and not call.backward and call.site == original.site]
@@ -160,6 +166,56 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
     return differences
 
 
+def attention_scales(differences: Differences, evidence: Evidence) -> Differences:
+    """Replaces a difference at the original's attention by its scale, where the port's scores are the same but for one factor.
+
+    Fused attention and ``baddbmm(beta=0, alpha=scale)`` have no call for the scale.
+    """
+    difference = differences[-1]
+    original = difference.original
+    if evidence.matching is None or original is None or difference.backward or difference.cause is Cause.ATTRIBUTE:
+        return differences
+    fused, added = "scaled_dot_product" in original.name, original.name == "baddbmm" and original.attributes.get("beta") == 0
+    if not (fused or added) or len(original.operands) < 2:
+        return differences
+    query, key = (
+        (operand.tensor.detach() for operand in original.operands[-2:] if added)
+        if added
+        else (operand.tensor.detach() for operand in original.operands[:2])
+    )
+    products = query @ (key if added else key.mT)
+    wanted = original.attributes["alpha"] if added else original.attributes.get("scale") or query.shape[-1] ** -0.5
+    scores = [(node, node.operands[0].tensor.detach()) for node in _softmaxes(evidence.port)]
+    for node, own in scores:
+        factor = _factor(products * wanted, own.reshape(products.shape)) if own.numel() == products.numel() else 1.0
+        if factor is None or abs(factor - 1.0) < 1e-6 or node.key in evidence.mended:
+            continue
+        text = tr(
+            "the scores are multiplied by {own:.6g}, in the original by {wanted:.6g}, "
+            "the scale= of its attention (by default 1 / sqrt(the size of a head))",
+            own=wanted * factor,
+            wanted=wanted,
+        )
+        weights = torch.softmax(own / factor, node.attributes["dim"])
+        words = tr("multiply the scores by {factor:.6g}", factor=1 / factor)
+        mend = (node, [weights])
+        return [
+            *differences[:-1],
+            CallDifference(Cause.ATTRIBUTE, text, original, node, mend, part=FORWARD, write=words, arguments=("scale",)),
+        ]
+    return differences
+
+
+def _factor(expected: torch.Tensor, own: torch.Tensor) -> float | None:
+    """The one factor between two tensors, but for places that are masked; None where it is none."""
+    seen = (own.abs() < _MASKED) & (expected.abs() > torch.finfo(expected.dtype).eps ** 0.5)
+    ratios = (own / expected)[seen]
+    if 2 * len(ratios) < own.numel() // 2 or not len(ratios):
+        return None
+    return float(ratios.mean()) if bool((ratios - ratios.mean()).abs().max() <= 1e-6 * ratios.mean().abs()) else None
+
+
+_MASKED = 1e3  # a score that no softmax sees
 _NO_ARGUMENT = (Cause.SWAPPED, Cause.WEIGHT)
 
 
@@ -459,6 +515,7 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 
 RULES = (
     DiagnosisRule(turned_masks, searching=True),
+    DiagnosisRule(attention_scales, searching=True),
     DiagnosisRule(exchanged_arguments, searching=True),
     DiagnosisRule(moved_calls),
     DiagnosisRule(gradients_of_tied_weights),

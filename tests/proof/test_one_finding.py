@@ -70,7 +70,7 @@ class Port(paddle.nn.Layer):
 
 
 MOVED = ["norm behind", "relu before the sum", "scale of one term", "norm in front"]
-OTHERS = {"gelu by tanh": "another attribute: approximate", "relu behind": "an op too many: relu"}
+OTHERS = {"gelu by tanh": "another attribute: approximate", "relu behind": "an op too many: the port calls relu"}
 
 
 def found(*wrong):

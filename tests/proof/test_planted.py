@@ -9,6 +9,8 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 demo = importlib.import_module("demo_prove")
 training = importlib.import_module("demo_prove_training")
+arguments = importlib.import_module("planted_arguments")
+PLANTS = {f"{plant.op.name}-{plant.argument}": plant for plant in arguments.plants()}
 
 
 @pytest.mark.parametrize("model", demo.MODELS)
@@ -28,6 +30,18 @@ def test_a_row_of_the_demo(model, name, tmp_path):
     (planted,) = (row for row in demo.MODELS[model] if row.name == name)
     row = demo.wrong_port(model, [planted], tmp_path)
     assert (row.located, row.named) == ((True,), (True,))
+
+
+@pytest.mark.usefixtures("undone")
+@pytest.mark.parametrize("name", ["layer_norm-epsilon", "kl_div-reduction", "leaky_relu-negative_slope", "softmax-axis"])
+def test_what_is_written_for_a_wrong_argument_mends_it(name):
+    """`examples/planted_arguments.py` counts them all."""
+    plant = next((plant for key, plant in PLANTS.items() if key == name), None)
+    if plant is None:
+        assert len(PLANTS) > 40
+        return
+    answer = arguments.answered(plant)
+    assert answer is None or answer.mended, answer
 
 
 def test_a_training_of_the_demo():

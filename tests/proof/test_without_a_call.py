@@ -403,3 +403,51 @@ def test_initial_weights_of_another_distribution():
     with torch.no_grad():
         theirs.first.weight.mul_(3.0)  # trained: nothing is known of how it began
     assert not [note for note in prove(ours, theirs, numbers(4, 64)).notes if "drawn otherwise" in note]
+
+
+def attended(scale, fused):
+    """Attention step by step, and fused or by ``baddbmm`` in the original, which has no call for the scale."""
+
+    def port(self, x):
+        q, k = self.q(x), self.k(x)
+        return paddle.nn.functional.softmax(paddle.matmul(q, k, transpose_y=True) * scale, axis=-1) @ x
+
+    def original(self, x):
+        q, k = self.q(x), self.k(x)
+        if fused:
+            return torch.nn.functional.scaled_dot_product_attention(q[:, None], k[:, None], x[:, None])[:, 0]
+        return torch.baddbmm(torch.empty(2, 5, 5, dtype=x.dtype), q, k.mT, beta=0, alpha=8**-0.5).softmax(-1) @ x
+
+    return prove(*pair(port, original, q=("Linear", 8, 8), k=("Linear", 8, 8)), numbers(2, 5, 8), phase="forward")
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_scale_of_an_attention(fused):
+    """What is written, as a factor of the scores, mends it."""
+    mistake = only(attended(0.25, fused))
+    factor = float(mistake.write.rpartition(" ")[2])
+    assert attended(0.25 * factor, fused) or factor == pytest.approx(8**-0.5 / 0.25, 1e-5)
+    assert "softmax" in mistake.paddle.source
+
+
+def test_the_value_of_an_attention_is_the_query_where_it_is_left_out():
+    def port(self, x, y):
+        return self.attention(x, y)
+
+    def original(self, x, y):
+        return self.attention(x, y, y)[0]
+
+    ours, theirs = pair(port, original)
+    ours.attention, theirs.attention = paddle.nn.MultiHeadAttention(8, 2), torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    assert only(prove(ours, theirs, (numbers(2, 5, 8), numbers(2, 5, 8, seed=1)))).write == "value=y"
+
+
+def test_a_dropout_that_does_not_know_of_evaluation():
+    ours, theirs = pair(
+        lambda self, x: self.first(paddle.nn.functional.dropout(x * 1.5, 0.5)),
+        lambda self, x: self.first(self.drop(x * 1.5)),
+        first=("Linear", 6, 3),
+    )
+    theirs.drop = torch.nn.Dropout(0.5)
+    ours.eval()
+    assert only(prove(ours, theirs.eval(), numbers(4, 6))).write == "training=False"
