@@ -113,7 +113,7 @@ def _finding(entry: AuditFinding) -> Finding:
     """A finding for people and tools: of an op, not of a line."""
     size = float(entry.worst.get("stats", {}).get("max_abs") or 0.0)
     where = " ".join(filter(None, (entry.op, entry.tensor)))
-    text = tr("{where}: {verdict}, {side}", where=where, verdict=entry.verdict, side=entry.side)
+    text = joined(", ", filter(None, (f"{where}: {entry.verdict}", entry.side)))
     return Finding(f"audit: {entry.kind}", "error", text, where=where, numbers={"max_abs": size})
 
 

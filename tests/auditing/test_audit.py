@@ -189,7 +189,7 @@ def test_pages_escape_what_they_show(tmp_path):
     assert "| of others | relu | not of this processor |" in text
     assert "of others" not in str(audited), "it did not go: this processor has it not"
     assert [path.name for path in audited.save_all()] == ["audit.md", "audit.html", "audit.json"]
-    assert isinstance(audited.findings[0], AuditFinding)
+    assert isinstance(audited.entries[0], AuditFinding)
 
 
 # --- the programs of the defects ----------------------------------------------------------------------------------------
