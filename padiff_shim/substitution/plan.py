@@ -32,7 +32,7 @@ from .random_numbers import Drawing
 PACKED = logged(
     "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their "
     "backward passes through them; what substituted calls keep is Torch's, does not, and stays in "
-    "memory"
+    "memory: a recomputed block runs once, and twice natively, so its running statistics and counters differ"
 )
 
 
