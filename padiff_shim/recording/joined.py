@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from .shards import FusedAxis, RankTensor, ShardRules, Way, whole_shape
 from .tensors import INPUT, WEIGHT, Tensor, parameter_name
 
 _WRAPPERS = re.compile(r"^(?:(?:_layers|module)(?:\.|$))+")  # DataParallel's and DistributedDataParallel's names for the model
-_Key = Hashable
+_Key = tuple[tuple[Any, ...], int]  # what makes tensors of ranks belong together, and which of those of a step it is
 Groups = tuple[tuple[int, ...], ...]  # ranks that read the same data, a tuple for each share of the data
 
 
@@ -205,7 +205,7 @@ class JoinedRun:
         sequences = {rank: self._keyed(rank, step) for rank, step in steps.items()}
         keys = list(_in_order([list(sequence) for sequence in sequences.values()]))
         if len(set(self.layout.stages.values())) > 1:  # a later stage's forward runs before an earlier one's backward
-            keys = _forward_first(keys)
+            keys = _forward_first(keys, 1 if self.layout.micro_batches > 1 else self.model_calls())
         self._sharing = self._updating_shares(sequences)
         whole = RecordedStep(min(step.step for step in steps.values()))
         for key in keys:
@@ -222,7 +222,8 @@ class JoinedRun:
             if tensor.kind == "layer" and len(tensor.layer) < len(model.rstrip(".")) and model.startswith(tensor.layer):
                 continue  # the wrapper returns what the model has returned
             where = -1 if _is_weight(tensor) else stage
-            key = tensor.kind, self._name(rank, tensor), self._path(rank, tensor.layer), tensor.tensor, where
+            line = tensor.site if tensor.kind == "op" and not tensor.layer else ""  # calls of several lines are no micro-batches
+            key = tensor.kind, self._name(rank, tensor), self._path(rank, tensor.layer), tensor.tensor, where, line
             order.append((key, len(sequences[key])))
             sequences[key].append(tensor)
         keyed: dict[_Key, list[Tensor]] = {}
@@ -413,13 +414,17 @@ def _stages(names: Mapping[int, set[str]]) -> dict[int, int]:
 _PHASES = {"gradient": 1, IN_STEP: 2}
 
 
-def _forward_first(keys: Sequence[_Key]) -> list[_Key]:
-    """Keys in the order of a step: parameters as it begins, its forward, gradients, and what its end has left."""
-    phases, begun = [], False
-    for key in keys:
-        kind = key[0][0]  # type: ignore[index]
-        begun = begun or kind not in NAMED
-        phases.append(_PHASES.get(kind, 3 if begun and kind in NAMED else 0))
+def _forward_first(keys: Sequence[_Key], calls: int) -> list[_Key]:
+    """Keys in the order of a step: parameters as it begins, its forward, gradients, and what its end has left.
+
+    ``calls``: so often a step calls the model, for one micro-batch after the other; a stage calls its layers for all of them first.
+    """
+    phases, begun, counts = [], False, Counter(key[0] for key in keys)
+    for what, number in keys:
+        begun = begun or what[0] not in NAMED
+        phase = _PHASES.get(what[0], 3 if begun and what[0] in NAMED else 0)
+        batch = number * calls // counts[what] if not phase and calls and not counts[what] % calls else 0
+        phases.append((phase, batch))
     return [key for _, key in sorted(zip(phases, keys), key=lambda entry: entry[0])]
 
 

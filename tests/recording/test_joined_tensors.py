@@ -3,8 +3,10 @@
 import json
 
 import numpy as np
+import paddle
 import pytest
 
+import padiff_shim
 from padiff_shim import ArgumentError, FileError
 from padiff_shim.cli import diff as command
 from padiff_shim.recording import tensors
@@ -184,3 +186,108 @@ def test_a_layer_around_another_changes_no_name():
     assert wrapped(["up.weight"], ["up.l.weight"]) == {"up": "up.l"}
     assert wrapped(["up.a.weight", "up.b.weight"], ["up.weight"]) == {}, "two that it may be"
     assert wrapped(["blocks.0.weight"], ["blocks.weight"]) == {}, "numbers are no layers around"
+
+
+def as_rank(monkeypatch, rank, count):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(count))
+
+
+class Block(paddle.nn.Layer):
+    """``wrong``: its second call is off."""
+
+    def __init__(self, values, wrong):
+        super().__init__()
+        self.up, self.wrong, self.calls = paddle.nn.Linear(4, 4), wrong, 0
+        self.up.weight.set_value(values)
+
+    def forward(self, x):
+        self.calls += 1
+        return paddle.tanh(self.up(x)) * (1.01 if self.wrong and self.calls == 2 else 1.0)
+
+
+class Stage(paddle.nn.Layer):
+    """Some of the blocks of a model, of which the first may be wrong."""
+
+    def __init__(self, weights, wrong=False):
+        super().__init__()
+        self.layers = paddle.nn.LayerList([Block(values, wrong and not place) for place, values in enumerate(weights)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def staged(folder, weights, data, monkeypatch, wrong=False):
+    """Two stages that call their layers for all micro-batches before the first backward, played one after the other."""
+    net, sent, back = Stage(weights[:1], wrong), [], []
+    later = Stage(weights[1:])
+    for x in data:
+        sent.append(net(paddle.to_tensor(x)).detach())
+        sent[-1].stop_gradient = False
+        (later(sent[-1]) ** 2).mean().backward()
+        back.append(sent[-1].grad)
+    for rank, part in enumerate((weights[:1], weights[1:])):
+        as_rank(monkeypatch, rank, 2)
+        stage = Stage(part, wrong and not rank)
+        optimizer = paddle.optimizer.SGD(0.1, parameters=stage.parameters())
+        with padiff_shim.record(folder, stage, gradients=True):
+            if rank == 0:
+                results = [stage(paddle.to_tensor(x)) for x in data]
+                for result, gradient in zip(results, back):
+                    paddle.autograd.backward([result], [gradient])
+            else:
+                for x in sent:
+                    (stage(x) ** 2).mean().backward()
+            optimizer.step()
+    as_rank(monkeypatch, 0, 1)
+
+
+def test_stages_with_micro_batches_pair_each_call_and_find_the_stage(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    weights, data = rng.standard_normal((2, 4, 4)).astype("float32"), rng.standard_normal((2, 3, 4)).astype("float32")
+    net = Stage(weights)
+    optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+    with padiff_shim.record(tmp_path / "whole", net, gradients=True):
+        for x in data:
+            (net(paddle.to_tensor(x)) ** 2).mean().backward()
+        optimizer.step()
+    staged(tmp_path / "stages", weights, data, monkeypatch)
+    difference = padiff_shim.diff(tmp_path / "stages", tmp_path / "whole", shards="auto", rtol=1e-5)
+    assert difference, difference.headline
+    assert not [tensor for tensor, _ in difference.not_joined if "layers." in tensor]
+    staged(tmp_path / "wrong", weights, data, monkeypatch, wrong=True)
+    first = padiff_shim.diff(tmp_path / "wrong", tmp_path / "whole", shards="auto", rtol=1e-5).first
+    assert (first.rank, first.any.layer) == (0, "layers.0")
+
+
+def test_micro_batches_of_ranks_whose_loss_and_gradients_are_divided_outside_of_layers(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    weights, data = rng.standard_normal((2, 4, 4)).astype("float32"), rng.standard_normal((8, 4)).astype("float32")
+
+    def gradients(net, own, recording=False):
+        for x in np.split(own, 2):
+            loss = (net(paddle.to_tensor(x)) ** 2).mean()
+            (loss / 2).backward()
+
+    summed = []
+    for rank in range(2):
+        net = Stage(weights)
+        gradients(net, np.split(data, 2)[rank])
+        summed.append([parameter.grad for parameter in net.parameters()])
+    for count in (1, 2):
+        for rank in range(count):
+            as_rank(monkeypatch, rank, count)
+            net = Stage(weights)
+            optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+            with padiff_shim.record(tmp_path / str(count), net, gradients=True):
+                gradients(net, np.split(data, count)[rank])
+                for parameter, first, second in zip(net.parameters(), *summed):
+                    if count > 1:
+                        parameter.grad.set_value(first + second)
+                        parameter.grad.set_value(parameter.grad / count)
+                optimizer.step()
+    as_rank(monkeypatch, 0, 1)
+    difference = padiff_shim.diff(tmp_path / "2", tmp_path / "1", shards="auto", rtol=1e-5)
+    assert difference, difference.headline
