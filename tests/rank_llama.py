@@ -28,16 +28,16 @@ for place in range(2):
     WHOLE |= {f"layers.{place}.mlp.down_proj.weight": drawn(HIDDEN, WIDTH)}
     WHOLE |= {f"layers.{place}.norm{number}.weight": 1 + drawn(WIDTH) for number in (1, 2)}
 
-# What is done wrong -> kind, and layer or name, of the first difference.
+# What is done wrong -> kind, and layer or name, of the first difference; its reason, and what was measured.
 FAULTS = {
-    "scale": ("op", "layers.0.attn"),
-    "reduce": ("layer", "layers.0.attn"),
-    "epsilon": ("op", "layers.0.norm1"),
-    "norm": ("note", "gradient norm"),
-    "most": ("clipped gradient", "embed.weight"),
-    "rate": ("parameter", "embed.weight"),
-    "decay": ("parameter", "embed.weight"),
-    "twice": ("gradient", "head.weight"),
+    "scale": ("op", "layers.0.attn", "scale", {"factor": 0.5}),
+    "reduce": ("layer", "layers.0.attn", "partial sums", {}),
+    "epsilon": ("op", "layers.0.norm1", "constant", {"more": 1e-2 - 1e-5}),
+    "norm": ("note", "gradient norm", "norm", {}),
+    "most": ("clipped gradient", "embed.weight", "scale", {"factor": 1.1}),
+    "rate": ("parameter", "embed.weight", "learning rate", {"a": 0.9 * RATE, "b": RATE}),
+    "decay": ("parameter", "embed.weight", "weight decay", {"a": 0.0, "b": DECAY}),
+    "twice": ("gradient", "head.weight", "scale", {"factor": 2}),
 }
 
 

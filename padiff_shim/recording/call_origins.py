@@ -18,8 +18,8 @@ from .tensors import CallReads, Tensor, parameter_name
 
 MOST = 100  # origins that are held
 
-CALL, ARGUMENTS, RANDOM, LAYOUT, BACKWARD, UPDATE, BETWEEN, UNSEEN = (
-    "call", "arguments", "random numbers", "layout", "backward", "update", "between steps", "unseen"
+CALL, ARGUMENTS, RANDOM, LAYOUT, BACKWARD, UPDATE, KEPT, BETWEEN, UNSEEN = (
+    "call", "arguments", "random numbers", "layout", "backward", "update", "optimizer state", "between steps", "unseen"
 )  # fmt: skip
 
 
@@ -51,6 +51,7 @@ class CallOrigin:
         kind: ``"call"``: a call that reads equal bits and makes other ones. ``"layout"``: such a call whose operands lie in memory
             in another way. ``"arguments"``: such a call with other numbers. ``"random numbers"``: a call that draws.
             ``"backward"``: gradients, behind an equal forward. ``"update"``: parameters after a step, with equal gradients.
+            ``"optimizer state"``: what an optimizer keeps, with equal gradients.
             ``"between steps"``: the first call that differs reads weights of an earlier step's backward and update, which were not
             recorded. ``"unseen"``: the first call that differs reads other bits, which no recorded call has made.
         row: the result that differs, of both runs.
@@ -150,8 +151,10 @@ class OriginFinder:
         elif a.kind in ("parameter", STATE):
             name = parameter_name(a.name)
             if self._gradients.get(name) is False and name not in self._tainted:
-                details = (tr("the gradient and the value before the step are equal bit for bit"),)
-                self._add(UPDATE, row, tr("the optimizer's update of {name}", name=a.name), details, "", self._framework)
+                kind, details = UPDATE, (tr("the gradient and the value before the step are equal bit for bit"),)
+                if a.kind == STATE:  # which value it had before is not known
+                    kind, details = KEPT, (tr("the gradient is equal bit for bit; the state before the step was not recorded"),)
+                self._add(kind, row, tr("the optimizer's update of {name}", name=a.name), details, "", self._framework)
             self._tainted.add(name)
         self._differ = True
 
@@ -231,7 +234,7 @@ class OriginFinder:
         return self._last_call.get(name.rpartition(".")[0], -1)
 
     def _add(self, kind: str, row: ComparedRow, kernel: str, details: tuple[str, ...], family: str, kernels: str) -> None:
-        switches = tuple(candidates(*self._headers, family, kernels)) if kind not in (ARGUMENTS, RANDOM, UNSEEN) else ()
+        switches = tuple(candidates(*self._headers, family, kernels)) if kind not in (ARGUMENTS, RANDOM, KEPT, UNSEEN) else ()
         if kind in (CALL, BACKWARD, UPDATE) and not switches:
             details = (*details, *_nothing_known(self._headers))
         self._origins.add(CallOrigin(kind, row, kernel, details, switches))

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ from .joined import Groups, JoinedRun, join
 from .joined_rows import JoinedRows
 from .numbering import NameMap
 from .offsets import begins_at, first_step
+from .rank_causes import RankCause, RankCauses
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
+from .reasons import reason_of
 from .shards import ShardRules, Way
 from .tensors import WEIGHT, Tensor, parameter_name
 
+_ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order
 
 
@@ -115,6 +119,7 @@ def diff(
             take_apart([other_run], [one_run])
             compared.append(_compare(one_run, other_run, difference, tolerances))
     _in_step(compared, difference)
+    difference.reason = reason_of(difference, lambda row: None)
     difference.notes = [*difference.notes, *_notes(both, chosen)]
     difference.holes += [
         f"{name}: {hole}"
@@ -146,10 +151,10 @@ def diff_of_ranks(
     a, b = join(*both, rules, names, groups)
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework), most=most)
     difference.surroundings = _surroundings(a, b)
-    _in_step(
-        [_compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))],
-        difference,
-    )
+    _find_beginning(both, difference)
+    compared = _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
+    _in_step([compared], difference)
+    difference.reason = reason_of(difference, lambda row: _cause(a, b, difference, row))
     difference.notes += [
         f"{name}: {remark}"
         for name, known in zip("ab", both)
@@ -200,6 +205,18 @@ def _in_step(compared: Sequence[Compared], difference: Difference) -> None:
                 del waiting[place]
             else:
                 waiting[place] = following
+
+
+def _cause(a: JoinedRun, b: JoinedRun, difference: Difference, row: TensorRow) -> RankCause | None:
+    """What arithmetic on the parts of the run of several ranks says, where the other has one."""
+    if (len(a.ranks) > 1) == (len(b.ranks) > 1):
+        return None
+    turned = len(b.ranks) > 1
+    rows = [
+        replace(other, a=other.b, b=other.a) if turned else other for other in difference.rows if other.any.step == row.any.step
+    ]
+    known = RankCauses(b if turned else a, rows, _ROUNDED, row.any.step)
+    return known.of(replace(row, a=row.b, b=row.a) if turned else row)
 
 
 def _place(number: int, row: TensorRow) -> int:

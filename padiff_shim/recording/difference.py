@@ -177,6 +177,7 @@ class Difference(Presented):
         left_out: with ``shards=``, how many of :attr:`not_joined` there are, by kind.
         values_missing: with ``shards=``, how many tensors are split and were recorded without values.
         ranks_lost: with ``shards=``, ranks of a run left no recording: what they hold may be the reason for a difference.
+        reason: why the first difference is there, a :class:`~.reasons.DifferenceReason`; None where nothing tells.
         begins: ("b", 20) where b begins at step 20 of a, and steps before are not compared; None where both begin alike.
         most: how many rows are held.
 
@@ -210,6 +211,7 @@ class Difference(Presented):
     left_out: Counter[str] = field(default_factory=Counter)
     values_missing: int = 0
     ranks_lost: bool = False
+    reason: Any = None
     begins: tuple[str, int] | None = None
     most: int = HELD
 
@@ -272,6 +274,9 @@ class Difference(Presented):
             "a": self.a,
             "b": self.b,
             "frameworks": list(self.frameworks),
+            "reason": None
+            if self.reason is None
+            else {"kind": self.reason.kind, "text": str(self.reason.text), **self.reason.numbers},
             "begins": None if self.begins is None else list(self.begins),
             "compared": self.counts.compared,
             "differing": self.counts.differing,

@@ -22,8 +22,8 @@ from ..trees import leaves
 from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
 from .fingerprints import TINY, StepFingerprints
-from .record import NORM, gradient_in_step
-from .tensors import INPUT, WEIGHT, Array
+from .record import gradient_in_step
+from .tensors import INPUT, NORM, WEIGHT, Array
 
 _LATEST = 0.05  # seconds after which steps are written
 Framework = Any  # a tensor, layer or parameter of Paddle or Torch

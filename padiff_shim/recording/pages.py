@@ -18,6 +18,7 @@ from .call_origins import (
     BACKWARD,
     BETWEEN,
     CALL,
+    KEPT,
     LAYOUT,
     RANDOM,
     UNSEEN,
@@ -82,6 +83,7 @@ class DifferenceView(Protocol):
     values_missing: int
     ranks_lost: bool
     begins: tuple[str, int] | None
+    reason: Any
     call_origins: CallOrigins
 
     def __bool__(self) -> bool: ...
@@ -195,6 +197,8 @@ def _differing(difference: DifferenceView, row: ComparedRow) -> str:
     counts = difference.counts
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     first = described(row)
+    if difference.reason is not None:
+        number = tr("{reason}; {number}", reason=difference.reason.text, number=number)
     if not difference.origin:
         return tr("{number}, the first at {first}", number=number, first=first)
     origin = _origin(difference)
@@ -404,6 +408,7 @@ _BEGINS = {
     RANDOM: marked("{row}: its random numbers differ"),
     BACKWARD: marked("{row}: the forward is equal, this gradient is not"),
     UPDATE: marked("{row}: gradient and old value are equal, the new value is not"),
+    KEPT: marked("{row}: the gradient is equal, this state is not"),
     BETWEEN: marked("{row}: the first recorded result that differs, behind a backward and an update that were not recorded"),
     UNSEEN: marked("{row}: the first recorded result that differs, of operands that differ already"),
 }

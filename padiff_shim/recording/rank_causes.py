@@ -28,12 +28,15 @@ class RankCauses:
     Args:
         run: that of several ranks, joined as for the difference.
         rows: those of the difference, with ``run`` as a.
+        close: what counts as equal, relative to the largest element.
+        step: the step of these rows; None: all of the run's.
     """
 
-    def __init__(self, run: JoinedRun, rows: Sequence[TensorRow]) -> None:
-        step = merged(run.steps())
-        self._tensors = {tensor.index: tensor for tensor in step.tensors if isinstance(tensor, RankTensor)}
-        self._vectors = [tensor for tensor in step.tensors if tensor.kind == "parameter" and len(tensor.shape) == 1]
+    def __init__(self, run: JoinedRun, rows: Sequence[TensorRow], close: float = _CLOSE, step: int | None = None) -> None:
+        self._loose = close / _CLOSE
+        whole = merged(known for known in run.steps() if step in (None, known.step))
+        self._tensors = {tensor.index: tensor for tensor in whole.tensors if isinstance(tensor, RankTensor)}
+        self._vectors = [tensor for tensor in whole.tensors if tensor.kind == "parameter" and len(tensor.shape) == 1]
         self._rows = rows
 
     def of(self, row: TensorRow) -> RankCause | None:
@@ -53,7 +56,10 @@ class RankCauses:
         if known is None or len(parts) < 2:
             return False
         want, total = known[1][0], np.sum(parts, axis=0)
-        return any(_close(total * factor, want, _size(want)) for factor in (1.0, 1.0 / len(parts)))
+        return any(_close(total * factor, want, self._size(want)) for factor in (1.0, 1.0 / len(parts)))
+
+    def _size(self, array: Array) -> float:
+        return self._loose * float(np.abs(array).max(initial=0.0))
 
     def _layer_of(self, row: TensorRow) -> TensorRow | None:
         """What the layer returns in which a call runs, of both runs."""
@@ -94,7 +100,7 @@ class RankCauses:
     def _of_share(self, parts: Sequence[Array], want: Array, layer: str) -> RankCause | None:
         if any(part.shape != want.shape for part in parts) or not want.ndim:
             return None
-        size = _size(want)
+        size = self._size(want)
         if not all(_close(part, parts[0], size) for part in parts):
             return (PARTIAL_SUMS, {}) if _in_all_rows(np.sum(parts, axis=0) - want, size) is not None else None
         more = _in_all_rows(parts[0] - want, size)
@@ -111,11 +117,11 @@ class RankCauses:
         if known is None or len(known[0][0]) < 2:
             return None
         parts, want = known[0][0], known[1][0]
-        order = _order(parts, want)
-        if order is None and parts[0].shape == want.shape and _close(parts[0], parts[-1], _size(want)):
+        order = _order(parts, want, self._size(want))
+        if order is None and parts[0].shape == want.shape and _close(parts[0], parts[-1], self._size(want)):
             for axis in range(want.ndim):
                 if order is None and not want.shape[axis] % len(parts):
-                    order = _order(np.split(parts[0], len(parts), axis), want)
+                    order = _order(np.split(parts[0], len(parts), axis), want, self._size(want))
         return None if order is None else (ORDER, {"order": ", ".join(map(str, order))})
 
     def _of_weight(self, row: TensorRow) -> RankCause | None:
@@ -124,7 +130,7 @@ class RankCauses:
             return None
         parts = [] if tensor is None else [array for part in tensor.parts[0] if (array := _wide(part)) is not None]
         for want in _turned(whole) if len(parts) > 1 else ():
-            order = _order(parts, want)
+            order = _order(parts, want, self._size(want))
             if order is not None:
                 return ORDER, {"order": ", ".join(map(str, order))}
         own = _wide(row.a)
@@ -142,7 +148,7 @@ class RankCauses:
             return None
         for want in _turned(known[1][0]):
             grid = _whole_parts(known[0], want)
-            if grid is not None and (cause := _of_gradients(grid, want)) is not None:
+            if grid is not None and (cause := _of_gradients(grid, want, self._size(want))) is not None:
                 return cause
         return None
 
@@ -151,8 +157,8 @@ def _returns(tensor: Tensor, layer: str) -> bool:
     return tensor.kind == "layer" and tensor.layer == layer
 
 
-def _of_gradients(grid: Grid, want: Array) -> RankCause | None:
-    size, shares = _size(want), len(grid)
+def _of_gradients(grid: Grid, want: Array, size: float) -> RankCause | None:
+    shares = len(grid)
     flat = [part for line in grid for part in line]
     factors = {1.0, 1.0 / shares}
     if not all(_close(part, line[0], size) for line in grid for part in line):
@@ -162,7 +168,7 @@ def _of_gradients(grid: Grid, want: Array) -> RankCause | None:
         total = np.sum([line[0] for line in grid], axis=0)
         return (SHARES, {}) if any(_close(total * factor, want, size) for factor in factors) else None
     factor = float(np.vdot(flat[0], want) / max(float(np.vdot(want, want)), np.finfo(np.float64).tiny))
-    if abs(factor - 1) > _CLOSE and math.isfinite(factor) and _close(flat[0], factor * want, size * max(1.0, abs(factor))):
+    if not _close(flat[0], want, size) and math.isfinite(factor) and _close(flat[0], factor * want, size * max(1.0, abs(factor))):
         return SCALE, {"factor": factor}
     return None
 
@@ -192,12 +198,12 @@ def _split_axis(parts: Sequence[Array], shape: tuple[int, ...]) -> int | None:
     return None
 
 
-def _order(parts: Sequence[Array], want: Array) -> list[int] | None:
+def _order(parts: Sequence[Array], want: Array, size: float) -> list[int] | None:
     """In which order slices of one size make the whole, where that is not their own."""
     axis = _split_axis(parts, want.shape)
     if axis is None or len({part.shape for part in parts}) > 1:
         return None
-    size, order = _size(want), list[int]()
+    order = list[int]()
     for piece in np.split(want, len(parts), axis):
         match = next((place for place, part in enumerate(parts) if place not in order and _close(part, piece, size)), None)
         if match is None:
@@ -224,10 +230,6 @@ def _wide(tensor: Tensor | None) -> Array | None:
     part = tensor.parts[0][0] if isinstance(tensor, RankTensor) else tensor
     array = None if part is None else part.values()
     return None if array is None else array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
-
-
-def _size(array: Array) -> float:
-    return float(np.abs(array).max(initial=0.0))
 
 
 def _same(array: Array, other: Array) -> bool:

@@ -26,7 +26,7 @@ from ..runlog.events import CLIPPED, FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, STATE,
 from ..trees import elements, is_tensor, leaves, numbers, parts
 from . import tensors as contents
 from .files import RecordFile, present
-from .tensors import WEIGHT
+from .tensors import NORM, WEIGHT
 
 Named = Callable[[], Iterable[tuple[str, Any]]]  # names and tensors of a model
 OptimizerState = tuple[Any, str, Any]  # a parameter, what an optimizer keeps for it by name, and that tensor
@@ -336,9 +336,6 @@ def inside(run: SeesSteps) -> Iterator[None]:
         yield
     finally:
         run.inside = False
-
-
-NORM = "gradient norm"  # the note of what gradients were clipped by
 
 
 def _form(tensor: Any) -> JsonTable:

@@ -28,6 +28,7 @@ SHOWN_KINDS = {  # before the name of a tensor; ops and losses go by their name 
     STATE: marked("optimizer state"),
 }  # fmt: skip
 WEIGHT = "weight"  # the ``tensor`` of an input that is a parameter or buffer as the run begins
+NORM = "gradient norm"  # the note of what gradients were clipped by
 _FIGURES = ("min", "max", "mean", "mean_abs", "norm", "nan", "inf", "max_abs", "projection")
 _HEADER = 10_000  # bytes of an array's header in NumPy's format
 

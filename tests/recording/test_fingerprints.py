@@ -305,7 +305,7 @@ def steps_of(*args, **options):
         named_steps(*args, **options)
 
 
-def named_steps(folder, rates=(0.1,) * 6, load=None, save=None, states=True, **options):
+def named_steps(folder, rates=(0.1,) * 6, load=None, save=None, states_loaded=True, **options):
     """A training by Adam of a step for each rate; ``save`` its state behind three steps, or ``load`` that."""
     paddle.seed(0)
     net = paddle.nn.Sequential(paddle.nn.Linear(4, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 2))
@@ -313,7 +313,7 @@ def named_steps(folder, rates=(0.1,) * 6, load=None, save=None, states=True, **o
     data = np.random.default_rng(0).standard_normal((6, 3, 4)).astype("float32")
     if load is not None:
         net.set_state_dict({name: tensor.clone() for name, tensor in load[0].items()})
-        if states:
+        if states_loaded:
             optimizer.set_state_dict(load[1])
     with padiff_shim.record(folder, net, **options):
         for step in range(3 if load is not None else 0, 6):
@@ -339,7 +339,7 @@ def test_a_resume_is_compared_from_its_step_on(options, tmp_path):
         assert difference, difference.headline
         assert difference.begins == ("b", 3)
         assert padiff_shim.diff(tmp_path / name, tmp_path / "whole").begins == ("a", 3)
-    steps_of(tmp_path / "stateless", load=saved, states=False, **options)
+    steps_of(tmp_path / "stateless", load=saved, states_loaded=False, **options)
     difference = padiff_shim.diff(tmp_path / "whole", tmp_path / "stateless")
     assert (difference.begins, difference.first.any.step, difference.first.any.kind) == (("b", 3), 3, "parameter")
     steps_of(tmp_path / "again", **options)
@@ -360,3 +360,40 @@ def test_the_earliest_difference_of_all_ranks_is_first(options, tmp_path, monkey
     assert (difference.first.rank, difference.first.any.step, difference.first.any.kind) == (1, 2, "parameter")
     steps = [row.any.step for row in difference.differing]
     assert steps == sorted(steps)
+
+
+def test_a_state_that_was_not_loaded_is_the_reason(tmp_path):
+    saved = []
+    options = {"gradients": True, "parameters": True, "states": True}
+    steps_of(tmp_path / "whole", save=saved, **options)
+    steps_of(tmp_path / "right", load=saved, **options)
+    steps_of(tmp_path / "stateless", load=saved, states_loaded=False, **options)
+    for a, b, side in (("right", "stateless", "b"), ("stateless", "right", "a"), ("whole", "stateless", "b")):
+        difference = padiff_shim.diff(tmp_path / a, tmp_path / b)
+        assert (difference.reason.kind, difference.reason.numbers["side"]) == ("optimizer state", side)
+        assert difference.call_origins.held[0].kind == "optimizer state", "the state's old value is not known"
+    assert padiff_shim.diff(tmp_path / "whole", tmp_path / "right").reason is None
+
+
+@PRESETS
+def test_other_random_numbers_are_the_reason(options, tmp_path):
+    for seed in range(2):
+        paddle.seed(0)
+        model = paddle.nn.Sequential(paddle.nn.Linear(4, 8), paddle.nn.Dropout(0.5), paddle.nn.Linear(8, 2))
+        optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
+        paddle.seed(seed)
+        with padiff_shim.record(tmp_path / str(seed), model, **options):
+            model(paddle.ones([3, 4])).sum().backward()
+            optimizer.step()
+    difference = padiff_shim.diff(tmp_path / "0", tmp_path / "1")
+    assert (difference.reason.kind, difference.reason.numbers) == ("random numbers", {"layer": "1", "step": 0})
+
+
+def test_another_batch_size_is_the_reason(tmp_path):
+    for size in (3, 6):
+        paddle.seed(0)
+        model = paddle.nn.Linear(4, 2)
+        with padiff_shim.record(tmp_path / str(size), model):
+            model(paddle.to_tensor(np.ones([size, 4], "float32"))).sum().backward()
+    difference = padiff_shim.diff(tmp_path / "3", tmp_path / "6")
+    assert (difference.reason.kind, difference.reason.numbers) == ("batch size", {"a": 3, "b": 6})

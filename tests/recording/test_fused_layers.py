@@ -200,8 +200,12 @@ def test_right_is_the_same_without_a_rule(runs):
 def test_each_mistake_is_first(runs, fault):
     difference = diff(runs / fault, runs / "torch", shards="auto", rtol=RTOL)
     assert not difference
-    kind, where = FAULTS[fault]
+    kind, where, reason, numbers = FAULTS[fault]
     first = difference.first.any
     assert first.kind == kind, difference.headline
     assert where in (first.layer, first.name), difference.headline
     assert first.step == 0
+    assert difference.reason.kind == reason, difference.headline
+    measured = {name: difference.reason.numbers[name] for name in numbers}
+    assert measured == pytest.approx(numbers, rel=1e-3)
+    assert difference.reason.text in difference.headline
