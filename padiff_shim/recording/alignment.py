@@ -21,6 +21,7 @@ _AXES = 4  # up to so many every order of axes is tried
 # The largest difference that rounding makes after many calls, relative to the largest element.
 _ROUNDED = {"bfloat16": 2.0**-4, "float16": 2.0**-5, "float32": 2.0**-12, "float64": 2.0**-26}
 _CHANCES = 100  # an arrangement of values is no coincidence if there are more ways to arrange them
+_SUMS = 1e-5  # relative: sums of the same float32 numbers in another order
 _SAME_SUMS = 1e-9  # relative: sums of the same numbers in another order, in float64
 
 
@@ -53,11 +54,23 @@ def _elements(tensor: Tensor) -> Array | None:
 
 def by_figures(first: Tensor, second: Tensor) -> Distance:
     """How far least, greatest and sums are apart, where single elements are not known."""
+    if "max_abs" in first.figures or "max_abs" in second.figures:
+        return _by_fingerprints(first, second)
     names = ("min", "max", "nan", "inf", "mean_abs", "norm")
     pairs = [(first.figures.get(name, 0.0), second.figures.get(name, 0.0)) for name in names]
     relative = max(abs(a - b) / max(abs(a), abs(b)) if a != b else 0.0 for a, b in pairs)
     alike = relative <= _SAME_SUMS and all(a == b for a, b in pairs[:4])
     return Distance(alike, np.nan, np.nan, relative, None, first.size, 0 if alike else first.size, "figures")
+
+
+def _by_fingerprints(first: Tensor, second: Tensor) -> Distance:
+    """The estimated distance; of what lies otherwise, or on several ranks, by norms and greatest elements alone."""
+    names = [name for name in ("norm", "max_abs", "projection") if name in first.figures and name in second.figures]
+    names = names if first.shape == second.shape else names[:2]
+    gap = max((abs(first.figures[name] - second.figures[name]) for name in names), default=np.inf)
+    relative = gap / (second.figures.get("norm") or 1.0)
+    whole = "projection" in names
+    return Distance(not whole and relative <= _SUMS, np.nan, np.nan, relative, None, first.size, 0, "fingerprint")
 
 
 def _best(first: Array, second: Array, dtypes: tuple[str, str], *, weights: bool) -> Distance:

@@ -15,7 +15,7 @@ from ..arguments import function, path, whole
 from ..errors import ArgumentError, described
 from ..measure.difference import Comparator
 from ..progress import Waiting
-from ..runlog.events import IN_STEP, NAMED
+from ..runlog.events import IN_STEP, LOSS, NAMED
 from ..text import joined, many, marked, tr
 from .alignment import Pair, align
 from .call_origins import OriginFinder
@@ -33,7 +33,7 @@ from .shards import ShardRules, Way
 from .tensors import WEIGHT, Tensor, parameter_name
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
-_SEQUENCES = ("op", "layer", "note")  # kinds that are aligned in their order
+_SEQUENCES = ("op", "layer", "note", LOSS)  # kinds that are aligned in their order
 
 
 @Waiting("comparing both recordings")
@@ -140,17 +140,12 @@ def diff_of_ranks(
 ) -> Difference:
     """All ranks of each run, put together; ``groups``: those of a that read the same data, where that is known."""
     both = read(folders[0]), read(folders[1])
-    for name, known in zip("ab", both):
-        if any(recorded.has_fingerprints for recorded in known.values()):
-            raise ArgumentError(
-                tr(
-                    "{name} holds fingerprints, which cannot be put together: record with values='full' to compare with shards=",
-                    name=name,
-                )
-            )
+    if len({recorded.has_fingerprints for known in both for recorded in known.values()}) > 1:
+        raise ArgumentError(tr("one recording holds fingerprints and another does not: record both with the same values="))
     a, b = join(*both, rules, names, groups)
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework), most=most)
     difference.surroundings = _surroundings(a, b)
+    difference.fingerprints = any(recorded.has_fingerprints for recorded in both[0].values())
     _find_beginning(both, difference)
     compared = _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
     _in_step([compared], difference)

@@ -571,6 +571,9 @@ def _figures(tensor: RankTensor, way: Joint) -> dict[str, float]:
     if not all("norm" in part.figures for part in parts):
         return {}
     sizes = [part.size for part in parts]
+    if all("max_abs" in part.figures for part in parts):  # of fingerprints
+        largest = max(part.figures["max_abs"] for part in parts)
+        return {"norm": math.hypot(*(part.figures["norm"] for part in parts)), "max_abs": largest}
     known = {name: [part.figures.get(name, 0.0) for part in parts] for name in ("min", "max", "mean_abs", "norm", "nan", "inf")}
     return {
         "min": min(known["min"]),

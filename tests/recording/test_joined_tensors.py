@@ -291,3 +291,41 @@ def test_micro_batches_of_ranks_whose_loss_and_gradients_are_divided_outside_of_
     as_rank(monkeypatch, 0, 1)
     difference = padiff_shim.diff(tmp_path / "2", tmp_path / "1", shards="auto", rtol=1e-5)
     assert difference, difference.headline
+
+
+class Halves(paddle.nn.Layer):
+    """A layer, or a rank's half of its outputs."""
+
+    def __init__(self, values, rank, count):
+        super().__init__()
+        self.up = paddle.nn.Linear(4, 4 // count, bias_attr=False)
+        self.up.weight.set_value(np.ascontiguousarray(np.split(values, count, 1)[rank]))
+
+    def forward(self, x):
+        return self.up(x)
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 1])
+def test_fingerprints_of_ranks_are_put_together(wrong, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    values, x = rng.standard_normal((4, 4)).astype("float32"), rng.standard_normal((3, 4)).astype("float32")
+    for count in (1, 2):
+        for rank in range(count):
+            as_rank(monkeypatch, rank, count)
+            net = Halves(values, rank, count)
+            optimizer = paddle.optimizer.SGD(0.2 if count == 2 and rank == wrong else 0.1, parameters=net.parameters())
+            with padiff_shim.record(tmp_path / str(count), net, values="fingerprint"):
+                for _ in range(3):
+                    (net(paddle.to_tensor(x)) ** 2).sum().backward()
+                    optimizer.step()
+                    optimizer.clear_grad()
+    as_rank(monkeypatch, 0, 1)
+    difference = padiff_shim.diff(tmp_path / "2", tmp_path / "1", shards="auto", rtol=1e-5)
+    kinds = {row.any.kind for row in difference.compared}
+    assert {"layer", "step gradient", "parameter"} <= kinds
+    named = [row for row in difference.compared if row.any.name == "up.weight"]
+    if wrong is None:
+        assert not any(row.differs for row in named), str(difference)
+    else:
+        first = next(row for row in difference.differing if row.any.kind != "loss")
+        assert (first.any.step, first.any.kind, first.any.name) == (0, "parameter", "up.weight")
