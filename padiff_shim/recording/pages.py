@@ -226,7 +226,7 @@ def _origin(difference: DifferenceView) -> str:
     batches = [row for row in difference.inputs if _place(row) == place]
     words = {
         "step": origin.any.step,
-        "batch": batches.index(origin) + 1,
+        "batch": batches.index(origin),
         "tensor": shown(origin.any, SENTENCE),
         "reordered": _reordered(batches),
     }
