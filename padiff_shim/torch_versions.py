@@ -7,7 +7,7 @@ sources against each Torch of the range.
 | | before | since |
 |---|---|---|
 | ``enable_gqa=`` of scaled_dot_product_attention | heads repeated by hand | 2.5 |
-| ``channel_shuffle`` on a CPU | without a derivative: moved by hand | 2.6 |
+| ``channel_shuffle`` on a CPU | without a derivative: moved by hand | 2.5 |
 | ``torch.cpu._is_avx512_supported`` | ``_is_cpu_support_avx512`` | 2.5 |
 | ``decoupled_weight_decay=`` of ``torch.optim.adam.adam`` | ``torch.optim.adamw.adamw``, which all have | 2.7 |
 | ``torch._fused_rms_norm``, which returns the roots as well | a composite of steps, rounded before the weight | 2.9 |
@@ -126,7 +126,7 @@ def has_avx512() -> bool:
 
 def channel_shuffle_kernel(x: torch.Tensor, groups: int) -> torch.Tensor:
     """``torch.nn.functional.channel_shuffle``."""
-    if VERSION >= (2, 6):
+    if VERSION >= (2, 5):
         return F.channel_shuffle(x, groups)
     return x.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2).contiguous()
 
