@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import ArgumentError, unknown
 from ..language import joined, tr
-from ..tested import PADDLES
+from ..tested import PADDLES, TORCHES
 
 SHOWN = "AssertionError"
 MENDED = f"Mended in Paddle {PADDLES[-1]}"
@@ -36,14 +36,15 @@ SECTIONS = (
 KEYS = {
     "Section": "one of SECTIONS; docs/defects.md lists it under MENDED if the newest tested Paddle is not among its versions",
     "Ops": "the ops, or methods, that have it",
-    "Seen on": "a framework, its versions that show the fault, and the device; a version not listed has it not, or was not tried",
+    "Seen on": "a framework, its versions that show the fault (2.4.1 to 2.13.0: all that are tested between), and the device; a "
+    "version not listed has it not, or was not tried",
     "Effect": "the wrong result and the right one, or the error, as measured",
     "Ends with": "types of errors, names of signals, or patterns of them, in which the program ends; SHOWN if left out",
     "Known difference": "its name in the table of known differences, if it has one",
     "Under the shim": "what reference and compare do",
 }
 OPTIONAL = {"Ends with", "Known difference"}
-_SEEN = re.compile(r"(Paddle|Torch) (\d+\.\d+\.\d+(?:, \d+\.\d+\.\d+)*); (CPU|GPU)(, some processors)?")
+_SEEN = re.compile(r"(Paddle|Torch) (\d+\.\d+\.\d+(?:, \d+\.\d+\.\d+| to \d+\.\d+\.\d+)*); (CPU|GPU)(, some processors)?")
 _CASE = re.compile(r"^# %% (.+)\n", re.MULTILINE)
 
 
@@ -98,8 +99,12 @@ class Defect:
         return MENDED if self.paddle and PADDLES[-1] not in self.paddle else self.facts["Section"]
 
     def _seen_on(self, framework: str) -> list[str]:
-        name, _, versions = self.facts["Seen on"].partition(";")[0].partition(" ")
-        return versions.split(", ") if name == framework else []
+        name, _, words = self.facts["Seen on"].partition(";")[0].partition(" ")
+        tested, versions = {"Paddle": PADDLES, "Torch": TORCHES}[framework], []
+        for part in words.split(", ") if name == framework else ():
+            first, _, last = part.partition(" to ")
+            versions += tested[tested.index(first) : tested.index(last) + 1] if last else [first]
+        return versions
 
     def programs(self) -> Iterator[tuple[str, str]]:
         """(title, program) of each case; of the whole program if it has no cases."""

@@ -4,7 +4,7 @@ The lower bound of the denominator, 1e-12, is held in float32, also for float64.
 
 Section: Precision
 Ops: bce_loss
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.15.0; CPU
 Effect: 4e-9 of the gradient at x = 0
 Under the shim: Torch's gradient, as in a Torch program; compare says WRONG, side torch.
 """

@@ -4,7 +4,7 @@ With p=inf the distance passes over NaN.
 
 Section: NaN, infinities and the edges of the range
 Ops: cdist
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.15.0; CPU
 Effect: 1 instead of NaN
 Under the shim: Torch's result, as in a Torch program; compare says UNVERIFIED.
 """

@@ -4,7 +4,7 @@ The series for large operands that are close to each other is good to nine digit
 
 Section: Precision
 Ops: gammainc, gammaincc
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.15.0; CPU
 Effect: 1e-9 of the result
 Known difference: torch's incomplete gamma functions
 Under the shim: Torch's result, as in a Torch program; compare names it.

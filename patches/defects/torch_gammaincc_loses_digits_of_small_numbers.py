@@ -4,7 +4,7 @@ In float32 the result is a difference of numbers near 1.
 
 Section: Precision
 Ops: gammaincc
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.15.0; CPU
 Effect: 1.1e-5 of the result
 Known difference: incomplete gamma functions
 Under the shim: Torch's result, as in a Torch program; compare names both.

@@ -4,7 +4,7 @@ With a bias, but without a weight, the backward raises.
 
 Section: Crashes and refusals
 Ops: group_norm
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.13.0; CPU
 Effect: RuntimeError
 Ends with: RuntimeError
 Under the shim: Torch gets a weight of ones.

@@ -4,7 +4,7 @@ With channels last the backward writes the gradient of x, which was not requeste
 
 Section: Crashes and refusals
 Ops: group_norm
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.13.0; CPU
 Effect: the process ends
 Ends with: SIGSEGV
 Under the shim: x's gradient is always requested there.

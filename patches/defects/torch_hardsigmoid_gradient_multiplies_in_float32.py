@@ -4,7 +4,7 @@ The backward for float64 multiplies by 1/6 in float32.
 
 Section: Precision
 Ops: hardsigmoid
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.15.0; CPU
 Effect: 3e-8 of the gradient
 Known difference: torch's gradient of hardsigmoid
 Under the shim: Torch's gradient, as in a Torch program; compare names it, and Paddle's 0.1666667 for 1/6, too.

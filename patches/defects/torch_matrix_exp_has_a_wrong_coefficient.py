@@ -5,7 +5,7 @@ divides by 5040 * 2 / 3 instead of 5040 * 4 / 9: the terms from x ** 5 on are wr
 
 Section: Precision
 Ops: matrix_exp
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.13.0; CPU
 Effect: 3.5e-5 of the result in float32, 1e-10 in float64
 Known difference: torch's exponential of degree 8
 Under the shim: Torch's result, as in a Torch program; compare names it.

@@ -4,7 +4,7 @@ Torch adds 1e-7 to the norm by which it divides, also in float64.
 
 Section: Precision
 Ops: renorm
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.15.0; CPU
 Effect: 2e-8 of the result
 Known difference: torch's renorm
 Under the shim: Torch's result, as in a Torch program; compare names it.

@@ -4,7 +4,7 @@ In log(1 + exp(-x y)) the exponential overflows where the loss is an ordinary nu
 
 Section: NaN, infinities and the edges of the range
 Ops: soft_margin_loss
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.15.0; CPU
 Effect: inf instead of 200
 Under the shim: Torch's loss, as in a Torch program.
 """

@@ -4,7 +4,7 @@ The kernel divides by the number of elements.
 
 Section: Crashes and refusals
 Ops: weight_norm
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.13.0; CPU
 Effect: the process ends
 Ends with: SIG*
 Under the shim: A weight without elements stays on Paddle's kernel.
