@@ -124,7 +124,8 @@ def test_a_header_is_read():
     assert (defect.name, defect.what, defect.code) == ("relu hides NaN", "What.", "assert False")
     assert defect.facts["Effect"] == "0 instead of NaN"
     assert (defect.paddle, defect.torch, defect.by_processor) == (["2.6.2", "3.3.1"], [], False)
-    assert parsed("relu_hides_nan.py", header(LINES | {"Seen on": f"Torch {TORCHES[0]} to {TORCHES[2]}; CPU"})).torch == [*TORCHES[:3]]
+    range_of_versions = {"Seen on": f"Torch {TORCHES[0]} to {TORCHES[2]}; CPU"}
+    assert parsed("relu_hides_nan.py", header(LINES | range_of_versions)).torch == [*TORCHES[:3]]
     endings = ("SIGSEGV", "ValueError", "AssertionError", "")
     assert [reproducing.shows_defect(defect, how) for how in endings] == [True, True, False, False]
     assert {*LINES} == {*KEYS} - OPTIONAL
