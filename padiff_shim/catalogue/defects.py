@@ -100,7 +100,8 @@ class Defect:
 
     def _seen_on(self, framework: str) -> list[str]:
         name, _, words = self.facts["Seen on"].partition(";")[0].partition(" ")
-        tested, versions = {"Paddle": PADDLES, "Torch": TORCHES}[framework], []
+        tested = {"Paddle": PADDLES, "Torch": TORCHES}[framework]
+        versions: list[str] = []
         for part in words.split(", ") if name == framework else ():
             first, _, last = part.partition(" to ")
             versions += tested[tested.index(first) : tested.index(last) + 1] if last else [first]
