@@ -804,6 +804,10 @@ class ComparedTensor:
         """The incoming gradients, by name."""
         yield from ()
 
+    def undefined(self) -> bool:
+        """Whether there is nothing that this tensor should be."""
+        return False
+
     def overtaken(self) -> bool:
         """Whether the formula would be asked of other operands than the call had."""
         return self.waits and self.subject.overtaken()
@@ -929,6 +933,13 @@ class Gradient(ComparedTensor):
         kernels, needs = self.kernels(), len(self.subject.inputs.needs)
         formula, operands, variants = (kernels[name] for name in ("torch_kernel", "operands", "variants"))
         return ties_and_moves.gradients(*sides, formula, operands, needs, variants, rng=rng, audit=audit)
+
+    def undefined(self) -> bool:
+        """Where infinite operands, none of them NaN, make a NaN (inf - inf), there is no slope."""
+        floats = [side for side in self.subject.operands if isinstance(side, torch.Tensor) and side.is_floating_point()]
+        if any(bool(side.isnan().any()) for side in floats) or not any(bool(side.isinf().any()) for side in floats):
+            return False
+        return all(bool(self.subject.outs[position].isnan().all()) for position in self.grads)
 
     def overtaken(self) -> bool:
         return self.subject.overtaken()

@@ -244,6 +244,7 @@ TRIES, AGAIN = 3, 8
 
 
 CLEARED = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE, Verdict.UNVERIFIED)
+UNDEFINED = logged("the result itself is NaN, made of infinities: it has no gradient that either side could give")
 ALIKE = logged("equal bit for bit, NaN at the same places")
 Pair = tuple[torch.Tensor, torch.Tensor]  # Paddle's and Torch's
 
@@ -283,6 +284,8 @@ class Judge:
             judgement = self._judged(case, native, reference)
             if self._equal is not None and judgement.verdict is not Verdict.EQUAL:
                 judgement = self._by_the_user(case, judgement)
+            if judgement.verdict is Verdict.NONFINITE and case.undefined():
+                return replace(judgement, verdict=Verdict.UNVERIFIED, side=Side.NONE, hypothesis=None, reason=UNDEFINED)
             if judgement.verdict not in CLEARED and case.overtaken():
                 return Judgement(Verdict.UNVERIFIED, reason=OVERTAKEN)
             return judgement

@@ -27,7 +27,7 @@ from ..frameworks.torch_state import close_modes, open_modes, put_aside
 from ..frameworks.versions import IS_3, exchange_tracer
 from ..interrupts import after_engine, let_pass, raise_postponed
 from ..measure.difference import Comparator
-from ..runlog.counts import SECOND_UNCHECKED
+from ..runlog.counts import SECOND_UNCHECKED, WRITE_UNCHECKED
 from ..runlog.writer import call_after_fork
 from ..runs.compare_run import CompareRun
 from ..table.op import Op
@@ -185,10 +185,12 @@ class NativeCalls:
         if grad_tracer() is None or other.reason is DRAWN:
             return result  # a graph is being built, or nothing is rounded
         entered = self.sampling.enter() if self.sampling.accounts else 0.0
-        self.run.recorder.add_native(other.name, other.reason.text, elements(result))
-        if other.updates:
+        if other.updates:  # no float call whose share was judged: what an optimizer does with gradients is another question
+            self.run.recorder.skip(other.name, other.reason.text)
             self.updated = True
-        elif other.reason is NO_REFERENCE and not other.name.endswith("_"):
+        else:
+            self.run.recorder.add_native(other.name, other.reason.text, elements(result))
+        if not other.updates and other.reason is NO_REFERENCE and not other.name.endswith("_"):
             self.moved(other.original, args, kwargs, result)
         if self.sampling.accounts:
             self.sampling.leave(entered)
@@ -230,6 +232,14 @@ class NativeCalls:
             result = in_float32(original, args, kwargs, dtype)
         self.moved(original, args, kwargs, result)
         return result
+
+    def writes(self, name: str, args: tuple[Any, ...]) -> None:
+        """Counted where what is written wants a gradient: that is not judged."""
+        if self.aside or (tracer := grad_tracer()) is None or not tracer._has_grad:
+            return
+        values = flat([value for place, value in enumerate(args) if place != WRITES[name]])
+        if any(isinstance(value, paddle.Tensor) and not value.stop_gradient and value.dtype in FLOATS for value in values):
+            self.run.recorder.skip(name.removesuffix("_dygraph").strip("_"), WRITE_UNCHECKED)
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Natively."""

@@ -162,14 +162,16 @@ def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _writing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of an op that moves values in place: only the tape has to know of it."""
+    """The hook of an op that moves values in place: the tape has to know of it, and others that a gradient is not seen."""
 
     @undisturbed
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
-        if frame is None or not frame.plan.on_tape:
-            return original(*args, **kwargs)
-        return frame.plan.exact(name, original, args, kwargs)
+        if frame is not None and frame.plan.on_tape:
+            return frame.plan.exact(name, original, args, kwargs)
+        if frame is not None:
+            frame.plan.writes(name, args)
+        return original(*args, **kwargs)
 
     return hook
 

@@ -524,7 +524,7 @@ def explained(
     odd = {side: result for side, result in results.items() if not fits(formula, result)}
     if not odd and judged.side in results:  # inside of the bound, and much worse than the other one
         odd = {judged.side: results[judged.side]}
-    causes = _causes(odd, formula.shape, alternatives)
+    causes = _causes(odd, formula, alternatives)
     if not odd or len(causes) < len(odd):
         return None
     side = judged.side if judged.side in causes else next(iter(odd))
@@ -547,10 +547,8 @@ def explained(
     return replace(judged, verdict=verdict, side=side, hypothesis=cause.name, alternatives=(), modifiers=(), reason=reason)
 
 
-def _causes(
-    odd: Mapping[Side, torch.Tensor], shape: tuple[int, ...], alternatives: Iterable[Alternative]
-) -> dict[Side, Alternative]:
-    """The first alternative for each side's result."""
+def _causes(odd: Mapping[Side, torch.Tensor], formula: Formula, alternatives: Iterable[Alternative]) -> dict[Side, Alternative]:
+    """The first alternative for each side's result that gives it, and says more of it than the formula does."""
     causes: dict[Side, Alternative] = {}
     for other in alternatives:
         if len(causes) == len(odd):
@@ -560,9 +558,29 @@ def _causes(
         except Exception as error:  # it is about other arguments
             let_pass(error)
             continue
-        if measured.shape == shape:
-            causes.update({side: other for side, result in odd.items() if side not in causes and fits(measured, result)})
+        if measured.shape == formula.shape:
+            waiting = {side: result for side, result in odd.items() if side not in causes}
+            causes.update({side: other for side, y in waiting.items() if fits(measured, y) and _tells(measured, formula, y)})
     return causes
+
+
+NEARER, LOOSER = 2.0, 3.0  # times; measured bounds of one formula that is spelled in two ways differ by less
+
+
+def _tells(other: Formula, formula: Formula, result: torch.Tensor) -> bool:
+    """Whether an alternative says more of a result than the formula does, where that is worst: it is nearer, or rounds worse.
+
+    What has the formula's values and its roundings explains nothing: any error within its bound would be its.
+    """
+    y: Array = result.detach().double().cpu().numpy().reshape(-1)
+    own, there = formula.everywhere(), other.everywhere()
+    if not np.array_equal(np.isfinite(y), np.isfinite(own.value)):
+        return True  # a NaN, or a number that left the range: it has them where the result does
+    with np.errstate(all="ignore"):
+        errors, left, bound = (np.nan_to_num(np.abs(numbers)) for numbers in (y - own.value, y - there.value, own.bound(1.0)))
+        excess = errors / np.maximum(bound, np.finfo(np.float64).tiny)
+        worst = (excess >= 0.5 * excess.max(initial=0.0)) & (errors > 0)
+        return bool(((NEARER * left <= errors) | (there.bound(1.0) >= LOOSER * bound))[worst].all())
 
 
 def fits(formula: Formula, result: torch.Tensor) -> bool:

@@ -598,8 +598,32 @@ def _attention(
         attn_mask = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
     if attn_mask is not None:
         logits = logits.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else logits + attn_mask
-    weights = torch.softmax(logits, -1)
-    return weights.masked_fill((logits == -math.inf).all(-1, keepdim=True), 0.0) @ value
+    weighed: torch.Tensor = _Weighed.apply(logits, value)
+    return weighed
+
+
+class _Weighed(torch.autograd.Function):
+    """Values weighed by the softmax of logits. Its gradient subtracts what the result gives, as fused kernels do.
+
+    Where one weight is nearly 1, both terms cancel: plain steps round them together, and fused ones each by itself.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(logits, value)
+        return _weights(logits) @ value
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        logits, value = ctx.saved_tensors
+        weights = _weights(logits)
+        sums = (grad * (weights @ value)).sum(-1, keepdim=True)
+        return weights * (grad @ value.mT - sums), (weights.mT @ grad).sum_to_size(value.shape)
+
+
+def _weights(logits: torch.Tensor) -> torch.Tensor:
+    """The softmax, 0 in rows that are masked altogether."""
+    return torch.softmax(logits, -1).masked_fill((logits == -math.inf).all(-1, keepdim=True), 0.0)
 
 
 # Functions above autograd: the result has a backward of single steps. None: not for these arguments.

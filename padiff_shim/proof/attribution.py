@@ -18,11 +18,14 @@ from ..dispatch.operands import wanting
 from ..dispatch.prepare import Prepared, prepare
 from ..errors import ArgumentError
 from ..frameworks import autocast
+from ..interrupts import let_pass
+from ..modes.compare import compare
 from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
 from ..text import joined, tr
 from ..trees import as_array, leaves, mapped
+from ..verdicts import HARD, Side, Verdict
 from .agreement import Array
 from .carried import CarriedBy, CarrierRow, GradientRow, JumpRow
 from .plans import TORCHS, opened, survivable
@@ -204,6 +207,19 @@ class Jumps:
         """Those that jump, most elements first."""
         rows = [JumpRow(*place, *counts) for place, counts in self._counts.items() if counts[1]]
         return sorted(rows, key=lambda row: -row.jumped)
+
+
+def wrong_natively(port: PaddleSide, *, training: bool = False) -> list[str]:
+    """Ops of the port's step that are wrong on Paddle's own kernels, as their formulas in float64 say."""
+    mode = compare("torch", progress=False)
+    try:
+        port.watch_step(mode, training=training)
+    except Exception as error:
+        let_pass(error)  # it was to say more of a port that runs
+    findings = [finding.worst for finding in mode.run.findings() if not finding.apart]
+    return sorted(
+        {str(record["op"]) for record in findings if record["side"] == Side.PADDLE and Verdict(record["verdict"]) in HARD}
+    )
 
 
 def carriers(port: PaddleSide) -> CarriedBy:
@@ -478,6 +494,7 @@ class RecordingPlan(Substituting):
 # changes as <g, v> does with the result, and an operand's value as <g, v> does with the gradient that it gets. So two more runs in
 # float64, with weights and inputs moved along v to either side, give all of it, and no op needs a second derivative of its own.
 
+UNEXPLAINED = 0.5  # of a difference: rounding alone leaves less
 MOVE = 1e-9  # of the length of all weights: hardly a relu changes sides, and float64 has digits left
 Grads = dict[str, Array]
 
@@ -513,7 +530,9 @@ def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy
             _add(sums, key, call, other, _Slope(*((moved[key], step) for moved, step in sides)))
     rows = [carrier.row(place[:2], length, place[2]) for place, carrier in sums.items() if carrier.along or carrier.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
-    return CarriedBy(rows, float(sum(row.share for row in rows)), largest, of, list(_gradient_rows(between, torchs, length)))
+    explained = float(sum(row.share for row in rows))
+    wrong = wrong_natively(port, training=training) if abs(explained - 1) > UNEXPLAINED else []
+    return CarriedBy(rows, explained, largest, of, list(_gradient_rows(between, torchs, length)), wrong=wrong)
 
 
 def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, RecordedCall], Grads]:

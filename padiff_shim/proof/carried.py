@@ -93,6 +93,7 @@ class CarriedBy(Presented):
         failed: why nothing could be measured: natively the port does not run. "" otherwise.
         jumps: step functions whose results differ; a first order does not explain what follows from them.
         environment: versions of both frameworks, and the device.
+        wrong: ops that are wrong on Paddle's own kernels, as float64 says, where a first order does not explain the difference.
     """
 
     rows: list[CarrierRow]
@@ -116,6 +117,8 @@ class CarriedBy(Presented):
         """All of it in plain types, ready for JSON."""
         return {"headline": str(self.headline), **asdict(self)}
 
+    wrong: list[str] = field(default_factory=list)
+
     @property
     def own(self) -> float:
         """The share of the difference that comes from kernels that differ on equal operands."""
@@ -136,6 +139,8 @@ class CarriedBy(Presented):
         """The largest carrier in a sentence, or why none is known."""
         if self.failed:
             return tr("What carries the native difference of {whose} is not known: {why}", whose=self.whose, why=self.failed)
+        if self.wrong:
+            return tr("{whose} are wrong on Paddle's own kernels: {ops}", whose=self.whose, ops=listed(self.wrong))
         if not self.rows:
             return tr("{whose} do not differ natively", whose=self.whose)
         first = self.rows[0]

@@ -27,7 +27,7 @@ from . import agreement, precision
 from .agreement import RunOutcome
 from .aligned import aligned_dtype
 from .alignment import Alignment, origins, surroundings
-from .attribution import carriers, gradient_carriers
+from .attribution import carriers, gradient_carriers, wrong_natively
 from .buffers import WITH_BUFFERS, began_apart, fill_zeros, hide_something, judge_buffers, of_zeros
 from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
@@ -485,7 +485,9 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     }
     if not differing:
         stages += stages_of(differing, expected, actual)
-        reason = _bit_for_bit(differences["native"], native is None or not expected.gradients or bool(native.gradients))
+        wrong = [] if native is None else _wrong(port, mapping, (expected, actual, native))
+        goes_back = native is None or not expected.gradients or bool(native.gradients)
+        reason = _bit_for_bit(differences["native"], goes_back, wrong)
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
     if not expected.weights:  # no step of a training: nobody looks at the gradients again
@@ -537,12 +539,24 @@ def _how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, sha
     return distances.worst, distances.beyond(share)
 
 
-def _bit_for_bit(apart: float | None, goes_back: bool) -> str:
-    """The reason of a port with the original's numbers; ``apart``: natively, None if it does not run so."""
-    if not goes_back:
-        return tr("{reason}; natively its backward fails", reason=_bit_for_bit(apart, True))
+def _wrong(port: PaddleSide, mapping: WeightMapping, runs: tuple[RunOutcome, RunOutcome, RunOutcome]) -> list[str]:
+    """Ops that are wrong natively, where a gradient is missing there, or half of the digits."""
+    expected, actual, native = runs
+    missing = not native.gradients.keys() >= actual.gradients.keys()
+    return wrong_natively(port) if missing or _how_far(mapping, expected, native, 2.0**-12)[1] else []
+
+
+def _bit_for_bit(apart: float | None, goes_back: bool, wrong: Sequence[str]) -> str:
+    """The reason of a port with the original's numbers; ``apart``: natively, None if it does not run so.
+
+    ``wrong``: ops that are wrong natively.
+    """
+    if not goes_back and not wrong:
+        return tr("{reason}; natively its backward fails", reason=_bit_for_bit(apart, True, wrong))
     if apart is None:
         return tr("bit for bit on Torch's kernels; natively the port does not run")
+    if wrong:
+        return tr("bit for bit on Torch's kernels; the gradients are wrong on Paddle's own kernels: {ops}", ops=listed(wrong))
     if not apart:
         return tr("bit for bit on Torch's kernels and on Paddle's own")
     return tr(

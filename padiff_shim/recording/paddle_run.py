@@ -237,6 +237,9 @@ class Observing:
         self._writer.own.add(result)
         return result
 
+    def writes(self, name: str, args: tuple[Any, ...]) -> None:
+        """Nothing to do."""
+
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """As below."""
         self.read(getattr(original, "__name__", ""), args[0], result)

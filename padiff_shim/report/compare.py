@@ -9,7 +9,16 @@ from typing import Any
 from ..present import document as doc
 from ..present.annotations import Finding, Level, places_of
 from ..runlog import words
-from ..runlog.counts import LAYERS, SECOND_UNCHECKED, THIRD_UNCHECKED, Counts, GroupCounts, LineFinding
+from ..runlog.counts import (
+    LAYERS,
+    SECOND_UNCHECKED,
+    THIRD_UNCHECKED,
+    UPDATE_UNCHECKED,
+    WRITE_UNCHECKED,
+    Counts,
+    GroupCounts,
+    LineFinding,
+)
 from ..runlog.encoding import excess_of
 from ..text import SENTENCE, capped, code_line, from_log, joined, many, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
@@ -188,9 +197,11 @@ def _scope(coverage: Mapping[str, Any]) -> str:
     unseen = coverage.get("unchecked") or {}
     parts += [
         joined(" ", (from_log(reason), tr("of {calls}", calls=many(unseen[reason], "call"))))
-        for reason in (SECOND_UNCHECKED, THIRD_UNCHECKED)
+        for reason in (SECOND_UNCHECKED, THIRD_UNCHECKED, WRITE_UNCHECKED)
         if unseen.get(reason)
     ]
+    if updates := unseen.get(UPDATE_UNCHECKED):
+        parts.append(tr("not judged: {updates} of optimizers, on Paddle's kernels", updates=many(updates, "update")))
     if idle:
         parts.append(
             tr("for budget= the hooks stood idle in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches)

@@ -108,6 +108,8 @@ _REASONS = 1000  # reasons for not checking
 OTHERS = logged("other reasons")
 NO_VERDICT = logged("compared, but no verdict could be given (UNVERIFIED)")
 SECOND_UNCHECKED, THIRD_UNCHECKED = logged("not checked: second derivative"), logged("not checked: third derivative")
+UPDATE_UNCHECKED = logged("optimizer update, runs on Paddle's kernel")
+WRITE_UNCHECKED = logged("not checked: gradient of what is written into a tensor")
 OTHER_NAMES = "(others)"
 _COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements", "screened", "exact_calls", "idle", "stretches")
 

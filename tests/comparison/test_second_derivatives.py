@@ -6,12 +6,13 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+import torch
 
 import padiff_shim
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.comparison.compared_call import ComparedCall
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.runlog.counts import SECOND_UNCHECKED, THIRD_UNCHECKED
+from padiff_shim.runlog.counts import SECOND_UNCHECKED, THIRD_UNCHECKED, UPDATE_UNCHECKED, WRITE_UNCHECKED
 
 pytestmark = pytest.mark.skipif(not IS_3, reason="Paddle 2.6 shows no node to a hook")
 
@@ -143,3 +144,49 @@ def test_nothing_is_held_when_the_program_has_let_go():
     for _ in range(3):
         step()
     assert held() <= before
+
+
+class Penalty(paddle.nn.Layer):
+    """A penalty on the gradient of a convolution's weight alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = paddle.nn.Conv2D(4, 6, 3, padding=1)
+
+    def forward(self, x):
+        (grad,) = paddle.grad(self.conv(x).square().sum(), self.conv.weight, create_graph=True)
+        return (grad**2).sum()
+
+
+class TorchPenalty(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 6, 3, padding=1)
+
+    def forward(self, x):
+        (grad,) = torch.autograd.grad(self.conv(x).square().sum(), self.conv.weight, create_graph=True)
+        return (grad**2).sum()
+
+
+@pytest.mark.skipif("3.3.1" not in paddle.__version__, reason="a defect of this Paddle")
+def test_a_proof_names_what_is_wrong_natively():
+    """And no difference of the kernels, of which nobody is wrong."""
+    x = np.random.default_rng(0).standard_normal((1, 4, 6, 6)).astype("float32")
+    proof = padiff_shim.prove(Penalty(), TorchPenalty(), x)
+    assert str(proof.verdict) == "CODE_CORRECT"
+    assert proof.reason.endswith(": conv2d")
+    assert proof.carriers("gradients").wrong == ["conv2d"]
+
+
+def test_updates_and_what_is_written_are_counted_apart():
+    """Neither is a float call of which a share was judged."""
+    layer = paddle.nn.Linear(4, 4)
+    optimizer = paddle.optimizer.AdamW(parameters=layer.parameters())
+    with padiff_shim.compare("torch") as run:
+        rows = paddle.zeros([3, 4])
+        rows[paddle.to_tensor([0, 2])] = layer(paddle.ones([2, 4]))
+        rows.sum().backward()
+        optimizer.step()
+    coverage = run.coverage()
+    assert coverage["checked_calls"] == coverage["float_calls"]
+    assert coverage["unchecked_ops"] == {"adamw_": {UPDATE_UNCHECKED: 2}, "setitem": {WRITE_UNCHECKED: 1}}
