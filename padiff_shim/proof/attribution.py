@@ -216,7 +216,7 @@ def wrong_natively(port: PaddleSide, *, training: bool = False) -> list[str]:
         port.watch_step(mode, training=training)
     except Exception as error:
         let_pass(error)  # it was to say more of a port that runs
-    findings = [finding.worst for finding in mode.run.findings() if not finding.apart]
+    findings = [finding.worst for finding in mode.run.by_line() if not finding.apart]
     return sorted(
         {str(record["op"]) for record in findings if record["side"] == Side.PADDLE and Verdict(record["verdict"]) in HARD}
     )

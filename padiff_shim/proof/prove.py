@@ -485,9 +485,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     }
     if not differing:
         stages += stages_of(differing, expected, actual)
-        wrong = [] if native is None else _wrong(port, mapping, (expected, actual, native))
-        goes_back = native is None or not expected.gradients or bool(native.gradients)
-        reason = _bit_for_bit(differences["native"], goes_back, wrong)
+        reason = _bit_for_bit(differences["native"], _goes_back(expected, native), _wrong(port, mapping, runs))
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
     if not expected.weights:  # no step of a training: nobody looks at the gradients again
@@ -539,9 +537,16 @@ def _how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, sha
     return distances.worst, distances.beyond(share)
 
 
-def _wrong(port: PaddleSide, mapping: WeightMapping, runs: tuple[RunOutcome, RunOutcome, RunOutcome]) -> list[str]:
+def _goes_back(expected: RunOutcome, native: RunOutcome | None) -> bool:
+    """Whether natively there are gradients, where the original has some."""
+    return native is None or not expected.gradients or bool(native.gradients)
+
+
+def _wrong(port: PaddleSide, mapping: WeightMapping, runs: Runs) -> list[str]:
     """Ops that are wrong natively, where a gradient is missing there, or half of the digits."""
     expected, actual, native = runs
+    if native is None:
+        return []
     missing = not native.gradients.keys() >= actual.gradients.keys()
     return wrong_natively(port) if missing or _how_far(mapping, expected, native, 2.0**-12)[1] else []
 

@@ -1,7 +1,7 @@
 """grid_sample gradient at the last pixel reads beyond it
 
-With padding_mode="border" or "reflection" the gradient of a coordinate that is exactly that of the last pixel takes the pixel behind
-it for 0. The slope before it, or 0 as in Torch, is right there.
+With padding_mode="border" or "reflection" the gradient of a coordinate that is exactly that of the last pixel takes the pixel
+behind it for 0. The slope before it, or 0 as in Torch, is right there.
 
 Section: Gradients
 Ops: grid_sample
