@@ -119,7 +119,7 @@ def fusions_of(wholes: Shapes, parts: Shapes, frameworks: tuple[str, str]) -> li
     """The layers of the first run, or of its ranks, that hold several of the second: by the names of these, and by shapes."""
     separate = _layers(parts, frameworks[1])
     own = {path.rpartition(".")[2] for path in separate}
-    found: dict[str, Fusion | None] = {}
+    fusions: dict[str, Fusion | None] = {}
     siblings = defaultdict[str, list[str]](list)
     for path in separate:
         siblings[path.rpartition(".")[0]].append(path.rpartition(".")[2])
@@ -137,8 +137,8 @@ def fusions_of(wholes: Shapes, parts: Shapes, frameworks: tuple[str, str]) -> li
         if len(fitting) > 1 and re.search(r"(?<!q)kv", name.lower()):
             fitting = {fusion: None for fusion in fitting if len(fusion.parts) == 2}
         known = next(iter(fitting), None)
-        found[name] = known if found.get(name, known) == known else None
-    return [fusion for fusion in found.values() if fusion is not None]
+        fusions[name] = known if fusions.get(name, known) == known else None
+    return [fusion for fusion in fusions.values() if fusion is not None]
 
 
 def _layers(shapes: Shapes, framework: str) -> dict[str, tuple[int, int]]:

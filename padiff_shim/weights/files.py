@@ -18,7 +18,7 @@ import paddle
 import torch
 
 from ..errors import ArgumentError, FileError, MissingFileError, MissingFrameworkError, optional, unreadable
-from ..text import joined, shown, tr
+from ..text import Sentence, joined, shown, tr
 
 # A pickle calls what it names, and a list of allowed names does not help: ``numpy.dtype`` trusts the state in the file, and with a
 # wrong state the file's bytes become the address of an object. So no name means what it says: the few that arrays are pickled with
@@ -293,15 +293,9 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
     except OSError as error:
         raise unreadable(tr("state dict"), path, error) from error
     except Exception as error:  # whatever a parser says to bytes that are no state dict
-        reason = (str(error).splitlines() or [""])[0][:200]
-        raise FileError(
-            tr(
-                "{path} is no state dict that can be read safely: {type} {reason}",
-                path=path,
-                type=type(error).__name__,
-                reason=reason,
-            )
-        ) from error
+        words = error.args[0] if error.args else ""
+        reason = words if isinstance(words, Sentence) else f"{type(error).__name__} {(str(error).splitlines() or [''])[0][:200]}"
+        raise FileError(tr("{path} is no state dict that can be read safely: {reason}", path=path, reason=reason)) from error
 
 
 def write_file(model: Any, path: str | Path) -> Path:
