@@ -102,7 +102,7 @@ class Audit(Presented):
         return _document(self)
 
     def _page(self, target: Path | None) -> str:
-        return html.render(_document(self, os.path.relpath(self.folder, target.parent) if target else str(self.folder)))
+        return html.render(_document(self, os.path.relpath(self.folder, target.parent if target else self.folder)))
 
     def save_all(self) -> list[Path]:
         """Write ``audit.md``, ``audit.html`` and ``audit.json`` into the folder; returns their paths. Raises FileError."""

@@ -43,7 +43,7 @@ class Sum:
 
 
 def verdicts(near):
-    judged, judgements, spot = Judge(CompareRun(), audit=0, screening=False, seed=0), [], Spot({})
+    judged, judgements, spot = Judge(CompareRun(), audit=0, screening=False, equal=None, seed=0), [], Spot({})
     return [judged(Sum(judgements, spot, near=is_near)) for is_near in near], judgements
 
 

@@ -86,8 +86,8 @@ TABLE = (
     Fault(
         "scale-of-attention",
         "patches/attention.py",
-        "causal, scale=scale, enable_gqa=grouped",
-        "causal, enable_gqa=grouped",
+        "attention_kernel(q, k, v, mask, dropout, causal, scale)",
+        "attention_kernel(q, k, v, mask, dropout, causal, None)",
         "the scale of attention is not handed on",
     ),
 )
@@ -316,7 +316,7 @@ JUDGE = (
 PROVE = (
     Fault(
         "small-numbers-equal",
-        "padiff_shim/proof/causes.py",
+        "padiff_shim/proof/arguments.py",
         "abs(value - other) <= 1e-7 * max(abs(value), abs(other)) or value == other",
         "abs(value - other) <= 1e-7 or value == other",
         "two small settings, an epsilon of 1e-8 and one of 1e-12, count as equal",

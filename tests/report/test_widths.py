@@ -65,7 +65,7 @@ class Compared:
         for call in (guilty, *run_of(60, rare=0.2)):
             self.counts.add({**call, "layer": call.get("layer") and layer, "site": site})
 
-    def findings(self):
+    def by_line(self):
         return self.counts.sorted_findings()
 
     def by_op(self):
