@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
@@ -118,6 +119,26 @@ _DRIVERS: dict[str, Callable[..., Any]] = {
 # ---- A mode that can be opened and closed in any order, nested, from several threads.
 
 
+class _Openings(list["tuple[Mode, frames.Frame]"]):
+    """What a thread has opened. When the thread ends, what it left open is closed: no other thread sees it, or could close it."""
+
+    def __del__(self) -> None:
+        for mode, frame in self:
+            if frame.open:
+                finish(mode._steps(frame))
+                message = logged("a thread ended while the mode was open in it: the mode was closed then")
+                mode.run.warn(message)
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.openings = _Openings()
+
+
+_of_thread = _OfThread()
+
+
 class Mode:
     """A mode that can be opened: ``with mode as run:``, ``@mode``, or ``mode.start()`` / ``mode.stop()``.
 
@@ -227,6 +248,8 @@ class Mode:
         self.run.opened(frame.ticket)
         self._mark_sole()
         frames.push(frame, all_threads=self._all_threads)
+        if not self._all_threads and threading.current_thread() is not threading.main_thread():
+            _of_thread.openings.append((self, frame))
 
     def stop(self) -> None:
         """Close the latest opening of this mode. A Ctrl-C that comes meanwhile is raised when it is closed.
@@ -270,6 +293,7 @@ class Mode:
         ]
 
     def _forget(self, frame: frames.Frame) -> None:
+        _of_thread.openings[:] = [opening for opening in _of_thread.openings if opening[1] is not frame]
         self._frames = [other for other in self._frames if other is not frame]
         self._mark_sole()
 

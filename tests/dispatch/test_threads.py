@@ -296,3 +296,16 @@ def test_static_graph_mode_inside_a_mode():
         multiply()
     assert value.tolist() == [[1.0, 1.0], [1.0, 1.0]]
     assert run.substituted == {"matmul": 1, "divide": 1}
+
+
+def test_what_a_thread_leaves_open_is_closed_when_it_ends():
+    """No other thread sees the mode, or could close it; Paddle is not left redirected."""
+    runs = []
+
+    def leave_open():
+        runs.append(padiff_shim.reference("torch").start())
+
+    thread = threading.Thread(target=leave_open)
+    with pytest.warns(RuntimeWarning, match="a thread ended while the mode was open"):
+        in_thread(lambda: (thread.start(), thread.join()))
+    assert [warning for warning in runs[0].warnings if "the mode was closed then" in warning]
