@@ -48,5 +48,4 @@ def command(plot: str | None, csv: str | None, html: str | None, markdown: str |
     output.answer(answer, html, markdown, data)
     for path in (csv, plot):
         if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
             output.written(answer.save(path))

@@ -63,7 +63,7 @@ class Alignment(Presented):
     >>> port, original = paddle.nn.LayerNorm(8, epsilon=1e-6), torch.nn.LayerNorm(8)
     >>> alignment = padiff_shim.align(port, original, numpy.eye(8) + 1, dtypes=["float32"], steps=0)
     >>> bool(alignment), alignment.headline.partition("float32: ")[2]
-    (False, 'another attribute: eps=1e-06 against 1e-05 (write epsilon=1e-05)')
+    (False, 'another attribute: epsilon=1e-06 against eps=1e-05 (write epsilon=1e-05)')
     """
 
     models: dict[str, str]

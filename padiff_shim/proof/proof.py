@@ -76,7 +76,7 @@ class Proof(ProofAnswer):
     >>> port, original = paddle.nn.LayerNorm(8, epsilon=1e-6), torch.nn.LayerNorm(8)
     >>> proof = padiff_shim.prove(port, original, numpy.ones((2, 8)) * numpy.arange(8))
     >>> bool(proof), proof.mistakes[0].text
-    (False, 'eps=1e-06 against 1e-05 (write epsilon=1e-05)')
+    (False, 'epsilon=1e-06 against eps=1e-05 (write epsilon=1e-05)')
     """
 
     verdict: ProofVerdict

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import flag, one_of, port_and_original
-from ..arguments import path as checked
 from ..arguments import seed as checked_seed
-from ..errors import ArgumentError, FileError, described, optional
+from ..errors import FileError, optional
 from ..files import Scratch, write
 from ..frameworks.copies import duplicate
 from ..measure.distance import Distance, worst_of
@@ -42,11 +41,8 @@ _STYLES = {"native": ("o-", "tab:red"), "substituted": ("s-", "tab:green"), "flo
 _NAMES = 60  # rows; up to so many have names on the axis
 
 
-def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
+def draw(rows: Sequence[DriftRow], title: str, target: Path) -> Path:
     """The curves of :class:`Drift`. Differences of 0, which have no logarithm, stand on the lowest line."""
-    target = checked("path", path)
-    if target.suffix.lower() not in (".png", ".svg"):
-        raise ArgumentError(tr("path= ends with .png or .svg, got {path}", path=described(str(path))))
     optional("matplotlib", _INSTALL)
     figures, agg = (optional(f"matplotlib.{name}", _INSTALL) for name in ("figure", "backends.backend_agg"))
     figure = figures.Figure(figsize=(min(24.0, max(7.0, 0.22 * len(rows))), 6.0), layout="constrained")
@@ -79,6 +75,7 @@ def draw(rows: Sequence[DriftRow], title: str, path: str | Path) -> Path:
     else:
         axes.set_xlabel("tensors in the order of the run")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target)
     except OSError as error:
         raise FileError(tr("{target} cannot be written: {strerror}", target=target, strerror=error.strerror or error)) from error

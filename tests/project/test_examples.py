@@ -57,6 +57,7 @@ RETURNED_BY = {
     "Recording": "record",
     "Run": "load_reference",
     "ShardedProof": "prove_sharded",
+    "TreeDifference": "difference",
 }
 
 
