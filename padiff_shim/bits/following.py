@@ -227,17 +227,23 @@ class LinkedCapture(Capture):
     """A capture that knows which calls of a backward go back through which of the forward.
 
     Attributes:
-        sequence: of each call the number of the node of the graph that it made, or in whose backward it is.
+        sequence: of each call the number of the node of the graph that it made, or in whose backward it is; calls that made none
+            are missing.
     """
 
     def __init__(self, *arguments: Any, **words: Any) -> None:
         super().__init__(*arguments, **words)
         self.sequence: dict[TraceCall, int] = {}
+        self._forward: set[int] = set()  # numbers of nodes whose call in the forward is known
 
     def _note(self, name: str, arguments: list[Any], operands: list[TraceOperand], results: Any, updated: Any) -> None:
         before, behind = len(self.trace.nodes), backward_node()
         number = last_node_number() if behind is None else behind._sequence_nr()
         super()._note(name, arguments, operands, results, updated)
+        if behind is None:
+            if number in self._forward:  # it made no node: a call on numbers, or on what the backward begins with
+                return
+            self._forward.add(number)
         self.sequence.update((node, number) for node in self.trace.nodes[before:])
 
 

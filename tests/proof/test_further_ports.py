@@ -212,6 +212,10 @@ WRONG = {
 }
 
 
+# What the constructor makes by the wrong function, too: (cause, layers) of findings of their own.
+BUFFERS = {"swin: windows": [("BUFFER", ("blocks.1",))]}
+
+
 def proven(kind, port, **options):
     name, inputs = INPUTS[kind]
     torch.manual_seed(0)
@@ -244,9 +248,10 @@ def test_a_mistake_is_one_finding(name, tmp_path):
     kind = name.partition(":")[0]
     proof = proven(kind, planted(kind, exchanged, tmp_path), weights="random")
     assert not proof
-    (mistake,) = proof.mistakes
+    mistake, *more = proof.mistakes
     assert line in mistake.paddle.source, str(proof)
     assert text in str(mistake), str(proof)
+    assert [(beside.cause.name, beside.layers) for beside in more] == BUFFERS.get(name, []), str(proof)
 
 
 @pytest.mark.slow
