@@ -242,8 +242,10 @@ def explained_by_arguments(
             unlike = _unlike(beside, outcome)
             pairs = zip(outcome.results, plain.results)
             fitting = (result for result, before in pairs if attributes or result.shape == before.shape)
-            there = None if settled else next(filter(wanted, fitting), None)
-            if there is not None:
+            there = next(filter(wanted, fitting), None)
+            if settled and there is None:
+                continue
+            if not settled and there is not None:
                 best, left, value, settled = (name, other), unlike, there, True
                 break
             if unlike < left < float("inf"):

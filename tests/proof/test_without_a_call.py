@@ -242,6 +242,15 @@ def test_a_slope_alone_is_trained():
     assert prove(ours, theirs, numbers(2, 4))
 
 
+def test_what_gives_the_originals_value_is_all_that_is_written():
+    """With another offset as well the call is nearer to the line's products, and its value is wrong again."""
+    ours, theirs = pair(
+        lambda self, x: x * x * paddle.nn.functional.hardsigmoid(x, slope=0.2) + x,
+        lambda self, x: x * x * torch.nn.functional.hardsigmoid(x) + x,
+    )
+    assert only(prove(ours, theirs, numbers(3, 4))).write == "slope=0.1666667"
+
+
 def loss(function):
     return lambda self, x, y: function(self.first(x), y)
 
