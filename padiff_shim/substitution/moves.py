@@ -189,8 +189,9 @@ def _copied_by_torch(
 # ---- Elements set to a value that wants a gradient, where that gradient is a sum: torch's.
 #
 # Setting moves values, exactly on either kernel; but a value that is written to several places gets the sum over them. Paddle's
-# has other last bits, is zero for one number behind a mask, and ends in an error where a value of as many axes is broadcast
-# (docs/defects.md).
+# has other last bits, is zero for one number behind a mask, and ends in an error where a value of as many axes is broadcast. Of
+# elements that tensors or lists choose, its gradient is written as float32 whatever the dtype is (docs/defects.md), and of several
+# values for one place it reaches the first, though the last is what stays.
 
 SETS = frozenset({"_setitem_dygraph", "masked_fill_"})
 _Put = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # the values before, and what is set -> the values after
@@ -265,11 +266,11 @@ def _masked(mask: torch.Tensor) -> _Put:
 
 
 def _at(parts: Any, tensor: PaddleTensor, value: Any) -> _Put | None:
-    """Setting at an index; None where each element of the value is written to one place."""
+    """Setting at an index; None where each element of the value is written to one place, which only slices and integers show."""
     parts, turned = _forwards(parts, tensor.shape)
     sides = indices(parts)
-    masks = any(isinstance(side, torch.Tensor) and side.dtype is torch.bool for side in sides)
-    if not masks and as_operand(tensor)[sides].numel() == value.size:
+    chosen = any(isinstance(side, torch.Tensor) for side in sides)
+    if not chosen and as_operand(tensor)[sides].numel() == value.size:
         return None
 
     def put(side: torch.Tensor, source: torch.Tensor) -> torch.Tensor:

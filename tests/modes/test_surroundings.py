@@ -13,6 +13,7 @@ from surroundings import SURROUNDINGS
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.runlog.counts import SECOND_UNCHECKED, WRITE_UNCHECKED
 
 # What is seen of each beside its ops: the reasons of calls that have to stay native. Random numbers and updates are natural.
 NATIVE = {
@@ -22,6 +23,12 @@ NATIVE = {
     "predictor": "static program (paddle.inference)",
     "quantisation_aware": "quantised arithmetic",
     "quantised_after_training": "quantised arithmetic",
+}
+# Gradients that comparing does not judge: of rows that are put together under create_graph, and of states that are assigned.
+UNCHECKED = {
+    "incubate_functions": SECOND_UNCHECKED,
+    "model_average": WRITE_UNCHECKED,
+    "quantisation_aware": WRITE_UNCHECKED,
 }
 EXPECTED = ("random numbers", "optimizer update", "integer or bool result", *NATIVE.values())
 MODES = {
@@ -62,7 +69,9 @@ def test_it_works_as_natively(name, mode, native, undone):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-2 if acts else 2e-4)
         assert mode != "compare" or np.array_equal(ours, theirs), "comparing changes no bit"
     reasons = {reason for listed in run.native.values() for reason in listed}
-    assert not [reason for reason in reasons if not reason.startswith(EXPECTED)], reasons
+    unchecked = {UNCHECKED[name]} if name in UNCHECKED and mode != "reference" else set()
+    assert not [reason for reason in reasons - unchecked if not reason.startswith(EXPECTED)], reasons
+    assert mode != "compare" or unchecked <= reasons
     if name in NATIVE:
         assert [reason for reason in reasons if reason.startswith(NATIVE[name])], reasons
 

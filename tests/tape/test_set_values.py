@@ -19,6 +19,10 @@ SETS = {
     "every other": (np.s_[:, ::2], (3, 1)),
     "one number": (np.s_[1, 2:4], ()),
     "rows at places": (np.array([0, 2, 3]), (6,)),
+    "each at its place": (np.array([3, 0, 2]), (3, 5, 6)),
+    "each at its place, beside a slice": (np.s_[:, np.array([4, 1]), 1:3], (4, 2, 2)),
+    "a list": ([3, 0, 2], (3, 5, 6)),
+    "two for one place": (np.array([1, 2, 2]), (3, 5, 6)),
     "places of two axes": ((np.array([0, 1, 2]), np.array([4, 4, 0])), (6,)),
     "behind a mask, one number": (MASK, ()),
     "behind a mask, one element": (MASK, (1,)),
@@ -54,7 +58,7 @@ def _twin(index, x, value, weights, wanted):
 
 
 @pytest.mark.parametrize("wanted", [True, False], ids=["x wants its gradient", "x wants none"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("name", SETS)
 def test_set_by_index(name, dtype, wanted):
     index, shape = SETS[name]
