@@ -16,7 +16,7 @@ import paddle
 import torch
 
 from ..errors import TransferError
-from ..proof.preconditions import WITHOUT_EFFECT, is_neutral
+from ..proof.preconditions import is_neutral, without_effect
 from ..text import joined, tr
 from ..trees import as_array
 from ..weights.mapping import Mapping, Pair
@@ -131,7 +131,7 @@ def _across(base: Model, raw: Model, paths: list[tuple[str, str]], out: set[str]
                     "{name} {neutral}: without partner, and {without_effect}",
                     name=model.name,
                     neutral=", ".join(neutral),
-                    without_effect=WITHOUT_EFFECT,
+                    without_effect=without_effect(neutral),
                 )
             ]
             if neutral

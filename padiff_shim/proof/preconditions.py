@@ -68,7 +68,7 @@ def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, t
                 tr(
                     "{listed}: without partner, and {without_effect}",
                     listed=_listed(framework, neutral),
-                    without_effect=WITHOUT_EFFECT,
+                    without_effect=without_effect(weight.name for weight in neutral),
                 )
             )
         if unused:
@@ -78,7 +78,11 @@ def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, t
     return notes, needed
 
 
-WITHOUT_EFFECT = tr("without effect as ones and zeros; a training changes them: write weight_attr=False, bias_attr=False")
+def without_effect(names: Iterable[str]) -> str:
+    """What to say of weights that change nothing yet, and what their layers' constructors take instead: scales and biases apart."""
+    roles = {name.rpartition(".")[2] == "bias" for name in names}
+    attributes = [attribute for is_bias, attribute in ((False, "weight_attr=False"), (True, "bias_attr=False")) if is_bias in roles]
+    return tr("without effect as ones and zeros; a training changes them: write {attributes}", attributes=", ".join(attributes))
 
 
 def _has_no_effect(weight: Weight, side: ModelSide) -> bool:

@@ -328,6 +328,13 @@ def test_weights_without_effect_need_no_partner():
     assert prove(ours, theirs, x).verdict is ProofVerdict.NOT_COMPARABLE
 
 
+def test_a_surplus_bias_of_a_linear_is_left_out_by_its_own_attribute():
+    """``weight_attr=False``, which a LayerNorm takes, raises in a Linear: the note names what its constructor takes."""
+    (note,) = prove(paddle.nn.Linear(4, 4), torch.nn.Linear(4, 4, bias=False), numbers(2, 4), phase="forward").notes
+    assert "bias_attr=False" in note
+    assert "weight_attr" not in note
+
+
 @pytest.mark.parametrize("kind", ["LayerNorm", "BatchNorm1D"])
 def test_weights_that_the_port_lacks_are_needed(kind):
     """Though they are ones and zeros in a fresh model."""
