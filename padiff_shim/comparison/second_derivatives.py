@@ -41,7 +41,7 @@ class GradientCall:
         self.subject = subject
         self.incoming = {position: as_operand(grad).clone() for position, grad in incoming.items()}
         self.wanting = [position for position, grad in incoming.items() if not grad.stop_gradient]
-        self.asked: list[int] = []  # operands whose gradients the backward computed: which, decides what Paddle's kernels do
+        self.differentiated: list[int] = []  # operands whose gradients the backward computed: they decide what kernels do
         self.arriving: dict[
             int, torch.Tensor
         ] = {}  # the gradients of the gradients of these operands, in the backward that is running
@@ -52,7 +52,7 @@ class GradientCall:
         for operand, gradient in gradients.items():
             if gradient is None or not gradient._is_initialized():
                 continue
-            self.asked.append(operand)
+            self.differentiated.append(operand)
             if not gradient.stop_gradient:
                 register_silent_hook(gradient, self._arrives, operand)
             if any(_leads_past(gradient, place) for place in wanting):
@@ -117,14 +117,14 @@ class GradientCall:
             results = of_paddle(subject.door, subject.door.native(*args, **kwargs))
             firsts = paddle.grad(
                 [results[position] for position in incoming],
-                [leaves[subject.inputs.needs.index(operand)] for operand in self.asked],
+                [leaves[subject.inputs.needs.index(operand)] for operand in self.differentiated],
                 list(incoming.values()),
                 create_graph=True,
                 allow_unused=True,
             )
             pairs = [
                 (first, to_paddle(arrived[operand].clone()))
-                for operand, first in zip(self.asked, firsts)
+                for operand, first in zip(self.differentiated, firsts)
                 if operand in arrived and first is not None and not first.stop_gradient
             ]
             outs, grads = [first for first, _ in pairs], [grad for _, grad in pairs]

@@ -180,17 +180,17 @@ def _optimizer() -> Iterator[tuple[str, str]]:
     parameter = paddle.create_parameter([7, 3], "float32")
     parameter.set_value(values)
     twin = torch.tensor(values.numpy(), device=_torch_device(), requires_grad=True)
-    ours = paddle.optimizer.AdamW(0.1, parameters=[parameter], weight_decay=0.1)
-    theirs = torch.optim.AdamW([twin], 0.1, weight_decay=0.1)
+    paddle_optimizer = paddle.optimizer.AdamW(0.1, parameters=[parameter], weight_decay=0.1)
+    torch_optimizer = torch.optim.AdamW([twin], 0.1, weight_decay=0.1)
     with opened(ReferenceOptions()) as run:
         for _ in range(2):
             (parameter * parameter).sum().backward()
-            ours.step()
-            ours.clear_grad()
+            paddle_optimizer.step()
+            paddle_optimizer.clear_grad()
     for _ in range(2):
-        theirs.zero_grad()
+        torch_optimizer.zero_grad()
         (twin * twin).sum().backward()
-        theirs.step()
+        torch_optimizer.step()
     if run.substituted.get("adamw") != 2 or not _equal(parameter, twin):
         yield BAD, tr("a step of AdamW is not Torch's: {ops}", ops=run.to_dict()["ops"])
     else:
