@@ -122,6 +122,10 @@ _DRIVERS: dict[str, Callable[..., Any]] = {
 class _Openings(list["tuple[Mode, frames.Frame]"]):
     """What a thread has opened. When the thread ends, what it left open is closed: no other thread sees it, or could close it."""
 
+    def drop_closed(self) -> None:
+        """Hold nothing of openings that were closed, by this thread or another."""
+        self[:] = [opening for opening in self if opening[1].open]
+
     def __del__(self) -> None:
         for mode, frame in self:
             if frame.open:
@@ -249,6 +253,7 @@ class Mode:
         self._mark_sole()
         frames.push(frame, all_threads=self._all_threads)
         if not self._all_threads and threading.current_thread() is not threading.main_thread():
+            _of_thread.openings.drop_closed()
             _of_thread.openings.append((self, frame))
 
     def stop(self) -> None:
@@ -293,7 +298,7 @@ class Mode:
         ]
 
     def _forget(self, frame: frames.Frame) -> None:
-        _of_thread.openings[:] = [opening for opening in _of_thread.openings if opening[1] is not frame]
+        _of_thread.openings.drop_closed()
         self._frames = [other for other in self._frames if other is not frame]
         self._mark_sole()
 
