@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import paddle
 
 from ..dispatch.entry_point import Unlisted
-from ..dispatch.frames import Frame, top
+from ..dispatch.frames import top
 from ..frameworks.torch_state import kept_grad_mode, undisturbed
-from ..frameworks.versions import IS_3, PaddleOptimizer
+from ..frameworks.versions import IS_3
 from ..optimizers.update import updates
 from ..patching.functions import PyFunctionPatch
 from ..patching.patcher import Patcher, Point
@@ -27,15 +25,6 @@ _PARTS = (
     "nn.ClipGradByNorm._dygraph_clip",
 )
 _CLIPS = ("nn.utils.clip_grad_norm_", "nn.utils.clip_grad_value_")
-_STEP = "optimizer.Optimizer.step"
-_WAY = ("step", "_apply_optimize", "append_regularization_ops", "_create_regularization_of_grad")
-_READ = frozenset({  # the sources of these
-    "b70732030d7a7f52",  # 2.6.2
-    "d9751243a09929c0",  # 3.0.0
-    "194411b6c276d1b1",  # 3.1.1
-    "24d348dbbcd5cca5",  # 3.2.2
-    "68099a456a211ae1",  # 3.3.1
-})  # fmt: skip
 
 
 def _hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,37 +55,6 @@ def _clip_hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
         return call()
 
     return hook
-
-
-def _step_hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of a whole step: what the plan does not make is Paddle's, and nothing is put aside around it."""
-
-    @undisturbed
-    @kept_grad_mode
-    def made(frame: Frame, optimizer: PaddleOptimizer) -> bool:
-        return bool(frame.plan.optimizing(part, _not_made, frame, (optimizer,), {}))
-
-    def hook(*args: Any) -> Any:
-        frame = top()
-        if frame is None or frame.idle or not made(frame, *args):
-            return original(*args)
-        return None
-
-    return hook
-
-
-def _not_made(optimizer: PaddleOptimizer) -> bool:
-    return False
-
-
-def _has_known_steps() -> bool:
-    """Whether this Paddle's way from a step to its updates is one that was read."""
-    functions = [python_function(paddle.optimizer.Optimizer, name) for name in _WAY]
-    try:
-        text = "".join(inspect.getsource(function.__code__) for function in functions if function is not None)
-    except OSError:  # Paddle without its sources
-        return False
-    return hashlib.sha256(text.encode()).hexdigest()[:16] in _READ
 
 
 def _point(target: str, made: Callable[[str, Callable[..., Any]], Callable[..., Any]] = _hook) -> Point:
@@ -152,8 +110,7 @@ def updating_in_old_form(name: str, path: str, original: Callable[..., Any]) -> 
 
 def points() -> list[Point]:
     """All of them but for :data:`CLIPS`."""
-    whole = [_point(_STEP, _step_hook)] if _has_known_steps() else []
-    return [*whole, *[_point(part) for part in _PARTS]]
+    return [_point(part) for part in _PARTS]
 
 
 CLIPS = Patcher(lambda: [_point(part, _clip_hook) for part in _CLIPS])  # held with the others, and by fingerprints alone

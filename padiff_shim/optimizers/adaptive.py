@@ -139,11 +139,6 @@ def _adamax_of_torch(b: Batch, done: Sequence[int]) -> None:
 _adamax_core = Core(_adamax_of_torch, lists.adamax)
 
 
-def _behind_adamax(b: Batch) -> None:
-    """Paddle's optimizer takes its power on by itself."""
-    multiply(b.flat("beta1_pow"), b.beta1)
-
-
 @update(
     "adamax_",
     "Adamax",
@@ -153,7 +148,6 @@ def _behind_adamax(b: Batch) -> None:
     twin="torch.optim.Adamax",
     differs="Paddle adds epsilon to the decayed norm at every step, Torch to the size of the gradient",
     at_once=True,
-    behind=_behind_adamax,
 )
 def adamax(b: Batch) -> None:
     """Torch's definition."""

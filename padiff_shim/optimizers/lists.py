@@ -99,7 +99,7 @@ class Core:
 
 def lists(b: Batch, *names: str) -> Iterator[list[Any]]:
     """All parameters in parts: `ONE` or `MANY`, and a tensor or a list of them for each name (``grad`` among them)."""
-    for on, items, columns in b.gathered.once(names, lambda: _laid_out(b.items, names)):
+    for on, items, columns in b.once(names, lambda: _laid_out(b.items, names)):
         if on is ONE:
             yield [ONE, *[items.grad if tensor is None else tensor for tensor in columns]]
         else:
@@ -152,7 +152,7 @@ def _lie_apart(b: Batch) -> bool:
         extents = sorted(extent for item in b.items for extent in item.extents)
         return all(extent[1] <= other[0] for extent, other in itertools.pairwise(extents))
 
-    return b.gathered.once("apart", found)
+    return b.once("apart", found)
 
 
 def _following(steps: int) -> float:

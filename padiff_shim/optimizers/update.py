@@ -61,53 +61,37 @@ class Item:
         return flat
 
 
-class Gathered:
-    """What does not change from update to update of the same parameters: their tensors in lists, and what is worked out once."""
-
-    __slots__ = ("_found", "items")
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self.items = items
-        self._found: dict[Any, Any] = {}
-
-    def once(self, key: Any, find: Callable[[], Any]) -> Any:
-        """What ``find`` returns, called once."""
-        result = self._found.get(key)
-        if result is None:
-            result = self._found[key] = find()
-        return result
-
-    def tensors(self, name: str) -> list[Any]:
-        """A tensor for each parameter."""
-        return self.once(name, lambda: [item.tensors[name] for item in self.items])
-
-
 class Batch:
     """Updates of several parameters by one optimizer with the same numbers: what a formula computes.
 
     Tensors are lists, a tensor for each parameter, under the C function's names; numbers are numbers. ``lr`` is the number that the
     program wrote, not the float32 that Paddle makes of it. ``decay`` is the coefficient of L2 decay that belongs to the gradients,
-    which Paddle would have added to them before. ``gathered``: what is known of the parameters from an update before.
+    which Paddle would have added to them before.
     """
 
-    def __init__(
-        self, items: Sequence[Item], numbers: dict[str, Any], lr: float, decay: float, gathered: Gathered | None = None
-    ) -> None:
+    def __init__(self, items: Sequence[Item], numbers: dict[str, Any], lr: float, decay: float) -> None:
         self.items, self.lr, self.decay = items, lr, decay
-        self.gathered = gathered or Gathered(items)
         self.grad = [item.grad for item in items]
         self._numbers = numbers
+        self._kept: dict[Any, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         if name in self._numbers:
             return self._numbers[name]
         if name in _ABSENT and name not in self.items[0].tensors:
             return None
-        return self.gathered.tensors(name)
+        return self.once(name, lambda: [item.tensors[name] for item in self.items])
+
+    def once(self, key: Any, find: Callable[[], Any]) -> Any:
+        """What ``find`` returns, called once."""
+        result = self._kept.get(key)
+        if result is None:
+            result = self._kept[key] = find()
+        return result
 
     def of(self, items: Sequence[Item]) -> Batch:
         """The same for some of the parameters, or for others."""
-        return Batch(items, self._numbers, self.lr, self.decay, self.gathered if items == self.items else None)
+        return Batch(items, self._numbers, self.lr, self.decay)
 
     def branches(self) -> tuple[bool, ...]:
         """Which numbers are there: what a formula asks of them."""
@@ -115,11 +99,11 @@ class Batch:
 
     def flat(self, name: str) -> list[Any]:
         """Tensors that are filled with one number each: see `Item.flat`."""
-        return self.gathered.once((name, "flat"), lambda: [item.flat(name) for item in self.items])
+        return self.once((name, "flat"), lambda: [item.flat(name) for item in self.items])
 
     def dtypes(self, name: str) -> list[Any]:
         """The dtype of a tensor of each parameter."""
-        return self.gathered.once((name, "dtype"), lambda: [item.tensors[name].dtype for item in self.items])
+        return self.once((name, "dtype"), lambda: [item.tensors[name].dtype for item in self.items])
 
     def decayed(self) -> list[Any]:
         """The gradients with their L2 decay."""
@@ -150,7 +134,6 @@ class Update:
         made_of: arguments that Paddle's optimizer makes anew for each call -> the accumulators that it makes them of. The formula
             gets the accumulators under the arguments' names; whole numbers are allowed among them.
         at_once: Paddle's optimizer goes on to change what the update reads, so that updates cannot wait for one another.
-        behind: what that is, in the same words; the C function does not do it.
         merged: parameters of the C function ``merged_<function>``, which takes lists; empty if there is none.
         legacy: parameters of the function of that name in ``paddle._legacy_C_ops``, where Paddle 2.6 calls that one; behind the bar
             those that are passed by name.
@@ -169,7 +152,6 @@ class Update:
     velocity: str = ""
     made_of: Mapping[str, str] = field(default_factory=dict)
     at_once: bool = False
-    behind: Formula | None = None
     merged: str = ""
     legacy: str = ""
 

@@ -59,7 +59,7 @@ class Substituting:
         self.torchs = torchs  # ops that are computed by Torch's definition, which is another
         self.autocasts = ("torch" if AUTOCAST in torchs else "paddle") if lends else ""
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
-        self.updating = Updating(definition, self._count_native, repeats=self.hurries)
+        self.updating = Updating(definition, self._count_native)
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Torch's kernel, counted."""
@@ -160,8 +160,6 @@ class Substituting:
         """A step with its learning rate, its L2 decay, and clipping by Torch."""
         if grad_tracer() is None:
             return original(*args, **kwargs)
-        if part == "Optimizer.step":
-            return self.updating.whole_step(frame, args[0])
         if part == "Optimizer._create_optimization_pass":
             return self.updating.step(original, frame, args, kwargs)
         if part == "Optimizer.append_regularization_ops":

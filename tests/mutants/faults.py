@@ -116,10 +116,10 @@ DISPATCH = (
     ),
     Fault(
         "scaler-found-infinity",
-        "padiff_shim/optimizers/step_cache.py",
-        '\n            and _is_off(optimizer._get_auxiliary_var("found_inf"))',
-        "",
-        "a repeated optimizer step runs although the scaler says that it must be left out",
+        "padiff_shim/optimizers/step.py",
+        'skips = bool(optimizer._get_auxiliary_var("found_inf"))',
+        "skips = False",
+        "Adamax counts a step that the scaler has left out",
     ),
     Fault(
         "unclipped-in-the-norm",

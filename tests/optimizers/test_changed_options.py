@@ -1,9 +1,9 @@
-"""Where a program may write the numbers of the next step: a step that is made again reads them."""
+"""Where a program may write the numbers of the next step: each step reads them."""
 
 import paddle
 import pytest
 from helpers import same
-from test_repeated import alike, built, train
+from test_kept_tensors import alike, built, train
 from trainings import RATE, batch, nets
 
 import padiff_shim
@@ -34,7 +34,7 @@ def test_an_option_of_groups_changes_between_two_steps(kind, whose):
         if step >= 3:
             (optimizer._default_dict if whose == WHOSE[2] else optimizer._param_groups[0])[name] = value
 
-    assert alike(change, build=build) > 0
+    alike(change, build=build)
     if (kind, whose) != ("AdamW", WHOSE[2]):  # whose groups take over their defaults at the beginning
         _, tensors, _ = train(*build())
         _, others, _ = train(*build(), change=change)
