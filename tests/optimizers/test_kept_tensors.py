@@ -42,18 +42,18 @@ def alike(change, kind="adamw", build=built, **mode):
     """Assert that a training with changes is the same whether tensors are kept or crossed anew; how many updates were kept ones."""
 
     def counted(keeps):
-        kept, fits = [], CrossedUpdate.fits
+        answers, fits = [], CrossedUpdate.fits
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CrossedUpdate, "fits", lambda update, args: kept.append(keeps and fits(update, args)) or kept[-1])
-            return (*train(*build(kind), change=change, **mode), sum(kept))
+            patch.setattr(CrossedUpdate, "fits", lambda update, args: answers.append(keeps and fits(update, args)) or answers[-1])
+            return (*train(*build(kind), change=change, **mode), sum(answers))
 
-    losses, tensors, run, kept = counted(keeps=True)
+    losses, tensors, run, count = counted(keeps=True)
     others, wanted, other, _ = counted(keeps=False)
     assert losses == others
     assert len(tensors) == len(wanted)
     assert all(same(result, two) for result, two in zip(tensors, wanted, strict=True))
     assert (run.optimizers, run.native) == (other.optimizers, other.native)
-    return kept
+    return count
 
 
 @pytest.mark.parametrize("kind", KINDS)
