@@ -97,12 +97,20 @@ class Audit(Presented):
             ],
         }
 
-    def document(self) -> doc.Document:
+    def content(self) -> doc.Document:
         """What is wrong with which kernels, what else differs, and what was not tried."""
         return _document(self)
 
     def _page(self, target: Path | None) -> str:
-        return html.render(_document(self, os.path.relpath(self.folder, target.parent if target else self.folder)))
+        folder = os.path.relpath(self.folder, target.parent if target else self.folder)
+        return html.render(self._with_versions(_document(self, folder)))
+
+    def _versions(self) -> str:
+        names = ("paddle", "torch", "processor", "device")
+        return tr(
+            "Kernels audited: Paddle {paddle}, Torch {torch}, {processor}, {device}",
+            **{name: self.environment.get(name) for name in names},
+        )
 
     def save_all(self) -> list[Path]:
         """Write ``audit.md``, ``audit.html`` and ``audit.json`` into the folder; returns their paths. Raises FileError."""
@@ -165,16 +173,14 @@ def _kinds() -> dict[str, tuple[str, str]]:
 def _document(audit: Audit, folder: str = ".") -> doc.Document:
     """``folder``: the audit's, as seen from the document."""
     by_kind = {kind: [finding for finding in audit.entries if finding.kind == kind] for kind in _kinds()}
-    versions = {name: audit.environment.get(name) for name in ("paddle", "torch", "processor", "device")}
-    kernels = tr("Kernels audited: Paddle {paddle}, Torch {torch}, {processor}, {device}", **versions)
     return doc.Document(
         _headline(by_kind) if audit.reports else tr("No op was audited"),
         [
-            doc.Facts([*doc.untested_words(audit.environment), *([kernels] if audit.environment else []), _extent(audit)]),
+            doc.Facts([_extent(audit)]),
             doc.Only((doc.TEXT,), list(_summary(audit, by_kind))),
             doc.Only((doc.MARKDOWN, doc.PAGE), list(_sections(audit, by_kind, folder))),
         ],
-        title=kernels if audit.environment else "",
+        title=audit._versions(),
         contents=True,
     )
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import linecache
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..dispatch.call_site import at_line
 from ..errors import FileError
+from ..modes.environment import versions
 from ..present import markdown
-from ..present.document import Code, Document, Section
+from ..present.document import Code, Document, Section, untested_words, version_words
 from ..proof.proof import Proof
 from ..proof.prove import prove
 from ..text import SENTENCE, shown, tr
@@ -90,6 +91,7 @@ class Report:
     reason: str = ""
     difference: StageDifference | None = None
     explanation: Explanation | None = None
+    environment: dict[str, str] = field(default_factory=versions)
 
     @property
     def proof(self) -> Proof | None:
@@ -103,7 +105,7 @@ def publish(report: Report) -> None:
     Raises:
         FileError: the folder cannot be written.
     """
-    lines = _lines(report)
+    lines = [*untested_words(report.environment), version_words(report.environment), *_lines(report)]
     for line in lines:
         log(line)
     if report.call.options.report_dir:
@@ -199,6 +201,7 @@ def to_dict(report: Report) -> dict[str, Any]:
         "agree": report.agree,
         "steps": report.steps,
         "models": [{"name": model.name, "framework": model.framework} for model in report.call.models],
+        "environment": report.environment,
         "options": {name: value for name, value in vars(report.call.options).items() if name != "notes"},
         "notes": list(report.call.options.notes),
         "reason": report.reason,
@@ -213,7 +216,7 @@ def _document(report: Report, lines: list[str]) -> Document:
     title = (
         tr("{base} and {raw}: agree", base=base, raw=raw) if report.agree else tr("{base} and {raw}: differ", base=base, raw=raw)
     )
-    proof = [] if report.proof is None else [Section(report.proof.headline, report.proof.document().parts)]
+    proof = [] if report.proof is None else [Section(report.proof.headline, report.proof.content().parts)]
     return Document(title, [*(Code(line.splitlines()) for line in lines), *proof])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..files import write
 from ..present.annotations import Finding, Patch
-from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone, versions
+from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone
 from ..present.result import Presented
 from ..proof.findings import ProgramPlace
 from ..proof.pages import both_places, marked
@@ -203,11 +203,17 @@ class Bitwise(Presented):
         """The origins, each at the port's line."""
         return [_annotated(origin) for origin in self.origins]
 
-    def document(self) -> Document:
+    def untested(self) -> list[str]:
+        """As of its proof."""
+        return self.proof.untested()
+
+    def _versions(self) -> str:
+        return self.proof._versions()
+
+    def content(self) -> Document:
         """All of it."""
         layers = [_layers(self)] if self.travel and not self.identical else []
         blocks = [
-            versions(self.proof.environment),
             Findings([_finding(origin) for origin in self.origins]),
             *layers,
             Notes(self.notes),

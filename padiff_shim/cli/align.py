@@ -110,5 +110,6 @@ def command(
     output.write_json(data, answer.to_dict)
     output.write_sarif(sarif, answer)
     if "-" not in (report, data, sarif):
-        click.echo(str(answer.headline) if report is not None and form is None else output.formatted(answer, form))
+        short = report is not None and form is None
+        click.echo("\n".join(map(str, (answer.headline, *answer.untested()))) if short else output.formatted(answer, form))
     return FINE if answer else NO

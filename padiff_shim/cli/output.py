@@ -102,11 +102,12 @@ def formatted(result: Presented, form: str | None) -> str:
     if form == "markdown":
         return _plain(str(result.markdown()).rstrip("\n"), sys.stdout)
     with reader(None):
-        document = result.document()
+        document = result.content()
         findings, level = result.findings, _LEVELS.get(document.tone, "warning")
+        headline = "; ".join(map(str, (document.headline, *result.untested())))
         if form == "github":
-            return github(findings, str(document.headline), level)
-        return json.dumps(as_sarif(findings, str(document.headline), level, __version__), indent=2, ensure_ascii=False)
+            return github(findings, headline, level)
+        return json.dumps(as_sarif(findings, headline, level, __version__), indent=2, ensure_ascii=False)
 
 
 def write_sarif(path: str | None, result: Presented) -> None:

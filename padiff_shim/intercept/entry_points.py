@@ -136,7 +136,9 @@ def _others(taken: dict[str, Point]) -> list[Point]:
 
 def inventory() -> tuple[int, int, list[str]]:
     """How many targets of the op table this Paddle has and lacks; and its C functions that no table names (of a newer Paddle)."""
-    targets = {entry.target for op in ops().values() for entry in op.entries if leads_here(entry)}
+    entries = [entry for op in ops().values() for entry in op.entries]
+    named = {entry.target for entry in entries}  # also C functions that another version's entry is in front of
+    targets = {entry.target for entry in entries if leads_here(entry)}
     here = {target for target in targets if holder(target)[0] is not None}
     known = _unsubstituted.EXACT | set(_unsubstituted.NATIVE) | set(updates())
     strange = [
@@ -144,7 +146,7 @@ def inventory() -> tuple[int, int, list[str]]:
         for name in dir(paddle._C_ops)
         if c_function(paddle._C_ops, name) is not None
         and not name.endswith(_GRADS)
-        and not ({name, name.rstrip("_")} & known or f"paddle._C_ops.{name}" in targets)
+        and not ({name, name.rstrip("_")} & known or f"paddle._C_ops.{name}" in named)
         and _reason(name, f"paddle._C_ops.{name}") is NO_REFERENCE
     ]
     return len(here), len(targets - here), strange

@@ -30,6 +30,7 @@ class TreeDifference(Presented):
         tensors: the distance of each pair of tensors, in the first tree's order; ``name`` is where they are.
         differing: the pairs that differ.
         unpaired: (name, ``"a"`` or ``"b"``) of tensors that one tree alone holds.
+        environment: versions of what was imported.
 
     Each number of a :class:`Distance` can be asked of the whole, too: ``max_abs``, ``ulp``, ``equal_share`` ... are those of the
     pair in which they are worst.
@@ -38,6 +39,7 @@ class TreeDifference(Presented):
     tensors: list[Distance] = field(default_factory=list)
     differing: list[Distance] = field(default_factory=list)
     unpaired: list[tuple[str, str]] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=doc.loaded_versions)
 
     def __bool__(self) -> bool:
         return not (self.differing or self.unpaired)
@@ -87,9 +89,10 @@ class TreeDifference(Presented):
             "headline": self.headline,
             "tensors": tensors,
             "unpaired": [list(each) for each in self.unpaired],
+            "environment": self.environment,
         }
 
-    def document(self) -> doc.Document:
+    def content(self) -> doc.Document:
         """A row for each tensor."""
         columns = [
             doc.Column(tr("tensor")),

@@ -6,6 +6,7 @@ A text is never read as markup, and each renderer makes it safe to print. Builde
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
@@ -130,9 +131,10 @@ def untested_words(environment: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def versions(environment: Mapping[str, Any]) -> Facts:
-    """On which versions an answer was found; first, which of them the tests were not run on."""
-    return Facts([*untested_words(environment), version_words(environment)])
+def loaded_versions() -> dict[str, str]:
+    """Of the frameworks that this process has imported."""
+    modules = ((name, sys.modules.get(name)) for name in ("paddle", "torch", "numpy"))
+    return {name: str(getattr(module, "__version__", "?")) for name, module in modules if module is not None}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterator, Sequence
 
 from ..text import SENTENCE, shown, tr
-from .document import MARKS, PAGE, TEXT, Document, Findings, Items, ListedFinding, Part, Section, Table, flattened, lines_of
+from .document import MARKS, PAGE, TEXT, Document, Facts, Findings, Items, ListedFinding, Part, Section, Table, flattened, lines_of
 
 ROWS, FINDINGS = 6, 3  # how many are shown
 LARGEST = 1_000_000  # characters of a page that a notebook stores with a cell
@@ -18,7 +18,9 @@ _FRAME = 'sandbox="allow-scripts" loading="lazy" width="100%" height="640" style
 def render(made: Document, page: str) -> str:
     """The excerpt as HTML; ``page``: the whole page."""
     parts = [*_all(made.parts, PAGE), *_all(made.parts, TEXT)]  # the page of a comparison draws its tables itself
-    return "\n".join(["<div>", _headline(made), *_findings(parts), *_items(parts), *_table(parts), _folded(page), "</div>"])
+    facts = "<br>".join(_text(line) for part in parts[:1] if isinstance(part, Facts) for line in part.lines)
+    answer = [_headline(made), f"<p>{facts}</p>", *_findings(parts), *_items(parts), *_table(parts)]
+    return "\n".join(["<div>", *answer, _folded(page), "</div>"])
 
 
 def _text(value: object) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from ..files import write
 from ..text import reader, shown, tr
 from . import excerpt, html, markdown, text
 from .annotations import Finding
-from .document import Document
+from .document import Document, Facts, untested_words, version_words
 
 _WIDE = 120  # columns of a text in a file
 _SHORT = 200  # characters of a headline in a repr
@@ -22,10 +24,13 @@ _SHORT = 200  # characters of a headline in a repr
 class Presented:
     """A result: what it says stands in its :meth:`document`, from which it is printed, and written as Markdown and as a page.
 
+    ``environment`` holds versions and the device, by name: each document begins with them.
+
     A result is true in a condition if nothing is wrong; each class says what that is. ``lang`` of its methods is the language,
     ``"en"`` or ``"zh"``; default: as ``PADIFF_SHIM_LANG`` or the locale say.
     """
 
+    environment: Mapping[str, Any]
     _lang: str | None = None
 
     def speak(self, lang: str | None) -> None:
@@ -40,14 +45,29 @@ class Presented:
     def __bool__(self) -> bool:
         raise NotImplementedError
 
-    def document(self) -> Document:
-        """All that there is to say."""
+    def content(self) -> Document:
+        """All that there is to say, without the versions."""
         raise NotImplementedError
+
+    def document(self) -> Document:
+        """All that there is to say; below the headline, the versions that it is of."""
+        return self._with_versions(self.content())
+
+    def _with_versions(self, content: Document) -> Document:
+        return replace(content, parts=[Facts([*self.untested(), *filter(None, [self._versions()])]), *content.parts])
+
+    def untested(self) -> list[str]:
+        """A line for each version that the tests were not run on."""
+        return untested_words(self.environment)
+
+    def _versions(self) -> str:
+        """The line with the versions; "" where the content has them."""
+        return version_words(self.environment)
 
     @property
     def headline(self) -> str:
         """The answer in one line."""
-        return self.document().headline
+        return self.content().headline
 
     @property
     def findings(self) -> list[Finding]:

@@ -132,7 +132,10 @@ class Alignment(Presented):
             mistakes += [mistake for mistake in aligned.proof.findings if mistake not in mistakes]
         return mistakes
 
-    def document(self) -> Document:
+    def _versions(self) -> str:
+        return ""
+
+    def content(self) -> Document:
         """The conclusion with its evidence, environment, weights, and a section for each thing that was compared."""
         return alignment_document(self)
 

@@ -55,7 +55,6 @@ def alignment_document(alignment: AlignedModels) -> doc.Document:
     return doc.Document(
         alignment.headline,
         [
-            doc.Facts(doc.untested_words(dtypes[0].proof.environment)),
             doc.Items(_evidence(alignment), marks=True),
             doc.Findings(_findings(dtypes)),
             _environment(alignment),
@@ -130,7 +129,7 @@ def _weights(aligned: AlignedDtype) -> doc.Part:
     text = tr("{pairs}: {how}.", pairs=many(len(mapping), "pair of weights", "pairs of weights"), how=how)
     parts = [
         replace(part, most=PAIRS, hint=tr("the page shows all")) if isinstance(part, doc.Table) else part
-        for part in mapping.document().parts
+        for part in mapping.content().parts
     ]
     return doc.Section(tr("Weights"), [doc.Paragraph(text), doc.Folded(tr("Pairs of weights"), parts)])
 

@@ -152,9 +152,9 @@ class CarriedBy(Presented):
             layer=shown(first.layer) or tr("(the model)"),
         )
 
-    def document(self) -> doc.Document:
+    def content(self) -> doc.Document:
         """The largest carrier, then all of them."""
-        return doc.Document(self.headline, [doc.versions(self.environment), *_parts(self)])
+        return doc.Document(self.headline, _parts(self))
 
     def section(self) -> doc.Section:
         """The same as a part of a larger document."""

@@ -41,7 +41,6 @@ class Proven(Protocol):
     carried: CarriedBy | None
     carried_gradients: dict[str, CarriedBy]
     notes: list[str]
-    environment: dict[str, str]
 
 
 def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
@@ -51,7 +50,6 @@ def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
     return doc.Document(
         proof.headline,
         [
-            doc.versions(proof.environment),
             doc.Findings([listed_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
             stages,
             _training(proof.training),

@@ -181,7 +181,7 @@ class Proof(ProofAnswer):
             text = tr("{text}, and {more} more", text=text, more=len(self.mistakes) - 1)
         return joined("", (f"{self.verdict}: ", text))
 
-    def document(self) -> Document:
+    def content(self) -> Document:
         """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""
         rounded = self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         return proof_document(self, [_BITWISE] if rounded else [])

@@ -175,6 +175,12 @@ class Plugin:
         terminalreporter.section(
             tr("padiff_shim, {mode_name}: {tests}", mode_name=self._mode_name, tests=many(len(summaries), "test"))
         )
+        from ..modes.environment import versions
+        from ..present.document import untested_words, version_words
+
+        environment = versions()
+        for line in (*untested_words(environment), version_words(environment)):
+            terminalreporter.line(line)
         rows = [f"{nodeid}: {summary}" for nodeid, summary in summaries if summary not in (_QUIET, _EMPTY)]
         for row in rows[:_ROWS]:
             terminalreporter.line(row)

@@ -25,7 +25,6 @@ from ..modes.options import ModeOptions, ReferenceOptions
 from ..modes.selection import by_torchs_definition
 from ..present.annotations import Finding
 from ..present.document import Column, Document, Table
-from ..present.document import versions as versions_shown
 from ..present.result import Presented
 from ..progress import Bar
 from ..proof.programs import seeded
@@ -311,7 +310,7 @@ class Bisection(Presented):
             ],
         }
 
-    def document(self) -> Document:
+    def content(self) -> Document:
         """The answer, and the units with their lines."""
         columns = (Column(tr(self.over[:-1]), fold=True), Column(tr("calls"), right=True), Column(tr("lines"), fold=True))
         rows = [
@@ -322,7 +321,7 @@ class Bisection(Presented):
             )
             for unit in self
         ]
-        return Document(self.headline, [versions_shown(self.environment), Table(columns, rows)])
+        return Document(self.headline, [Table(columns, rows)])
 
 
 def _lines(unit: Unit) -> str:

@@ -67,7 +67,14 @@ class Health(Presented):
             "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
         }
 
-    def document(self) -> Document:
+    def untested(self) -> list[str]:
+        """None: a check says so."""
+        return []
+
+    def _versions(self) -> str:
+        return ""
+
+    def content(self) -> Document:
         """Versions and switches, then a line for each check."""
         bad, remarks = (sum(check.state == state for check in self.checks) for state in (BAD, REMARK))
         if bad:

@@ -20,7 +20,6 @@ from ..measure.distance import Distance, worst_of
 from ..modes.environment import versions
 from ..present.annotations import Finding, places_of
 from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
-from ..present.document import versions as versions_shown
 from ..present.result import Presented
 from ..progress import Waiting
 from ..proof.agreement import RunOutcome
@@ -162,7 +161,7 @@ class Drift(Presented):
             writer.writerow([row.kind, row.paddle, row.torch, row.number, row.site, *numbers])
         return write(target, lines.getvalue())
 
-    def document(self) -> Document:
+    def content(self) -> Document:
         """Each tensor with its differences; a plain 0 is equal bit for bit, ±0 equal but for the sign of a zero."""
         columns = [
             Column(tr("kind"), 10),
@@ -178,7 +177,6 @@ class Drift(Presented):
         first = Table(columns, rows, most=Most(len(rows), SHOWN, len(rows)))
         rest: list[Part] = [Only((MARKDOWN,), [Folded(tr("All rows"), [Table(columns, rows)])])] if len(rows) > SHOWN else []
         parts = [
-            versions_shown(self.environment),
             *drift_curves(self.rows),
             first,
             *rest,

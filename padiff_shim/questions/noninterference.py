@@ -14,6 +14,7 @@ import torch
 from ..arguments import function
 from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.compare import opened
+from ..modes.environment import versions
 from ..modes.options import CompareOptions
 from ..present.annotations import Finding
 from ..present.document import Document
@@ -30,11 +31,13 @@ class HarmReport(Presented):
             random states of Paddle, NumPy, Python and Torch.
         differences: names of those that differ.
         run: the :class:`padiff_shim.CompareRun`.
+        environment: versions of both frameworks, and the device.
     """
 
     compared: int = 0
     differences: list[str] = field(default_factory=list)
     run: Any = None
+    environment: dict[str, str] = field(default_factory=versions)
 
     def __bool__(self) -> bool:
         return not self.differences
@@ -60,9 +63,10 @@ class HarmReport(Presented):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
-        return {"headline": str(self.headline), "compared": self.compared, "differences": self.differences}
+        names = ("headline", "compared", "differences", "environment")
+        return {name: getattr(self, name) for name in names}
 
-    def document(self) -> Document:
+    def content(self) -> Document:
         """The answer alone."""
         return Document(self.headline, [], "good" if self else "bad")
 
@@ -155,7 +159,7 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
 
     >>> import paddle, padiff_shim
     >>> layer = paddle.nn.Linear(4, 3)
-    >>> print(padiff_shim.do_no_harm(lambda: layer(paddle.ones([2, 4])), state=[layer]))
+    >>> print(padiff_shim.do_no_harm(lambda: layer(paddle.ones([2, 4])), state=[layer]).headline)
     do no harm: 7 tensors and states bit-identical with and without comparing
     """
     function("program", program, marked("no argument"))

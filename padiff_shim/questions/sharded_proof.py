@@ -24,7 +24,6 @@ from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..files import Scratch
 from ..modes.environment import versions
 from ..present.document import Document, Findings, Items, ListItem, Notes
-from ..present.document import versions as versions_shown
 from ..progress import Waiting
 from ..proof.findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
 from ..proof.pages import TONES, listed_finding
@@ -110,11 +109,11 @@ class ShardedProof(ProofAnswer):
         data = super(ShardedProof, replace(self, first=None)).to_dict()  # a row may hold tensors
         return {**data, "first": None if self.first is None else self.first.to_dict()}
 
-    def document(self) -> Document:
+    def content(self) -> Document:
         """The verdict, the first mistake with its lines, stages and notes."""
         stages = Items([ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in self.stages], marks=True)
         findings = Findings([listed_finding(mistake, len(self.mistakes)) for mistake in self.mistakes])
-        parts = [versions_shown(self.environment), findings, stages, Notes(self.notes)]
+        parts = [findings, stages, Notes(self.notes)]
         return Document(self.headline, parts, "good" if self else "bad")
 
 

@@ -100,9 +100,7 @@ def diff(
     both = read(folders[0]), read(folders[1])
     chosen = _ranks(ranks, both)
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
-    difference = Difference(str(folders[0]), str(folders[1]), frameworks=(first[0].framework, first[1].framework))
-    difference.surroundings = _surroundings(*first)
-    _find_beginning(both, difference)
+    difference = _begun(folders, both, first, HELD)
     compared: list[Compared] = []
     for rank, other in chosen:
         one_run, other_run = both[0][rank], both[1][other]
@@ -143,10 +141,8 @@ def diff_of_ranks(
     if len({recorded.has_fingerprints for known in both for recorded in known.values()}) > 1:
         raise ArgumentError(tr("one recording holds fingerprints and another does not: record both with the same values="))
     a, b = join(*both, rules, names, groups)
-    difference = Difference(str(folders[0]), str(folders[1]), frameworks=(a.framework, b.framework), most=most)
-    difference.surroundings = _surroundings(a, b)
+    difference = _begun(folders, both, (a, b), most)
     difference.fingerprints = any(recorded.has_fingerprints for recorded in both[0].values())
-    _find_beginning(both, difference)
     compared = _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
     _in_step([compared], difference)
     difference.reason = reason_of(difference, lambda row: _cause(a, b, difference, row))
@@ -165,6 +161,20 @@ def diff_of_ranks(
 
 
 Compared = Iterator[tuple[StepDifference, list[TensorRow]]]  # each step of two processes, with its rows in order
+
+
+def _begun(
+    folders: tuple[Path, Path],
+    both: tuple[dict[int, Recorded], dict[int, Recorded]],
+    runs: tuple[Recorded, Recorded] | tuple[JoinedRun, JoinedRun],
+    most: int,
+) -> Difference:
+    """What is known before the first tensor is read."""
+    difference = Difference(str(folders[0]), str(folders[1]), frameworks=(runs[0].framework, runs[1].framework), most=most)
+    difference.environments = (runs[0].header.get("environment") or {}, runs[1].header.get("environment") or {})
+    difference.surroundings = _surroundings(*runs)
+    _find_beginning(both, difference)
+    return difference
 
 
 def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], difference: Difference) -> None:

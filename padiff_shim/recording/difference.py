@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..measure.difference import Comparator, accepts
 from ..measure.distance import Distance
 from ..present.annotations import Finding
-from ..present.document import Document
+from ..present.document import Document, untested_words, version_words
 from ..present.result import Presented
 from ..runlog.events import IN_STEP, NAMED
 from . import pages
@@ -180,6 +180,7 @@ class Difference(Presented):
         reason: why the first difference is there, a :class:`~.reasons.DifferenceReason`; None where nothing tells.
         begins: ("b", 20) where b begins at step 20 of a, and steps before are not compared; None where both begin alike.
         most: how many rows are held.
+        environments: versions and devices of a and of b.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
     >>> folders = [tempfile.mkdtemp(), tempfile.mkdtemp()]
@@ -214,6 +215,7 @@ class Difference(Presented):
     reason: Any = None
     begins: tuple[str, int] | None = None
     most: int = HELD
+    environments: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
 
     def __post_init__(self) -> None:
         rows, self.rows = self.rows, []
@@ -274,6 +276,7 @@ class Difference(Presented):
             "a": self.a,
             "b": self.b,
             "frameworks": list(self.frameworks),
+            "environments": list(self.environments),
             "reason": None
             if self.reason is None
             else {"kind": self.reason.kind, "text": str(self.reason.text), **self.reason.numbers},
@@ -299,7 +302,15 @@ class Difference(Presented):
         """The first difference, and where bits part, each at its line."""
         return pages.first_and_origins(self)
 
-    def document(self) -> Document:
+    def untested(self) -> list[str]:
+        """A line for each version of either run that the tests were not run on."""
+        return list(dict.fromkeys(line for environment in self.environments for line in untested_words(environment)))
+
+    def _versions(self) -> str:
+        a, b = map(version_words, self.environments)
+        return a if a == b else f"a: {a}; b: {b}"
+
+    def content(self) -> Document:
         """Where both runs part, by how much, and what differs around them."""
         return pages.difference_document(self)
 

@@ -169,8 +169,9 @@ def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
     but += [tr("{number:,} known or negligible{names}", number=known, names=_names(counts))] if known else []
     but += [tr("1 differs at ties, where both choices are allowed")] if tied == 1 else []
     but += [tr("{number:,} differ at ties, where both choices are allowed", number=tied)] if tied > 1 else []
-    parts = [_rounding_sentence(counts, unjudged, known, tied), *([f"({', '.join(but)}.)"] if but else [])]
-    return joined(" ", [*parts, tr("Judged: {scope}.", scope=scope)])
+    judged = tr("Judged: {scope}.", scope=scope) if scope else ""  # calls of integers alone
+    in_brackets = f"({', '.join(but)}.)" if but else ""
+    return joined(" ", filter(None, [_rounding_sentence(counts, unjudged, known, tied), in_brackets, judged]))
 
 
 def _names(counts: Counts) -> str:
@@ -393,10 +394,6 @@ def document(run: Compared) -> doc.Document:
 
 def _facts(run: Compared) -> Iterator[str]:
     counts = run.counts
-    environment = run.header.get("environment") or {}
-    yield from doc.untested_words(environment)
-    versions = doc.version_words(environment)
-    yield tr("Paddle's kernels compared with {backend}'s, call by call ({versions})", backend=shown(run.backend), versions=versions)
     if run.header.get("command"):
         yield tr("Command: {command}", command=shown(run.header["command"], SENTENCE))
     if run.replicas is not None and run.replicas.parting is None:  # else it is the first warning

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from ..arguments import path as file
 from ..arguments import whole
 from ..files import write as write_file
+from ..present.document import untested_words
 from ..present.html import application, translations
 from ..progress import Waiting
 from ..runlog.counts import ALIKE, Counts, LineFinding
@@ -381,7 +382,8 @@ def render(
         ValueError: a record's verdict is not one of :class:`~padiff_shim.verdicts.Verdict`.
     """
     whole("limit", limit, least=1)
-    remarks = list(dict.fromkeys([*header.get("warnings", ()), *warnings]))
+    untested = untested_words(header.get("environment") or {})
+    remarks = list(dict.fromkeys([*untested, *header.get("warnings", ()), *warnings]))
     data = {
         "header": plain(header),
         "coverage": plain(_read(coverage)),

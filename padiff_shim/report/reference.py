@@ -356,11 +356,7 @@ def document(run: Substituted) -> doc.Document:
     """The run: coverage, then times, what stayed native, layers, lines and ops."""
     run_figures = ReferenceFigures(run.to_dict())
     backend = shown(run_figures.backend)
-    versions = doc.version_words(run_figures.environment)
-    facts = doc.untested_words(run_figures.environment)
-    facts += [tr("Paddle's calls on {backend}'s kernels ({versions})", backend=backend, versions=versions)]
-    facts += [tr("Command: {command}", command=shown(run_figures.command, SENTENCE))] if run_figures.command else []
-    facts += [lacking] if (lacking := run_figures.without_kernel()) else []
+    command = tr("Command: {command}", command=shown(run_figures.command, SENTENCE)) if run_figures.command else ""
     meaning = tr(
         "on {backend}: ran on {backend}'s kernel. native: on Paddle's, for the reason that stands there; what is computed from it "
         "differs from a twin by Paddle's rounding.",
@@ -370,7 +366,7 @@ def document(run: Substituted) -> doc.Document:
     return doc.Document(
         run_figures.headline(),
         [
-            doc.Facts([*facts, *run_figures.costs()]),
+            doc.Facts([*filter(None, [command, run_figures.without_kernel()]), *run_figures.costs()]),
             doc.Notes(list(map(from_log, run_figures.warnings)), warning=True),
             time if run_figures.profile else doc.Only((doc.PAGE,), [time]),
             _native(run_figures),

@@ -14,7 +14,7 @@ from ..arguments import one_of, whole
 from ..errors import OPS_LISTED, ArgumentError, MismatchError, PadiffShimError, UnknownNameError, optional, unknown
 from ..files import Scratch
 from ..present.annotations import Finding
-from ..present.document import Document
+from ..present.document import Document, version_words
 from ..progress import Waiting
 from ..report import compare, compare_page
 from ..runlog import compare_logs, inputs
@@ -299,7 +299,11 @@ class CompareRun(Run):
         pandas = optional("pandas", "pip install pandas")
         return pandas.DataFrame([_flat(call.to_dict()) for call in self.calls])
 
-    def document(self) -> Document:
+    def _versions(self) -> str:
+        versions = version_words(self.environment)
+        return tr("Paddle's kernels compared with {backend}'s, call by call ({versions})", backend=self.backend, versions=versions)
+
+    def content(self) -> Document:
         """The answer, versions, counts, the worst calls, verdicts per op and layer, and what was not checked."""
         return compare.document(self)
 

@@ -133,6 +133,7 @@ class Gate(Presented):
         refused: it should have been updated, but the run is not whole.
         missing: why records of the run are lost.
         thinned: the run compared some of its calls only (``every=``, ``first=``, ``budget=``); another run may choose others.
+        environment: the run's versions and device.
     """
 
     baseline: Path
@@ -147,6 +148,7 @@ class Gate(Presented):
     refused: bool = False
     missing: list[str] = field(default_factory=list)
     thinned: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -161,7 +163,7 @@ class Gate(Presented):
         """All of it in plain types, ready for JSON."""
         changes = {name: [[asdict(now), asdict(before)] for now, before in getattr(self, name)] for name in ("worse", "better")}
         lists = {name: [asdict(entry) for entry in getattr(self, name)] for name in ("new", "gone", "suspects")}
-        names = ("margin", "places", "updated", "refused", "missing")
+        names = ("margin", "places", "updated", "refused", "missing", "environment")
         plain = {name: getattr(self, name) for name in names}
         return {"headline": str(self.headline), "passed": self.passed, "baseline": str(self.baseline), **plain, **changes, **lists}
 
@@ -178,7 +180,7 @@ class Gate(Presented):
             for now, text in complaints
         ]
 
-    def document(self) -> Document:
+    def content(self) -> Document:
         """Whether it passed, and each place that changed; for a pull request what got worse stands in a table."""
         heads = map(Column, (tr("op, tensor"), tr("layer"), tr("line"), tr("verdict")))
         complaints = [(now, f"{before.verdict}, {before.units:g}") for now, before in self.worse]
@@ -285,7 +287,9 @@ def gate(
     before = _read(target) if target.exists() or not update else []
     options = compared.header.get("options") or {}
     thinned = any(options.get(name) is not None for name in ("every", "first", "budget"))
-    result = _compared(now, before, Gate(target, float(margin), places=len(now), missing=compared.missing, thinned=thinned))
+    result = Gate(target, float(margin), places=len(now), missing=compared.missing, thinned=thinned)
+    result.environment = compared.environment
+    _compare(now, before, result)
     result.refused = update and bool(result.missing)
     if update and not result.missing:
         write(target, "".join(f"{entry.line()}\n" for entry in now), "the baseline ")
@@ -355,7 +359,7 @@ def _entry(record: Mapping[str, Any], units: float) -> BaselineEntry:
     )
 
 
-def _compared(now: list[BaselineEntry], before: list[BaselineEntry], result: Gate) -> Gate:
+def _compare(now: list[BaselineEntry], before: list[BaselineEntry], result: Gate) -> None:
     old = {entry.key: entry for entry in before}
     pairs = [(entry, old.pop(entry.key)) for entry in now if entry.key in old]
     matched = {entry.key for entry, _ in pairs}
@@ -375,7 +379,6 @@ def _compared(now: list[BaselineEntry], before: list[BaselineEntry], result: Gat
     earlier = dict(pairs)
     result.suspects = [entry for entry in now if entry.is_suspect and not (entry in earlier and earlier[entry].is_suspect)]
     result.better = [(entry, old_entry) for entry, old_entry in pairs if _worse(old_entry, entry, result.margin)]
-    return result
 
 
 def _worse(entry: BaselineEntry, reference: BaselineEntry, margin: float) -> bool:

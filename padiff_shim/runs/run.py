@@ -18,7 +18,7 @@ from .. import notebook
 from ..errors import FileError
 from ..files import try_folder
 from ..present.annotations import Finding
-from ..present.document import Document
+from ..present.document import Document, version_words
 from ..present.result import Presented
 from ..report import reference
 from ..runlog import reference_log
@@ -26,7 +26,7 @@ from ..runlog.compare_logs import absolute
 from ..runlog.counts import ClockPlace, LayoutCost, Tallies, Tally, spent
 from ..runlog.reader import LogError
 from ..runlog.writer import now
-from ..text import SENTENCE, shown
+from ..text import SENTENCE, shown, tr
 
 _EVERY = 0.1  # seconds between two writings of the counts so far
 _SHARE = 0.01  # of a run's time that they may take
@@ -288,7 +288,11 @@ class Run(Presented):
         """What stayed on Paddle's kernels, the commonest calls of an op and reason first."""
         return reference.findings(self)
 
-    def document(self) -> Document:
+    def _versions(self) -> str:
+        versions = version_words(self.environment)
+        return tr("Paddle's calls on {backend}'s kernels ({versions})", backend=shown(self.backend), versions=versions)
+
+    def content(self) -> Document:
         """Coverage, where the time went, what stayed native, layers, lines and ops."""
         return reference.document(self)
 

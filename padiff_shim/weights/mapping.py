@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ArgumentError
+from ..frameworks import settings
 from ..present.annotations import Finding
 from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
@@ -144,10 +145,12 @@ class WeightCheck(Presented):
     Args:
         compared: number of compared pairs.
         differences: the pairs that hold unequal values.
+        environment: versions of both frameworks, and the device.
     """
 
     compared: int = 0
     differences: list[UnequalPair] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=settings.environment)
 
     def __bool__(self) -> bool:
         return not self.differences
@@ -164,7 +167,7 @@ class WeightCheck(Presented):
         """The pairs that differ, each by its name."""
         return [_finding(each) for each in self.differences]
 
-    def document(self) -> Document:
+    def content(self) -> Document:
         """The answer, and a line for each pair that differs."""
         return Document(
             self.headline, [Items([ListItem(str(each), "", "bad") for each in self.differences])], "good" if self else "bad"
@@ -182,7 +185,7 @@ class WeightCheck(Presented):
             }
             for difference in self.differences
         ]
-        return {"compared": self.compared, "differences": rows}
+        return {"compared": self.compared, "differences": rows, "environment": self.environment}
 
 
 def check(mapping: Mapping, torch_side: WeightSide, paddle_side: WeightSide) -> WeightCheck:
@@ -402,6 +405,7 @@ class Mapping(Presented):
         left: (weights without partner of the source, of the target).
         choices: weights whose layout only their use tells, decided or not.
         notes: remarks that concern no single pair.
+        environment: versions of both frameworks, and the device.
 
     Example:
         >>> import paddle, torch, padiff_shim
@@ -418,6 +422,7 @@ class Mapping(Presented):
     left: tuple[list[Weight], list[Weight]]
     choices: list[Choice] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=settings.environment)
 
     def __bool__(self) -> bool:
         return not any(self.left)
@@ -523,9 +528,10 @@ class Mapping(Presented):
             "unmatched_src": self.unmatched_src,
             "unmatched_dst": self.unmatched_dst,
             "notes": list(self.notes),
+            "environment": self.environment,
         }
 
-    def document(self) -> Document:
+    def content(self) -> Document:
         """The pairs as a table, weights without a partner, and notes."""
         arrow = "->" if self.src == "paddle" else "<-"
         columns = (Column("paddle"), Column("torch"), Column(tr("shapes"), 1), Column(tr("on the way"), fold=True))

@@ -56,7 +56,7 @@ def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = 
         >>> mapping = padiff_shim.transfer_weights(module, layer)
         >>> bool((module.weight.detach().numpy().T == layer.weight.numpy()).all())
         True
-        >>> print(mapping.check(module, layer))
+        >>> print(mapping.check(module, layer).headline)
         2 pairs of weights, all equal bit for bit
 
         One projection that holds several, by a rule:

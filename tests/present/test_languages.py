@@ -60,7 +60,10 @@ def test_specifications_of_figures_are_those_of_the_message(chinese):
 
 
 class Sample(Presented):
-    def document(self):
+    def __init__(self):
+        self.environment = {}
+
+    def content(self):
         rows = [[tr("reproducer"), "1.5"], [tr("largest difference"), "20"], ["paddle.nn", "300"]]
         items = Items([ListItem(many(2, "call"), tr("kernel"), "good")], marks=True)
         long = joined("; ", [tr("On Torch's kernels {name} is the first that differs.", name=f"blocks.{n}") for n in range(9)])

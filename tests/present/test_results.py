@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim import ArgumentError, testing
+from padiff_shim import ArgumentError, tested, testing
 from padiff_shim.auditing.outcome import Audit
 from padiff_shim.auditing.report import OpReport
+from padiff_shim.modes.environment import versions
 from padiff_shim.present.annotations import Finding
 from padiff_shim.present.result import Presented
 from padiff_shim.questions.doctor import Health
@@ -75,7 +76,7 @@ def results(tmp_path_factory):
     with torch.no_grad():
         other = torch.nn.LayerNorm(8)
         other.weight += 1
-    audits = [Audit(folder, {"paddle": "3.3.1"}, {"tanh": OpReport("tanh")}, complete=complete) for complete in (True, False)]
+    audits = [Audit(folder, versions(), {"tanh": OpReport("tanh")}, complete=complete) for complete in (True, False)]
     bisection = padiff_shim.bisect(gradient_at_a_kink, paddle.full([3], 0.01), atol=1e-6, progress=False)
     return {
         "Run": (run, empty),
@@ -91,7 +92,7 @@ def results(tmp_path_factory):
         "Mapping": (mapping, wrong),
         "WeightCheck": (check, mapping.check(other, port)),
         "Audit": tuple(audits),
-        "Health": (Health({}, {}), None),
+        "Health": (Health(versions(), {}), None),
         "HarmReport": (padiff_shim.do_no_harm(lambda: paddle.tanh(paddle.to_tensor(x))), None),
         "Bisection": (bisection, None),
     }
@@ -132,6 +133,22 @@ def test_each_has_the_whole_face(results, tmp_path):
             with pytest.raises(ArgumentError, match=r"\.html, \.md"):
                 result.save(tmp_path / "file.pdf")
             assert not [former for former in FORMER if hasattr(type(result), former)], name
+
+
+def test_each_carries_versions(results, monkeypatch):
+    """In print, Markdown, page and plain types; where the tests were not run on one of them, a line below the headline says so."""
+    shown = [(name, result) for name, pair in results.items() for result in pair if result is not None]
+    for name, result in shown:
+        forms = [result.text(), result.markdown(), result.html(), str(result.to_dict())]
+        assert [torch.__version__.partition("+")[0] in form for form in forms] == [True] * 4, name
+        assert not any("Not tested on" in form for form in forms), name
+    monkeypatch.setitem(tested._LISTS, "Torch", ("2.5.1",))  # another one is installed
+    for name, result in shown:
+        if name != "Health":  # whose checks say so
+            assert [line.startswith("Not tested on Torch") for line in result.text().splitlines()[:3]] == [False, True, False], name
+            assert "Not tested on Torch" in result.markdown(), name
+            assert "Not tested on Torch" in result.html(), name
+            assert "Not tested on Torch" in result._repr_html_().partition("<iframe")[0], name
 
 
 def test_what_is_wrong_is_a_finding(results):

@@ -71,6 +71,13 @@ def test_a_run_without_calls():
     assert run.headline == "Nothing was compared."
 
 
+def test_of_calls_of_integers_alone_no_number_is_said():
+    with padiff_shim.compare("torch") as run:
+        paddle.argmax(paddle.to_tensor([1.0, 3.0, 2.0]))
+    assert (run.counts.records, run.coverage()["float_calls"]) == (1, 0)
+    assert run.headline.endswith("equal.")
+
+
 @pytest.fixture
 def known(tmp_path):
     """A file in which the epsilon that Paddle rounds is a known difference, whatever the version."""
