@@ -87,7 +87,7 @@ def _function_of(frame: FrameType) -> Callable[..., Any] | None:
 
 def call_of_frame(frame: FrameType) -> ApiCall | None:
     """The call that a frame answers."""
-    function, values = _function_of(frame), frame.f_locals
+    function, values = _function_of(frame), dict(frame.f_locals)  # since Python 3.13 a view whose keys are a list
     if frame.f_code.co_name == "forward" and function is None:
         layer = values["self"]
         names = list(inspect.signature(layer.forward).parameters)
