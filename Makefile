@@ -206,9 +206,8 @@ format: $(READY_LINT) ## let ruff mend and format the sources
 messages: $(READY) ## bring the catalogues of messages up to date with the sources, list what is not translated, and compile them
 	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) tests/messages.py
 
-docs: $(READY) ## write docs/ops.md, docs/defects.md and docs/bitwise.md from the declarations
-	$(FROM_CHECKOUT) $(PY) -m padiff_shim.catalogue.document
-	$(FROM_CHECKOUT) $(PY) -m padiff_shim.bits.document
+docs: $(READY) ## write the tables of docs/ (ops, defects, formulations, and tables.html with a filter) from the declarations
+	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) tests/doc_tables.py
 
 images: $(READY) ## take the picture of the README anew (needs Chromium)
 	PYTHONPATH="$(CURDIR):$(CURDIR)/tests" $(PY) tests/images.py

@@ -1,6 +1,6 @@
 """Where Paddle's lists for autocast and Torch's differ, asked of both.
 
-``python tests/amp_lists.py`` prints the table of docs/amp.md.
+``python tests/amp_lists.py`` prints the table of docs/run.md.
 """
 
 import os

@@ -27,7 +27,7 @@ Several processes' logs in one folder are read as one run.
 @click.command(epilog=_EPILOG, short_help="What the log of a run holds.")
 @click.argument("folder", metavar="DIR")
 @output.format_options
-@click.option("--html", type=output.PAGE, help="Write the page (docs/report.md, docs/reference-report.md).")
+@click.option("--html", type=output.PAGE, help="Write the page (docs/compare.md, docs/run.md).")
 @click.option("--markdown", type=output.TEXT, help="Write the findings as Markdown; - is standard output.")
 @click.option("--json", "data", type=output.TEXT, help="Write everything counted as JSON; - is standard output.")
 def command(folder: str, form: str | None, sarif: str | None, html: str | None, markdown: str | None, data: str | None) -> None:

@@ -62,7 +62,7 @@ Options of the mode come before the program, the program's own after it. Exit st
 @click.option("--around", type=click.IntRange(0), metavar="STEP", help="With --record: all values of the steps around STEP alone.")
 @click.option("--framework", type=click.Choice(["paddle", "torch"]), help="With --record: whose program it is; default paddle.")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
-@click.option("--html", type=output.PAGE, help="Write the page (docs/report.md, docs/reference-report.md).")
+@click.option("--html", type=output.PAGE, help="Write the page (docs/compare.md, docs/run.md).")
 @click.option("--markdown", type=output.TEXT, help="Write the findings as Markdown; - is standard output.")
 @click.option("--json", "data", type=output.TEXT, help="Write everything counted as JSON; - is standard output.")
 @click.option(

@@ -35,15 +35,15 @@ _UNSCALE = "paddle._legacy_C_ops.check_finite_and_unscale"
 _STAYS_OFF = logged(
     "automatic mixed precision stays off: on a CPU Paddle's auto_cast, decorate and GradScaler do "
     'nothing, and a comparison runs Paddle\'s own kernels. reference("torch") makes them act '
-    "(docs/amp.md)"
+    "(docs/run.md)"
 )
 _ENTERED_BEFORE = logged(
     "automatic mixed precision stays off: auto_cast was entered before this mode, and Paddle "
-    "switched it off on this CPU; enter it inside the mode (docs/amp.md)"
+    "switched it off on this CPU; enter it inside the mode (docs/run.md)"
 )
 _DISABLED = logged(
     "a GradScaler does not scale: it was made with enable=False, or outside of reference mode, where "
-    "Paddle disables it on a CPU; make it inside the mode (docs/amp.md)"
+    "Paddle disables it on a CPU; make it inside the mode (docs/run.md)"
 )
 
 

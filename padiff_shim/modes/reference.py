@@ -50,7 +50,7 @@ def reference(
         to_static: how functions of ``paddle.jit.to_static`` run: ``"compiled"``, as natively: their ops are not seen, and stay
             native; or ``"eager"``: op by op, as after ``paddle.jit.enable_to_static(False)``, so that they are seen.
         optimizer: whose definition of an optimizer's step and of gradient clipping is computed, with Torch's kernels, where the two
-            differ: ``"paddle"``, or ``"torch"``, which makes a training equal its Torch twin (see ``docs/optimizers.md``).
+            differ: ``"paddle"``, or ``"torch"``, which makes a training equal its Torch twin (see ``docs/definitions.md``).
         all_threads: the mode is also open in threads that have no mode of their own.
         random: whose generator random numbers come from. ``"torch"``: dropout, initializers, ``randn`` and the others draw what a
             Torch program would draw from Torch's global generator, which ``paddle.seed`` then seeds, too. ``"paddle"``: they stay
@@ -58,14 +58,14 @@ def reference(
         definitions: whose definition of an op is computed where the two differ under one name: ``"paddle"``, or ``"torch"``, that
             of a Torch twin (BatchNorm's running variance, the mean over ignored labels, initial weights: see
             ``docs/definitions.md``). Names of ops, ``"initial_weights"`` and ``"autocast"`` (Torch's lists for
-            mixed precision: see ``docs/amp.md``) take Torch's for these alone.
+            mixed precision: see ``docs/run.md``) take Torch's for these alone.
         kernels: what answers a call in float16 or bfloat16 for which this Paddle has no kernel on the device, as most ops on a CPU.
             ``"torch"``: Torch's kernel, with results and gradients in the dtype that Paddle documents; the run counts these calls
             apart. ``"paddle"``: Paddle's error, as natively.
         log: folder in which the run is kept when the mode closes, a file for each process (``padiff-shim report`` and
             :func:`padiff_shim.load_reference` read it).
         profile: note the layer, line and time of every call, so that ``run.save("run.html")`` shows coverage by layer and where the
-            time went. It changes no bit, and costs some microseconds a call (docs/reference-report.md).
+            time went. It changes no bit, and costs some microseconds a call (docs/run.md).
         compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.
 
     Returns:

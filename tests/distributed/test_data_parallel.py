@@ -92,7 +92,7 @@ def test_all_ranks_have_trained_the_same_bits(trained, name, way):
 @pytest.mark.bitexact
 @pytest.mark.parametrize("name", WITH_TWIN)
 def test_bit_for_bit_the_torch_program(trained, name):
-    """With two ranks the sum has one order. With more it depends on where in a bucket an element lies: see docs/distributed.md."""
+    """With two ranks the sum has one order. With more it depends on where in a bucket an element lies: see docs/record.md."""
     for rank in range(trained.number):
         result, twin = trained.of(name, "reference", rank), trained.of(name, "twin", rank)
         for key, value in twin.items():

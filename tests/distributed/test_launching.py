@@ -59,10 +59,10 @@ def test_what_a_mode_decorates_is_pickled_by_its_name(decorated_function):
     assert type(pickle.loads(pickle.dumps(decorated_function))) is type(decorated_function)
 
 
-@pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="docs/distributed.md says what the CPU's Paddle refuses")
+@pytest.mark.skipif(paddle.is_compiled_with_cuda(), reason="docs/record.md says what the CPU's Paddle refuses")
 @pytest.mark.parametrize("level", ["os", "os_g", "p_g_os"])
 def test_group_sharding_is_refused_by_paddle_itself(level):
-    """So says docs/distributed.md; the day Paddle takes it on the CPU, that page is wrong."""
+    """So says docs/record.md; the day Paddle takes it on the CPU, that page is wrong."""
     layer = paddle.nn.Linear(4, 4)
     optimizer = paddle.optimizer.AdamW(parameters=layer.parameters())
     for mode in (contextlib.nullcontext, lambda: padiff_shim.reference("torch"), lambda: padiff_shim.compare("torch")):

@@ -1,4 +1,4 @@
-"""Learning rates: which of Paddle's schedules give the very numbers of Torch's, as docs/optimizers.md says."""
+"""Learning rates: which of Paddle's schedules give the very numbers of Torch's, as docs/definitions.md says."""
 
 import math
 

@@ -16,6 +16,7 @@ paddle.seed(0)
 model = paddle.nn.Sequential(paddle.nn.Linear(8, 16), paddle.nn.GELU(), paddle.nn.LayerNorm(16), paddle.nn.Linear(16, 3))
 optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters())
 x, label = paddle.randn([32, 8]), paddle.randint(0, 3, [32])
+port_output, original_output = model(x), model(x)
 
 
 def train():
@@ -29,7 +30,6 @@ def train():
 SAYS = {
     "README.md": ["All 15 float calls ran on torch's kernels.", "Optimizers on torch kernels: adamw by Torch's definition (18)."],
     "README.zh-CN.md": ["全部 15 次浮点调用都在 torch 的内核上运行。", "torch 内核上的优化器：adamw 按 Torch 的定义（18）。"],
-    "docs/amp.md": [],
     "docs/audit.md": [],
     "docs/bisect.md": ["Paddle's kernels of 1 of 4 ops make the difference (no other is needed or makes it); 7 runs"],
     "docs/compare.md": [],
@@ -45,16 +45,15 @@ SAYS = {
         "✓ backward: 6 gradients identical bit for bit",
     ],
     "docs/zh/prove.md": [
-        "CODE_DIFFERS: 属性不同：approximate='tanh'，应为 'none'（改写为 approximate=False），在 port.py:22",
+        "CODE_DIFFERS: 属性不同：approximate=True，应为 False（改写为 approximate=False），在 port.py:22",
         "return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))",
         "CODE_CORRECT: 在 Torch 的内核上逐位一致；移植版在原生内核上不能运行",
         "优化器设置不同：weight_decay=0.1，应为 0.01",
         "✓ 反向：6 个梯度逐位一致",
     ],
-    "docs/random.md": [],
+    "docs/definitions.md": [],
     "docs/record.md": [],
-    "docs/reference-report.md": [],
-    "docs/report.md": [],
+    "docs/run.md": [],
 }
 LEAVES = {
     "README.md": ["report.html"],
@@ -62,8 +61,7 @@ LEAVES = {
     "docs/compare.md": ["report.html", "runs/monday"],
     "docs/drift.md": ["drift.png"],
     "docs/record.md": ["here", "there"],
-    "docs/reference-report.md": ["run.html"],
-    "docs/report.md": ["report.html"],
+    "docs/run.md": ["run.html"],
 }
 
 

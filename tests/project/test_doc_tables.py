@@ -1,0 +1,108 @@
+"""docs/ops.md, docs/defects.md, docs/formulations.md and docs/tables.html are what the declarations say."""
+
+import re
+
+import doc_tables
+import pytest
+from helpers import ROOT
+from padiff_shim.patches import _unsubstituted
+
+from padiff_shim.catalogue.defects import defects
+from padiff_shim.catalogue.formulations import formulations
+from padiff_shim.catalogue.registry import families, ops
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """{file's name: text}, as they are committed."""
+    return {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("ops.md", "defects.md", "formulations.md")}
+
+
+@pytest.fixture(scope="module")
+def op_rows(pages):
+    """{op: (reached by, gradient, judge, differences and notes)}"""
+    lines = [line for line in pages["ops.md"].partition("## optimizers")[0].splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    return {row[0].strip("`"): row[1:] for row in cells}
+
+
+def test_the_pages_are_up_to_date():
+    assert doc_tables.main(["--check"]) == 0
+
+
+def test_every_op_has_a_row_with_all_its_entry_points(op_rows):
+    assert set(op_rows) == set(ops())
+    for name, (reached, *_) in op_rows.items():
+        shown = reached.replace("`", "").replace("legacy ", "_legacy_C_ops.")
+        last = {spelling.rpartition(".")[2] for spelling in shown.split(",")}
+        assert last == {entry.target.rpartition(".")[2] for entry in ops()[name].entries}
+
+
+def test_what_a_row_says(op_rows):
+    assert op_rows["softmax"][2] == "`Softmax`"
+    assert '"softmax clipped at -64"' in op_rows["softmax"][3]
+    assert "`_C_ops.softmax_`, `legacy softmax_`" in op_rows["softmax"][0]
+    assert "float64: Paddle rounds epsilon to float32" in op_rows["layer_norm"][3].replace("float64, gradient ", "")
+    judges = {"sin": "generic", "abs": "exact, ties", "concat": "exact", "relu6": "generic, ties", "uniform": "not judged"}
+    assert {name: op_rows[name][2] for name in judges} == judges
+    assert op_rows["sum"][1] == "floats"
+
+
+def test_families_and_native_ops_are_all_there(pages):
+    text = pages["ops.md"]
+    assert all(f"\n## {family}\n" in text for family in families())
+    native = text[text.index("## What stays native") :]
+    for name in (*_unsubstituted.EXACT, *_unsubstituted.NATIVE, *_unsubstituted.LEGACY):
+        assert f"`{name}`" in native
+    assert all(f"`{prefix}*`" in native for prefix in _unsubstituted.PREFIXES)
+
+
+def test_every_defect_has_a_line_that_leads_to_its_program(pages):
+    linked = re.findall(r"^\| \[.+?\]\(\.\./patches/defects/(\w+\.py)\)", pages["defects.md"], re.MULTILINE)
+    assert sorted(linked) == sorted(defect.file for defect in defects().values())
+
+
+def test_every_spelling_has_a_line(pages):
+    for formulation in formulations().values():
+        assert f"| **{formulation.name}** |" in pages["formulations.md"]
+        assert all(doc_tables.code(spelling.paddle) in pages["formulations.md"] for spelling in formulation.spellings)
+
+
+def test_figures_stand_where_bits_differ(pages):
+    cells = [line.split(" | ") for line in pages["formulations.md"].splitlines() if line.startswith("| **")]
+    shown = {row[0].strip("| *"): row[3:5] for row in cells if len(row) == 7}
+    assert shown["order of a sum over ranks"][0].startswith("forward 1 ulp")
+    for name, figures in shown.items():
+        differing = {**formulations()[name].differs, **formulations()[name].may_differ}
+        for dtype, figure in zip(doc_tables.DTYPES, figures):
+            assert figure == "=" or dtype in differing
+            assert figure == "=" or re.search(r"(forward|gradient) (zeros|[\d.e-]+ ulp), [\d.]+ %", figure)
+            assert ("*here*" in figure) <= (dtype in formulations()[name].may_differ)
+
+
+def test_writing_and_checking(tmp_path, monkeypatch, capsys):
+    few = {name: formulations()[name] for name in ("division by a number", "square")}
+    monkeypatch.setattr(doc_tables, "formulations", lambda: few)
+    monkeypatch.setattr(doc_tables, "FOLDER", tmp_path)
+    assert doc_tables.main(["--check"]) == 1
+    assert capsys.readouterr().err.count("make docs") == 4
+    assert doc_tables.main([]) == 0
+    assert doc_tables.main(["--check"]) == 0
+    page, search = tmp_path / "formulations.md", tmp_path / "tables.html"
+    text = page.read_text(encoding="utf-8")
+    assert "1 computations in 2 spellings" in text
+    for changed, late in (
+        (re.sub(r"\d ulp", "7 ulp", text), []),
+        (re.sub("one thread, on .*", "one thread, on another machine.", text), []),
+        (text.replace("`x * (1 / c)`", "`x * 1 / c`"), [page]),
+    ):
+        page.write_text(changed, encoding="utf-8")
+        search.write_text(doc_tables.searchable([(tmp_path / name).read_text() for name in ("ops.md", "defects.md", page.name)]))
+        assert list(doc_tables.stale()) == late
+    search.write_text("old")
+    assert search in doc_tables.stale()
+
+
+def test_cells_are_shown_as_text():
+    page = doc_tables.searchable(["# A\n\n## b\n\n| x | y |\n| --- | --- |\n| `a<b \\| c` | **d** [e](f.py) &lt;g |\n"])
+    assert '<td><code>a&lt;b | c</code></td><td><b>d</b> <a href="f.py">e</a> &lt;g</td>' in page
