@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 
-import forked
 import numpy as np
 import paddle
 import pytest
@@ -197,26 +196,3 @@ def test_no_fault_hides_behind_what_is_seen_at_once(name, gradients, monkeypatch
                 quickly.setattr(formulas, "at_once", original)
                 calls |= accused(name, fault, gradients=gradients, seed=seed)
         assert certain <= calls, fault
-
-
-def test_no_first_call_loads_symbolic_shapes():
-    """Half a second, and as much again where Torch's compiler comes along."""
-    program = """
-import sys
-import numpy as np, paddle, padiff_shim
-import paddle.nn.functional as F
-
-x = paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 4, 3, 3)).astype("float32"), stop_gradient=False)
-w = paddle.ones([4])
-with padiff_shim.compare("torch", audit=1, progress=False) as run:
-    for f in (F.log_sigmoid, F.log_softmax, F.elu, F.selu, F.celu, F.softshrink, F.mish, F.softplus, F.hardswish):
-        f(x).sum().backward()
-    (F.glu(x, 1).sum() + paddle.nn.GroupNorm(2, 4)(x).sum() + F.batch_norm(x, w, w, w, w, True).sum()).backward()
-    F.unfold(x, 2).sum().backward()
-    (F.layer_norm(x, 3, paddle.ones([3]), paddle.ones([3])).sum() + paddle.lerp(x, x * 2, 0.3).sum()).backward()
-    (F.cross_entropy(x, paddle.zeros([2, 4, 3], "int64")) + F.smooth_l1_loss(x, x * 2) + x.norm(3)).backward()
-assert run.counts.records > 20
-print([name for name in ("sympy", "torch.fx.experimental.symbolic_shapes") if name in sys.modules])
-"""
-    done = forked.run(["-c", program])
-    assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr
