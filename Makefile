@@ -106,11 +106,12 @@ demo-bitwise: $(READY) ## formulations exchanged in each of five ports: origins 
 demo-bitwise-nlp: $(READY_PORTS) ## the same of paddlenlp's BERT and Reformer (LSH attention) as they are
 	PYTHONPATH="$(CURDIR):$(CURDIR)/$(VENV_PORTS)/transformers-4" $(VENV_PORTS)/bin/python -W ignore examples/demo_bitwise.py --paddlenlp
 
-ALIGN := $(VENV_PORTS)/bin/python -m padiff_shim align --torch examples/aligned_pair.py:original \
-  --inputs examples/aligned_pair.py:inputs --loss examples/aligned_pair.py:losses
+REPORT := --inputs examples/aligned_pair.py:inputs --loss examples/aligned_pair.py:losses --train AdamW --steps 10 \
+  --dtype float32 --dtype bfloat16 --report
+PROVE := $(VENV_PORTS)/bin/python -m padiff_shim prove
 demo-align: $(READY_PORTS) ## the report of a PaddleFormers port for its pull request, with its own RMSNorm and with the fused one
-	$(FROM_CHECKOUT) $(ALIGN) --paddle examples/aligned_pair.py:port --report align.md
-	$(FROM_CHECKOUT) $(ALIGN) --paddle examples/aligned_pair.py:fused_port --report align-fused.md || test $$? = 1
+	$(FROM_CHECKOUT) $(PROVE) examples/aligned_pair.py:port examples/aligned_pair.py:original $(REPORT) align.md
+	$(FROM_CHECKOUT) $(PROVE) examples/aligned_pair.py:fused_port examples/aligned_pair.py:original $(REPORT) align-fused.md || test $$? = 1
 
 demo-ports: $(READY_PORTS) ## models of paddle.vision, paddlenlp and PaddleFormers proven against torchvision's and transformers'
 	$(FROM_CHECKOUT) $(VENV_PORTS)/bin/python examples/demo_ports.py

@@ -256,7 +256,7 @@ def main() -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if unknown := [name for name in options.ops if name not in ops()]:
-        parser.error(f"no such op: {', '.join(unknown)}; `padiff-shim ops` lists them")
+        parser.error(f"no such op: {', '.join(unknown)}; docs/ops.md lists them")
     torch.set_num_threads(1)
     if options.worker:
         worker(options.ops, options.rounds, options.calls)

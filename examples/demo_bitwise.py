@@ -306,7 +306,7 @@ def asked(name: str, exchanges: Sequence[Exchange], dtype: str, folder: Path, *,
     path = written(name, exchanges, folder)
     source = path.read_text()
     port, original = models(name, path)
-    answer = padiff_shim.bitwise(port, original, inputs(name), weights="random", dtype=dtype)
+    answer = padiff_shim.prove(port, original, inputs(name), weights="random", dtype=dtype).bits()
     text = str(answer)
     if show:
         print(f"\n===== {name}, {dtype}: {', '.join(each.name for each in exchanges) or 'as it is'}\n{text}")
@@ -315,7 +315,7 @@ def asked(name: str, exchanges: Sequence[Exchange], dtype: str, folder: Path, *,
     for _ in range(ROUNDS):
         if behind.identical or not behind.apply():
             break
-        behind = padiff_shim.bitwise(*models(name, path), inputs(name), weights="random", dtype=dtype)
+        behind = padiff_shim.prove(*models(name, path), inputs(name), weights="random", dtype=dtype).bits()
         if show and not behind.identical:
             print("----- behind the changes:", behind.headline)
     identical = behind.identical
@@ -359,7 +359,7 @@ def of_paddlenlp(console: Console, dtypes: Sequence[str]) -> int:
     for name, (model, config, phase) in NLP.items():
         for dtype in dtypes:
             port, original, arrays = nlp.both(model, model, config, config)
-            answer = padiff_shim.bitwise(port, original, arrays, weights="random", phase=phase, dtype=dtype)
+            answer = padiff_shim.prove(port, original, arrays, weights="random", phase=phase, dtype=dtype).bits()
             console.print(
                 f"===== {name}, {dtype}", answer.headline, *map(str, answer.origins), sep="\n", markup=False, highlight=False
             )

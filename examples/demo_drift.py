@@ -26,7 +26,7 @@ def main() -> None:
     options = parser.parse_args()
     paddle.set_device("cpu")
     for pair in (ctrl("float32"), reformer(TWELVE)):
-        drift = padiff_shim.drift(pair.port, pair.original, pair.inputs)
+        drift = padiff_shim.prove(pair.port, pair.original, pair.inputs, phase="forward").drift()
         print(f"{pair.name}, {pair.dtype}: {drift.headline}")
         if options.plot is not None:
             options.plot.mkdir(parents=True, exist_ok=True)

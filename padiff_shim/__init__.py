@@ -39,9 +39,7 @@ _EXPORTS = {
     "ShardedProof": "questions.sharded_proof",
     "Proof": "proof.proof",
     "ProofVerdict": "proof.findings",
-    "bitwise": "bits.bitwise",
-    "Bitwise": "bits.result",
-    "align": "questions.align",
+    "Bitwise": "proof.bits.result",
     "Alignment": "proof.alignment",
     "AlignmentVerdict": "proof.alignment",
     "audit": "auditing.audit",
@@ -49,8 +47,7 @@ _EXPORTS = {
     "Gate": "runs.gate",
     "Audit": "auditing.audit",
     "bisect": "questions.bisect",
-    "drift": "questions.drift",
-    "Drift": "questions.drift",
+    "Drift": "proof.drift",
     "Bisection": "questions.bisect",
     "BisectionError": "errors",
     "record": "recording.record",
@@ -118,16 +115,13 @@ __all__ = [
     "UnknownNameError",
     "Verdict",
     "__version__",
-    "align",
     "audit",
     "auto_diff",
     "bisect",
-    "bitwise",
     "compare",
     "diff",
     "difference",
     "do_no_harm",
-    "drift",
     "gate",
     "install",
     "load",
@@ -143,8 +137,6 @@ __all__ = [
 if TYPE_CHECKING:
     from .auditing.audit import Audit, audit
     from .autodiff.auto_diff import auto_diff
-    from .bits.bitwise import bitwise
-    from .bits.result import Bitwise
     from .errors import (
         ArgumentError,
         BackendError,
@@ -163,12 +155,12 @@ if TYPE_CHECKING:
     from .modes.mode import Mode
     from .modes.reference import install, reference, uninstall
     from .proof.alignment import Alignment, AlignmentVerdict
+    from .proof.bits.result import Bitwise
+    from .proof.drift import Drift
     from .proof.findings import ProofVerdict
     from .proof.proof import Proof
     from .proof.prove import prove
-    from .questions.align import align
     from .questions.bisect import Bisection, bisect
-    from .questions.drift import Drift, drift
     from .questions.noninterference import HarmReport, do_no_harm
     from .questions.sharded_proof import ShardedProof, prove_sharded
     from .recording.diff import diff

@@ -107,7 +107,7 @@ def unreadable(what: str, path: object, error: OSError) -> FileError:
 
 
 FEW = 40  # names that an error lists one by one
-OPS_LISTED = tr("`padiff-shim ops` lists them.")
+OPS_LISTED = tr("docs/ops.md lists them.")
 
 
 def unknown(kind: str, word: object, accepted: Iterable[str], listed: str = "", prefix: str = "") -> UnknownNameError:

@@ -40,9 +40,7 @@ def chosen(patterns: str | Iterable[str] | None) -> list[str]:
         if set(pattern) & set("*?["):
             matches = {name for name in table() if fnmatchcase(name, pattern)}
             if not matches:
-                raise ArgumentError(
-                    tr("ops={pattern} matches no op of the table (`padiff-shim ops` lists them)", pattern=repr(pattern))
-                )
+                raise ArgumentError(tr("ops={pattern} matches no op of the table (docs/ops.md lists them)", pattern=repr(pattern)))
             wanted |= matches
         else:
             wanted |= resolve(pattern) & set(table())

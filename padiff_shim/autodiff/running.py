@@ -150,7 +150,7 @@ class TrainedSide(ModelSide):
         inputs = mapped(self._inputs_of_call, _fresh)
         self._clear()
         result = ModelRun(recorder)
-        with self._watched(recorder), seeded(self._seed + step), self._mode():
+        with self._watched(recorder), seeded(self.seed + step), self._mode():
             output = self.model(**inputs)
             if self._loss is not None or backward:
                 loss = self._loss_of(output)

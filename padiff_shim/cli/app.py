@@ -25,12 +25,7 @@ from ..text import LANGUAGE_VARIABLE, LANGUAGES, Sentence, current, joined, mark
 
 LANGUAGE_OPTION = "lang"
 _WIDTH, _OPTIONS = 100, 34  # columns of help, and of those what stands before the help of an option
-# fmt: off
-COMMANDS: tuple[str, ...] = (
-    "doctor", "run", "prove", "bitwise", "drift", "align", "transfer", "bisect",
-    "report", "repro", "record", "diff", "ops", "audit", "gate",
-)
-# fmt: on
+COMMANDS = ("doctor", "run", "prove", "transfer", "record", "diff", "bisect", "log", "audit", "gate")
 
 _EPILOG = """\
 \b
@@ -39,15 +34,14 @@ Examples:
   padiff-shim run train.py --epochs 3
   padiff-shim run --compare --log runs/monday train.py
   padiff-shim prove port.py:build original.py:build --inputs x.npy
-  padiff-shim align --torch original.py:build --paddle port.py:build \\
-      --inputs x.npy --report align.md
+  padiff-shim prove port.py:build original.py:build --inputs x.npy \\
+      --train AdamW --report align.md
   padiff-shim transfer --torch model.safetensors --paddle port.py:build \\
       --output model.pdparams
-  padiff-shim report runs/monday --html monday.html
-  padiff-shim repro runs/monday worst
+  padiff-shim log runs/monday --html monday.html
+  padiff-shim log runs/monday --repro worst
   padiff-shim record here train.py
   padiff-shim diff here there
-  padiff-shim ops layer_norm
 
 Exit status: 0, 1 if the answer is no, 2 if there is no answer (wrong arguments, missing files or frameworks).
 `padiff-shim COMMAND --help` has examples of each.

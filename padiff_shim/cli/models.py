@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from ..errors import ArgumentError, described, unknown, unreadable
-from ..progress import Waiting
 from ..text import joined, marked, tr
 from .program import called, load
 
@@ -35,43 +34,6 @@ def builder_options(function: Callable[..., Any]) -> Callable[..., Any]:
 layer_map_option = click.option(
     "--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, if names do not tell."
 )
-
-
-def pair_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what names a port, its original and their inputs to a command; :func:`named_pair` reads it."""
-    options: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = [
-        click.argument("port", metavar="PADDLE"),
-        click.argument("original", metavar="TORCH"),
-        click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays or function."),
-        builder_options,
-        click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle, paddle->torch, as-is or random."),
-        click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's)."),
-        layer_map_option,
-        click.option("--seed", default=0, metavar="N", type=int, help="Seed of all random generators."),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def named_pair(options: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """The port, the original and their inputs, which are taken out of the options; what other options name is loaded into them.
-
-    Raises:
-        MissingFrameworkError: Paddle or Torch cannot be imported.
-        ArgumentError: there is no such object; the message names the nearest.
-        FileError: there is no such file.
-    """
-    from ..modes.environment import frameworks
-
-    with Waiting("importing Paddle and Torch"):
-        frameworks()
-    builders = Builders(options.pop("arguments"), options.pop("config"))
-    module = builders.made(options.pop("original"), "TORCH")  # first: PaddleFormers hides Torch from a transformers imported later
-    layer = builders.made(options.pop("port"), "PADDLE")
-    options["loss"] = named_object(options["loss"], "--loss")
-    options["layer_map"] = layer_map_of(options["layer_map"])
-    return layer, module, model_inputs(options.pop("inputs"))
 
 
 class Builders:
@@ -350,11 +312,6 @@ def named_object(word: str | None, option: str) -> Any:
         )
     _check_names(target, arguments, word, option)
     return functools.partial(target, **arguments)
-
-
-def optimizer_of(word: str | None) -> Any:
-    """``--optimizer``: the named object, or the name of an optimizer."""
-    return named_object(word, "--optimizer") if word and ":" in word else word
 
 
 def layer_map_of(words: Iterable[str]) -> dict[str, str] | None:

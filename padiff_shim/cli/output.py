@@ -124,11 +124,13 @@ def answer(
     sarif: str | None = None,
     *,
     always: bool = True,
+    piped: bool = False,
 ) -> None:
     """Write a result into the files that the options name, and print it, unless standard output has one of them.
 
     Args:
         always: print it also if files are named and no ``--format`` is.
+        piped: standard output has something else already.
 
     Raises:
         FileError: a file cannot be written.
@@ -138,7 +140,7 @@ def answer(
     write_markdown(markdown, result)
     write_sarif(sarif, result)
     files = [path for path in (html, markdown, data, sarif) if path is not None]
-    if "-" not in files and (always or form is not None or not files):
+    if "-" not in files and not piped and (always or form is not None or not files):
         click.echo(formatted(result, form))
 
 

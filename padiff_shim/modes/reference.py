@@ -62,7 +62,7 @@ def reference(
         kernels: what answers a call in float16 or bfloat16 for which this Paddle has no kernel on the device, as most ops on a CPU.
             ``"torch"``: Torch's kernel, with results and gradients in the dtype that Paddle documents; the run counts these calls
             apart. ``"paddle"``: Paddle's error, as natively.
-        log: folder in which the run is kept when the mode closes, a file for each process (``padiff-shim report`` and
+        log: folder in which the run is kept when the mode closes, a file for each process (``padiff-shim log`` and
             :func:`padiff_shim.load_reference` read it).
         profile: note the layer, line and time of every call, so that ``run.save("run.html")`` shows coverage by layer and where the
             time went. It changes no bit, and costs some microseconds a call (docs/run.md).

@@ -11,12 +11,12 @@ from ..present.annotations import Finding
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
 from .agreement import RunOutcome
-from .distances import DriftRow, gradient_rows, layer_rows, output_rows
+from .distances import DriftRow, gradient_rows, layer_rows, outcomes_of, output_rows
 from .findings import ProofVerdict
 from .generation import Generate, GenerationRow, GenerationUnchecked, generation
 from .locate import LOSS
 from .pages import Proven
-from .programs import NotWider, PaddleSide, TorchSide, in_wider, natively
+from .programs import PaddleSide, TorchSide
 
 
 class AlignedProof(Proven, Protocol):
@@ -26,6 +26,7 @@ class AlignedProof(Proven, Protocol):
     reason: str
     differences: dict[str, float | None]
     complete: bool
+    environment: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]: ...
     @property
@@ -144,7 +145,7 @@ def aligned_dtype(
     if not proof.differences:
         aligned.leave_out(str(proof.verdict))
         return aligned
-    outcomes = _outcomes(aligned, original, port)
+    outcomes, aligned.notes, aligned.fails = outcomes_of(original, port)
     aligned.rows = [*layer_rows(weights, outcomes), *output_rows(outcomes)]
     aligned.rows += [row for row in gradient_rows(weights, outcomes) if row.kind == "gradient of parameter"] if back else []
     aligned.losses = {run: float(o.outputs[LOSS].reshape(-1)[0]) for run, o in outcomes.items() if _has_loss(o) and "64" not in run}
@@ -165,26 +166,6 @@ def aligned_dtype(
 
 def _has_loss(outcome: RunOutcome) -> bool:
     return LOSS in outcome.outputs and outcome.outputs[LOSS].size == 1
-
-
-def _outcomes(aligned: AlignedDtype, original: TorchSide, port: PaddleSide) -> dict[str, RunOutcome]:
-    """A run of the original, and of the port on Torch's kernels and natively; then both in float64."""
-    outcomes: dict[str, RunOutcome] = {"torch": original.run(), "substituted": port.run()}
-    native, failure = natively(port)
-    if native is not None:
-        outcomes["native"] = native
-        aligned.fails = failure
-    aligned.notes += [failure] if failure else []
-    if aligned.dtype == "float64":
-        return outcomes
-    try:  # as a proof tells rounding from mistakes: every narrower dtype in the programs is widened
-        wide = in_wider(original, port, lambda: (original.run_wide(), port.run_wide()))
-    except NotWider as error:
-        aligned.notes.append(tr("no float64 pair: {error}", error=error))
-        return outcomes
-    if original.wider != "float64":
-        aligned.notes.append(tr("the column float64 is of runs in {wider}", wider=original.wider))
-    return outcomes | dict(zip(("torch64", "native64"), wide))
 
 
 def _blocks(module: torch.nn.Module) -> list[str]:

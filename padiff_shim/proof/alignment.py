@@ -51,7 +51,7 @@ class AlignmentVerdict(str, Enum):
 
 @dataclass(repr=False)
 class Alignment(Presented):
-    """Everything that was compared between a port and its original. True in a condition if the port is right.
+    """What :meth:`padiff_shim.Proof.report` compared. True in a condition if the port is right.
 
     Attributes:
         models: where port (``"paddle"``) and original (``"torch"``) come from: class, file, commit or release.
@@ -61,7 +61,7 @@ class Alignment(Presented):
 
     >>> import numpy, paddle, torch, padiff_shim
     >>> port, original = paddle.nn.LayerNorm(8, epsilon=1e-6), torch.nn.LayerNorm(8)
-    >>> alignment = padiff_shim.align(port, original, numpy.eye(8) + 1, dtypes=["float32"], steps=0)
+    >>> alignment = padiff_shim.prove(port, original, numpy.eye(8) + 1).report()
     >>> bool(alignment), alignment.headline.partition("float32: ")[2]
     (False, 'another attribute: epsilon=1e-06 against eps=1e-05 (write epsilon=1e-05)')
     """
@@ -200,7 +200,7 @@ def _contradicted(aligned: AlignedDtype) -> str:
     )
 
 
-def surroundings(port: PaddleSide, seed: int) -> dict[str, str]:
+def surroundings(port: PaddleSide) -> dict[str, str]:
     """Versions, processor, threads and inputs."""
     known = settings.environment()
     names = ("paddle", "torch", "numpy", "python", "system", "device", *(["cuda"] if known["device"] != "cpu" else []))
@@ -212,7 +212,7 @@ def surroundings(port: PaddleSide, seed: int) -> dict[str, str]:
         tr("processor"): settings.processor(),
         tr("threads"): tr("paddle {threads}, torch {get_num_threads}", threads=threads, get_num_threads=torch.get_num_threads()),
         tr("inputs"): "; ".join(inputs),
-        tr("seed"): str(seed),
+        tr("seed"): str(port.seed),
     }
 
 

@@ -49,9 +49,9 @@ def alignment_document(alignment: AlignedModels) -> doc.Document:
     sections += [_losses(dtypes)]
     sections += [_gradients(aligned) for aligned in dtypes]
     sections += [_training(aligned) for aligned in dtypes]
-    tips = [
-        tr("padiff_shim.bitwise names each line where the bits of a right port part, and what to write to have the same")
-    ] * any(aligned.proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING for aligned in dtypes)
+    tips = [tr("proof.bits(), or --bits: the lines where the bits part, and what to write")] * any(
+        aligned.proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING for aligned in dtypes
+    )
     return doc.Document(
         alignment.headline,
         [

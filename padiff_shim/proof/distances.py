@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..text import marked, tr
 from ..weights.mapping import Mapping as Weights
 from . import agreement
 from .agreement import RunOutcome
+from .programs import ModelSide, NotWider, PaddleSide, Runner, TorchSide, in_wider, natively
 
 Array = np.ndarray[Any, Any]
 SIDES = ("native", "substituted", "float64")
@@ -36,7 +37,7 @@ class DriftRow:
         site: of a call its line in the port.
         native: with the port on Paddle's kernels; None where it fails there.
         substituted: with the port on Torch's kernels.
-        float64: both in float64, the port on Paddle's kernels; None where they did not run so.
+        float64: both in float64; None where they did not run so.
     """
 
     kind: str
@@ -88,6 +89,41 @@ def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Ma
 def _distance(actual: Array, expected: Array) -> Distance | None:
     """None for different shapes and without numbers."""
     return distance(actual, expected) if actual.shape == expected.shape and actual.size else None
+
+
+# ---- Runs.
+
+
+def outcomes_of(
+    original: TorchSide,
+    port: PaddleSide,
+    run: Callable[[ModelSide, Runner, str], RunOutcome] = lambda side, runner, name: runner(side),
+) -> tuple[dict[str, RunOutcome], list[str], str]:
+    """A run of the original, and of the port on Torch's kernels and natively; then both in float64.
+
+    Args:
+        original, port: the models with equal weights.
+        run: makes a run of a side, which gets a name.
+
+    Returns:
+        The outcomes by the names of their runs, notes, and why the port's backward fails natively ("" if it does not).
+    """
+    outcomes = {"torch": run(original, ModelSide.run, "torch"), "substituted": run(port, ModelSide.run, "substituted")}
+    native, failure = natively(port, lambda runner: run(port, runner, "native"))
+    notes = [failure] if failure else []
+    if native is not None:
+        outcomes["native"] = native
+    if original.dtype() == "float64":
+        return outcomes, notes, failure if native is not None else ""
+    sides = {"torch64": original, "native64": port}
+    try:  # as a proof tells rounding from mistakes: every narrower dtype in the programs is widened
+        wide = in_wider(original, port, lambda: [run(side, ModelSide.run_wide, name) for name, side in sides.items()])
+        outcomes |= zip(sides, wide)
+        if original.wider != "float64":
+            notes.append(tr("the column float64 is of runs in {wider}", wider=original.wider))
+    except NotWider as error:
+        notes.append(tr("no float64 pair: {error}", error=error))
+    return outcomes, notes, failure if native is not None else ""
 
 
 # ---- Rows of layers' results and of outputs.

@@ -43,8 +43,8 @@ class Proven(Protocol):
     notes: list[str]
 
 
-def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
-    """All of a proof; ``tips``: what to ask next."""
+def proof_document(proof: Proven, following: Sequence[str] = ()) -> doc.Document:
+    """All of a proof; ``following``: what to do next."""
     measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
     stages = doc.Items([doc.ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in proof.stages], marks=True)
     return doc.Document(
@@ -55,7 +55,8 @@ def proof_document(proof: Proven, tips: Sequence[str] = ()) -> doc.Document:
             _training(proof.training),
             *(carriers.section() for carriers in measured),
             _layers(proof.layers),
-            doc.Notes([*proof.notes, *tips]),
+            doc.Notes(proof.notes),
+            doc.Items([doc.ListItem(text, tr("next")) for text in following]),
         ],
         "good" if proof else "bad",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import random
 import threading
@@ -62,7 +63,7 @@ class Inputs:
                     source=described(source),
                 )
             )
-        self._given, self._dtype = source, dtype
+        self._given, self.dtype = source, dtype
         self._dtypes: dict[int, str] = {}  # by the identity of an array: the dtype of the tensor it was
         self._alike = not callable(source)
         if self._alike:  # a copy, for the caller may write it
@@ -76,6 +77,12 @@ class Inputs:
         self._dtypes[id(array)] = _dtype_of(value)
         self._alike = self._alike and array.dtype.name in _IN_BOTH
         return array
+
+    def in_dtype(self, dtype: str) -> Inputs:
+        """The same with all floats in a dtype."""
+        other = copy.copy(self)
+        other.dtype = dtype
+        return other
 
     def equal_in(self, dtype: str, other: str) -> bool:
         """Whether models of these dtypes get the same without a look: both inputs are made of the same arrays."""
@@ -96,7 +103,7 @@ class Inputs:
             array = as_array(value)
             if array.dtype.kind != "f":
                 return _tensor(framework, array, "", device)
-            name = self._dtype or (self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value))
+            name = self.dtype or (self._dtypes[id(value)] if id(value) in self._dtypes else _dtype_of(value))
             return _tensor(framework, array, wide or name or dtype, device)
 
         arguments = (framework, step) if self.changing else (framework,)
@@ -429,7 +436,7 @@ class ModelSide:
     follows = False  # it keeps the gradients of layers' results and of inputs
 
     def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
-        self.model, self._inputs, self._loss, self._seed, self._backward = model, inputs, loss, seed, backward
+        self.model, self._inputs, self._loss, self.seed, self._backward = model, inputs, loss, seed, backward
         self.starts: dict[Any, Array] = {}  # the first gradients of backwards
         self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at outputs of one name
         self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
@@ -459,7 +466,7 @@ class ModelSide:
         """What a function of the model and of a call's arguments returns, with seeds, kernels and buffers as in a run."""
         self._state_of(self.model).restore()
         try:
-            with seeded(self._seed), self._mode():
+            with seeded(self.seed), self._mode():
                 return question(self.model, self._arguments())
         finally:
             self._state_of(self.model).restore()
@@ -519,7 +526,7 @@ class ModelSide:
         """What a run happens in: hooks on layers, equal seeds, the copy's dtype, kernels, aligned draws."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._layer_hooks(model, outcome))
-            stack.enter_context(seeded(self._seed))
+            stack.enter_context(seeded(self.seed))
             if wide:
                 stack.enter_context(default_dtype(self.wider))
             stack.enter_context(self._mode(wide, formed=self._wants_one_form(wide, within)))
@@ -630,7 +637,7 @@ class ModelSide:
         parameters, weights_after = self._parameters(self.model), []
         before = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
         try:
-            with seeded(self._seed), self._mode():
+            with seeded(self.seed), self._mode():
                 trainer = recipe.trainer(self.framework, self.model)
                 for weights, gradients in steps:
                     for name, parameter in parameters.items():
@@ -745,7 +752,7 @@ class ModelSide:
         shape, dtype = tuple(tensor.shape), as_array(tensor).dtype
         key = place, shape, dtype.name
         if key not in self.starts:
-            self.starts[key] = np.random.default_rng([self._seed, place]).standard_normal(shape).astype(dtype)
+            self.starts[key] = np.random.default_rng([self.seed, place]).standard_normal(shape).astype(dtype)
         return self.starts[key].copy()
 
     def fill(self, parameter: Tensor, values: Array) -> None:
@@ -760,7 +767,7 @@ class ModelSide:
         return dict(state.buffers)
 
     def dtype(self) -> str:
-        """The dtype of the first parameter of floats."""
+        """The dtype of the first parameter of floats, or else that of the inputs."""
         raise NotImplementedError
 
     def _device(self) -> str:
@@ -813,7 +820,7 @@ class TorchSide(ModelSide):
         first = next(
             (parameter for parameter in self._state_of(self.model).parameters.values() if parameter.is_floating_point()), None
         )
-        return "float32" if first is None else str(first.dtype).rpartition(".")[2]
+        return (self._inputs.dtype or "float32") if first is None else str(first.dtype).rpartition(".")[2]
 
     @property
     def epsilon(self) -> float:
@@ -1020,7 +1027,7 @@ class PaddleSide(ModelSide):
 
     def dtype(self) -> str:
         names = (str(parameter.dtype).rpartition(".")[2] for parameter in self._state_of(self.model).parameters.values())
-        return next((name for name in names if "float" in name), "float32")
+        return next((name for name in names if "float" in name), self._inputs.dtype or "float32")
 
     def _labels(self, model: Model) -> dict[int, str]:
         content = self._state_of(model)
@@ -1046,7 +1053,7 @@ class PaddleSide(ModelSide):
         self._keeping = False
         self._stack.clear()
         self._clear()
-        with self._layer_hooks(self.model, RunOutcome()), seeded(self._seed), mode:
+        with self._layer_hooks(self.model, RunOutcome()), seeded(self.seed), mode:
             behind(leaves(self.model(*positional, **keywords)))
         self._clear()
 
@@ -1075,7 +1082,7 @@ class PaddleSide(ModelSide):
         try:
             for parameter, value, name in changed:
                 self._write(parameter, as_array(value) + moved[name])
-            with self._layer_hooks(model, RunOutcome()), seeded(self._seed), widened, mode:
+            with self._layer_hooks(model, RunOutcome()), seeded(self.seed), widened, mode:
                 self._pass(model, arguments, training=training)
             return {**self._gradients(model, copied), **leaf_gradients(begun)}
         finally:

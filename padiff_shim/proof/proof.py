@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..arguments import whole
+import paddle
+import torch
+
+from ..arguments import flag, one_of, whole
 from ..dispatch.call_site import at_line
 from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.environment import versions
 from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
-from ..text import joined, tr
-from .alignment import Alignment
+from ..progress import Waiting
+from ..text import joined, marked, shown, tr
+from ..weights.mapping import Mapping as WeightMapping
+from .aligned import AlignedDtype, aligned_dtype
+from .alignment import Alignment, origins, surroundings
+from .attribution import carriers, gradient_carriers
+from .bits.bitwise import bitwise, same_mathematics
+from .bits.result import Bitwise
 from .carried import CarriedBy
+from .drift import Drift, drift
 from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
 from .pages import annotated, proof_document
+from .programs import PaddleSide, TorchSide, generators_restored
+from .updates import Recipe
 
-_BITWISE = tr("padiff_shim.bitwise(port, original, inputs) names each line where the bits part, and what to write to have the same")
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+
+_BITS = marked("proof.bits(), or --bits: the lines where the bits part, and what to write")
+_DRIFT = marked("proof.drift(), or --drift: how the difference of the kernels grows from layer to layer")
+_REPORT = marked("proof.report(), or --report align.md: what goes into the pull request")
+_RECORD = marked("padiff-shim record, there and here, then diff: if another machine gives other numbers")
+_WEIGHTS = marked('prove with weights="torch->paddle", or make the weights equal, then prove again')
+_AGAIN = marked("correct that, then prove again")
 
 
 class ProofAnswer(Presented):
@@ -51,9 +71,34 @@ class ProofAnswer(Presented):
         return [annotated(mistake, str(self.verdict)) for mistake in self.mistakes]
 
 
+@dataclass(frozen=True)
+class Ran:
+    """Both programs of a proof, which its views run again.
+
+    Attributes:
+        original, port: copies of the models with equal weights; ``models``: the caller's, (Paddle's, Torch's).
+        mapping: how weights belong together.
+        back: gradients were compared.
+        recipe, steps: how both were trained; None: they were not.
+        proof_in: proves the same in a dtype.
+    """
+
+    original: TorchSide
+    port: PaddleSide
+    mapping: WeightMapping
+    models: tuple[paddle.nn.Layer, torch.nn.Module]
+    back: bool
+    recipe: Recipe | None
+    steps: int
+    proof_in: Callable[[str], Proof]
+
+
 @dataclass(repr=False)
 class Proof(ProofAnswer):
     """Whether a port is right, and if not, where. True in a condition if the code is right.
+
+    :meth:`bits`, :meth:`drift`, :meth:`carriers` and :meth:`report` ask further, of the programs that were run; for that a proof
+    holds copies of both models.
 
     Attributes:
         verdict: the answer.
@@ -94,42 +139,131 @@ class Proof(ProofAnswer):
     environment: dict[str, str] = field(default_factory=versions)
 
     def __post_init__(self) -> None:
-        self._measure: Callable[[], CarriedBy] | None = None
-        self._measure_gradients: Callable[[str], CarriedBy] | None = None
-        self._align: Callable[[Proof, int, Generate | None], Alignment] | None = None
+        self.ran: Ran | None = None
 
-    def measure_by(self, measure: Callable[[], CarriedBy], of_gradients: Callable[[str], CarriedBy] | None = None) -> None:
-        """The measurements of :meth:`carriers`; ``of_gradients`` is None if the port had no backward."""
-        self._measure, self._measure_gradients = measure, of_gradients
+    def _programs(self) -> Ran:
+        if self.ran is None or not self.differences:
+            raise PadiffShimError(tr("no run of the port to measure: {headline}", headline=self.headline))
+        return self.ran
 
-    def report_by(self, align: Callable[[Proof, int, Generate | None], Alignment]) -> None:
-        """The measurements of :meth:`report`: of this proof, a number of tokens, and functions that generate them."""
-        self._align = align
+    def bits(self) -> Bitwise:
+        """Where the bits of a right port part from its original's, why, and what to write to have the same.
 
-    def report(self, *, tokens: int = 0, generate: Generate | None = None, lang: str | None = None) -> Alignment:
-        """The report that goes into a pull request: environment and commits, weights, layers, loss, gradients, training.
+        On equal kernels only the formulation makes other bits. Each call of the port gets the original's own operands, bit for
+        bit; where the result differs, the line is an origin. Spellings of the formulations in docs/bitwise.md, or else the
+        original's own calls in Paddle's words, are replayed on these operands. One that gives the original's bits, in results and
+        gradients, is printed as a change. With all changes in place the whole port runs again, without anything of the original's.
 
-        It has one dtype, that of the proof; :func:`padiff_shim.align` proves and reports several. Both models run once more, and
-        once in float64.
+        Returns:
+            A :class:`Bitwise <padiff_shim.Bitwise>`, true if no bit differs.
+
+        >>> import numpy, paddle, torch, padiff_shim
+        >>> class Port(paddle.nn.Layer):
+        ...     def forward(self, x):
+        ...         return x * (1 / 3)
+        >>> class Original(torch.nn.Module):
+        ...     def forward(self, x):
+        ...         return x / 3
+        >>> bits = padiff_shim.prove(Port(), Original(), numpy.arange(8.0)).bits()
+        >>> bool(bits), bits.mended, [(origin.name, origin.change) for origin in bits.origins]
+        (False, True, [('division by a number', 'x / c')])
+        """
+        if not same_mathematics(self):
+            return Bitwise(self, comparable=False)
+        ran = self._programs()
+        return bitwise(self, ran.original, ran.port, ran.mapping, ran.recipe, ran.steps)
+
+    def drift(self, *, calls: bool = False) -> Drift:
+        """How far the port's values are from the original's: mean and largest difference of every layer's result.
+
+        The port runs natively and on Torch's kernels, then both models in float64. A native difference that is rounding is 0 on
+        Torch's kernels (or comes from another order of summation), and about 1e-9 of itself in float64. Unless the proof is of
+        ``phase="forward"``, also the gradients of every layer's result, of inputs of floats and of parameters.
 
         Args:
-            tokens: how many tokens both models generate greedily; 0: none.
-            generate: as for :func:`padiff_shim.align`.
+            calls: also every op call, aligned as :func:`padiff_shim.diff` aligns them.
+
+        Returns:
+            A :class:`Drift <padiff_shim.Drift>`.
+
+        Raises:
+            PadiffShimError: nothing was run, as for inputs that differ.
+
+        >>> import numpy, paddle, torch, padiff_shim
+        >>> proof = padiff_shim.prove(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4), phase="forward")
+        >>> [(row.kind, row.substituted.max_abs) for row in proof.drift().rows]
+        [('layer', 0.0), ('output', 0.0)]
+        """
+        flag("calls", calls)
+        ran = self._programs()
+        return drift(ran.original, ran.port, ran.mapping, back=ran.back, calls=calls)
+
+    def report(
+        self, *, dtypes: Sequence[str] = (), tokens: int = 16, generate: Generate | None = None, lang: str | None = None
+    ) -> Alignment:
+        """The report that goes into a pull request: environment and commits, weights, layers, loss, gradients, training.
+
+        It has a conclusion (right, wrong at a line, or not known), and lists what was not compared, with the reason. Both models
+        run once more, and once in float64.
+
+        Args:
+            dtypes: names of further dtypes of floats; in each the port is proven, too.
+            tokens: how many tokens both models generate greedily, if they can; 0: none.
+            generate: a pair of functions (Paddle's, Torch's) of the model, its arguments ``(positional, keywords)`` and the number
+                of tokens, which return new tokens ``[sequences, tokens]``. None: the models' method ``generate``, if both have one,
+                as PaddleFormers and transformers call it.
             lang: the language of the report, ``"en"`` or ``"zh"``; default: as the environment says.
 
         Returns:
-            An :class:`Alignment <padiff_shim.proof.alignment.Alignment>`. A proof holds copies of both models for it.
+            An :class:`Alignment <padiff_shim.Alignment>`, true if the port is right. Where the models do not run in one of
+            ``dtypes``, it says so, and the conclusion is NOT_KNOWN there.
+
+        Raises:
+            ArgumentError: an argument that is not accepted; the message says what is.
 
         >>> import numpy, paddle, torch, padiff_shim
-        >>> proof = padiff_shim.prove(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4))
-        >>> report = proof.report()
-        >>> str(report.verdict), report.unchecked["training"]
-        ('RIGHT', 'no steps were asked for')
+        >>> report = padiff_shim.prove(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4)).report(dtypes=["bfloat16"])
+        >>> report.verdict, [aligned.dtype for aligned in report.dtypes]
+        (<AlignmentVerdict.RIGHT: 'RIGHT'>, ['float32', 'bfloat16'])
+        >>> report.unchecked["training"]
+        'no steps were asked for'
         """
-        assert self._align is not None  # prove has set it
-        alignment = self._align(self, whole("tokens", tokens, least=0), generation_of(generate))
-        alignment.speak(lang)
-        return alignment
+        if isinstance(dtypes, str):
+            raise ArgumentError(tr("dtypes= is a list of names of dtypes, got {dtypes}", dtypes=described(dtypes)))
+        names, tokens, ways = (
+            [one_of("dtypes", dtype, DTYPES) for dtype in dtypes],
+            whole("tokens", tokens),
+            generation_of(generate),
+        )
+        assert self.ran is not None  # prove has set it
+        start = time.perf_counter()
+        with generators_restored(), Waiting("aligning"):
+            measured = [self._aligned(tokens, ways)]
+            for name in dict.fromkeys(names):
+                if name != measured[0].dtype:
+                    measured.append(self._aligned_in(name, tokens, ways, measured[0].weights))
+            report = Alignment(origins(*self.ran.models), surroundings(self.ran.port), measured)
+        report.seconds = self.seconds + time.perf_counter() - start
+        report.speak(lang)
+        return report
+
+    def _aligned(self, tokens: int, generate: Generate | None) -> AlignedDtype:
+        assert self.ran is not None
+        ran = self.ran
+        return aligned_dtype(self, ran.original, ran.port, ran.mapping, back=ran.back, tokens=tokens, generate=generate)
+
+    def _aligned_in(self, dtype: str, tokens: int, generate: Generate | None, weights: WeightMapping) -> AlignedDtype:
+        """The same of a proof in another dtype, if the models run there."""
+        assert self.ran is not None
+        try:
+            return self.ran.proof_in(dtype)._aligned(tokens, generate)
+        except PadiffShimError:
+            raise
+        except Exception as error:  # the models' own
+            reason = tr("the models do not run: {error}", error=f"{type(error).__name__}: {shown(error)}")
+            aligned = AlignedDtype(dtype, Proof(ProofVerdict.NOT_COMPARABLE, reason), weights)
+            aligned.leave_out(reason)
+            return aligned
 
     def carriers(self, of: str = "outputs") -> CarriedBy:
         """Why the port differs natively: which calls carry how much of a difference.
@@ -141,8 +275,7 @@ class Proof(ProofAnswer):
                 float64, and each call's backward by itself.
 
         Returns:
-            A :class:`CarriedBy`; also kept in :attr:`carried` or :attr:`carried_gradients`, and printed with the proof. A proof
-            holds copies of both models for it.
+            A :class:`CarriedBy`; also kept in :attr:`carried` or :attr:`carried_gradients`, and printed with the proof.
 
         Raises:
             PadiffShimError: nothing was run, as for inputs that differ, or no backward (``phase="forward"``), or the port does
@@ -151,20 +284,15 @@ class Proof(ProofAnswer):
         """
         if not isinstance(of, str):
             raise ArgumentError(tr('of= is "outputs", "gradients" or the name of one, got {of}', of=described(of)))
-        if of != "outputs":
-            return self._of_gradients(of)
-        if self.carried is None:
-            if self._measure is None:
-                raise PadiffShimError(tr("no run of the port to measure: {headline}", headline=self.headline))
-            self.carried, self._measure = self._measure(), None
-        return self.carried
-
-    def _of_gradients(self, of: str) -> CarriedBy:
+        if of == "outputs":
+            if self.carried is None:
+                self.carried = carriers(self._programs().port)
+            return self.carried
         if of not in self.carried_gradients:
-            if self._measure_gradients is None:
-                why = tr("phase='forward' has no backward") if self.differences else self.headline
-                raise PadiffShimError(tr("no backward of the port to measure: {why}", why=why))
-            self.carried_gradients[of] = self._measure_gradients(of)
+            ran = self._programs()
+            if not ran.back:
+                raise PadiffShimError(tr("no backward of the port to measure: {why}", why=tr("phase='forward' has no backward")))
+            self.carried_gradients[of] = gradient_carriers(ran.port, of, training=ran.recipe is not None)
         return self.carried_gradients[of]
 
     @property
@@ -183,5 +311,19 @@ class Proof(ProofAnswer):
 
     def content(self) -> Document:
         """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""
-        rounded = self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
-        return proof_document(self, [_BITWISE] if rounded else [])
+        return proof_document(self, self.following)
+
+    @property
+    def following(self) -> list[str]:
+        """What to do next, in one sentence or two."""
+        if self.mistakes:
+            first = self.mistakes[0]
+            place = first.fix if first.fix is not None and first.fix.file else first.paddle or first.torch
+            if first.fix is not None and first.fix.text:
+                return [tr("write {fix}, then prove again", fix=first.fix)]
+            return [tr("correct {line}, then prove again", line=at_line(place.file, place.line)) if place else tr(_AGAIN)]
+        if self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING:
+            return [tr(_BITS), tr(_REPORT)]
+        if self.verdict is ProofVerdict.CODE_CORRECT:
+            return [tr(_DRIFT if self.differences.get("native") else _RECORD), tr(_REPORT)]
+        return [tr(_WEIGHTS if self.verdict is ProofVerdict.WEIGHTS_DIFFER else _AGAIN)]

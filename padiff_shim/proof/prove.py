@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,14 +24,11 @@ from ..weights.transfer import match
 from ..weights.tree import WeightSide as Tree
 from . import agreement, precision
 from .agreement import RunOutcome
-from .aligned import aligned_dtype
-from .alignment import Alignment, origins, surroundings
-from .attribution import carriers, gradient_carriers, wrong_natively
+from .attribution import wrong_natively
 from .buffers import WITH_BUFFERS, began_apart, fill_zeros, hide_something, judge_buffers, of_zeros
 from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
-from .generation import Generate
 from .graph_ends import mending_ends
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .plans import OnTorch, opened
@@ -46,7 +42,7 @@ from .preconditions import (
     preconditions,
 )
 from .programs import Inputs, NotWider, PaddleSide, TorchSide, generators_restored, natively
-from .proof import Proof
+from .proof import DTYPES, Proof, Ran
 from .rules import Evidence, diagnosed, mistakes
 from .training import judge, train
 from .updates import Recipe
@@ -69,7 +65,6 @@ def both_losses(loss: Any) -> Losses:
 
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
 PHASES = ("forward", "both", "train")
-DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 @Waiting("proving")
@@ -241,7 +236,7 @@ class Question:
     equal: Comparator | None = None
 
     def __post_init__(self) -> None:
-        self.ran: tuple[TorchSide, PaddleSide, WeightMapping]
+        self.ran: Ran
 
     def proof(self) -> Proof:
         """The proof; where weights may belong together by their use, they do so if nothing else makes the port right."""
@@ -251,8 +246,8 @@ class Question:
 
     def _proof(self) -> Proof:
         proof, used = self._attempt(), []
-        if not proof and proof.verdict is not ProofVerdict.INPUTS_DIFFER and is_doubted(self.ran[2]):
-            ran, used = self.ran, by_use(*self._sides(), self.ran[2])
+        if not proof and proof.verdict is not ProofVerdict.INPUTS_DIFFER and is_doubted(self.ran.mapping):
+            ran, used = self.ran, by_use(*self._sides(), self.ran.mapping)
             other = self._attempt(used) if used else proof
             if other is not proof and (other or _says_more(other, proof)):
                 other.notes.append(note_of_use(used))
@@ -264,7 +259,7 @@ class Question:
     def _with_buffers(self, proof: Proof, used: Sequence[Used]) -> Proof:
         """The proof, with what is wrong with buffers; or, if the port is right with its own, one in which each keeps them."""
         ran = self.ran
-        if self.buffers_given or not (apart := began_apart(ran[2], self.module, self.layer, covered=self.weights == "as-is")):
+        if self.buffers_given or not (apart := began_apart(ran.mapping, self.module, self.layer, covered=self.weights == "as-is")):
             return proof
         if not proof:
             names = [buffer.pair.paddle for buffer in apart]
@@ -273,12 +268,13 @@ class Question:
                 other.notes.append(tr("each program has its own {names}: they were made otherwise", names=listed(names)))
                 return other
             self.ran = ran
-        judge_buffers(proof, apart, *ran)
+        judge_buffers(proof, apart, ran.original, ran.port, ran.mapping)
         return proof
 
     def _beyond_zeros(self, proof: Proof, used: Sequence[Used]) -> Proof:
         """The proof of a right port; or one with numbers in place of zeros, if these hide a mistake."""
-        original, port, mapping = ran = self.ran
+        ran = self.ran
+        original, port, mapping = ran.original, ran.port, ran.mapping
         pairs = of_zeros(mapping, original, port, back=self.phase != "forward") if proof else []
         hidden = hide_something(pairs, mapping, original, port) if pairs else False
         names = listed([pair.paddle for pair in pairs])
@@ -325,25 +321,13 @@ class Question:
         port.lender = original, mapping
         proof = _judged(original, port, mapping, stages, self.recipe, self.steps, self.equal) if proof is None else proof
         proof.notes += [*notes, *mapping.remarks(updates=self.recipe is not None), *began]
-        if proof.differences:
-            training = self.recipe is not None
-            back = functools.partial(gradient_carriers, port, training=training) if self.phase != "forward" else None
-            proof.measure_by(functools.partial(carriers, port), back)
-        proof.report_by(functools.partial(self._report, original, port, mapping))
-        self.ran = original, port, mapping
+        models, back = (self.layer, self.module), self.phase != "forward"
+        proof.ran = self.ran = Ran(original, port, mapping, models, back, self.recipe, self.steps, self.in_dtype)
         return proof
 
-    def _report(
-        self, original: TorchSide, port: PaddleSide, mapping: WeightMapping, proof: Proof, tokens: int, generate: Generate | None
-    ) -> Alignment:
-        """The alignment of a proof of these two sides."""
-        start = time.perf_counter()
-        with generators_restored(), Waiting("aligning"):
-            back = self.phase != "forward"
-            aligned = aligned_dtype(proof, original, port, mapping, back=back, tokens=tokens, generate=generate)
-            report = Alignment(origins(self.layer, self.module), surroundings(port, self.seed), [aligned])
-        report.seconds = proof.seconds + time.perf_counter() - start
-        return report
+    def in_dtype(self, dtype: str) -> Proof:
+        """The proof of the same models in another dtype."""
+        return replace(self, dtype=dtype, inputs=self.inputs.in_dtype(dtype)).proof()
 
     def _mapping(self, original: TorchSide, port: PaddleSide, trees: tuple[Tree, Tree], used: Sequence[Used]) -> WeightMapping:
         """Which weights belong together. The models run with the caller's inputs where only its use tells how a weight lies."""

@@ -6,7 +6,7 @@ import inspect
 import linecache
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +20,10 @@ from .agreement import Agreement, Array, Noise, RunOutcome
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .locate import IDENTICAL, LOSS, ROUNDED, Differing, identical
 from .programs import ModelSide, NotWider, PaddleSide, TorchSide, failure_of_backward, forward_alone, in_wider
-from .proof import Proof
 from .updates import USUAL, Recipe, Settings, StepUpdate
+
+if TYPE_CHECKING:
+    from .proof import Proof
 
 # ---- Mistakes of a training: optimizers, their settings, learning rates, clipping, gradients that are not cleared.
 

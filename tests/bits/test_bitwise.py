@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.bits.result import BitOrigin, Bitwise
 from padiff_shim.present.annotations import Patch
+from padiff_shim.proof.bits.result import BitOrigin, Bitwise
 from padiff_shim.table.formulation import BACKWARD, FUSED, LAYOUT, ROUNDING
 
 PORT = """
@@ -100,12 +100,12 @@ def load(path):
 def answer_of(path, inputs, **options):
     """What ``bitwise`` answers of both models in a file."""
     port = load(path)
-    return padiff_shim.bitwise(port.Port(), port.Original(), inputs, weights="random", **options)
+    return padiff_shim.prove(port.Port(), port.Original(), inputs, weights="random", **options).bits()
 
 
 def ask(path, **options):
     torch.manual_seed(0)
-    return padiff_shim.bitwise(load(path).Port(), Original(), INPUTS, weights="random", **options)
+    return padiff_shim.prove(load(path).Port(), Original(), INPUTS, weights="random", **options).bits()
 
 
 def line_of(path, text):
@@ -219,7 +219,7 @@ def test_an_origin_without_a_change_says_so():
         def forward(self, x):
             return torch.add(x, torch.tanh(x), alpha=0.3)
 
-    answer = padiff_shim.bitwise(Port(), Fused(), INPUTS)
+    answer = padiff_shim.prove(Port(), Fused(), INPUTS).bits()
     if answer.identical:
         pytest.skip("this machine's processor has no fused multiply-add")
     (origin,) = answer.origins
@@ -238,7 +238,7 @@ def test_a_wrong_port_is_proven_and_nothing_else(tmp_path):
 def test_a_proof_within_rounding_points_here(tmp_path):
     torch.manual_seed(0)
     proof = padiff_shim.prove(load(port_of(tmp_path, SCALE)).Port(), Original(), INPUTS, weights="random")
-    assert "padiff_shim.bitwise(" in str(proof)
+    assert "proof.bits()" in proof.following[0]
 
 
 def test_a_statement_with_slices_and_lists_is_no_obstacle(tmp_path):
@@ -253,11 +253,6 @@ def test_a_patch_refuses_lines_that_were_changed(tmp_path):
     (patch,) = ask(path).patches
     with pytest.raises(ValueError, match="no longer those"):
         patch.apply(path.read_text().replace("scores =", "score ="))
-
-
-def test_the_phase_is_forward_both_or_train():
-    with pytest.raises(padiff_shim.ArgumentError, match="phase"):
-        padiff_shim.bitwise(paddle.nn.Linear(2, 2), torch.nn.Linear(2, 2), np.ones((1, 2)), phase="update")
 
 
 REPEATED = """

@@ -79,7 +79,7 @@ def ask(folder, body, original, **options):
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
         torch.manual_seed(0)
-        answers.append(padiff_shim.bitwise(module.Port(), original(), INPUTS, weights="random", **options))
+        answers.append(padiff_shim.prove(module.Port(), original(), INPUTS, weights="random", **options).bits())
         answers[-1].apply()
     return answers
 

@@ -14,9 +14,9 @@ def test_the_example_says_what_the_page_shows(monkeypatch):
     spec = importlib.util.spec_from_file_location("bitwise_port", ROOT / "examples" / "bitwise_port.py")
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    answer = padiff_shim.bitwise(example.Port(), example.Original(), example.batch(), weights="random")
+    answer = padiff_shim.prove(example.Port(), example.Original(), example.batch(), weights="random").bits()
     page = (ROOT / "docs" / "bitwise.md").read_text(encoding="utf-8")
-    shown = page.partition("--weights random\n")[2].partition("[exit status")[0]
+    shown = page.partition("--weights random --bits\n")[2].partition("[exit status")[0]
     assert _without_figures(answer.text(110)) == _without_figures(shown)
 
 

@@ -83,7 +83,7 @@ def ask(path, torch_optimizer=torch_step, models=None, inputs=INPUTS):
     spec.loader.exec_module(module)
     optimizers = (lambda layer: module.Adam(layer.parameters()).step, torch_optimizer)
     port, original = models or (Port(), Original())
-    return padiff_shim.bitwise(port, original, inputs, weights="random", phase="train", optimizer=optimizers)
+    return padiff_shim.prove(port, original, inputs, weights="random", phase="train", optimizer=optimizers).bits()
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_the_origins_explain_the_difference_of_a_step(answers):
 
 
 def test_no_origin_is_invented_in_equal_optimizers():
-    answer = padiff_shim.bitwise(Port(), Original(), INPUTS, weights="random", phase="train", optimizer="AdamW", steps=2)
+    answer = padiff_shim.prove(Port(), Original(), INPUTS, weights="random", phase="train", optimizer="AdamW", steps=2).bits()
     assert answer.identical
     assert answer.origins == []
     assert answer.updates == (6, 6)

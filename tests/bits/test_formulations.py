@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from padiff_shim.bits.measuring import apart, ran, which_differ
-from padiff_shim.bits.spelling import compiled, drawn, in_torch, on_paddle, replay, same_bits, widened
 from padiff_shim.catalogue.formulations import _check, formulations
+from padiff_shim.proof.bits.measuring import apart, ran, which_differ
+from padiff_shim.proof.bits.spelling import compiled, drawn, in_torch, on_paddle, replay, same_bits, widened
 from padiff_shim.table.formulation import BOTH, CAUSES, FORWARD, FUSED, GRADIENT, ROUNDING, Formulation, Spelling
 from padiff_shim.table.samples import Ints, Sample
 

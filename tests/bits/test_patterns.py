@@ -4,10 +4,10 @@ import paddle
 import pytest
 
 import padiff_shim
-from padiff_shim.bits.calls import OpCall, ValueId, recording
-from padiff_shim.bits.patterns import match, patterns_of
-from padiff_shim.bits.spelling import drawn, paddle_operands, replay
 from padiff_shim.catalogue.formulations import formulations
+from padiff_shim.proof.bits.calls import OpCall, ValueId, recording
+from padiff_shim.proof.bits.patterns import match, patterns_of
+from padiff_shim.proof.bits.spelling import drawn, paddle_operands, replay
 
 EVERY = pytest.mark.parametrize("formulation", formulations().values(), ids=formulations().keys())
 # Spellings without a pattern: they call the backward themselves, or read a constant that no call makes.

@@ -53,32 +53,24 @@ BASES = {
     "doctor": [],
     "run": ["nothing.py"],
     "prove": PROVEN,
-    "bitwise": PROVEN,
-    "drift": [*PROVEN, "--no-double"],
-    "align": [
-        *("--torch", "pair.py:original", "--paddle", "pair.py:port", "--inputs", "pair.py:batch"),
-        *("--dtype", "float32", "--steps", "0"),
-    ],
     "transfer": ["--torch", "pair.py:original", "--paddle", "pair.py:port"],
     "bisect": ["nothing.py"],
-    "report": ["log"],
-    "repro": ["log"],
+    "log": ["log"],
     "record": ["recording", "nothing.py"],
     "diff": ["here", "there"],
-    "ops": [],
     "audit": ["--ops", "pow"],
     "gate": ["log", "--baseline", "base.json"],
 }
 MODES = {name: "--reference" if "reference" in getattr(parameter, "section", "") else "--compare"
          for parameter in app.app.get_command(None, "run").params for name in [parameter.name]}  # fmt: skip
 PROGRAMS = [(name, part) for name in ("run", "record") for part in ("program_name", "arguments")]  # whose errors are Python's
-SLOW = ("align", "audit", "bisect", "bitwise", "drift", "prove", "record", "run")
+SLOW = ("audit", "bisect", "prove", "record", "run")
 TAKEN = [
     pytest.param(
         name,
         parameter,
         id=f"{name} {parameter.name}",
-        marks=pytest.mark.slow if name in ("align", "audit", "record", "run") else (),
+        marks=pytest.mark.slow if name in ("audit", "record", "run") else (),
     )
     for name in app.COMMANDS
     for parameter in app.app.get_command(None, name).params
@@ -166,7 +158,11 @@ def test_a_sentence_and_no_traceback(name, parameter, folder, runs, monkeypatch)
         (["--compare", "--steps", "5:2:0", "nothing.py"], "run"),
         (["--compare", "--budget", "900%", "nothing.py"], "run"),
         ([*PROVEN, "--layer-map", "="], "prove"),
-        ([*BASES["align"], "--report", "/"], "align"),
+        ([*PROVEN, "--report", "/"], "prove"),
+        ([*PROVEN, "--bits", "--drift"], "prove"),
+        ([*PROVEN, "--apply"], "prove"),
+        ([*PROVEN, "--calls"], "prove"),
+        ([*PROVEN, "--dtype", "float32", "--dtype", "float64"], "prove"),
     ],
 )
 def test_what_has_no_meaning_is_refused(words, what, folder, capsys):
@@ -181,7 +177,7 @@ def test_numbers_up_to_63_bits_are_seeds(folder):
     assert answer(["prove", *PROVEN, "--seed", str(2**63 - 1)])[0] == 0
 
 
-@pytest.mark.parametrize("name", ["doctor", "ops", "report", "diff"])
+@pytest.mark.parametrize("name", ["doctor", "log", "diff"])
 def test_a_closed_standard_output_is_no_traceback(name, runs, folder):
     fill(folder)
     base = [str(runs / word) if word in ("log", "here", "there") else word for word in BASES[name]]

@@ -186,11 +186,11 @@ def test_doctor_fails_in_ci_where_something_is_wrong(monkeypatch, capsys):
 
 def test_a_training_is_proven(files, capsys):
     words = ["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "x.npy"]
-    assert main([*words, "--phase", "train", "--optimizer", "AdamW", "--steps", "2", "--dtype", "float64"]) == 0
+    assert main([*words, "--train", "AdamW", "--steps", "2", "--dtype", "float64"]) == 0
     assert "2 steps" in capsys.readouterr().out
-    assert main([*words, "--bitwise", "--steps", "2"]) == 2
+    assert main([*words, "--bits", "--steps", "2"]) == 2
     assert "belong to phase='train'" in capsys.readouterr().err
-    assert main([*words, "--bitwise", "--phase", "train", "--optimizer", "AdamW", "--steps", "2"]) == 0
+    assert main([*words, "--bits", "--train", "AdamW", "--steps", "2"]) == 0
     assert "updates" in capsys.readouterr().out
 
 

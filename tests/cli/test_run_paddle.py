@@ -82,7 +82,7 @@ def test_a_reference_run_leaves_a_log_and_pages(tmp_path):
     assert "train.py:" in page
     for name, expected in (("--html", "again.html written"), ("--markdown", "float calls")):
         target = tmp_path / "again.html" if name == "--html" else "-"
-        done, out, err = ended(sys.executable, "-m", "padiff_shim", "report", "log", name, str(target), cwd=tmp_path)
+        done, out, err = ended(sys.executable, "-m", "padiff_shim", "log", "log", name, str(target), cwd=tmp_path)
         assert (done, expected in out + err) == (0, True), err
     assert (tmp_path / "again.html").read_text() == page
 

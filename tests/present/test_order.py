@@ -50,9 +50,9 @@ def results():
     return {
         "a wrong port": wrong,
         "a right port that trains": trained,
-        "alignment": padiff_shim.align(Port(), Original(), X, dtypes=["float32"], loss=mean),
-        "drift": padiff_shim.drift(Port(), Original(), X, phase="both"),
-        "bits": padiff_shim.bitwise(Port(), Original(), X),
+        "alignment": padiff_shim.prove(Port(), Original(), X, loss=mean, phase="train", optimizer="AdamW", steps=10).report(),
+        "drift": padiff_shim.prove(Port(), Original(), X, phase="both").drift(),
+        "bits": padiff_shim.prove(Port(), Original(), X).bits(),
         "weights from Torch": padiff_shim.transfer_weights(Original(), Port()),
         "weights from Paddle": padiff_shim.transfer_weights(Port(), Original()),
         "comparison": compared,

@@ -84,8 +84,11 @@ def results(tmp_path_factory):
         "Proof": (right, proof),
         "Alignment": (right.report(), proof.report()),
         "CarriedBy": (right.carriers(), None),
-        "Bitwise": (padiff_shim.bitwise(paddle.nn.LayerNorm(8), original, x), None),
-        "Drift": (padiff_shim.drift(paddle.nn.LayerNorm(8), original, x), padiff_shim.drift(port, original, x)),
+        "Bitwise": (padiff_shim.prove(paddle.nn.LayerNorm(8), original, x).bits(), None),
+        "Drift": (
+            padiff_shim.prove(paddle.nn.LayerNorm(8), original, x, phase="forward").drift(),
+            padiff_shim.prove(port, original, x, phase="forward").drift(),
+        ),
         "Difference": (padiff_shim.diff(folder / "a", folder / "c"), padiff_shim.diff(folder / "a", folder / "b")),
         "TreeDifference": (padiff_shim.difference(x, x), padiff_shim.difference({"x": x}, {"x": x + 1, "y": x})),
         "Gate": (padiff_shim.gate(good, folder / "baseline.jsonl"), padiff_shim.gate(bad, folder / "baseline.jsonl")),

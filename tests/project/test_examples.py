@@ -51,7 +51,6 @@ RETURNED_BY = {
     "Call": "load",
     "CompareRun": "load",
     "Difference": "diff",
-    "Drift": "drift",
     "Gate": "gate",
     "HarmReport": "do_no_harm",
     "Recording": "record",

@@ -8,7 +8,7 @@ import paddle
 import pytest
 import torch
 
-from padiff_shim import AlignmentVerdict, ProofVerdict, align, auto_diff, drift, prove
+from padiff_shim import AlignmentVerdict, ProofVerdict, auto_diff, prove
 from padiff_shim.dispatch.frames import below, top
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
@@ -137,7 +137,7 @@ def test_carriers_of_what_fails_natively_say_so(port, of):
 @pytest.mark.parametrize("phase", ["forward", "both"])
 @pytest.mark.parametrize("calls", [False, True])
 def test_a_drift_without_its_native_column_keeps_the_others(phase, calls):
-    drifts = drift(InForward(), Original(), X, phase=phase, calls=calls)
+    drifts = prove(InForward(), Original(), X, phase=phase).drift(calls=calls)
     assert drifts.rows
     assert all(row.native is None and row.substituted.identical for row in drifts.rows)
     assert ("both" in phase) is any(row.of_gradient for row in drifts.rows)
@@ -151,7 +151,7 @@ def test_a_drift_without_its_native_column_keeps_the_others(phase, calls):
 
 @pytest.mark.parametrize("calls", [False, True])
 def test_a_drift_whose_native_backward_fails_keeps_its_native_forward(calls):
-    drifts = drift(InBackward(), Original(), X, phase="both", calls=calls)
+    drifts = prove(InBackward(), Original(), X).drift(calls=calls)
     forward, back = ([row for row in drifts.rows if row.of_gradient is of_gradient] for of_gradient in (False, True))
     assert forward
     assert all(row.native is not None and row.native.max_abs < 1e-5 for row in forward)
@@ -167,7 +167,7 @@ def test_an_error_of_the_model_itself_is_raised_unchanged():
             raise KeyError("the model's own")
 
     with pytest.raises(KeyError, match="the model's own"):
-        drift(Wrong(), Original(), X)
+        prove(Wrong(), Original(), X)
     with pytest.raises(KeyError, match="the model's own"):
         prove(Wrong(), Original(), X, **TRAINING)
 
@@ -294,7 +294,7 @@ def test_a_native_backward_that_fails_has_its_line():
 
 
 def test_what_cannot_be_trained_natively_is_not_right_alone():
-    report = align(_SharedPort(), _Shared(), BATCH, dtypes=["float32"], steps=2, tokens=0)
+    report = prove(_SharedPort(), _Shared(), BATCH, phase="train", optimizer="AdamW", steps=2).report()
     assert report.verdict is AlignmentVerdict.NOT_TRAINABLE
     assert report
     assert _failing_line() in report.headline

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim import AlignmentVerdict, ArgumentError, align
+from padiff_shim import AlignmentVerdict, ArgumentError
 from padiff_shim.cli.main import main
 from padiff_shim.proof.provenance import origin
 
@@ -87,7 +87,9 @@ class PortModel(paddle.nn.Layer):
 
 @pytest.mark.bitexact
 def test_a_right_port(tmp_path):
-    alignment = align(PortModel(), OriginalModel(), TOKENS, loss=LOSSES, steps=3, tokens=4)
+    alignment = padiff_shim.prove(
+        PortModel(), OriginalModel(), TOKENS, loss=LOSSES, phase="train", optimizer="AdamW", steps=3
+    ).report(dtypes=["bfloat16"], tokens=4)
     assert alignment.verdict is AlignmentVerdict.RIGHT
     assert alignment.headline.endswith(
         "equal bit for bit in float32 (3 training steps); equal bit for bit in bfloat16 (3 training steps)"
@@ -114,7 +116,9 @@ def test_a_right_port(tmp_path):
 
 
 def test_a_wrong_port_is_wrong_at_its_line_in_all_dtypes_once():
-    alignment = align(PortModel(approximate=True), OriginalModel(), TOKENS, loss=LOSSES, steps=0, tokens=0)
+    alignment = padiff_shim.prove(PortModel(approximate=True), OriginalModel(), TOKENS, loss=LOSSES).report(
+        dtypes=["bfloat16"], tokens=0
+    )
     assert alignment.verdict is AlignmentVerdict.WRONG
     assert "test_alignment_report.py:" in alignment.headline
     assert "approximate" in alignment.headline
@@ -125,12 +129,12 @@ def test_a_wrong_port_is_wrong_at_its_line_in_all_dtypes_once():
 
 def test_what_cannot_be_compared_is_named():
     port, original = paddle.nn.Linear(D, D), torch.nn.Linear(D, D)
-    alignment = align(port, original, np.eye(D), steps=2, dtypes=["float32"])
+    alignment = padiff_shim.prove(port, original, np.eye(D), phase="train", optimizer="AdamW", steps=2).report()
     assert alignment.unchecked == {
         "loss": "no loss= was passed, and not both models return a loss",
         "generation": "the port has no method generate, and no generate= was passed",
     }
-    unequal = align(port, original, np.eye(D), weights="as-is", dtypes=["float32"])
+    unequal = padiff_shim.prove(port, original, np.eye(D), weights="as-is", phase="train", optimizer="AdamW", steps=10).report()
     assert unequal.verdict is AlignmentVerdict.NOT_KNOWN
     assert set(unequal.unchecked) == {"forward", "loss", "gradients", "training", "generation"}
     assert "not compared: forward" in str(unequal)
@@ -138,7 +142,7 @@ def test_what_cannot_be_compared_is_named():
 
 @pytest.mark.bitexact
 def test_tokens_that_differ_behind_equal_bits_are_no_right_port():
-    alignment = align(PortModel(last=False), OriginalModel(), TOKENS, steps=0, tokens=6, dtypes=["float32"])
+    alignment = padiff_shim.prove(PortModel(last=False), OriginalModel(), TOKENS).report(tokens=6)
     assert alignment.dtypes[0].proof.verdict
     assert alignment.verdict is AlignmentVerdict.NOT_KNOWN
     assert "greedy generation differs from token" in alignment.headline
@@ -148,14 +152,16 @@ def test_a_generation_that_fails_is_not_compared():
     def fails(*_):
         raise RuntimeError("no cache")
 
-    alignment = align(
-        PortModel(), OriginalModel(), TOKENS, steps=0, dtypes=["float32"], generate=(fails, lambda model, arguments, tokens: TOKENS)
+    alignment = padiff_shim.prove(PortModel(), OriginalModel(), TOKENS).report(
+        generate=(fails, lambda model, arguments, tokens: TOKENS)
     )
     assert "the port's generation fails: RuntimeError: no cache" in alignment.unchecked["generation"]
 
 
 def test_the_report_of_a_large_model_fits_into_a_pull_request():
-    alignment = align(PortModel(), OriginalModel(), TOKENS, loss=LOSSES, steps=2, tokens=0)
+    alignment = padiff_shim.prove(
+        PortModel(), OriginalModel(), TOKENS, loss=LOSSES, phase="train", optimizer="AdamW", steps=2
+    ).report(dtypes=["bfloat16"], tokens=0)
     for aligned in alignment.dtypes:
         gradients = [replace(row, paddle=f"{row.paddle} {n}") for n in range(40) for row in aligned.gradients]
         aligned.rows = [row for row in aligned.rows if not row.of_gradient] + gradients
@@ -186,20 +192,23 @@ def test_a_dtype_in_which_nothing_runs_is_not_known():
         def forward(self, x):
             return super().forward(torch.linalg.qr(x)[1])
 
-    alignment = align(Port(D, D), Original(D, D), np.eye(D) + 1, steps=0)
+    alignment = padiff_shim.prove(Port(D, D), Original(D, D), np.eye(D) + 1).report(dtypes=["bfloat16"])
     assert alignment.dtypes[0].proof.verdict
     assert alignment.verdict is AlignmentVerdict.NOT_KNOWN
     assert alignment.headline.startswith("NOT_KNOWN: equal bit for bit in float32; in bfloat16 the models do not run: ")
     assert "forward in bfloat16" in alignment.unchecked
     with pytest.raises(Exception, match=r"(?i)bfloat16|not implemented"):
-        align(Port(D, D), Original(D, D), np.eye(D) + 1, steps=0, dtypes=["bfloat16"])
+        padiff_shim.prove(Port(D, D), Original(D, D), np.eye(D) + 1, dtype="bfloat16").report()
 
 
 def test_arguments_are_checked():
+    proof = padiff_shim.prove(PortModel(), OriginalModel(), TOKENS, phase="forward")
     with pytest.raises(ArgumentError, match="dtypes="):
-        align(PortModel(), OriginalModel(), TOKENS, dtypes="float32")
+        proof.report(dtypes="float32")
+    with pytest.raises(ArgumentError, match="float31"):
+        proof.report(dtypes=["float31"])
     with pytest.raises(ArgumentError, match="generate="):
-        align(PortModel(), OriginalModel(), TOKENS, generate=print)
+        proof.report(generate=print)
 
 
 def test_the_commit_of_a_model(tmp_path, monkeypatch):
@@ -249,19 +258,19 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     (tmp_path / "wrong_pair.py").write_text(PAIR.format(epsilon=1e-3))
 
     def run(name, *words):
-        models = ["--torch", f"{name}.py:original", "--paddle", f"{name}.py:port", "--inputs", f"{name}.py:batch"]
-        return main(["align", *models, "--dtype", "float32", "--steps", "1", *words])
+        models = [f"{name}.py:port", f"{name}.py:original", "--inputs", f"{name}.py:batch"]
+        return main(["prove", *models, "--train", "AdamW", *words])
 
-    assert run("right_pair", "--report", "align.md", "--json", "align.json") == 0
-    assert capsys.readouterr().out.startswith("RIGHT: ")
+    assert run("right_pair", "--report", "align.md", "--dtype", "float32", "--dtype", "bfloat16") == 0
+    assert capsys.readouterr().out.startswith("CODE_CORRECT: ")
     assert (tmp_path / "align.html").exists()
-    assert json.loads((tmp_path / "align.json").read_text())["verdict"] == "RIGHT"
+    assert "RIGHT: " in (tmp_path / "align.md").read_text()
     assert run("wrong_pair", "--report", "-") == 1
     assert capsys.readouterr().out.startswith("**WRONG: ")
 
 
 def test_a_proof_that_leaves_something_open_says_so():
-    alignment = align(PortModel(approximate=True), OriginalModel(), TOKENS, steps=0, tokens=0, dtypes=["float32"])
+    alignment = padiff_shim.prove(PortModel(approximate=True), OriginalModel(), TOKENS).report(tokens=0)
     assert "is not known" not in alignment.headline
     alignment.dtypes[0].proof.complete = False
     assert alignment.headline.startswith(

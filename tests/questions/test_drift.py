@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim import ArgumentError, FileError, drift
+from padiff_shim import ArgumentError, FileError, PadiffShimError
 from padiff_shim.errors import MissingFrameworkError
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -55,7 +55,7 @@ def by_name(drifts, kind):
 def test_a_right_port_is_identical_and_drifts_by_rounding_alone():
     port, original = pair()
     before = [parameter.numpy().copy() for parameter in port.parameters()]
-    drifts = drift(port, original, X)
+    drifts = padiff_shim.prove(port, original, X, phase="forward").drift()
     assert list(by_name(drifts, "layer")) == [
         ("inner", "inner"),
         ("inner, call 2", "inner"),
@@ -78,14 +78,14 @@ def test_the_figures_are_those_of_the_arrays():
     with torch.no_grad():
         theirs = original(torch.from_numpy(X))["logits"].double().numpy()
     apart = np.abs(port(paddle.to_tensor(X))["logits"].numpy().astype("float64") - theirs)
-    row = by_name(drift(port, original, X, weights="as-is"), "output")["logits", "logits"]
+    row = by_name(padiff_shim.prove(port, original, X, weights="as-is", phase="forward").drift(), "output")["logits", "logits"]
     assert row.native.mean_abs == pytest.approx(apart.mean(), rel=1e-5)
     assert row.native.max_abs == pytest.approx(apart.max(), rel=1e-5)
     assert not row.native.identical
 
 
 def test_what_is_no_rounding_stays_in_float64():
-    drifts = drift(*pair(factor=1.5), X)
+    drifts = padiff_shim.prove(*pair(factor=1.5), X, phase="forward").drift()
     assert "apart, and in float64 " in drifts.headline
     assert "it is not rounding; prove names the lines" in drifts.headline
     wrong = by_name(drifts, "output")["logits", "logits"]
@@ -95,7 +95,7 @@ def test_what_is_no_rounding_stays_in_float64():
 
 @pytest.mark.bitexact
 def test_every_op_call(tmp_path):
-    drifts = drift(*pair(), X, calls=True)
+    drifts = padiff_shim.prove(*pair(), X, phase="forward").drift(calls=True)
     calls = [row for row in drifts.rows if row.kind == "call"]
     assert [row.paddle for row in calls] == ["linear (inner)", "tanh", "linear (inner)", "tanh", "linear (outer)"]
     assert all(row.substituted.identical for row in calls)
@@ -109,7 +109,7 @@ def loss(out):
 
 @pytest.mark.bitexact
 def test_gradients_of_hidden_states_inputs_and_parameters():
-    drifts = drift(*pair(), X, phase="both", loss=loss)
+    drifts = padiff_shim.prove(*pair(), X, phase="both", loss=loss).drift()
     kinds = [row.kind for row in drifts.rows if row.of_gradient]
     assert kinds == ["gradient of layer"] * 4 + ["gradient of input"] + ["gradient of parameter"] * 4
     assert [row.name for row in drifts.rows if row.kind == "gradient of layer"] == [
@@ -140,7 +140,11 @@ def test_the_figures_of_gradients_are_those_of_the_arrays():
     x, y = torch.from_numpy(X).requires_grad_(), paddle.to_tensor(X, stop_gradient=False)
     loss(original(x)).backward()
     loss(port(y)).backward()
-    rows = {row.name: row for row in drift(port, original, X, weights="as-is", phase="both", loss=loss).rows if row.of_gradient}
+    rows = {
+        row.name: row
+        for row in padiff_shim.prove(port, original, X, weights="as-is", phase="both", loss=loss).drift().rows
+        if row.of_gradient
+    }
     for name, ours, theirs in (
         ("inner.weight", port.inner.weight.grad.numpy().T, original.inner.weight.grad.numpy()),
         ("outer.bias", port.outer.bias.grad.numpy(), original.outer.bias.grad.numpy()),
@@ -153,48 +157,44 @@ def test_the_figures_of_gradients_are_those_of_the_arrays():
 
 
 def test_gradients_without_a_loss_begin_alike_and_the_forward_alone_has_none():
-    drifts = drift(*pair(), X, phase="both", double=False)
+    drifts = padiff_shim.prove(*pair(), X, phase="both").drift()
     assert {row.kind for row in drifts.rows if row.of_gradient} == {
         f"gradient of {kind}" for kind in ("layer", "input", "parameter")
     }
     assert all(row.substituted.identical for row in drifts.rows)
-    assert not any(row.of_gradient for row in drift(*pair(), X).rows)
-    assert not drift(*pair(), X).largest_gradients
+    assert not any(row.of_gradient for row in padiff_shim.prove(*pair(), X, phase="forward").drift().rows)
+    assert not padiff_shim.prove(*pair(), X, phase="forward").drift().largest_gradients
 
 
 @pytest.mark.bitexact
 def test_every_op_call_beside_gradients():
-    drifts = drift(*pair(), X, phase="both", calls=True)
+    drifts = padiff_shim.prove(*pair(), X, phase="both").drift(calls=True)
     calls = [row.paddle for row in drifts.rows if row.kind == "call"]
     assert calls[:5] == ["linear (inner)", "tanh", "linear (inner)", "tanh", "linear (outer)"]
     assert all(row.substituted.identical for row in drifts.rows)
 
 
 def test_without_a_float64_pair():
-    drifts = drift(*pair(), X, double=False)
-    assert all(row.float64 is None for row in drifts.rows)
-    assert "float64" not in drifts.largest
-    assert "float64" not in drifts.headline
-
     class Single(Port):
         def forward(self, x):
             if "float64" in str(x.dtype):
                 raise TypeError("only float32")
             return super().forward(x)
 
-    drifts = drift(Single(), pair()[1], X)
+    drifts = padiff_shim.prove(Single(), pair()[1], X, phase="forward").drift()
     assert all(row.float64 is None for row in drifts.rows)
+    assert "float64" not in drifts.largest
     assert "only float32" in drifts.notes[0]
 
 
 def test_other_shapes_are_left_out():
-    drifts = drift(*pair(shape=[D, 3]), X)
+    drifts = padiff_shim.prove(*pair(shape=[D, 3]), X, phase="forward").drift()
     assert ("logits", "logits") not in by_name(drifts, "output")
     assert ("hidden", "hidden") in by_name(drifts, "output")
 
 
 def test_tables(tmp_path):
-    drifts = drift(*pair(factor=1.5), X)
+    drifts = padiff_shim.prove(*pair(factor=1.5), X, phase="forward").drift()
     for text in (str(drifts), drifts.markdown()):
         assert drifts.headline in text
         assert "inner, call 2" in text
@@ -208,7 +208,7 @@ def test_tables(tmp_path):
 
 def test_pictures(tmp_path):
     pytest.importorskip("matplotlib")
-    drifts = drift(*pair(), X)
+    drifts = padiff_shim.prove(*pair(), X, phase="forward").drift()
     assert drifts.save(tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
     drawn = drifts.save(tmp_path / "drift.svg").read_text()
     assert drawn.startswith("<?xml")
@@ -222,19 +222,24 @@ def test_pictures(tmp_path):
 def test_a_picture_needs_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingFrameworkError, match="pip install matplotlib"):
-        drift(*pair(), X, double=False).save(tmp_path / "drift.png")
+        padiff_shim.prove(*pair(), X, phase="forward").drift().save(tmp_path / "drift.png")
 
 
 def test_what_is_refused():
-    port, original = pair()
-    for arguments, options, words in (
-        ((original, port, X), {}, "the Paddle layer comes first"),
-        ((port, port, X), {}, "torch_module= is a torch.nn.Module"),
-        ((port, original, X), {"weights": "random"}, "weights"),
-        ((port, original, X), {"phase": "train"}, "phase"),
-        ((port, original, X), {"phase": "both", "loss": 3}, "loss= is a function"),
-        ((port, original, X), {"calls": 1}, "calls= is True or False"),
-        ((port, original, None), {}, "inputs= is an array"),
-    ):
-        with pytest.raises(ArgumentError, match=words):
-            drift(*arguments, **options)
+    proof = padiff_shim.prove(*pair(), X, phase="forward")
+    with pytest.raises(ArgumentError, match="calls= is True or False"):
+        proof.drift(calls=1)
+    unequal = padiff_shim.prove(*pair(), lambda framework: X if framework == "paddle" else 2 * X)
+    with pytest.raises(PadiffShimError, match="INPUTS_DIFFER"):
+        unequal.drift()
+
+
+def test_views_of_one_proof_leave_each_other_as_they_are():
+    """In any order they say what each says alone; the models' copies begin each run alike."""
+    port, original = pair(factor=1.5)
+    proof = padiff_shim.prove(port, original, X, loss=loss)
+    rows = proof.drift().rows
+    proof.carriers("gradients"), proof.report(), proof.bits()
+    assert proof.drift().rows == rows
+    alone = padiff_shim.prove(port, original, X, loss=loss).report()
+    assert proof.report().dtypes[0].rows == alone.dtypes[0].rows

@@ -68,7 +68,7 @@ def test_details(show):
     for part in (
         "SEMANTICS", "side: paddle", "epsilon->float32", "eps=1e-6", "layer-norm-epsilon", "negligible", "model.py:7 in forward",
         "float64 [8, 64], transposed", "the number 2.5", "1e-12", "Predicted bound 2e-9, observed error 1e-7, 50 times the bound",
-        "amplification × 30", 'run.repro(run.calls[1], "repro.py")', "padiff-shim repro LOG 1 -o repro.py",
+        "amplification × 30", 'run.repro(run.calls[1], "repro.py")', "padiff-shim log LOG --repro 1 -o repro.py",
         wrong["reason"], "rounding units", "float64", "alpha",
     ):  # fmt: skip
         assert part in text

@@ -14,10 +14,10 @@ from padiff_shim.present import markdown
 from padiff_shim.present import text as terminal
 from padiff_shim.proof.carried import CarriedBy, CarrierRow, GradientRow
 from padiff_shim.proof.distances import DriftRow
+from padiff_shim.proof.drift import Drift
 from padiff_shim.proof.findings import LayerRow, ProgramPlace, Stage, StepRow
 from padiff_shim.proof.pages import proof_document
 from padiff_shim.questions.bisect import Bisection, Unit
-from padiff_shim.questions.drift import Drift
 from padiff_shim.recording.difference import Difference, TensorRow
 from padiff_shim.recording.tensors import Tensor
 from padiff_shim.report import compare, reference

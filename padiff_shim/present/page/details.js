@@ -69,7 +69,7 @@ function streamLine(row) {
 
 function reproduce(row) {
   const place = positions[row];
-  const lines = [`run.repro(run.calls[${place}], "repro.py")`, `padiff-shim repro LOG ${place} -o repro.py && python repro.py`];
+  const lines = [`run.repro(run.calls[${place}], "repro.py")`, `padiff-shim log LOG --repro ${place} -o repro.py && python repro.py`];
   const codes = lines.map((line) => {
     const button = h("button", { type: "button", class: "copy" }, tr("Copy"));
     button.addEventListener("click", () => copyText(line, button));

@@ -13,11 +13,11 @@ import numpy as np
 import paddle
 import torch
 
-from ..frameworks.memory import TORCH_DTYPES
-from ..measure.bits import same_bits
-from ..modes.reference import reference
-from ..table.formulation import Formulation
-from ..trees import as_array
+from ...frameworks.memory import TORCH_DTYPES
+from ...measure.bits import same_bits
+from ...modes.reference import reference
+from ...table.formulation import Formulation
+from ...trees import as_array
 
 Array = np.ndarray[Any, Any]
 _NAMESPACES: dict[str, dict[str, Any]] = {

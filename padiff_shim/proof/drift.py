@@ -1,4 +1,4 @@
-"""``padiff_shim.drift``: how far a port's values drift from its original's, layer by layer and call by call."""
+"""How far a port's values drift from its original's, layer by layer and call by call: a view of a proof."""
 
 from __future__ import annotations
 
@@ -6,32 +6,27 @@ import csv
 import io
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..arguments import flag, one_of, port_and_original
-from ..arguments import seed as checked_seed
 from ..errors import FileError, optional
 from ..files import Scratch, write
-from ..frameworks.copies import duplicate
 from ..measure.distance import Distance, worst_of
 from ..modes.environment import versions
 from ..present.annotations import Finding, places_of
 from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
 from ..present.result import Presented
 from ..progress import Waiting
-from ..proof.agreement import RunOutcome
-from ..proof.alignment_pages import drift_curves
-from ..proof.distances import SIDES, DriftRow, gradient_rows, layer_rows, output_rows
-from ..proof.programs import Inputs, ModelSide, NotWider, PaddleSide, TorchSide, natively
-from ..proof.prove import both_losses
 from ..recording.diff import diff
 from ..recording.record import record
 from ..text import code_line, joined, listed, many, shown, tr
 from ..weights.mapping import Mapping as Weights
-from ..weights.transfer import match, transfer_weights
+from .agreement import RunOutcome
+from .alignment_pages import drift_curves
+from .distances import SIDES, DriftRow, gradient_rows, layer_rows, outcomes_of, output_rows
+from .programs import ModelSide, PaddleSide, Runner, TorchSide, generators_restored
 
 # ---- A drift as a picture.
 
@@ -102,6 +97,11 @@ class Drift(Presented):
         notes: what else a reader has to know.
         seconds: what all runs took.
         environment: versions of both frameworks, and the device.
+
+    >>> import numpy, paddle, torch, padiff_shim
+    >>> drift = padiff_shim.prove(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4)).drift()
+    >>> drift.largest["substituted"].max_abs, drift.largest_gradients["substituted"].identical
+    (0.0, True)
     """
 
     framework_dtype: str = "float32"
@@ -247,99 +247,30 @@ def _row(row: DriftRow) -> Row:
 
 # ---- The question.
 
-WEIGHTS = ("torch->paddle", "paddle->torch", "as-is")
-PHASES = ("forward", "both")
 
-
-def drift(
-    paddle_layer: Any,
-    torch_module: Any,
-    inputs: Any,
-    *,
-    weights: str = "torch->paddle",
-    layer_map: Mapping[Any, Any] | None = None,
-    phase: str = "forward",
-    loss: Callable[[Any], Any] | tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None,
-    calls: bool = False,
-    double: bool = True,
-    seed: int = 0,
-) -> Drift:
-    """Measure how far the port's values are from the original's: mean and largest difference of every layer's result.
-
-    The port runs natively and under :func:`padiff_shim.reference`, then both models in float64. A native difference that is
-    rounding is 0 on Torch's kernels (or comes from another order of summation), and about 1e-9 of itself in float64. The
-    caller's models are not changed.
-
-    Args:
-        paddle_layer, torch_module, inputs, layer_map, loss, seed: as for :func:`padiff_shim.prove`.
-        weights: whose weights both use: ``"torch->paddle"``, ``"paddle->torch"``, or ``"as-is"``: each model keeps its own.
-        phase: ``"forward"``, or ``"both"``: also the gradients of every layer's result, of inputs of floats and of parameters, by a
-            backward that begins with ``loss``, or without it with the same fixed random numbers on both sides.
-        calls: also every op call, aligned as :func:`padiff_shim.diff` aligns them.
-        double: also the float64 pair, both natively; without it, or where a model does not run in float64, its column is empty.
-
-    Returns:
-        A :class:`Drift`.
-
-    Raises:
-        ArgumentError: an argument that is not accepted; the message says what is.
-        TransferError: the weights cannot be transferred.
-
-    Errors of the models themselves are raised unchanged; a note tells errors of Paddle's own kernels alone.
-
-    >>> import numpy, paddle, torch, padiff_shim
-    >>> drift = padiff_shim.drift(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4))
-    >>> [(row.kind, row.substituted.max_abs) for row in drift.rows]
-    [('layer', 0.0), ('output', 0.0)]
-    """
-    start = time.perf_counter()
-    port_and_original(paddle_layer, torch_module)
-    one_of("weights", weights, WEIGHTS)
-    one_of("phase", phase, PHASES)
-    losses = both_losses(loss)
-    flag("calls", calls)
-    flag("double", double)
-    arguments, seed = Inputs(inputs), checked_seed(seed)
-    port, original = duplicate(paddle_layer), duplicate(torch_module)
-    models = (port, original) if weights == "paddle->torch" else (original, port)
-    mapping = (match if weights == "as-is" else transfer_weights)(*models, layer_map=layer_map)
-    back = phase != "forward"
-    pair = (
-        TorchSide(original, arguments, losses[1], seed, backward=back),
-        PaddleSide(port, arguments, losses[0], seed, backward=back),
-    )
-    for side in pair:
+def drift(original: TorchSide, port: PaddleSide, mapping: Weights, *, back: bool, calls: bool) -> Drift:
+    """:meth:`padiff_shim.Proof.drift` of two programs; ``back``: also gradients."""
+    start, drifts = time.perf_counter(), Drift(framework_dtype=str(original.dtype()))
+    for side in (original, port):
         side.follows = back
-    drifts = Drift(framework_dtype=str(pair[0].dtype()))
-    with Scratch() as folder, Waiting("drift: running both models"):
-        _measure(drifts, pair, mapping, folder if calls else None, double=double)
+    try:
+        with generators_restored(), Scratch() as folder, Waiting("drift: running both models"):
+            _measure(drifts, original, port, mapping, folder if calls else None, back=back)
+    finally:
+        for side in (original, port):
+            side.follows = False
     drifts.seconds = time.perf_counter() - start
     return drifts
 
 
-def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights, folder: Path | None, *, double: bool) -> None:
+def _measure(drifts: Drift, original: TorchSide, port: PaddleSide, mapping: Weights, folder: Path | None, *, back: bool) -> None:
     """All runs, and a row for each tensor that they have in common."""
-    original, port = pair
-    outcomes: dict[str, RunOutcome] = {"torch": _run(original, ModelSide.run, folder, "torch")}
-    port.order = list(outcomes["torch"].outputs)
-    outcomes["substituted"] = _run(port, ModelSide.run, folder, "substituted")  # an error of the model itself is raised here
-    native, failure = natively(port, lambda run: _run(port, run, folder, "native"))
-    if native is not None:
-        outcomes["native"] = native
-    drifts.notes += [failure] if failure else []
-    port.shim = False
-    try:
-        for name, side in (("torch64", original), ("native64", port)) if double and drifts.framework_dtype != "float64" else ():
-            outcomes[name] = _run(side, ModelSide.run_wide, folder, name)
-    except NotWider as error:
-        drifts.notes.append(tr("no float64 pair: {error}", error=error))
-    if "native64" not in outcomes:
-        outcomes.pop("torch64", None)
+    outcomes, drifts.notes, _ = outcomes_of(original, port, lambda side, runner, name: _run(side, runner, folder, name))
     drifts.rows += layer_rows(mapping, outcomes)
     if folder is not None:
         drifts.rows += _calls(folder, outcomes)
     drifts.rows += output_rows(outcomes)
-    drifts.rows += gradient_rows(mapping, outcomes)
+    drifts.rows += gradient_rows(mapping, outcomes) if back else []
     left = [
         port
         for original, port in mapping.layers.items()
@@ -355,7 +286,7 @@ def _measure(drifts: Drift, pair: tuple[TorchSide, PaddleSide], mapping: Weights
         )
 
 
-def _run(side: ModelSide, run: Callable[[ModelSide], RunOutcome], folder: Path | None, name: str) -> RunOutcome:
+def _run(side: ModelSide, run: Runner, folder: Path | None, name: str) -> RunOutcome:
     """One run, recorded in the folder of its name if there is one; the record of a failed run goes."""
     if folder is None:
         return run(side)

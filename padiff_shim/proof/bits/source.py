@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import paddle
 
-from ..dispatch.call_site import is_library
-from ..present.annotations import Patch
+from ...dispatch.call_site import is_library
+from ...present.annotations import Patch
 from .calls import ValueId
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ..proof.trace import Trace, TraceCall, TraceOperand, Value
-from ..table.formulation import Formulation, Spelling
+from ...table.formulation import Formulation, Spelling
+from ..trace import Trace, TraceCall, TraceOperand, Value
 from .calls import CallRecorder, OpCall, ValueId
 from .following import LinkedCapture, as_side, call_number
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of

@@ -1,26 +1,25 @@
-"""``padiff_shim.bitwise``: the lines where the bits of a port part from its original's, and what to write there."""
+"""The lines where the bits of a port part from its original's, and what to write there: a view of a proof."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ..arguments import one_of
-from ..dispatch.call_site import is_library
-from ..measure.distance import Distance, distance, worst_of
-from ..progress import Waiting
-from ..proof.causes import Cause
-from ..proof.findings import ProgramPlace, ProofVerdict
-from ..proof.programs import NotWider, PaddleSide, generators_restored
-from ..proof.proof import Proof
-from ..proof.prove import question
-from ..proof.trace import TraceCall
-from ..proof.training import place_of
-from ..table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
-from ..text import listed, many, tr
-from ..trees import elements
+from ...dispatch.call_site import is_library
+from ...measure.distance import Distance, distance, worst_of
+from ...progress import Waiting
+from ...table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
+from ...text import listed, many, tr
+from ...trees import elements
+from ...weights.mapping import Mapping as Weights
+from ..aligned import AlignedProof
+from ..causes import Cause
+from ..findings import ProgramPlace, ProofVerdict
+from ..programs import NotWider, PaddleSide, TorchSide, generators_restored
+from ..trace import TraceCall
+from ..training import place_of
+from ..updates import Recipe
 from .changes import Change
 from .following import call_number, plain_layer
 from .origins import OriginGroup, cause_of, layouts
@@ -30,81 +29,28 @@ from .updates import PaddleUpdates, update_sides, with_paddles_own
 
 LEAST_STEPS = 3  # of an optimizer: averages begin with zeros, and two later steps tell which numbers belong to a step
 MOST_CALLS = 12  # of an origin that are listed one by one
-PHASES = ("forward", "both", "train")
 
 
 @Waiting("looking for where bits part")
 def bitwise(
-    paddle_layer: Any,
-    torch_module: Any,
-    inputs: Any,
-    *,
-    weights: str = "torch->paddle",
-    phase: str = "both",
-    optimizer: Any = None,
-    steps: int = 1,
-    loss: Callable[[Any], Any] | tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None,
-    layer_map: Mapping[Any, Any] | None = None,
-    rules: Any = None,
-    dtype: Any = None,
-    seed: int = 0,
+    proof: AlignedProof, original: TorchSide, port: PaddleSide, mapping: Weights, recipe: Recipe | None, steps: int
 ) -> Bitwise:
-    """Say at which lines the bits of a right port part from its original's, why, and what to write to have the same.
-
-    The port runs on Torch's kernels, as in :func:`padiff_shim.prove`: on equal kernels only the formulation can make other bits.
-    Each of its calls then gets the original's own operands, bit for bit; where the result differs, the line is an origin. Spellings
-    of the formulations in docs/bitwise.md, or else the original's own calls in Paddle's words, are replayed on these operands. One
-    that gives the original's bits, in results and gradients, is printed as a change. With all changes in place the whole port runs
-    again, without anything of the original's.
-
-    Args:
-        paddle_layer, torch_module, inputs, weights, loss, layer_map, rules, dtype, seed: as for :func:`padiff_shim.prove`.
-        phase: ``"forward"``, or ``"both"``: also the gradients of all parameters.
-
-    Returns:
-        A :class:`Bitwise`, true if no bit differs.
-
-    Raises:
-        ArgumentError: an argument of a kind that is not accepted.
-        TransferError: the weights cannot be transferred.
-
-    Errors of the models themselves are raised unchanged.
-
-    >>> import numpy, paddle, torch, padiff_shim
-    >>> class Port(paddle.nn.Layer):
-    ...     def forward(self, x):
-    ...         return x * (1 / 3)
-    >>> class Original(torch.nn.Module):
-    ...     def forward(self, x):
-    ...         return x / 3
-    >>> answer = padiff_shim.bitwise(Port(), Original(), numpy.arange(8.0))
-    >>> bool(answer), answer.mended, [(origin.name, origin.change) for origin in answer.origins]
-    (False, True, [('division by a number', 'x / c')])
-    """
-    start = time.perf_counter()
-    one_of("phase", phase, PHASES)
+    """:meth:`padiff_shim.Proof.bits` of two programs that compute the same; ``recipe``, ``steps``: how both are trained."""
+    start, answer = time.perf_counter(), Bitwise(proof)
     with generators_restored():
-        checked = question(
-            paddle_layer, torch_module, inputs, weights=weights, phase=phase, optimizer=optimizer, steps=steps, loss=loss,
-            layer_map=layer_map, rules=rules, dtype=dtype, seed=seed,
-        )  # fmt: skip
-        proof = checked.proof()
-        answer = Bitwise(proof, _is_comparable(proof))
-        if answer.comparable:
-            original, port, mapping = checked.ran
-            try:
-                _look_into(answer, OriginSearch(original, port, mapping), port)
-                if checked.recipe is not None:
-                    number = max(steps, LEAST_STEPS)
-                    sides = update_sides(original, port, mapping, checked.recipe, number)
-                    _look_into_updates(answer, OriginSearch(*sides, mapping, steps=number), sides[1])
-            except NotWider as error:
-                answer.notes.append(tr("which values belong together is known from runs in float64 only: {error}", error=error))
+        try:
+            _look_into(answer, OriginSearch(original, port, mapping), port)
+            if recipe is not None:
+                number = max(steps, LEAST_STEPS)
+                sides = update_sides(original, port, mapping, recipe, number)
+                _look_into_updates(answer, OriginSearch(*sides, mapping, steps=number), sides[1])
+        except NotWider as error:
+            answer.notes.append(tr("which values belong together is known from runs in float64 only: {error}", error=error))
     answer.seconds = time.perf_counter() - start
     return answer
 
 
-def _is_comparable(proof: Proof) -> bool:
+def same_mathematics(proof: AlignedProof) -> bool:
     """Whether both compute the same in float64: a port that computes in another dtype does."""
     only_dtypes = bool(proof.mistakes) and proof.complete and all(mistake.cause is Cause.DTYPE for mistake in proof.mistakes)
     return bool(proof) or (proof.verdict is ProofVerdict.CODE_DIFFERS and only_dtypes)

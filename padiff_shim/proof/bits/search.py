@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ..measure.bits import same_bits
-from ..proof import agreement
-from ..proof.agreement import Array
-from ..proof.locate import traced_in_wider
-from ..proof.programs import PaddleSide, RunOutcome, TorchSide
-from ..proof.trace import Forced, Key
-from ..table.formulation import Formulation
-from ..weights.mapping import Mapping as Weights
+from ...measure.bits import same_bits
+from ...proof import agreement
+from ...table.formulation import Formulation
+from ...weights.mapping import Mapping as Weights
+from ..agreement import Array
+from ..locate import traced_in_wider
+from ..programs import PaddleSide, RunOutcome, TorchSide
+from ..trace import Forced, Key
 from .accumulation import OrderChange, order_change
 from .calls import OpCall, ValueId
 from .changes import MOST, Change, Probing, candidates_at, changes, layout_candidates

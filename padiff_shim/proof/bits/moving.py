@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..table.formulation import BACKWARD, Formulation, Spelling
-from ..text import tr
+from ...table.formulation import BACKWARD, Formulation, Spelling
+from ...text import tr
 from .calls import OpCall, ValueId
 from .changes import MOVES, call_text
 from .following import CallPlace, Reread, Swap, call_number

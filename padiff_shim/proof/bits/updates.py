@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from ..proof.agreement import Array, RunOutcome
-from ..proof.programs import Inputs, ModelSide, PaddleSide, TorchSide
-from ..proof.training import in_layout_of
-from ..proof.updates import OptimizerCall, Recipe, Settings, same_in_paddle, unscaling_float64
-from ..torch_versions import without_modes
-from ..trees import copied
-from ..weights.mapping import Mapping as Weights
+from ...torch_versions import without_modes
+from ...trees import copied
+from ...weights.mapping import Mapping as Weights
+from ..agreement import Array, RunOutcome
+from ..programs import Inputs, ModelSide, PaddleSide, TorchSide
+from ..training import in_layout_of
+from ..updates import OptimizerCall, Recipe, Settings, same_in_paddle, unscaling_float64
 from .origins import GRADIENT_OF
 
 Gradients = Sequence[dict[str, Array]]  # of each step, by the weights' names

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from ..measure.distance import Distance, distance, worst_of
-from ..table.formulation import BOTH, FORWARD, GRADIENT, Formulation
+from ...measure.distance import Distance, distance, worst_of
+from ...table.formulation import BOTH, FORWARD, GRADIENT, Formulation
 from .spelling import Bits, drawn, on_paddle
 
 

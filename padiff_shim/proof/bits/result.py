@@ -1,4 +1,4 @@
-"""What :func:`padiff_shim.bitwise` answers, and the document that shows it."""
+"""What :meth:`padiff_shim.Proof.bits` answers, and the document that shows it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import write
-from ..present.annotations import Finding, Patch
-from ..present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone
-from ..present.result import Presented
-from ..proof.findings import ProgramPlace
-from ..proof.pages import both_places, marked
-from ..proof.proof import Proof
-from ..table.formulation import LAYOUT
-from ..text import capped, english, joined, many, shown, tr
+from ...files import write
+from ...present.annotations import Finding, Patch
+from ...present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone
+from ...present.result import Presented
+from ...table.formulation import LAYOUT
+from ...text import capped, english, joined, many, shown, tr
+from ..aligned import AlignedProof
+from ..findings import ProgramPlace
+from ..pages import both_places, marked
 from .origins import OperandLayout
 
 UPDATE = "update"
@@ -115,12 +115,12 @@ class Bitwise(Presented):
         seconds: how long it took.
 
     >>> import numpy, paddle, torch, padiff_shim
-    >>> answer = padiff_shim.bitwise(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4))
+    >>> answer = padiff_shim.prove(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4)).bits()
     >>> bool(answer), answer.headline
     (True, 'identical bit for bit: 2 results and 2 gradients')
     """
 
-    proof: Proof
+    proof: AlignedProof
     comparable: bool = True
     origins: list[BitOrigin] = field(default_factory=list)
     travel: list[TravelRow] = field(default_factory=list)
@@ -203,12 +203,10 @@ class Bitwise(Presented):
         """The origins, each at the port's line."""
         return [_annotated(origin) for origin in self.origins]
 
-    def untested(self) -> list[str]:
-        """As of its proof."""
-        return self.proof.untested()
-
-    def _versions(self) -> str:
-        return self.proof._versions()
+    @property
+    def environment(self) -> dict[str, str]:  # type: ignore[override]
+        """Versions of both frameworks, and the device, of its proof."""
+        return self.proof.environment
 
     def content(self) -> Document:
         """All of it."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..proof.trace import TraceCall, Value
-from ..table.formulation import BACKWARD, Formulation, Spelling
-from ..text import tr
+from ...table.formulation import BACKWARD, Formulation, Spelling
+from ...text import tr
+from ..trace import TraceCall, Value
 from .calls import OpCall
 from .changes import MOVES
 from .following import CallPlace, Reread, Swap, call_number

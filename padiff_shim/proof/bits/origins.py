@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ..proof.match import Matching
-from ..proof.trace import Key, Trace, TraceCall, Value
-from ..table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING, TRAINING
-from ..text import tr
+from ...table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING, TRAINING
+from ...text import tr
+from ..match import Matching
+from ..trace import Key, Trace, TraceCall, Value
 from .following import NumberedCapture, call_number
 
 Result = tuple[Key, int]  # a call of the port, and the place of its result

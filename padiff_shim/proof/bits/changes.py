@@ -11,10 +11,10 @@ from typing import Any
 
 import paddle
 
-from ..catalogue.formulations import formulations
-from ..present.annotations import Patch
-from ..table.formulation import LAYOUT, TRAINING, Formulation, Spelling
-from ..text import tr
+from ...catalogue.formulations import formulations
+from ...present.annotations import Patch
+from ...table.formulation import LAYOUT, TRAINING, Formulation, Spelling
+from ...text import tr
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Reread, Swap, as_side, same_tensor_bits
 from .patterns import Candidate, match

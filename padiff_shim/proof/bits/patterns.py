@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..catalogue.formulations import formulations
-from ..measure.bits import same_bits
-from ..modes.reference import reference
-from ..table.formulation import Formulation
-from ..trees import as_array
+from ...catalogue.formulations import formulations
+from ...measure.bits import same_bits
+from ...modes.reference import reference
+from ...table.formulation import Formulation
+from ...trees import as_array
 from .calls import CallRecorder, OpCall, ValueId, recording
 from .spelling import drawn, listed, paddle_operands, replay
 

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import paddle
 import torch
 
-from ..dispatch.call_site import CallSite, call_site
-from ..dispatch.frames import paused
-from ..frameworks.memory import to_torch
-from ..proof.plans import TORCHS, OnTorch
-from ..proof.programs import ModelSide
-from ..proof.trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
-from ..torch_versions import last_node_number, without_modes
-from ..trees import mapped
+from ...dispatch.call_site import CallSite, call_site
+from ...dispatch.frames import paused
+from ...frameworks.memory import to_torch
+from ...torch_versions import last_node_number, without_modes
+from ...trees import mapped
+from ..plans import TORCHS, OnTorch
+from ..programs import ModelSide
+from ..trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
 from .calls import CallRecorder, NotesCalls, ValueId
 from .source import Span, span_of_call, spans_of_call
 from .spelling import listed, replay

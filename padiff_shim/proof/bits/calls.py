@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import paddle
 
-from ..dispatch.entry_point import EntryPoint, Unlisted
-from ..dispatch.frames import Frame, paused
-from ..proof.plans import opened
-from ..substitution.plan import Substituting
-from ..table.reasons import StayNative
+from ...dispatch.entry_point import EntryPoint, Unlisted
+from ...dispatch.frames import Frame, paused
+from ...substitution.plan import Substituting
+from ...table.reasons import StayNative
+from ..plans import opened
 
 
 class ValueId(NamedTuple):
