@@ -21,7 +21,7 @@ _AXES = 4  # up to so many every order of axes is tried
 # The largest difference that rounding makes after many calls, relative to the largest element.
 _ROUNDED = {"bfloat16": 2.0**-4, "float16": 2.0**-5, "float32": 2.0**-12, "float64": 2.0**-26}
 _CHANCES = 100  # an arrangement of values is no coincidence if there are more ways to arrange them
-_SUMS = 1e-5  # relative: sums of the same float32 numbers in another order
+SUMS = 1e-5  # relative: sums of the same float32 numbers in another order
 _SAME_SUMS = 1e-9  # relative: sums of the same numbers in another order, in float64
 
 
@@ -33,29 +33,29 @@ def apart(a: Tensor, b: Tensor) -> Distance:
     if a.size != b.size:
         return Distance(False, np.nan, np.nan, np.nan, None, how="shape")
     if not (a.digest and b.digest):
-        return Distance(False, np.nan, np.nan, np.nan, None, how="nothing")
+        return by_figures(a, b) if a.figures and b.figures else Distance(False, np.nan, np.nan, np.nan, None, how="nothing")
     values = a.values(), b.values()
     if values[0] is not None and values[1] is not None:
         return _best(values[0], values[1], (a.dtype, b.dtype), weights=a.kind in NAMED)
     if a.shape == b.shape:
-        drawn = _elements(a), _elements(b)
+        drawn = elements(a), elements(b)
         if drawn[0] is not None and drawn[1] is not None and drawn[0].shape == drawn[1].shape:
             return distance(drawn[0], drawn[1], (a.dtype, b.dtype), how="sample")
     return by_figures(a, b)
 
 
-def _elements(tensor: Tensor) -> Array | None:
-    """The sample, as recorded or from the values."""
-    values = tensor.values()
+def elements(tensor: Tensor, values: Array | None = None) -> Array | None:
+    """The sample, as recorded or from the values, or from those at hand."""
+    values = tensor.values() if values is None else values
     if values is None and not tensor.sample:
         return None
     return np.array(tensor.sample if values is None else contents.sample(values), np.float64)
 
 
-def by_figures(first: Tensor, second: Tensor) -> Distance:
-    """How far least, greatest and sums are apart, where single elements are not known."""
+def by_figures(first: Tensor, second: Tensor, *, turned: bool = False) -> Distance:
+    """How far least, greatest and sums are apart, where single elements are not known; ``turned``: they may lie otherwise."""
     if "max_abs" in first.figures or "max_abs" in second.figures:
-        return _by_fingerprints(first, second)
+        return _by_fingerprints(first, second, turned=turned)
     names = ("min", "max", "nan", "inf", "mean_abs", "norm")
     pairs = [(first.figures.get(name, 0.0), second.figures.get(name, 0.0)) for name in names]
     relative = max(abs(a - b) / max(abs(a), abs(b)) if a != b else 0.0 for a, b in pairs)
@@ -63,14 +63,16 @@ def by_figures(first: Tensor, second: Tensor) -> Distance:
     return Distance(alike, np.nan, np.nan, relative, None, first.size, 0 if alike else first.size, "figures")
 
 
-def _by_fingerprints(first: Tensor, second: Tensor) -> Distance:
+def _by_fingerprints(first: Tensor, second: Tensor, *, turned: bool) -> Distance:
     """The estimated distance; of what lies otherwise, or on several ranks, by norms and greatest elements alone."""
     names = [name for name in ("norm", "max_abs", "projection") if name in first.figures and name in second.figures]
-    names = names if first.shape == second.shape else names[:2]
-    gap = max((abs(first.figures[name] - second.figures[name]) for name in names), default=np.inf)
+    names = names if first.shape == second.shape and not turned else names[:2]
+    pairs = [(first.figures[name], second.figures[name]) for name in names]
+    gaps = [0.0 if math.isnan(a) and math.isnan(b) else abs(a - b) for a, b in pairs]
+    gap = max((math.inf if math.isnan(gap) else gap for gap in gaps), default=math.inf)
     relative = gap / (second.figures.get("norm") or 1.0)
     whole = "projection" in names
-    return Distance(not whole and relative <= _SUMS, np.nan, np.nan, relative, None, first.size, 0, "fingerprint")
+    return Distance(not whole and relative <= SUMS, np.nan, np.nan, relative, None, first.size, 0, "fingerprint")
 
 
 def _best(first: Array, second: Array, dtypes: tuple[str, str], *, weights: bool) -> Distance:

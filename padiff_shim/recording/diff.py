@@ -17,10 +17,9 @@ from ..measure.difference import Comparator
 from ..progress import Waiting
 from ..runlog.events import IN_STEP, LOSS, NAMED
 from ..text import joined, many, marked, tr
-from .alignment import Pair, align
+from .alignment import SUMS, Pair, align
 from .call_origins import OriginFinder
 from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow, tensor_row
-from .fingerprint_diff import compare_fingerprints
 from .fusions import take_apart
 from .joined import Groups, JoinedRun, join
 from .joined_rows import JoinedRows
@@ -29,10 +28,13 @@ from .offsets import begins_at, first_step
 from .rank_causes import RankCause, RankCauses
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .reasons import reason_of
-from .shards import ShardRules, Way
+from .samples import CommonSamples
+from .shards import AUTO, ShardRules, Way
+from .switches import candidates
 from .tensors import WEIGHT, Tensor, parameter_name
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
+_STEP_TENSORS = 10**6  # more than a step of fingerprints has
 _SEQUENCES = ("op", "layer", "note", LOSS)  # kinds that are aligned in their order
 
 
@@ -98,6 +100,8 @@ def diff(
     if names is not None:
         raise ArgumentError(tr("names= goes with shards=, which pairs tensors by their names: pass shards='auto'"))
     both = read(folders[0]), read(folders[1])
+    if ranks is None and len(both[0]) == len(both[1]) == 1 and _other_batches(both):
+        return diff_of_ranks(folders, ShardRules(AUTO), NameMap(None), EqualWithin(atol, rtol, crossing=False, equal=equal))
     chosen = _ranks(ranks, both)
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
     difference = _begun(folders, both, first, HELD)
@@ -110,14 +114,14 @@ def diff(
             raise ArgumentError(
                 tr("{side} holds fingerprints and the other does not: record both with the same values=", side=side)
             )
-        if one_run.has_fingerprints:
-            compared.append(compare_fingerprints(one_run, other_run, difference, tolerances))
-        else:
-            take_apart([one_run], [other_run])
-            take_apart([other_run], [one_run])
-            compared.append(_compare(one_run, other_run, difference, tolerances))
+        difference.fingerprints = one_run.has_fingerprints
+        take_apart([one_run], [other_run])
+        take_apart([other_run], [one_run])
+        compared.append(_compare(one_run, other_run, difference, tolerances))
     _in_step(compared, difference)
-    difference.reason = reason_of(difference, lambda row: None)
+    headers = first[0].header, first[1].header
+    switches = [] if first[0].framework != first[1].framework else candidates(*headers, "", first[0].framework)
+    difference.reason = reason_of(difference, lambda row: None, switches)
     difference.notes = [*difference.notes, *_notes(both, chosen)]
     difference.holes += [
         f"{name}: {hole}"
@@ -143,6 +147,8 @@ def diff_of_ranks(
     a, b = join(*both, rules, names, groups)
     difference = _begun(folders, both, (a, b), most)
     difference.fingerprints = any(recorded.has_fingerprints for recorded in both[0].values())
+    if len(a.ranks) == len(b.ranks) == 1:
+        difference.micro_batches = a.layout.micro_batches, b.layout.micro_batches
     compared = _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
     _in_step([compared], difference)
     difference.reason = reason_of(difference, lambda row: _cause(a, b, difference, row))
@@ -177,6 +183,14 @@ def _begun(
     return difference
 
 
+def _other_batches(both: tuple[dict[int, Recorded], dict[int, Recorded]]) -> bool:
+    """Whether steps of both runs read the same samples in other numbers of batches."""
+    if not all(recorded.has_values for known in both for recorded in known.values()):
+        return False
+    a, b = join(*both, ShardRules(AUTO), NameMap(None))
+    return a.layout.micro_batches != b.layout.micro_batches
+
+
 def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], difference: Difference) -> None:
     """Where one run begins in the other: by the numbers of their steps, or by hashes, where it was not said."""
     pair = tuple(side[min(side)] for side in both)
@@ -200,8 +214,7 @@ def _in_step(compared: Sequence[Compared], difference: Difference) -> None:
     while waiting:
         number = min(step.step for step, _ in waiting.values())
         here = [place for place, (step, _) in waiting.items() if step.step == number]
-        numbered = [[(_place(number, row), row) for number, row in enumerate(waiting[place][1])] for place in here]
-        for _, row in heapq.merge(*numbered, key=lambda entry: entry[0]):
+        for _, row in heapq.merge(*(enumerate(waiting[place][1]) for place in here), key=lambda entry: entry[0]):
             difference.add(row)
         for place in here:
             difference.steps.append(waiting[place][0])
@@ -222,11 +235,6 @@ def _cause(a: JoinedRun, b: JoinedRun, difference: Difference, row: TensorRow) -
     ]
     known = RankCauses(b if turned else a, rows, _ROUNDED, row.any.step)
     return known.of(replace(row, a=row.b, b=row.a) if turned else row)
-
-
-def _place(number: int, row: TensorRow) -> int:
-    """A row's place in its step: of fingerprints those that differ are there alone, and know theirs."""
-    return row.any.index if row.apart is not None and row.apart.how == "fingerprint" else number
 
 
 def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded], dict[int, Recorded]]) -> list[tuple[int, int]]:
@@ -286,37 +294,42 @@ def _compare(
     ranks: JoinedRows | None = None,
 ) -> Compared:
     """All pairs of two processes, measured, in the order of the runs; ``ranks`` measures those of several processes."""
-    common = _common_kinds(a, b, difference)
-    unknown, met = list[TensorRow](), [True, True]
+    common, unknown, met = _common_kinds(a, b, difference), list[TensorRow](), [True, True]
     partners = ExpectedPartners(crossing=tolerances.crossing or ranks is not None)
     finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
-    for first, second in _paired_steps(a.steps(), b.steps(), difference.begins):
+    places: dict[Any, list[tuple[int | None, int | None]]] = {}  # of fingerprints: numbers of tensors -> which belong together
+    steps = _common_steps(a, b, difference) if difference.fingerprints else _paired_steps(a.steps(), b.steps(), difference.begins)
+    for first, second in steps:
         step = StepDifference(a.rank, first.step)
         if ranks is not None:
             ranks.guess(first, second)
-        pairs, data = _pairs(first, second, common), _inputs(first, second, crossing=tolerances.crossing)
+        if first.bits and first.bits == second.bits and (first.numbers, second.numbers) in places:
+            _count_equal(step, first, difference)
+            yield step, []
+            continue
+        data = _inputs(first, second, crossing=tolerances.crossing)
+        pairs = _fingerprint_pairs(first, second, common, places) if first.numbers else _pairs(first, second, common)
         partners.note([*first.inputs, *first.tensors], [*second.inputs, *second.tensors])
         if ranks is None:
             inputs = [_row(a.rank, *pair, tolerances, partners) for pair in data]
-            rows = [_row(a.rank, *pair, tolerances, partners) for pair in pairs]
+            samples = CommonSamples(data)
+            rows = [samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs]
         else:
             inputs, rows = ranks.inputs(data, tolerances), ranks.rows(pairs, tolerances, partners)
         difference.inputs += inputs[: max(0, HELD - len(difference.inputs))]
         comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
         unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
-        for row in comparable:
-            _count(step, row, difference.heat)
+        _count(step, comparable, difference.heat)
         if not tolerances.crossing and ranks is None:
             finder.step(comparable, inputs)
         step.losses = _loss(first), _loss(second)
-        lost = set() if ranks is None else ranks.lost
-        paired = {id(tensor) for pair in pairs if pair[0] is not None and pair[1] is not None for tensor in pair} - lost
-        ends = [_end(side, layers=ranks is not None and "layer" in common) for side in (first, second)]
+        paired = {id(tensor) for pair in pairs if None not in pair for tensor in pair} - (set() if ranks is None else ranks.lost)
+        ends = (_end(side, layers=ranks is not None and "layer" in common) for side in (first, second))
         met = [before if end is None else id(end) in paired for before, end in zip(met, ends)]
         yield step, comparable
     if tolerances.crossing or ranks is not None:
         difference.met = difference.met and all(met)
-    difference.notes += _remarks(difference, common, unknown)
+    difference.notes += _remarks(difference, common, unknown, crossing=tolerances.crossing)
 
 
 def _common_kinds(a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: Difference) -> set[str]:
@@ -332,7 +345,7 @@ def _common_kinds(a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: 
     return kinds[0] & kinds[1]
 
 
-def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow]) -> Iterator[str]:
+def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow], *, crossing: bool) -> Iterator[str]:
     """What a reader should know of the rows."""
     if {"gradient", IN_STEP} <= common and difference.first is not None and difference.first.any.kind == IN_STEP:
         yield tr(
@@ -346,6 +359,69 @@ def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow])
             number=number,
             tensor=unknown[0].any,
         )
+    if difference.fingerprints and crossing:
+        yield tr(
+            "weights that lie otherwise in the other framework are compared by their figures, which are alike within {sums:g} "
+            "where they hold the same numbers",
+            sums=SUMS,
+        )
+    around = next((step.step for step in difference.steps if step.first), None)
+    if difference.fingerprints and around is not None:
+        yield tr(
+            "distances are estimates; values around step {around}: padiff-shim run --record DIR --around "
+            "{around}, or record(dir, model, steps=range({first}, {last}))",
+            around=around,
+            first=max(0, around - 1),
+            last=around + 2,
+        )
+
+
+def _common_steps(
+    a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: Difference
+) -> Iterator[tuple[RecordedStep, RecordedStep]]:
+    """The steps that two runs of fingerprints both have; what one has alone is said."""
+    ends, alone, common = [-1, -1], [0, 0], False
+    for pair in side_by_side(a.steps(), b.steps(), difference.begins[1] if difference.begins else 0):
+        first, second = pair
+        ends = [end if step is None else step.step for end, step in zip(ends, pair)]
+        if first is None or second is None:
+            alone[first is None] += 1
+        else:
+            common = True
+            yield first, second
+    every = [(run.header.get("options") or {}).get("every") for run in (a, b)]
+    for place, name in enumerate("ab" if common else ""):
+        other = "ba"[place]
+        number, here, there = alone[place], ends[place], ends[1 - place]
+        if number and here > there:
+            difference.holes.append(
+                tr(
+                    "{name} goes on to step {here:,}, {other} ends with step {there:,}",
+                    name=name,
+                    here=here,
+                    other=other,
+                    there=there,
+                )
+            )
+        if number and every[0] != every[1]:
+            difference.notes.append(f"{many(number, 'step')} of {name} alone: every={every[0]} against {every[1]}")
+        elif number and here <= there:
+            difference.holes.append(tr("{other} lacks {steps} that {name} has", other=other, steps=many(number, "step"), name=name))
+
+
+def _fingerprint_pairs(
+    first: RecordedStep, second: RecordedStep, common: set[str], places: dict[Any, list[tuple[int | None, int | None]]]
+) -> list[Pair]:
+    """:func:`_pairs`, once for all steps with the same tensors."""
+    sides = [{tensor.index % _STEP_TENSORS: tensor for tensor in step.tensors} for step in (first, second)]
+    key = first.numbers, second.numbers
+    if key not in places:
+        pairs = _pairs(first, second, common)
+        places[key] = [
+            (None if a is None else a.index % _STEP_TENSORS, None if b is None else b.index % _STEP_TENSORS) for a, b in pairs
+        ]
+        return pairs
+    return [(None if a is None else sides[0][a], None if b is None else sides[1][b]) for a, b in places[key]]
 
 
 def _paired_steps(
@@ -388,20 +464,33 @@ def _of(step: RecordedStep, kind: str) -> list[Tensor]:
     return [tensor for tensor in step.tensors if tensor.kind == kind]
 
 
-def _count(step: StepDifference, row: TensorRow, heat: HeatMap) -> None:
-    tensor = row.any
-    step.count(tensor.kind, not row.differs, 1)
-    if row.differs and not step.first:
-        step.first = str(tensor)
-    relative = 0.0 if row.apart is None or math.isnan(row.apart.relative) else row.apart.relative
-    step.largest = max(step.largest, relative)
-    if tensor.kind == "layer":
-        heat.add(tensor.layer, tensor.step, relative)
+def _count(step: StepDifference, rows: Sequence[TensorRow], heat: HeatMap) -> None:
+    for row in rows:
+        tensor = row.any
+        step.count(tensor.kind, not row.differs, 1)
+        if row.differs and not step.first:
+            step.first = str(tensor)
+        relative = 0.0 if row.apart is None or math.isnan(row.apart.relative) else row.apart.relative
+        step.largest = max(step.largest, relative)
+        if tensor.kind == "layer":
+            heat.add(tensor.layer, tensor.step, relative)
+
+
+def _count_equal(step: StepDifference, recorded: RecordedStep, difference: Difference) -> None:
+    """A step of fingerprints in which no bit differs, after one with the same tensors that was compared in full."""
+    for kind, number in Counter(tensor.kind for tensor in recorded.tensors).items():
+        step.count(kind, number, number)
+    step.losses = (_loss(recorded),) * 2
+    difference.counts.rows += len(recorded.tensors)
+    difference.counts.compared += len(recorded.tensors)
 
 
 def _loss(step: RecordedStep) -> float | None:
-    """The last scalar that the program noted as its loss."""
-    scalars = [tensor for tensor in step.tensors if tensor.kind == "note" and tensor.size == 1 and "loss" in tensor.name.lower()]
+    """The last loss: what a backward starts from, or a scalar that the program noted as it."""
+    scalars = [
+        tensor for tensor in step.tensors
+        if tensor.kind == LOSS or (tensor.kind == "note" and tensor.size == 1 and "loss" in tensor.name.lower())
+    ]  # fmt: skip
     return scalars[-1].figures.get("mean") if scalars else None
 
 
@@ -410,9 +499,14 @@ def _inputs(first: RecordedStep, second: RecordedStep, *, crossing: bool) -> lis
     if not crossing:
         waiting = dict(_placed(second.inputs))
         pairs: list[Pair] = [(tensor, waiting.get(key)) for key, tensor in _placed(first.inputs)]
-    else:  # a weight may lie in another way there, and nobody knows that it is the same one
+    else:
         data = [[tensor for tensor in side.inputs if tensor.tensor != WEIGHT] for side in (first, second)]
-        pairs = align(*data) if all(data) else []
+        weights = [
+            {parameter_name(tensor.name): tensor for tensor in side.inputs if tensor.tensor == WEIGHT} for side in (first, second)
+        ]
+        namesakes = ((tensor, weights[1].get(name)) for name, tensor in weights[0].items())
+        pairs = [(a, b) for a, b in namesakes if b is not None and sorted(a.shape) == sorted(b.shape) and b.figures]
+        pairs += align(*data) if all(data) else []
     return [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
 
 

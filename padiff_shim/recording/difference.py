@@ -18,7 +18,7 @@ from ..runlog.events import IN_STEP, NAMED
 from . import pages
 from .alignment import apart, by_figures
 from .call_origins import CallOrigins, origins_as_dict
-from .tensors import WEIGHT, Tensor, parameter_name
+from .tensors import WEIGHT, Tensor, is_weight, parameter_name
 
 HELD = 5_000  # rows that a difference holds, and as many more that differ
 _COLUMNS = 512  # of a heat map
@@ -179,6 +179,7 @@ class Difference(Presented):
         ranks_lost: with ``shards=``, ranks of a run left no recording: what they hold may be the reason for a difference.
         reason: why the first difference is there, a :class:`~.reasons.DifferenceReason`; None where nothing tells.
         begins: ("b", 20) where b begins at step 20 of a, and steps before are not compared; None where both begin alike.
+        micro_batches: how many batches a step has in a and b, where they were put together because these numbers differ.
         most: how many rows are held.
         environments: versions and devices of a and of b.
 
@@ -214,6 +215,7 @@ class Difference(Presented):
     ranks_lost: bool = False
     reason: Any = None
     begins: tuple[str, int] | None = None
+    micro_batches: tuple[int, int] = (1, 1)
     most: int = HELD
     environments: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
 
@@ -388,10 +390,11 @@ class EqualWithin(NamedTuple):
 def tensor_row(rank: int, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow:
     """A tensor and its partner, measured."""
     distance = apart(a, b)
-    if tolerances.crossing and distance.how == "sample" and a.kind in NAMED and len(a.shape) > 1 and a.shape == a.shape[::-1]:
-        distance = by_figures(a, b)  # the elements of a square weight lie transposed in the other framework
-        if distance.relative <= tolerances.rtol:
-            distance = replace(distance, how="nothing") if not distance.identical else distance
+    turned = distance.how == "fingerprint" or (distance.how == "sample" and a.shape == a.shape[::-1])
+    if tolerances.crossing and is_weight(a) and len(a.shape) > 1 and turned:
+        distance = by_figures(a, b, turned=True)  # the elements of a weight may lie transposed in the other framework
+    if distance.how == "figures" and not distance.identical and distance.relative <= tolerances.rtol:
+        distance = replace(distance, how="nothing")
     scale = max(abs(b.figures.get(name, 0.0)) for name in ("min", "max"))
     # In one framework a result of the same shape in another arrangement is another result, even with the same values.
     turned = bool(distance.layout) and not tolerances.crossing and a.shape == b.shape and a.kind in ("op", "layer")

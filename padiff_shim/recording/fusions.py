@@ -6,16 +6,15 @@ import dataclasses
 import itertools
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from ..runlog.events import NAMED
 from . import tensors as contents
-from .tensors import INPUT, WEIGHT, Array, Tensor
+from .tensors import WEIGHT, Array, Tensor, is_weight
 
 # The parts of a fused layer in their order: the words that the name of each may have. Weights of Llama's own code are w1 and w3.
 _PARTS = (
@@ -84,7 +83,7 @@ class PartTensor(Tensor):
 
 def taken_apart(tensor: Tensor, fusions: Sequence[Fusion], framework: str) -> Iterator[Tensor]:
     """A tensor, or those of the separate layers that it holds."""
-    weight = tensor.kind in NAMED or (tensor.kind == INPUT and tensor.tensor == WEIGHT)
+    weight = is_weight(tensor)
     for fusion in fusions if tensor.shape and (weight or tensor.kind in ("op", "layer")) else ():
         paths = fusion.names(tensor.name) if weight else fusion.paths(tensor.layer)
         axis = _axis(framework, len(tensor.shape)) if weight else len(tensor.shape) - 1
@@ -93,6 +92,37 @@ def taken_apart(tensor: Tensor, fusions: Sequence[Fusion], framework: str) -> It
             yield from (_part(tensor, path, axis, rows, weight=weight) for path, rows in zip(paths, places))
             return
     yield tensor
+
+
+def gathered(tensors: Sequence[Tensor], fusions: Sequence[Fusion], framework: str) -> list[Tensor]:
+    """What a step computed, the results and weights of separate layers as those of the fused one, by their figures alone."""
+    whole = list[Tensor]()
+    waiting: defaultdict[object, dict[str, Tensor]] = defaultdict(dict)
+    count = Counter[object]()
+    for tensor in tensors:
+        weight = is_weight(tensor)
+        path, _, role = tensor.name.rpartition(".") if weight else (tensor.layer, "", "" if tensor.kind == "layer" else tensor.name)
+        above, dot, own = path.rpartition(".")
+        fusion = next((fusion for fusion in fusions if own in fusion.parts), None)
+        if fusion is None or not tensor.shape or not (weight or tensor.kind in ("op", "layer")):
+            whole.append(tensor)
+            continue
+        key = tensor.kind, tensor.tensor, path, role
+        parts = waiting[fusion, tensor.kind, tensor.tensor, above, role, count[key]]
+        count[key] += 1
+        parts[own] = tensor
+        if len(parts) == len(fusion.parts):
+            axis = _axis(framework, len(tensor.shape)) if weight else len(tensor.shape) - 1
+            size = sum(part.shape[axis] for part in parts.values())
+            shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
+            named: dict[str, Any] = {"layer": f"{above}{dot}{fusion.whole}"}
+            named = {"names": (f"{above}{dot}{fusion.whole}.{role}",)} if weight else named
+            figures = contents.figures_together(list(parts.values()))
+            gathered_tensor = dataclasses.replace(tensor, shape=shape, digest="", figures=figures, sample=(), reads=None, **named)
+            gathered_tensor._at = None
+            whole.append(gathered_tensor)
+            parts.clear()
+    return sorted([*whole, *(part for parts in waiting.values() for part in parts.values())], key=lambda tensor: tensor.index)
 
 
 def _axis(framework: str, dimensions: int) -> int:
@@ -183,12 +213,18 @@ class FusedRun(Protocol):
 
     framework: str
     fusions: list[Fusion]
+    gathers: list[Fusion]
 
+    @property
+    def has_values(self) -> bool: ...
     def steps(self) -> Iterator[HasTensors]: ...
 
 
 def take_apart(runs: Sequence[FusedRun], others: Sequence[FusedRun]) -> None:
-    """Have the processes of a run read as if each layer were separate that is separate in the other run."""
+    """Have the processes of a run read as if each layer were separate that is separate in the other run.
+
+    A part of a fused tensor is known by its values alone; without them the other run's parts are put together.
+    """
     steps = [[next(run.steps(), None) for run in side] for side in (runs, others)]
     shapes = [
         {
@@ -203,6 +239,10 @@ def take_apart(runs: Sequence[FusedRun], others: Sequence[FusedRun]) -> None:
     if wholes is None or parts is None:
         return
     fusions = fusions_of(shapes[0], shapes[1], (runs[0].framework, others[0].framework))
+    if not all(run.has_values for run in runs):
+        for run in others:
+            run.gathers += [fusion for fusion in fusions if fusion not in run.gathers]
+        return
     ways = [arranged(fusion, wholes, [step for step in steps[1] if step is not None]) for fusion in fusions]
     for run in runs:
         run.fusions += [way for way in ways if way not in run.fusions]

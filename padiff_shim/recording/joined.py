@@ -17,7 +17,7 @@ from .fusions import PartTensor, take_apart
 from .numbering import NameMap, Numbers, numbers_of, renumbered, wrapped
 from .reading import Recorded, RecordedStep
 from .shards import FusedAxis, RankTensor, ShardRules, Way, whole_shape
-from .tensors import INPUT, WEIGHT, Tensor, parameter_name
+from .tensors import INPUT, WEIGHT, Tensor, is_weight, parameter_name
 
 _WRAPPERS = re.compile(r"^(?:(?:_layers|module)(?:\.|$))+")  # DataParallel's and DistributedDataParallel's names for the model
 _Key = tuple[tuple[Any, ...], int]  # what makes tensors of ranks belong together, and which of those of a step it is
@@ -27,10 +27,6 @@ Groups = tuple[tuple[int, ...], ...]  # ranks that read the same data, a tuple f
 def weight_name(name: str) -> str:
     """The name of a parameter or buffer in the model itself, running statistics as Torch calls them."""
     return parameter_name(_WRAPPERS.sub("", name))
-
-
-def _is_weight(tensor: Tensor) -> bool:
-    return tensor.kind in NAMED or (tensor.kind == INPUT and tensor.tensor == WEIGHT)
 
 
 @dataclass
@@ -182,7 +178,7 @@ class JoinedRun:
         return known
 
     def _name(self, rank: int, tensor: Tensor) -> str:
-        return self._path(rank, tensor.name) if _is_weight(tensor) else tensor.name
+        return self._path(rank, tensor.name) if is_weight(tensor) else tensor.name
 
     def steps(self) -> Iterator[RecordedStep]:
         """The steps in their order, with the tensors of all ranks that recorded it."""
@@ -221,7 +217,7 @@ class JoinedRun:
         for tensor in sorted((*step.inputs, *step.tensors), key=lambda tensor: tensor.index):
             if tensor.kind == "layer" and len(tensor.layer) < len(model.rstrip(".")) and model.startswith(tensor.layer):
                 continue  # the wrapper returns what the model has returned
-            where = -1 if _is_weight(tensor) else stage
+            where = -1 if is_weight(tensor) else stage
             line = tensor.site if tensor.kind == "op" and not tensor.layer else ""  # calls of several lines are no micro-batches
             key = tensor.kind, self._name(rank, tensor), self._path(rank, tensor.layer), tensor.tensor, where, line
             order.append((key, len(sequences[key])))
@@ -242,7 +238,7 @@ class JoinedRun:
         """The tensors of some ranks, one for each micro-batch, as one."""
         self._index += 1
         rank, (first, *others) = next(iter(parts.items()))
-        layer, weight = self._path(rank, first.layer), _is_weight(first)
+        layer, weight = self._path(rank, first.layer), is_weight(first)
         names = (self._name(rank, first),) if weight else first.names
         if len(self.ranks) == 1 and not others:
             return dataclasses.replace(first, index=self._index, layer=layer, names=names)
@@ -292,7 +288,7 @@ class JoinedRun:
 
     def _way(self, tensor: Tensor, name: str, layer: str) -> Way | None:
         """A rule of the user, or else a mark of the program."""
-        weight, own = _is_weight(tensor), [tensor, *([tensor.whole] if isinstance(tensor, PartTensor) and tensor.whole else [])]
+        weight, own = is_weight(tensor), [tensor, *([tensor.whole] if isinstance(tensor, PartTensor) and tensor.whole else [])]
         if tensor.kind == INPUT and not weight:
             return None
         if weight:

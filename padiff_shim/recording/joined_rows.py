@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -22,6 +23,7 @@ from .reading import RecordedStep
 from .shards import (
     MEAN,
     SUM,
+    FusedAxis,
     JoinedPair,
     JoinedTensor,
     NotJoined,
@@ -32,7 +34,7 @@ from .shards import (
     reductions,
     tokens_alone,
 )
-from .tensors import WEIGHT, Tensor
+from .tensors import WEIGHT, Tensor, is_weight
 
 
 class JoinedRows:
@@ -166,7 +168,7 @@ class JoinedRows:
             return
         row = self._worst([self._measured(pair, tolerances) for pair in joined])
         if row.differs and _scales(a) and _scales(b):
-            row = self._added_up(a, b, tolerances) or row
+            row = min((row, *self._added_up(a, b, tolerances)), key=_badness)
         if row.differs:
             row = self._fused(a, b, tolerances) or self._tokens(a, b, tolerances) or row
         if row.differs and _numbers_places(row) and self._in_mixture(a):
@@ -200,11 +202,22 @@ class JoinedRows:
             if not isinstance(joined, NotJoined):
                 row = self._worst([self._measured(pair, tolerances) for pair in joined])
                 if not row.differs:
+                    self._difference.notes += [note for note in self._rules(a, b, chosen) if note not in self._difference.notes]
                     return row
             for side, known in zip((a, b), before):
                 if isinstance(side, RankTensor):
                     side.way = known
         return None
+
+    def _rules(self, a: Tensor, b: Tensor, ways: Sequence[FusedAxis | None]) -> Iterator[str]:
+        """The rule that says how fused tensors lie, as it is written in the port's layout."""
+        for run, side, way in zip(self._runs, (a, b), ways):
+            if way is not None and is_weight(side):
+                axis = 1 - way if run.turned else int(way)
+                sizes, path = ":".join(map(str, way.proportions)), side.name.removesuffix(".weight")
+                own = re.sub(r"\.\d+\.", ".*.", f".{path}.")[1:-1]
+                rule = {f"{own}.weight": f"{axis}:{sizes}", own: f"-1:{sizes}"}
+                yield tr("slices of {name} lie fused; the rule that says it: shards={rule}", name=side.name, rule=rule)
 
     def _in_mixture(self, tensor: Tensor) -> bool:
         """Whether a call belongs to a layer with experts."""
@@ -217,8 +230,8 @@ class JoinedRows:
         rows = [self._measured(pair, tolerances) for pair in tokens_alone(a, b)]
         return min(rows, key=_badness, default=None)
 
-    def _added_up(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow | None:
-        """A scaled loss whose shares add up to the whole one, as they do where a program divides by the number of shares; or None.
+    def _added_up(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[TensorRow]:
+        """A scaled loss whose shares add up to the whole one, as they do where a program divides by the number of shares.
 
         Gradients show whether it has done so where it should.
         """
@@ -228,10 +241,7 @@ class JoinedRows:
                     side.way = way
             joined = put_together(a, b, crossing=tolerances.crossing)
             if not isinstance(joined, NotJoined):
-                row = self._worst([self._measured(pair, tolerances) for pair in joined])
-                if not row.differs:
-                    return row
-        return None
+                yield self._worst([self._measured(pair, tolerances) for pair in joined])
 
     @property
     def _rank(self) -> int:

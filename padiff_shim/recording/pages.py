@@ -197,12 +197,12 @@ def _differing(difference: DifferenceView, row: ComparedRow) -> str:
     counts = difference.counts
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     first = described(row)
-    if difference.reason is not None:
-        number = tr("{reason}; {number}", reason=difference.reason.text, number=number)
-    if not difference.origin:
-        return tr("{number}, the first at {first}", number=number, first=first)
-    origin = _origin(difference)
-    return tr("{origin}; of what was computed {number}, the first at {first}", origin=origin, number=number, first=first)
+    text = tr("{number}, the first at {first}", number=number, first=first)
+    if difference.origin:
+        origin, reason = _origin(difference), difference.reason
+        origin = origin if reason is None else tr("{origin}; {reason}", origin=origin, reason=reason.text)
+        return tr("{origin}; of what was computed {differing}", origin=origin, differing=text)
+    return text if difference.reason is None else tr("{reason}; {number}", reason=difference.reason.text, number=text)
 
 
 def _alone(difference: DifferenceView) -> str:
@@ -224,11 +224,12 @@ def _origin(difference: DifferenceView) -> str:
         )
     place = _place(origin)
     batches = [row for row in difference.inputs if _place(row) == place]
+    samples = reordered(difference, origin)
     words = {
         "step": origin.any.step,
         "batch": batches.index(origin),
         "tensor": shown(origin.any, SENTENCE),
-        "reordered": _reordered(batches),
+        "reordered": tr("; the same {samples} in another order", samples=many(samples, "sample")) if samples else "",
     }
     if weights:
         return tr("only the inputs differ, from step {step}, batch {batch} on ({tensor}{reordered})", **words)
@@ -240,12 +241,13 @@ def _place(row: ComparedRow) -> Any:
     return row.rank, tensor.name, tensor.tensor, tensor.layer, tensor.site
 
 
-def _reordered(batches: list[Any]) -> str:
-    """Whether both runs got the same samples, in another order."""
+def reordered(difference: DifferenceView, origin: ComparedRow) -> int:
+    """How many samples a call has read in all steps, if both runs gave it the same ones in another order; else 0."""
+    batches = [row for row in difference.inputs if _place(row) == _place(origin)]
     samples = [Counter(sample for row in batches for sample in getattr(row, side).rows) for side in "ab"]
     if samples[0] != samples[1] or not all(tensor.rows for row in batches for tensor in (row.a, row.b)):
-        return ""
-    return tr("; the same {samples} in another order", samples=many(sum(samples[0].values()), "sample"))
+        return 0
+    return sum(samples[0].values())
 
 
 def remarks(difference: DifferenceView) -> list[str]:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ..runlog.events import IN_STEP
+from .alignment import elements
 from .difference import TensorRow
 from .joined import JoinedRun
 from .reading import merged
 from .shards import RankTensor
-from .tensors import Array, Tensor
+from .tensors import Array, Tensor, is_weight
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
 PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED = (
@@ -36,7 +37,8 @@ class RankCauses:
         self._loose = close / _CLOSE
         whole = merged(known for known in run.steps() if step in (None, known.step))
         self._tensors = {tensor.index: tensor for tensor in whole.tensors if isinstance(tensor, RankTensor)}
-        self._vectors = [tensor for tensor in whole.tensors if tensor.kind == "parameter" and len(tensor.shape) == 1]
+        weights = (*whole.inputs, *(tensor for tensor in whole.tensors if tensor.kind == "parameter"))
+        self._vectors = [weight for weight in weights if is_weight(weight) and len(weight.shape) == 1]
         self._rows = rows
 
     def of(self, row: TensorRow) -> RankCause | None:
@@ -106,8 +108,12 @@ class RankCauses:
         more = _in_all_rows(parts[0] - want, size)
         if more is None or _close(more, 0 * more, size):
             return None
-        for bias in (_wide(vector) for vector in self._vectors if vector.name.rpartition(".")[0] == layer):
-            if bias is not None and bias.shape == more.shape and _close((len(parts) - 1) * bias, more, size):
+        for vector in self._vectors:
+            part = vector.parts[0][0] if isinstance(vector, RankTensor) else vector
+            bias, other = elements(part), elements(part, more)
+            if vector.name.rpartition(".")[0] != layer or bias is None or other is None or part.size != more.size:
+                continue
+            if _close((len(parts) - 1) * bias, other, size):
                 return BIAS, {"times": len(parts)}
         return None
 
@@ -205,11 +211,19 @@ def _order(parts: Sequence[Array], want: Array, size: float) -> list[int] | None
         return None
     order = list[int]()
     for piece in np.split(want, len(parts), axis):
-        match = next((place for place, part in enumerate(parts) if place not in order and _close(part, piece, size)), None)
+        match = next((place for place, part in enumerate(parts) if place not in order and _alike(part, piece, axis, size)), None)
         if match is None:
             return None
         order.append(match)
     return order if order != sorted(order) else None
+
+
+def _alike(part: Array, piece: Array, axis: int, size: float) -> bool:
+    """Whether two slices are equal, but for a bias whose slices perhaps stand in their own order."""
+    if _close(part, piece, size):
+        return True
+    last = axis == part.ndim - 1 > 0 and part.shape == piece.shape
+    return last and part.size > part.shape[-1] and _in_all_rows(part - piece, size) is not None
 
 
 def _in_all_rows(between: Array, size: float) -> Array | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import functools
 import itertools
 import re
@@ -19,7 +19,7 @@ from ..runlog.reader import EventFile, LogError, open_log, text_of
 from ..text import many, tr
 from .files import RECORDS, present
 from .fingerprints import FIGURES
-from .fusions import Fusion, taken_apart
+from .fusions import Fusion, gathered, taken_apart
 from .tensors import INPUT, Array, Tensor, tensor_of
 
 _KIND = re.compile(rb'"kind":"([^"]*)"')
@@ -28,11 +28,21 @@ _HEAD = 200  # bytes of a record's line in which its kind stands
 
 @dataclass
 class RecordedStep:
-    """One step of a recording: ``inputs`` are what the run was given, weights and data; ``tensors`` what it computed."""
+    """One step of a recording.
+
+    Attributes:
+        step: its number.
+        tensors: what it computed.
+        inputs: what the run was given, weights and data.
+        numbers: of fingerprints, those of the step's tensors: steps with the same ones have the same tensors in one order.
+        bits: of fingerprints, all hashes.
+    """
 
     step: int
     tensors: list[Tensor] = field(default_factory=list)
     inputs: list[Tensor] = field(default_factory=list)
+    numbers: tuple[int, ...] = ()
+    bits: bytes = b""
 
 
 class FingerprintRow(NamedTuple):
@@ -54,6 +64,7 @@ class Recorded:
         beside: remarks on files of other processes of this rank.
         described: of a recording of fingerprints, the tensors by their numbers, as far as it was read.
         fusions: fused layers that are read as separate ones.
+        gathers: fused layers of the other run, as which separate ones are read.
         offset: what is added to the numbers of steps.
 
     Once :meth:`steps` or :meth:`rows` has been read to its end:
@@ -73,6 +84,7 @@ class Recorded:
         self.holes: list[str] = []
         self.beside: list[str] = []
         self.fusions: list[Fusion] = []
+        self.gathers: list[Fusion] = []
         self.offset = 0
         self._read = 0
         try:
@@ -89,8 +101,13 @@ class Recorded:
 
     @property
     def has_fingerprints(self) -> bool:
-        """Whether its steps are fingerprints: read :meth:`rows` then."""
+        """Whether its steps are fingerprints."""
         return self.options.get("values") == "fingerprint"
+
+    @property
+    def has_values(self) -> bool:
+        """Whether it was to hold values."""
+        return self.options.get("values") not in ("fingerprint", "digest")
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
         self.remarks, self.holes, self.ended, self.described = [], [], "", []
@@ -135,9 +152,13 @@ class Recorded:
         Raises:
             FileError: the file cannot be read.
         """
-        if self.has_fingerprints:
-            yield from map(self._of_row, self.rows())
-            return
+        for step in map(self._of_row, self.rows()) if self.has_fingerprints else self._steps_of_values():
+            if self.gathers:
+                step.tensors = gathered(step.tensors, self.gathers, self.framework)
+                step.inputs = gathered(step.inputs, self.gathers, self.framework)
+            yield step
+
+    def _steps_of_values(self) -> Iterator[RecordedStep]:
         self._read, current, kinds, folder, index = 0, None, set[str](), self.path.parent, 0
         for event in self._events():
             if event["type"] != "tensor":
@@ -232,12 +253,11 @@ class Recorded:
 
     def _of_row(self, row: FingerprintRow) -> RecordedStep:
         """A step of fingerprints as one of single tensors."""
-        step = RecordedStep(row.step)
+        step = RecordedStep(row.step, numbers=row.numbers, bits=row.bits.tobytes())
         for place, (number, bits, figures) in enumerate(zip(row.numbers, row.bits.tolist(), row.figures.tolist())):
-            tensor = dataclasses.replace(
-                self.described[number], step=row.step, index=row.step * 10**6 + place, digest=f"{bits:016x}",
-                figures=dict(zip(FIGURES, figures)),
-            )  # fmt: skip
+            tensor = copy.copy(self.described[number])
+            tensor.step, tensor.index, tensor.digest = row.step, row.step * 10**6 + place, f"{bits:016x}"
+            tensor.figures = dict(zip(FIGURES, figures))
             tensor.kind = IN_STEP if tensor.kind == "gradient" else tensor.kind
             (step.inputs if tensor.kind == INPUT else step.tensors).append(tensor)
         return step

@@ -10,17 +10,24 @@ from typing import Any
 import numpy as np
 
 from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
-from ..text import shown, tr
+from ..text import joined, shown, tr
+from . import pages
 from .difference import Difference, TensorRow
 from .rank_causes import BACKWARD, BIAS, ORDER, PARTIAL_SUMS, SCALE, SHARES, RankCause
+from .rounding import Rounding, explained
 from .shards import JoinedTensor
+from .switches import SwitchDifference
 from .tensors import NORM as NORM_NOTE
-from .tensors import Array, Tensor
+from .tensors import WEIGHT, Array, Tensor
 
-RATE, DECAY, NOT_LOADED, UPDATE, RANDOM, NORM, BATCH, CONSTANT = (
-    "learning rate", "weight decay", "optimizer state", "update", "random numbers", "norm", "batch size", "constant"
+RATE, DECAY, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
+    "learning rate", "weight decay", "optimizer state", "update", "random numbers", "norm", "constant"
+)  # fmt: skip
+BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
+    "batch size", "order of samples", "order of batches", "rounding", "settings"
 )  # fmt: skip
 _GRADIENTS = (CLIPPED, IN_STEP, "gradient")  # the last of them is what an update uses
+_SETTINGS = 2  # that a headline names
 _FITS = 1e-2  # relative: an update that a rule explains
 _FACTOR = 1e-3  # relative: two tensors of which one is a multiple of the other
 
@@ -44,15 +51,59 @@ class DifferenceReason:
         return {"kind": self.kind, "text": str(self.text), "numbers": dict(self.numbers)}
 
 
-def reason_of(difference: Difference, cause: Callable[[TensorRow], RankCause | None]) -> DifferenceReason | None:
-    """The reason for the first difference; ``cause`` tries arithmetic on parts of ranks."""
-    first = difference.first
-    if difference.origin is not None:
-        return _of_inputs(difference.origin)
-    if first is None or first.a is None or first.b is None:
+def reason_of(
+    difference: Difference, cause: Callable[[TensorRow], RankCause | None], switches: Sequence[SwitchDifference] = ()
+) -> DifferenceReason | None:
+    """The reason for the first difference that is more than rounding.
+
+    Args:
+        difference: of two runs.
+        cause: tries arithmetic on parts of ranks.
+        switches: the settings in which both runs differ and that change how kernels round.
+    """
+    inputs = _of_inputs(difference)
+    if difference.first is None or (difference.origin is not None and inputs is None):
+        return inputs
+    rounding = explained(difference.rows, lambda row, rows: _same_update(difference, row, rows))
+    rest = rounding.rest
+    comparable = inputs is None or inputs.kind == ORDER_OF_SAMPLES or difference.origin is None
+    reason = None if rest is None or not comparable else _of_row(difference, rest, rounding, cause)
+    parts = [] if inputs is None else [inputs.text]
+    numbers: dict[str, Any] = {} if inputs is None else dict(inputs.numbers)
+    if rounding.rows:
+        words = {"begins": rounding.begins, "amplification": rounding.amplification, "largest": rounding.largest}
+        numbers |= words
+        if rest is None:
+            parts.append(
+                tr(
+                    "rounding explains all: {begins:.2g} where it begins, no call makes more than {amplification:.3g} times of what "
+                    "it reads, {largest:.2g} at most",
+                    **words,
+                )
+            )
+        else:
+            numbers |= {"until": str(rest.any), "step": rest.any.step}
+            parts.append(tr("rounding explains what differs before {rest}", rest=pages.described(rest)))
+    elif rest is not None and comparable and inputs is not None:
+        parts.append(tr("rounding does not explain {rest}", rest=pages.described(rest)))
+    if switches and (rounding.rows or (reason is None and rounding.incoming == 0)):
+        numbers["settings"] = [switch.name for switch in switches]
+        parts += [tr("{name}: {a} in a, {b} in b", name=name, a=a, b=b) for name, a, b, _ in switches[:_SETTINGS]]
+    if not parts:
+        return reason
+    kind = inputs.kind if inputs is not None else (ROUNDING if rounding.rows else SETTINGS) if reason is None else reason.kind
+    parts += [] if reason is None else [reason.text]
+    return DifferenceReason(kind, joined("; ", parts), {**numbers, **({} if reason is None else reason.numbers)})
+
+
+def _of_row(
+    difference: Difference, first: TensorRow, rounding: Rounding, cause: Callable[[TensorRow], RankCause | None]
+) -> DifferenceReason | None:
+    """The reason for a row that rounding does not explain."""
+    if first.a is None or first.b is None:
         return None
     if first.any.kind in ("parameter", STATE):
-        return _of_update(difference, first)
+        return _of_update(difference, first, rounding.rows)
     known = cause(first)
     if known is not None:
         return DifferenceReason(known[0], rank_words(known), dict(known[1]))
@@ -74,7 +125,19 @@ def rank_words(cause: RankCause) -> str:
     }.get(kind, str(kind))
 
 
-def _of_inputs(origin: TensorRow) -> DifferenceReason | None:
+def _of_inputs(difference: Difference) -> DifferenceReason | None:
+    """How the batches of both runs differ."""
+    if difference.micro_batches[0] != difference.micro_batches[1]:
+        a, b = difference.micro_batches
+        return DifferenceReason(BATCH, tr("another batch size: a step has {a} of them in a, {b} in b", a=a, b=b), {"a": a, "b": b})
+    origin = difference.origin
+    if origin is None or origin.any.tensor == WEIGHT:
+        return None
+    samples = [side.rows for side in (origin.a, origin.b) if side is not None]
+    if samples[0] != samples[-1] and sorted(samples[0]) == sorted(samples[-1]):
+        return DifferenceReason(ORDER_OF_SAMPLES, tr("another order of the samples in a batch"), {})
+    if pages.reordered(difference, origin):
+        return DifferenceReason(ORDER_OF_BATCHES, tr("another order of batches"), {})
     shapes = [side.shape for side in (origin.a, origin.b) if side is not None]
     if len(shapes) == 2 and shapes[0][1:] == shapes[1][1:] and shapes[0] != shapes[1]:
         text = tr("another batch size: {a} in a, {b} in b", a=shapes[0][0], b=shapes[1][0])
@@ -185,17 +248,37 @@ class _Update:
             yield np.sign(self.gradient)
 
 
-def _of_update(difference: Difference, first: TensorRow) -> DifferenceReason | None:
-    """Gradients are equal, the update is not."""
-    name, step = first.any.name, first.any.step
-    used = _last(difference, name, step, _GRADIENTS)
-    if used is None or used.differs:
+def _fits(difference: Difference, row: TensorRow, used: TensorRow) -> list[tuple[float, float, float] | None]:
+    """By which rates and decays both runs have updated a parameter."""
+    sides = [_update(difference, row, used, side) for side in "ab"]
+    return [None if update is None else update.fitted(first=_starts(difference, row)) for update in sides]
+
+
+def _starts(difference: Difference, row: TensorRow) -> bool:
+    """Whether a row is of the first step."""
+    return row.any.step == (difference.steps[0].step if difference.steps else 0)
+
+
+def _same_update(difference: Difference, row: TensorRow, rounded: set[int]) -> bool:
+    """Whether both runs update a parameter with one rate and decay, each by its own gradient."""
+    used = _last(difference, row.any.name, row.any.step, _GRADIENTS) if row.any.kind == "parameter" else None
+    if used is None or (used.differs and id(used) not in rounded):
+        return False
+    a, b = _fits(difference, row, used)
+    if a is None or b is None or max(a[2], b[2]) > _FITS:
+        return False
+    return abs(a[0] / b[0] - 1) <= _FACTOR and abs(a[1] - b[1]) <= _FITS * max(abs(a[1]), abs(b[1]), 1.0)
+
+
+def _of_update(difference: Difference, first: TensorRow, rounded: set[int]) -> DifferenceReason | None:
+    """Gradients are equal, the update is not; ``rounded``: rows that rounding explains."""
+    used = _last(difference, first.any.name, first.any.step, _GRADIENTS)
+    if used is None or (used.differs and id(used) not in rounded):
         return None
     if first.any.kind == STATE:
         return _of_state(first, used)
-    sides = [_update(difference, first, used, side) for side in "ab"]
-    starts = step == (difference.steps[0].step if difference.steps else 0)
-    fits = [None if update is None else update.fitted(first=starts) for update in sides]
+    starts = _starts(difference, first)
+    fits = _fits(difference, first, used)
     if fits[0] is not None and fits[1] is not None:
         good = [fit is not None and fit[2] < _FITS for fit in fits]
         (rate, decay, _), (other_rate, other_decay, _) = fits[0], fits[1]
@@ -273,5 +356,7 @@ def _update(difference: Difference, first: TensorRow, used: TensorRow, side: str
 
 
 def _wide(tensor: Tensor | None) -> Array | None:
+    """Values in float64; None where they are not known, or not all finite numbers."""
     values = None if tensor is None or tensor.kind == LOSS else tensor.values()
-    return None if values is None or np.iscomplexobj(values) else values.astype(np.float64)
+    wide = None if values is None or np.iscomplexobj(values) else values.astype(np.float64)
+    return None if wide is None or not np.isfinite(wide).all() else wide

@@ -25,6 +25,7 @@ SUM, MEAN, REPLICATE = "sum", "mean", "replicate"
 ONE, EACH = "one", "each"  # equal on the ranks, so that the first stands for all; or to be equal: each is compared
 Way = int | str  # an axis along which parts are concatenated (:class:`FusedAxis`, too), or one of the words above
 _FUSED = ((1, 1), (1, 1, 1))  # gate and up, or query, key and value
+_DIRECTIONS = 4  # in which rows of numbers are told apart
 _AXES = 8  # beyond them no axis of a split is looked for
 
 
@@ -365,7 +366,9 @@ def tokens_alone(a: Tensor, b: Tensor) -> Iterator[JoinedPair]:
         for rows in itertools.product(*tokens) if len(tokens) == 2 else ():
             if rows[0].shape == rows[1].shape and len(rows[0]):
                 words = tr("tokens alone, without empty places")
-                first, second = (_joined(side, array, getattr(side, "rank", 0), words, {}) for side, array in zip(sides, rows))
+                first, second = (
+                    joined_tensor(side, array, getattr(side, "rank", 0), words, {}) for side, array in zip(sides, rows)
+                )
                 yield JoinedPair(first, second, split=False, ordered=True)
 
 
@@ -423,7 +426,7 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
         array = part.values()
         if array is None:
             return dataclasses.replace(part, **named)
-        return _joined(part, array, rank, "", named)
+        return joined_tensor(part, array, rank, "", named)
     if tensor.kind == INPUT:
         return _inputs(tensor, way, named)
     arrays = [[part.values() for part in line] for line in parts]
@@ -438,9 +441,9 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
     ranks = list(dict.fromkeys(tensor.ranks[at][place] for at, line in zip(chosen, places) for place in line))
     how = joined(", ", words)
     if len(ranks) == 1:
-        return _joined(parts[0][0], array, rank, tr("{how}: micro-batches of rank {rank}", how=how, rank=rank), named)
+        return joined_tensor(parts[0][0], array, rank, tr("{how}: micro-batches of rank {rank}", how=how, rank=rank), named)
     text = tr("{how}: ranks {ranks}", how=how, ranks=", ".join(map(str, ranks)))
-    return _joined(parts[0][0], array, rank, text, named)
+    return joined_tensor(parts[0][0], array, rank, text, named)
 
 
 def _unfused(arrays: Sequence[Array], axis: FusedAxis) -> Array:
@@ -454,7 +457,7 @@ def _unfused(arrays: Sequence[Array], axis: FusedAxis) -> Array:
 
 
 def fused_ways(tensor: Tensor, partner: Tensor, *, crossing: bool) -> Iterator[FusedAxis]:
-    """Ways to put slices of two or three fused tensors together, where ranks hold slices of a tensor and nobody said how."""
+    """Ways to put slices of fused tensors together, where ranks hold slices of a tensor and nobody said how."""
     if not isinstance(tensor, RankTensor) or isinstance(tensor.way, FusedAxis):
         return
     way = whole_shape(tensor, partner, crossing=crossing)
@@ -462,6 +465,29 @@ def fused_ways(tensor: Tensor, partner: Tensor, *, crossing: bool) -> Iterator[F
         for proportions in _FUSED:
             if not tensor.parts[0][0].shape[way.inner] % len(proportions):
                 yield FusedAxis.along(way.inner, proportions)
+        sizes = _sizes(tensor, partner, way)
+        if sizes and sizes not in _FUSED:
+            yield FusedAxis.along(way.inner, sizes)
+
+
+def _sizes(tensor: RankTensor, partner: Tensor, way: Joint) -> tuple[int, ...]:
+    """Sizes of the fused tensors by where the whole one has the first rank's slices; () where its values do not tell."""
+    part, whole, axis = tensor.parts[0][0].values(), partner.values(), int(way.inner)
+    if part is None or whole is None or part.dtype.kind != "f":
+        return ()
+    whole = whole.T if whole.shape != way.shape and whole.shape == way.shape[::-1] else whole
+    if whole.shape[-1] != way.shape[-1] or (way.outer != ONE and axis == 0):
+        return ()
+    rows = [np.moveaxis(array, axis, 0).astype(np.float64) for array in (part, whole[: part.shape[0]] if axis else whole)]
+    flat = [array.reshape(len(array), -1) for array in rows]
+    if flat[0].shape[1] != flat[1].shape[1]:
+        return ()
+    drawn = np.random.default_rng(0).standard_normal((flat[0].shape[1], _DIRECTIONS))
+    own, others = (array @ drawn for array in flat)
+    places = np.array([np.abs(others - row).sum(axis=1).argmin() for row in own])
+    starts = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    known = np.array_equal(places[starts], starts * (len(others) // len(own))) and 1 < len(starts) <= _AXES
+    return FusedAxis.along(axis, tuple(np.diff([*starts, len(own)]).tolist())).proportions if known else ()
 
 
 def _words(way: Way) -> str:
@@ -505,7 +531,7 @@ def _to_bfloat16(array: Array) -> Array:
     return np.where(np.isfinite(array), rounded.view(np.float32), array)
 
 
-def _joined(part: Tensor, array: Array, rank: int, words: str, named: Mapping[str, Any]) -> JoinedTensor:
+def joined_tensor(part: Tensor, array: Array, rank: int, words: str, named: Mapping[str, Any]) -> JoinedTensor:
     bits = contents.as_bfloat16(array) if part.dtype == "bfloat16" else array
     known = {entry.name: getattr(part, entry.name) for entry in dataclasses.fields(Tensor)}
     known |= {"shape": array.shape, "digest": contents.digest(bits), "figures": contents.figures(array), **named}
@@ -568,18 +594,4 @@ def _figures(tensor: RankTensor, way: Joint) -> dict[str, float]:
     if not {way.inner, way.outer} <= {ONE, *range(_AXES)}:
         return {}
     parts = [part for line in tensor.parts[: 1 if way.outer == ONE else None] for part in line[: 1 if way.inner == ONE else None]]
-    if not all("norm" in part.figures for part in parts):
-        return {}
-    sizes = [part.size for part in parts]
-    if all("max_abs" in part.figures for part in parts):  # of fingerprints
-        largest = max(part.figures["max_abs"] for part in parts)
-        return {"norm": math.hypot(*(part.figures["norm"] for part in parts)), "max_abs": largest}
-    known = {name: [part.figures.get(name, 0.0) for part in parts] for name in ("min", "max", "mean_abs", "norm", "nan", "inf")}
-    return {
-        "min": min(known["min"]),
-        "max": max(known["max"]),
-        "mean_abs": float(np.average(known["mean_abs"], weights=sizes)),
-        "norm": float(np.sqrt(np.square(known["norm"]).sum())),
-        "nan": sum(known["nan"]),
-        "inf": sum(known["inf"]),
-    }
+    return contents.figures_together(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import FileError
 from ..runlog.encoding import finite
-from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
+from ..runlog.events import CLIPPED, IN_STEP, LOSS, NAMED, STATE
 from ..runlog.reader import LogError, open_log
 from ..text import code_line, joined, marked, shown, tr
 from ..trees import numbers
@@ -61,6 +61,24 @@ def figures(array: Array) -> dict[str, Any]:
         norm = top * float(np.sqrt(np.square(size / top).sum())) if top else 0.0  # the squares alone could overflow
         result |= {"mean_abs": float(size.mean()), "norm": norm}
     return result
+
+
+def figures_together(parts: Sequence[Tensor]) -> dict[str, float]:
+    """Those of the tensor that parts make, as far as those of the parts determine them."""
+    if not all("norm" in part.figures for part in parts):
+        return {}
+    if all("max_abs" in part.figures for part in parts):  # of fingerprints
+        largest = max(part.figures["max_abs"] for part in parts)
+        return {"norm": math.hypot(*(part.figures["norm"] for part in parts)), "max_abs": largest}
+    known = {name: [part.figures.get(name, 0.0) for part in parts] for name in ("min", "max", "mean_abs", "norm", "nan", "inf")}
+    return {
+        "min": min(known["min"]),
+        "max": max(known["max"]),
+        "mean_abs": float(np.average(known["mean_abs"], weights=[part.size for part in parts])),
+        "norm": float(np.sqrt(np.square(known["norm"]).sum())),
+        "nan": sum(known["nan"]),
+        "inf": sum(known["inf"]),
+    }
 
 
 def places(size: int) -> Array:
@@ -280,6 +298,11 @@ def _array(path: Path, at: int) -> Array:
 
 # Names of running statistics in Paddle -> in Torch.
 _STATISTICS = {"_mean": "running_mean", "_variance": "running_var"}
+
+
+def is_weight(tensor: Tensor) -> bool:
+    """Whether it goes by the name of a parameter or buffer."""
+    return tensor.kind in NAMED or (tensor.kind == INPUT and tensor.tensor == WEIGHT)
 
 
 def parameter_name(name: str) -> str:

@@ -136,7 +136,7 @@ def test_a_training_and_the_step_that_differs(tmp_path):
     assert difference.first.any.step == 7
     assert difference.first.any.layer == "2"
     assert [bool(step.first) for step in difference.steps] == [False] * 7 + [True] * 5
-    assert difference.steps[0].kinds == {"layer": (4, 4), "loss": (1, 1), "gradient": (4, 4), "parameter": (4, 4)}
+    assert difference.steps[0].kinds == {"layer": (4, 4), "loss": (1, 1), "step gradient": (4, 4), "parameter": (4, 4)}
     assert any("--around 7" in note for note in difference.notes)
     assert "Over the steps" in str(difference)
     assert "layers equal" in difference.markdown()

@@ -1,5 +1,7 @@
 """A Llama on two ranks in Paddle against the original on one process in Torch: the same without a rule, and each mistake first."""
 
+import ast
+
 import numpy as np
 import paddle
 import pytest
@@ -145,17 +147,69 @@ def test_one_process(wrong, tmp_path):
             assert (difference.first.any.kind, difference.first.any.name) == ("parameter", name)
 
 
-def test_without_values_parts_are_not_compared_and_nobody_is_accused(tmp_path):
+@pytest.mark.parametrize("wrong", ["", "k", "o"])
+@pytest.mark.parametrize("options", [{"values": "fingerprint"}, {"values": "digest", "gradients": True}], ids=["print", "digest"])
+def test_without_values_parts_are_compared_as_a_whole(options, wrong, tmp_path):
     rng = np.random.default_rng(0)
     weights = {name: rng.standard_normal((16, size)).astype("float32") for name, size in zip("qkvo", (16, 8, 8, 16))}
-    port, original = FusedPaddle(weights), SeparateTorch(weights)
     x = rng.standard_normal((4, 16)).astype("float32")
-    with record(tmp_path / "paddle", port, values="digest", gradients=True):
-        (port(paddle.to_tensor(x)) ** 2).mean().backward()
-    with record(tmp_path / "torch", original, values="digest", gradients=True):
-        (original(torch.from_numpy(x)) ** 2).mean().backward()
-    difference = diff(tmp_path / "paddle", tmp_path / "torch", rtol=1e-5)
-    assert not difference.differing, difference.headline
+    original = SeparateTorch(weights)
+    port = FusedPaddle({**weights, **({wrong: weights[wrong] * np.float32(1.01)} if wrong else {})})
+    for folder, model, values in (("paddle", port, paddle.to_tensor(x)), ("torch", original, torch.from_numpy(x))):
+        kind = paddle.optimizer.SGD if folder == "paddle" else torch.optim.SGD
+        optimizer = kind(parameters=model.parameters(), learning_rate=0.1) if folder == "paddle" else kind(model.parameters(), 0.1)
+        with record(tmp_path / folder, model, **options):
+            (model(values) ** 2).mean().backward()
+            optimizer.step()
+    for a, b in (("paddle", "torch"), ("torch", "paddle")):
+        difference = diff(tmp_path / a, tmp_path / b, rtol=1e-5)
+        assert not difference.unpaired
+        assert bool(difference) is (not wrong), difference.headline
+        if "gradients" not in options:
+            compared = {row.any.name for row in difference.compared if row.any.kind == "parameter"}
+            assert compared == {"qkv.weight", "o.weight"}
+        if wrong:
+            assert difference.origin.any.name == {"k": "qkv.weight", "o": "o.weight"}[wrong]
+
+
+def test_the_rule_for_fused_slices_is_said_and_works_as_it_stands(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    parts, x = (
+        [rng.standard_normal((8, size)).astype("float32") for size in (16, 4, 4)],
+        rng.standard_normal((4, 8)).astype("float32"),
+    )
+
+    class Fused(paddle.nn.Layer):
+        def __init__(self, values):
+            super().__init__()
+            self.attn = paddle.nn.Layer()
+            self.attn.fused = paddle.nn.Linear(8, values.shape[1], bias_attr=False)
+            self.attn.fused.weight.set_value(values)
+
+        def forward(self, x):
+            return self.attn.fused(x)
+
+    def run(folder, values):
+        model = Fused(values)
+        with record(tmp_path / folder, model, calls=False, gradients=True):
+            (model(paddle.to_tensor(x)) ** 2).sum().backward()
+
+    run("whole", np.concatenate(parts, 1))
+    for rank in range(2):
+        for name, value in (("PADDLE_TRAINER_ID", rank), ("RANK", rank), ("PADDLE_TRAINERS_NUM", 2), ("WORLD_SIZE", 2)):
+            monkeypatch.setenv(name, str(value))
+        run("ranks", np.concatenate([np.split(part, 2, 1)[rank] for part in parts], 1))
+    for a, b in (("ranks", "whole"), ("whole", "ranks")):
+        difference = diff(tmp_path / a, tmp_path / b, shards="auto")
+        assert difference, difference.headline
+        (rule,) = {note.partition("shards=")[2] for note in difference.notes if "shards=" in note}
+        pasted = diff(tmp_path / a, tmp_path / b, shards=ast.literal_eval(rule))
+        assert pasted, pasted.headline
+        assert {row.joined for row in pasted.compared if row.any.kind == "gradient"} == {
+            "concatenated along axis 1, fused 4:1:1: ranks 0, 1"
+        }
+        assert not any("matches" in note for note in pasted.notes), "each of its patterns names something"
+        assert not diff(tmp_path / a, tmp_path / b, shards={"*.fused*": "-1:2:1:1"}), "another rule does not fit"
 
 
 @pytest.mark.parametrize("rule", ["auto", {"*.qkv.weight": "1:2:1:1", "*.qkv": "1:2:1:1"}], ids=["auto", "rule"])

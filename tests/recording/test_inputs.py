@@ -171,7 +171,7 @@ def test_across_frameworks(tmp_path):
         paddle_run(tmp_path / "paddle", port, x=X + 1)
         paddle_run(tmp_path / "same", port)
     difference = padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle")
-    assert difference.headline.startswith("DIFFERENT: the inputs differ, from step 0, batch 0 on (input layer_norm")
+    assert difference.headline.startswith("DIFFERENT: only the inputs differ, from step 0, batch 0 on (input layer_norm")
     assert padiff_shim.diff(tmp_path / "torch", tmp_path / "same")
 
 

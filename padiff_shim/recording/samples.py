@@ -1,0 +1,56 @@
+"""Samples that lie in other places in the batches of two runs: what calls make of each is compared with its own partner."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ..text import tr
+from .alignment import Pair
+from .difference import EqualWithin, TensorRow, tensor_row
+from .shards import joined_tensor
+from .tensors import Array, Tensor
+
+
+class CommonSamples:
+    """The samples that both runs read in a step, where batches hold others, or in another order.
+
+    Args:
+        data: what both were given in the step.
+    """
+
+    def __init__(self, data: Sequence[Pair]) -> None:
+        self._places: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self._counts: list[tuple[int, int]] = []
+        for a, b in data:
+            if a is None or b is None or a.rows == b.rows or len({*a.rows}) < len(a.rows) or len({*b.rows}) < len(b.rows):
+                continue
+            places = {sample: place for place, sample in enumerate(b.rows)}
+            common = [(place, places[sample]) for place, sample in enumerate(a.rows) if sample in places]
+            if common and (len(a.rows), len(b.rows)) not in self._counts:
+                self._counts.append((len(a.rows), len(b.rows)))
+                self._places.append((tuple(place for place, _ in common), tuple(place for _, place in common)))
+
+    def row(self, row: TensorRow, tolerances: EqualWithin) -> TensorRow:
+        """A row that differs, sample by sample where that brings both nearer."""
+        if not row.differs or row.a is None or row.b is None or row.a.kind not in ("op", "layer", "note"):
+            return row
+        for counts, places in zip(self._counts, self._places):
+            sides = [_chosen(tensor, count, chosen) for tensor, count, chosen in zip((row.a, row.b), counts, places)]
+            if sides[0] is None or sides[1] is None or sides[0].shape != sides[1].shape:
+                continue
+            measured = tensor_row(row.rank, sides[0], sides[1], tolerances)
+            if row.apart is None or not row.apart.relative <= (0.0 if measured.apart is None else measured.apart.relative):
+                return dataclasses.replace(measured, joined=tr("the samples that both runs read"))
+        return row
+
+
+def _chosen(tensor: Tensor, count: int, places: tuple[int, ...]) -> Tensor | None:
+    """Some samples of a tensor that has ``count`` of them along its first axis, each perhaps as several elements there."""
+    if not tensor.shape or not tensor.shape[0] or tensor.shape[0] % count:
+        return None
+    values: Array | None = tensor.values()
+    if values is None:
+        return None
+    samples = values.reshape(count, -1, *tensor.shape[1:])[list(places)]
+    return joined_tensor(tensor, samples.reshape(-1, *tensor.shape[1:]), 0, "", {})
