@@ -76,8 +76,8 @@ def reason_of(
         if rest is None:
             parts.append(
                 tr(
-                    "rounding explains all: {begins:.2g} where it begins, no call makes more than {amplification:.3g} times of what "
-                    "it reads, {largest:.2g} at most",
+                    "rounding explains all: {begins:.2g} where it begins, no call makes more than {amplification:.3g} times of "
+                    "what it reads, {largest:.2g} at most",
                     **words,
                 )
             )
