@@ -1,7 +1,7 @@
 """Public questions about differences between Paddle and Torch, rebuilt from their threads and answered by this library.
 
 `python examples/demo_questions.py` answers all, `... 35123 609` some, `--verbose` prints what the library prints. `--page` writes
-docs/questions.md. Exit status 1: an answer is not the promised one.
+docs/measurements.md. Exit status 1: an answer is not the promised one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import padiff_shim
 from padiff_shim.progress import Waiting
 
 FOLDER = Path(__file__).with_name("questions")
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "questions.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "measurements.md"
 ORDER = (
     "paddle_35123",
     "paddle_52599",
@@ -44,18 +44,13 @@ ORDER = (
     "paddle_26578",
     "paddle_42979",
 )
-HEAD = """# Public questions, answered
-
-[中文](zh/questions.md)
-
+HEAD = """\
+## Public questions
 Users asked in public issue trackers why Paddle and Torch differ. A script of at most 30 lines in
-[examples/questions](../examples/questions) rebuilds each thread from its description and asks `compare` or `prove`;
-`make demo-questions` runs them all and prints the answers; `python examples/demo_questions.py --verbose 35123 609` runs some, and
-prints all that the library prints. Where a thread needs another machine, mostly a GPU, the script emulates
-that machine in place of Paddle's kernel (`padiff_shim.testing.planted`), and the page says so.
-
-Where the answer is rounding, the last column is the smallest safe `atol` for a test of that call: every right kernel passes,
-whatever the order of its sums (within a factor of two, because the figure comes from a sample).
+[examples/questions](../examples/questions) rebuilds each thread and asks `compare` or `prove`: `make demo-questions`, or
+`python examples/demo_questions.py --verbose 35123 609` for some. Where a thread needs another machine, mostly a GPU, the
+script emulates it in place of Paddle's kernel (`padiff_shim.testing.planted`). Where the answer is rounding, the last column
+is the smallest safe `atol` for a test of that call (within a factor of two).
 
 """
 
@@ -100,21 +95,15 @@ def missing(question: Question, answer: Answer) -> list[str]:
 
 
 def page() -> str:
-    """docs/questions.md."""
-    rows, texts = [], []
+    """The last section of docs/measurements.md."""
+    rows = []
     for name in ORDER:
         asked_question = question(name).QUESTION
         tolerance = "" if asked_question.tolerance is None else f"{asked_question.tolerance:.1e}"
         thread = f"[{asked_question.thread}]({asked_question.link})<br>{asked_question.title}"
-        rows.append(f"| {thread} | {asked_question.saw} | {asked_question.verdict} | {asked_question.answer} | {tolerance} |")
-        emulated = f" In place of Paddle's kernel: {asked_question.emulated}." if asked_question.emulated else ""
-        quotes = "\n".join(f"… {quote} …" for quote in asked_question.quotes)
-        texts.append(
-            f"[{name}.py](../examples/questions/{name}.py), {asked_question.thread}.{emulated} It prints\n\n```\n{quotes}\n```\n"
-        )
-    table = ["| thread | what was seen | verdict | answer | atol needed |", "|---|---|---|---|---:|", *rows]
-    printed = ["## What is printed", "These parts of the output (with `--verbose`) hold on any machine.", ""]
-    return "\n".join([HEAD, *table, "", *printed, *texts])
+        rows.append(f"| {thread} | {asked_question.saw} | {asked_question.verdict} | {asked_question.answer} | {tolerance} |\n")
+    head = ("| thread | what was seen | verdict | answer | atol needed |\n", "|---|---|---|---|---:|\n")
+    return "".join((HEAD, *head, *rows))
 
 
 def chosen(wanted: list[str]) -> list[str]:
@@ -137,10 +126,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("questions", nargs="*", help="numbers of threads (default: all)")
     parser.add_argument("--verbose", action="store_true", help="print all that the library prints")
-    parser.add_argument("--page", action="store_true", help="write docs/questions.md, and ask nothing")
+    parser.add_argument("--page", action="store_true", help="write its section of docs/measurements.md, and ask nothing")
     options = parser.parse_args()
     if options.page:
-        PAGE.write_text(page(), encoding="utf-8")
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(text[: text.index("## Public questions")] + page(), encoding="utf-8")
         return 0
     try:
         names = chosen(options.questions)
@@ -165,7 +155,7 @@ def main() -> int:
         for line in lacking:
             console.print(f"NOT AS PROMISED: {line}", style="red")
     console.rule()
-    console.print(f"{len(names) - wrong} of {len(names)} questions answered as docs/questions.md promises.")
+    console.print(f"{len(names) - wrong} of {len(names)} questions answered as docs/measurements.md promises.")
     return int(wrong > 0)
 
 

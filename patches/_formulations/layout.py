@@ -88,7 +88,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((4, 33, 114)), Sample((2, 5, 6))),
         may_differ={"float32": BOTH},
         why="the vectorised exponential has other last bits than the scalar one, which takes the ends of rows that lie apart",
-        seen="PaddleFormers nn/mlp.py; docs/llm.md",
+        seen="PaddleFormers nn/mlp.py; docs/measurements.md",
     ),
     Formulation(
         name="channels last",

@@ -3,7 +3,6 @@ figure of their own."""
 
 import re
 
-import messages
 import pytest
 from helpers import ROOT
 
@@ -14,7 +13,7 @@ CHINESE = re.compile("[\u4e00-\u9fff]")
 # Their outputs in Chinese are checked where those of the English page are.
 TRIED = (
     "README.zh-CN.md",
-    *(f"docs/zh/{name}.md" for name in ("port-a-model", "prove", "doctor", "models", "compare", "questions", "bitwise")),
+    *(f"docs/zh/{name}.md" for name in ("port-a-model", "prove", "doctor", "models", "compare", "bitwise")),
 )
 PAIRS = {
     "README.zh-CN.md": "README.md",
@@ -39,7 +38,7 @@ def numbers(text):
 
 
 def test_the_pages_that_users_read_first_are_there():
-    names = ("port-a-model", "prove", "compare", "bitwise", "questions", "doctor")
+    names = ("port-a-model", "prove", "compare", "bitwise", "doctor")
     assert {"README.zh-CN.md", *(f"docs/zh/{name}.md" for name in names)} <= set(PAIRS)
 
 
@@ -61,17 +60,3 @@ def test_a_page_follows_the_english_one(chinese):
 
 def test_a_figure_of_its_own_is_found():
     assert numbers("约 [3 秒](#2)，1.5e-3\n```\n7\n```\n") - numbers("1.5e-3") == {"3"}
-
-
-def test_quotes_of_answers_are_what_the_programs_print():
-    """They are parts of sentences: the English ones are promised by the scripts, the Chinese ones stand in the catalogue."""
-    quoted = [
-        [re.findall("^… (.*) …$", block[0], re.MULTILINE) for block in FENCE.finditer(text_of(page)) if "… " in block[0]]
-        for page in ("docs/questions.md", "docs/zh/questions.md")
-    ]
-    (quotes,) = quoted[1]
-    assert quotes
-    catalogue = messages.translations(messages.read("zh_CN"))
-    sources = next(english for english in quoted[0] if len(english) == len(quotes))
-    for source, quote in zip(sources, quotes):
-        assert [text for (message, _), text in catalogue.items() if source in message and quote in text], (source, quote)
