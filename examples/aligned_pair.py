@@ -1,4 +1,4 @@
-"""A language model of PaddleFormers and its original of transformers, small, for `make demo-align` and docs/align.md."""
+"""A language model of PaddleFormers and its original of transformers, small, for `make demo-align` and docs/prove.md."""
 
 from __future__ import annotations
 

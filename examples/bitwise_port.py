@@ -1,4 +1,4 @@
-"""A right port with other bits than its original: the example of docs/bitwise.md."""
+"""A right port with other bits than its original: the example of docs/prove.md."""
 
 import numpy as np
 import paddle

@@ -80,7 +80,7 @@ _FORMULATIONS = """\
 # The same in maths, and other bits
 
 Lines that are the same in maths and differ in bits: {differing} computations in {spellings} spellings. Where the original
-writes the one and the port the other, the port is right, and equal bits need the same spelling; [`prove --bits`](bitwise.md)
+writes the one and the port the other, the port is right, and equal bits need the same spelling; [`prove --bits`](prove.md#bits)
 names the line. At the end stand {equal} that people take for different, and that [are equal](#equal-bit-for-bit). Written by
 `make docs` from [patches/_formulations/](../patches/_formulations), and run by tests. {search}
 

@@ -1,4 +1,4 @@
-"""The programs of docs/auto_diff.md print what stands there."""
+"""The programs of PaDiff's users in docs/prove.md print what stands there."""
 
 import linecache
 import re
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "auto_diff.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "prove.md").read_text(encoding="utf-8")
+TEXT = PAGE[PAGE.index("## Calls of PaDiff") :]
 
 
 @pytest.mark.compat
@@ -17,6 +18,7 @@ def test_what_the_program_prints(tmp_path, monkeypatch, capsys):
     head, program = (text for language, text in blocks if language == "python")
     outputs = [text for language, text in blocks if not language]
     file = tmp_path / "example.py"
+    program = program.partition("\n")[2]  # without the file's name
     file.write_text(program, encoding="utf-8")
     linecache.checkcache(str(file))
     names = {}

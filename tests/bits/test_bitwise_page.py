@@ -1,4 +1,4 @@
-"""docs/bitwise.md shows what its example prints."""
+"""docs/prove.md shows what the example of bits prints."""
 
 import importlib.util
 import re
@@ -15,7 +15,7 @@ def test_the_example_says_what_the_page_shows(monkeypatch):
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     answer = padiff_shim.prove(example.Port(), example.Original(), example.batch(), weights="random").bits()
-    page = (ROOT / "docs" / "bitwise.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "prove.md").read_text(encoding="utf-8")
     shown = page.partition("--weights random --bits\n")[2].partition("[exit status")[0]
     assert _without_figures(answer.text(110)) == _without_figures(shown)
 

@@ -8,7 +8,7 @@ from helpers import ROOT
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"))
 )
-MAINTAINERS = ["docs/architecture.md", "docs/tape.md", "CONTRIBUTING.md"]
+MAINTAINERS = ["docs/architecture.md", "CONTRIBUTING.md"]
 FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 
 
