@@ -56,6 +56,16 @@ def test_links_between_pages_lead_somewhere():
     assert lost == []
 
 
+def test_the_pages_are_few_and_the_index_has_all_of_them():
+    tables = {"docs/ops.md", "docs/defects.md", "docs/formulations.md"}  # one line each, to be searched and not read
+    pages = {page for page in PAGES if page.startswith("docs/")}
+    assert len(pages) <= 25
+    assert sum(len(text_of(page).split()) for page in pages - tables) <= 50_000
+    for folder in ("docs/", "docs/zh/"):
+        linked = set(re.findall(r"\]\(([\w-]+\.md)", text_of(f"{folder}README.md")))
+        assert {page.rpartition("/")[2] for page in pages if page.rpartition("/")[0] + "/" == folder} - {"README.md"} == linked
+
+
 def test_the_readme_is_short_and_begins_with_a_picture():
     text = text_of("README.md")
     assert len(text.split()) <= 900
