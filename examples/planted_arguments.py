@@ -1,7 +1,8 @@
 """Arguments that a port gets wrong, derived from the declarations of ops: named in Paddle's words, mended by what is written?
 
 `python examples/planted_arguments.py` calls each function of Paddle's that has the name of an op, with one argument left at another
-value than the original's; it prints what was not named, or not mended when what the finding writes is written.
+value than the original's; it prints what was not named, or not mended when what the finding writes is written. With `--table` it
+prints the table of docs/prove.md, a row for each family of ops.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import paddle
 import torch
 
 import padiff_shim
-from padiff_shim.catalogue.registry import ops
+from padiff_shim.catalogue.registry import families, ops
 from padiff_shim.table.op import Op
 from padiff_shim.table.samples import Sample
+from padiff_shim.text import fields_of
 
 NOT_PORTED = frozenset({"data_format", "dtype", "seed", "place", "name"})  # said by every program in its own way
 
@@ -91,12 +93,13 @@ def plants() -> Iterator[Plant]:
 
 
 class Answer(NamedTuple):
-    """What became of a plant: whether its argument was named, and whether writing what was written mends the port."""
+    """What became of a plant: whether its argument was named, whether writing what was written mends the port, and Torch's word."""
 
     plant: Plant
     named: bool
     mended: bool
     headline: str
+    torchs: str = ""
 
 
 def answered(plant: Plant) -> Answer | None:
@@ -115,13 +118,31 @@ def answered(plant: Plant) -> Answer | None:
         mended = bool(written) and bool(plant.proof({plant.argument: plant.wrong, **written}))
     except Exception:  # what is written does not run
         written, mended = {}, False
-    return Answer(plant, plant.argument in written or mended, mended, proof.headline)
+    word, equals, _ = str(fields_of(proof.mistakes[0].text).get("other", "")).partition("=")
+    return Answer(plant, plant.argument in written or mended, mended, proof.headline, word if equals else plant.argument)
+
+
+def table(answers: list[Answer]) -> Iterator[str]:
+    """The rows of docs/prove.md: a family of ops, Paddle's arguments with Torch's words for them, and what is not named."""
+    yield "| family | Paddle's arguments (Torch's, where the name is another) | not named |"
+    yield "| --- | --- | --- |"
+    for family, names in families().items():
+        cells: tuple[dict[str, list[str]], ...] = {}, {}
+        for answer in answers:
+            if answer.plant.op.name in names:
+                word, other = answer.plant.argument, answer.torchs
+                renamed = f" ({other})" if answer.mended and other not in (word, "") else ""
+                cells[not answer.mended].setdefault(answer.plant.function.__name__.strip("_"), []).append(word + renamed)
+        if any(cells):
+            shown = ("; ".join(f"`{call}` {', '.join(sorted({*words}))}" for call, words in cell.items()) for cell in cells)
+            yield f"| {family} | {' | '.join(shown)} |"
 
 
 def main() -> int:
     """Prove all, and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ops", nargs="*", help="these alone")
+    parser.add_argument("--table", action="store_true", help="print the table of docs/prove.md")
     options = parser.parse_args()
     answers = []
     for plant in plants():
@@ -130,8 +151,10 @@ def main() -> int:
         answer = answered(plant)
         if answer is not None:
             answers.append(answer)
-            if not answer.mended:
+            if not (answer.mended or options.table):
                 print(plant, "|", answer.headline[:150])
+    if options.table:
+        print("\n".join(table(answers)))
     named, mended = sum(answer.named for answer in answers), sum(answer.mended for answer in answers)
     print(f"wrong arguments: {named} of {len(answers)} named in Paddle's words, {mended} mended by what is written")
     return int(not mended)

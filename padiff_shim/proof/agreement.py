@@ -583,7 +583,9 @@ class Agreement:
     def alike(self, port: RunOutcome, other: RunOutcome, *, forward: bool = False) -> bool:
         """Whether two runs of the port are the same up to rounding."""
         rows = zip(self._rows(port, forward), self._rows(other, forward), self._allowed[forward])
-        return all(_near(before, after, allowed) for (_, _, before), (_, _, after), allowed in rows)
+        return all(
+            _shape(before) == _shape(after) and _near(before, after, allowed) for (_, _, before), (_, _, after), allowed in rows
+        )
 
     def unsettled(self, port: RunOutcome, *, forward: bool = False) -> str:
         """What is far apart, and moves as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is.
@@ -621,6 +623,10 @@ class Agreement:
             arrays = original_rows(mapping, expected, gradient=gradient), laid(mapping, actual, gradient=gradient)
             for pair, *row in zip(mapping, *arrays):
                 yield f"{what}{pair.paddle or pair.torch}", row[0], row[1]
+
+
+def _shape(array: Array | None) -> tuple[int, ...] | None:
+    return None if array is None else array.shape
 
 
 def _near(expected: Array | None, actual: Array | None, allowed: RoundingBound) -> bool:

@@ -2,16 +2,21 @@
 
 No list says which of Torch's attributes is which of Paddle's arguments: Paddle's function is called again with the operands of the
 run and one argument exchanged, and what gives the original's value is what to write. So advice is legal, for it has run.
+:data:`TRIED` is the table of what is tried for which argument; operators are calls with two arguments.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import functools
 import inspect
 import itertools
+import linecache
+import operator
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -39,12 +44,14 @@ class ApiCall:
         name: of the function.
         function, arguments: what runs, with which arguments, by their names and in their order.
         whole: the call of the layer of Paddle's in which it is one of several.
+        symbol: of an operator, ``"*"``, else "".
     """
 
     name: str
     function: Callable[..., Any]
     arguments: dict[str, Any]
     whole: ApiCall | None = None
+    symbol: str = ""
 
     def default(self, name: str) -> list[Any]:
         """A parameter's default, if it has one."""
@@ -98,16 +105,87 @@ def call_of_frame(frame: FrameType) -> ApiCall | None:
             arguments = bound.bind(*values["args"], **values["kwargs"])
             arguments.apply_defaults()
             values = arguments.arguments
+        else:
+            values = {**values, **_as_called(frame, bound)}
     except (KeyError, TypeError, ValueError):
         return None
     assert function is not None
     return ApiCall(frame.f_code.co_name.strip("_"), function, {name: values[name] for name in bound.parameters})
 
 
+def _as_called(frame: FrameType, signature: inspect.Signature) -> dict[str, Any]:
+    """Arguments as the calling line has them, where reading it again makes nothing: a function may give its names other values."""
+    caller = frame.f_back
+    node = None if caller is None else _expression(caller.f_code, caller.f_lasti)
+    if caller is None or not isinstance(node, ast.Call):
+        return {}
+    unknown = object()
+
+    def read(value: ast.expr) -> Any:
+        if all(isinstance(part, _READ_AGAIN) for part in ast.walk(value)):
+            with contextlib.suppress(Exception):  # whatever a property raises
+                return eval(compile(ast.Expression(value), "<argument>", "eval"), caller.f_globals, caller.f_locals)
+        return unknown
+
+    args: list[Any] = []
+    for value in node.args:
+        starred = read(value.value) if isinstance(value, ast.Starred) else [read(value)]
+        if starred is unknown:
+            return {}
+        args += starred
+    kwargs: dict[str, Any] = {}
+    for keyword in node.keywords:
+        named = {keyword.arg: read(keyword.value)} if keyword.arg else read(keyword.value)
+        if named is unknown:
+            return {}
+        kwargs |= named
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return {name: value for name, value in bound.arguments.items() if value is not unknown}
+
+
+_READ_AGAIN = (
+    *(ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
+    *(ast.expr_context, ast.Subscript),
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def _expression(code: CodeType, at: int) -> ast.expr | None:
+    """The expression that an instruction evaluates; None where Python does not say (before 3.11)."""
+    positions = getattr(code, "co_positions", None)
+    line, end, column, end_column = next(itertools.islice(positions(), at // 2, None)) if positions else (None,) * 4
+    extent = (line, column, end, end_column)
+    nodes = (node for node in ast.walk(parsed(code.co_filename)) if isinstance(node, ast.Call))
+    return next((node for node in nodes if (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) == extent), None)
+
+
+@functools.lru_cache(maxsize=64)
+def _tree(text: str) -> ast.AST:
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return ast.Module([], [])
+
+
+def parsed(file: str) -> ast.AST:
+    """The tree of a source file."""
+    return _tree("".join(linecache.getlines(file)))
+
+
+OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+}  # fmt: skip
+
+
 def call_of_op(entry: Any, original: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> ApiCall | None:
-    """The call of a function in C that the port's line calls itself; None of an operator, which has operands alone."""
+    """The call of a function in C, or of an operator, that the port's line calls itself; None of ``__getitem__`` and its like."""
     if ".__" in entry.target:
-        return None
+        name = entry.name.replace("div", "truediv") if entry.name in ("div", "rdiv") else entry.name
+        reflected = name not in OPERATORS
+        symbol = OPERATORS.get(name[reflected:])
+        operands = dict(zip("xy", args[::-1] if reflected else args))
+        return ApiCall(name[reflected:], getattr(operator, name[reflected:]), operands, symbol=symbol) if symbol else None
     parsed = [(aliases[0], default) for aliases, default in parse(entry.params)]
     arguments = {name: value for (name, _), value in zip(parsed, args)}
     arguments |= {name: kwargs.get(name, default) for name, default in parsed[len(args) :]}
@@ -133,20 +211,27 @@ def _bounds_nothing(value: Any) -> bool:
 # Arguments that say nothing of what is computed, or that Paddle's own functions make of others, or write an operand.
 _SETTLED = frozenset({
     "name", "dtype", "out", "inplace", "data_format", "place", "use_cudnn", "seed", "channel_dim", "op_type", "padding_algorithm",
-    "max_norm", "norm_type",
 })  # fmt: skip
+_WRITES = frozenset({"embedding"})  # its max_norm scales the table itself
+_STATISTICS = {"running_mean", "running_var"}  # a call may write them
 _AXES = ("axis", "axes", "dim", "begin_norm_axis", "start_axis", "stop_axis")
 _QUOTED = re.compile(r"['\"](\w+)['\"]")
 _MOST, _AT_ONCE = 96, 4  # calls that are tried for one argument; arguments that are wrong at once
 _GONE = 8.0  # a call that is not made is worse than one with other attributes
 
 
-def write(changes: Mapping[str, Any]) -> str:
-    """Arguments as a program writes them.
+def write(call: ApiCall, changes: Mapping[str, Any]) -> str:
+    """Arguments as a program writes them; of an operator its operands.
 
-    >>> write({"epsilon": 1e-5, "axis": [1, 2]})
+    >>> import operator
+    >>> write(ApiCall("softmax", len, {}), {"epsilon": 1e-5, "axis": [1, 2]})
     'epsilon=1e-05, axis=[1, 2]'
+    >>> write(ApiCall("mul", operator.mul, {}, symbol="*"), {"y": 0.25})
+    '* 0.25'
     """
+    if call.symbol:
+        left, right = (shown(changes[name]) if name in changes else "" for name in ("x", "y"))
+        return f"{left} {call.symbol} {right or '...'}".strip()
     return ", ".join(f"{name}={shown(value)}" for name, value in changes.items())
 
 
@@ -196,6 +281,7 @@ def _outcome(call: ApiCall, changes: Mapping[str, Any]) -> Outcome | None:
         **call.arguments,
         **{name: call.arguments.get(value, value) if isinstance(value, Name) else value for name, value in changes.items()},
     }
+    arguments.update({name: arguments[name].clone() for name in _STATISTICS & arguments.keys() if arguments[name] is not None})
     try:
         with _Called() as called, paddle.no_grad():
             result = call.function(*arguments.values()) if inspect.isbuiltin(call.function) else call.function(**arguments)
@@ -215,6 +301,7 @@ def explained_by_arguments(
     wanted: Callable[[torch.Tensor], bool],
     *,
     attributes: bool = False,
+    exchanged: bool = True,
 ) -> OtherArguments | None:
     """The arguments of a call that give what the original has; None where none do.
 
@@ -224,6 +311,7 @@ def explained_by_arguments(
             are values to try.
         wanted: whether a result is a value of the original that the port lacks.
         attributes: equal attributes are enough, for operands may differ as well.
+        exchanged: whether operands may stand for one another: not where a mask says which of them is meant.
     """
     plain = _outcome(call, {})
     if plain is None or not (_draws(nodes) or _is_again(nodes, plain)):
@@ -234,25 +322,23 @@ def explained_by_arguments(
     left, value = _unlike(beside, plain), None
     settled = any(map(wanted, plain.results))  # the result is right, of running statistics attributes alone tell
     for _ in range(_AT_ONCE):
-        best: tuple[str, Any] | None = None
-        for name, other in _others(call, changes, hints):
-            outcome = _outcome(call, {**changes, name: other})
+        best: dict[str, Any] = {}
+        for others in itertools.chain(_operands(call, changes) if exchanged else (), _others(call, changes, hints)):
+            outcome = _outcome(call, {**changes, **others})
             if outcome is None:
                 continue
             unlike = _unlike(beside, outcome)
-            pairs = zip(outcome.results, plain.results)
-            fitting = (result for result, before in pairs if attributes or result.shape == before.shape)
-            there = next(filter(wanted, fitting), None)
+            there = next(filter(wanted, outcome.results), None)
             if settled and there is None:
                 continue
             if not settled and there is not None:
-                best, left, value, settled = (name, other), unlike, there, True
+                best, left, value, settled = others, unlike, there, True
                 break
             if unlike < left < float("inf"):
-                best, left = (name, other), unlike
-        if best is None:
+                best, left = others, unlike
+        if not best:
             break
-        changes[best[0]] = best[1]
+        changes |= best
         if settled and left in (0, float("inf")):
             break
     right = value is not None or (left == 0 and (attributes or _draws(nodes)))
@@ -265,8 +351,8 @@ def _draws(nodes: Sequence[TraceCall]) -> bool:
 
 def _is_again(nodes: Sequence[TraceCall], outcome: Outcome) -> bool:
     """Whether a call gives what it gave in the run: what it was called with is still there."""
-    made = [numbers(value.tensor) for node in nodes for value in node.results]
-    results = [numbers(result) for result in outcome.results]
+    made = [value.sorted for node in nodes for value in node.results]  # a layer may turn channels behind them
+    results = [numbers(result).sort().values for result in outcome.results]
     pairs = [(result, value) for result in results for value in made if len(result) == len(value)]
     return not made or any(torch.allclose(*pair, 1e-9, 1e-12, equal_nan=True) for pair in pairs)
 
@@ -297,47 +383,6 @@ def _values_of(original: TraceCall | None, beside: Sequence[TraceCall]) -> Itera
                     yield other
 
 
-def _others(call: ApiCall, changes: Mapping[str, Any], hints: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Other arguments to try: (name, value); words and switches before numbers, which may hide what is wrong."""
-    tensors = {name: value for name, value in call.arguments.items() if type(value) in TENSOR_TYPES}
-    if inspect.ismethod(call.function):  # of a layer, whose settings are no arguments
-        yield from ((name, Name(other)) for name, value in tensors.items() for other in tensors if tensors[other] is not value)
-        return
-    axes, doc = max((len(value.shape) for value in tensors.values()), default=0), inspect.getdoc(call.function) or ""
-    free = [name for name, value in call.arguments.items() if not (name in {*_SETTLED, *changes} or _holds_tensors(value))]
-    for name in sorted(free, key=lambda name: not isinstance(call.arguments[name], (bool, str))):
-        value = call.arguments[name]
-        for other in itertools.islice(_values_for(name, value, [*call.default(name), *hints], axes, doc), _MOST):
-            if (type(other) is not type(value) or other != value) and not (isinstance(other, str) and doc and other not in doc):
-                yield name, other
-
-
-def _holds_tensors(value: Any) -> bool:
-    return any(type(leaf) in TENSOR_TYPES for _, leaf in leaves(value))
-
-
-def _values_for(name: str, value: Any, hints: Sequence[Any], axes: int, doc: str) -> Iterator[Any]:
-    numeric = [hint for hint in hints if isinstance(hint, (int, float)) and not isinstance(hint, bool)]
-    rows = [list(hint) for hint in hints if isinstance(hint, (list, tuple)) and hint]
-    if isinstance(value, bool):
-        yield not value
-    elif isinstance(value, str):
-        yield from (hint for hint in hints if isinstance(hint, str))
-        yield from sorted(_words().get(name, frozenset(_QUOTED.findall(doc))))
-    elif isinstance(value, (int, float)):
-        yield from (hint for hint in numeric if isinstance(value, float) or isinstance(hint, int))
-        yield from (row if len(set(row)) > 1 else row[0] for row in rows)
-        yield from range(-axes, axes) if name in _AXES else ()
-    elif isinstance(value, (list, tuple)):
-        yield from rows
-        yield from itertools.permutations(range(axes)) if name == "perm" and axes <= 5 else ()
-        yield from range(-axes, axes) if name in _AXES else ()
-    elif value is None:
-        yield from sorted(_words().get(name, frozenset()))
-        yield from (*numeric, *rows)
-        yield from range(-axes, axes) if name in _AXES else ()
-
-
 @functools.cache
 def _words() -> dict[str, frozenset[str]]:
     """The words that the declarations of ops know for an argument, by its name."""
@@ -348,3 +393,118 @@ def _words() -> dict[str, frozenset[str]]:
             if isinstance(value, str):
                 words.setdefault("mode" if name == "interp_method" else name, set()).add(value)
     return {name: frozenset(values) for name, values in words.items()}
+
+
+class Hints(NamedTuple):
+    """What the values that are tried for an argument come from.
+
+    Attributes:
+        call: whose argument it is.
+        known: attributes of the original's calls, and the argument's default.
+        axes: how many axes the operands have.
+    """
+
+    call: ApiCall
+    known: Sequence[Any]
+    axes: int
+
+    def numbers(self, value: Any) -> Iterator[Any]:
+        """Numbers, whole ones for a whole one: an operator's may be either."""
+        whole = isinstance(value, int) and not self.call.symbol
+        for hint in (*self.known, *(() if self.call.symbol else _USUAL)):
+            for number in hint if isinstance(hint, (list, tuple)) else [hint]:
+                if _is_number(number) and (not whole or float(number).is_integer()):
+                    yield int(number) if whole else number
+
+    def places(self) -> Iterator[Any]:
+        """Axes, and all of them: first those that the original names."""
+        axes = [*range(self.axes), *range(-self.axes, 0)]
+        yield from (hint for hint in self.known if type(hint) is int and hint in axes)
+        yield from (_short(row) for row in self.rows() if {*row} <= {*axes})
+        yield from (*axes, None)
+
+    def rows(self) -> Iterator[list[Any]]:
+        """Lists; of numbers for each axis also with the last axis first, as Torch pads."""
+        for hint in self.known:
+            if isinstance(hint, (list, tuple)) and hint:
+                yield list(hint)
+                pairs = [list(hint[place : place + 2]) for place in range(0, len(hint), 2)]
+                yield [number for pair in reversed(pairs) for number in pair]
+
+    def words(self, name: str) -> Iterator[str]:
+        """Words that Paddle's page of the function names, for this argument in the table of ops, or anywhere."""
+        doc = inspect.getdoc(self.call.function) or ""
+        quoted, known = frozenset(_QUOTED.findall(doc)), _words().get(name, frozenset())
+        yield from (hint for hint in self.known if isinstance(hint, str) and (not doc or hint in doc))
+        yield from sorted((known & quoted or known) if known else quoted)
+
+
+_USUAL = (-1.0, 0.0, 1.0, 2.0)  # where the original has a call without attributes: a sign, a square
+
+
+class TriedArgument(NamedTuple):
+    """A row of the table: for which arguments, by name and value, which other values are tried."""
+
+    fits: Callable[[str, Any], bool]
+    values: Callable[[Hints, str, Any], Iterable[Any]]
+
+
+TRIED = (
+    TriedArgument(lambda _, value: isinstance(value, bool), lambda hints, _, value: [not value]),  # keepdim, approximate, ceil_mode
+    TriedArgument(lambda _, value: isinstance(value, str), lambda hints, name, _: hints.words(name)),  # reduction, mode, padding
+    TriedArgument(lambda name, _: name == "perm", lambda hints, _, value: itertools.permutations(range(hints.axes))),
+    TriedArgument(lambda name, _: name in _AXES, lambda hints, *_: hints.places()),
+    TriedArgument(lambda _, value: _is_number(value), lambda hints, _, value: hints.numbers(value)),  # epsilon, p, scale, stride
+    TriedArgument(
+        lambda name, value: value is None and name not in _AXES,
+        lambda hints, name, value: (*_words().get(name, ()), *hints.numbers(value)),
+    ),
+    TriedArgument(lambda _, value: _is_number(value), lambda hints, name, _: (*map(_short, hints.rows()), *_words().get(name, ()))),
+    TriedArgument(lambda _, value: value is None or isinstance(value, (list, tuple)), lambda hints, *_: hints.rows()),
+)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _short(row: list[Any]) -> Any:
+    return row if len(set(row)) > 1 else row[0]
+
+
+def _operands(call: ApiCall, changes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Operands that stand for one another; an operator's may be a number."""
+    tensors = {
+        name: value
+        for name, value in call.arguments.items()
+        if type(value) in TENSOR_TYPES and not (value.persistable or name in changes)
+    }  # weights and statistics have partners
+    for name, other in itertools.permutations(call.arguments if call.symbol else tensors, 2):
+        if call.arguments[name] is not call.arguments[other]:
+            yield from [{name: Name(other)}] if {name, other} <= {*tensors} else []
+            yield from [{name: Name(other), other: Name(name)}] if name < other else []
+
+    for name, value in call.arguments.items():
+        if isinstance(value, (list, tuple)) and 1 < len(value) <= _MOST_IN_ORDER and _holds_tensors(value) and name not in changes:
+            yield from ({name: type(value)(parts)} for parts in itertools.permutations(value))
+
+
+_MOST_IN_ORDER = 4  # operands of one list, whose order is tried
+
+
+def _others(call: ApiCall, changes: Mapping[str, Any], known: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """Other arguments to try; words and switches before numbers, which may hide what is wrong."""
+    if inspect.ismethod(call.function) or call.name in _WRITES:  # of a layer, whose settings are no arguments
+        return
+    axes = max((len(value.shape) for value in call.arguments.values() if type(value) in TENSOR_TYPES), default=0)
+    free = [name for name, value in call.arguments.items() if not (name in {*_SETTLED, *changes} or _holds_tensors(value))]
+    for name in sorted(free, key=lambda name: not isinstance(call.arguments[name], (bool, str))):
+        value, hints = call.arguments[name], Hints(call, [*call.default(name), *known], axes)
+        rows = (row for row in TRIED if row.fits(name, value))
+        for other in itertools.islice((other for row in rows for other in row.values(hints, name, value)), _MOST):
+            if type(other) is not type(value) or other != value:
+                yield {name: other}
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(type(leaf) in TENSOR_TYPES for _, leaf in leaves(value))

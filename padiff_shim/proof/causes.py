@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -30,7 +31,7 @@ from .match import (
     value_taken_for,
     with_bias,
 )
-from .trace import Key, Model, TraceCall, TraceOperand, Value
+from .trace import Key, Model, Step, TraceCall, TraceOperand, Value
 
 WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # causes of calls that are not the same
 
@@ -208,10 +209,34 @@ _TO_THE_END = 2**63 - 1  # the end of a slice without end
 
 def difference_of(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str]:
     """What differs between two calls that stand for each other: the first answer of these functions."""
-    for rule in (_of_kind, _of_indices, _of_names, _of_operands):
+    for rule in (_of_tables, _of_kind, _of_indices, _of_names, _of_operands):
         if (difference := rule(matching, original, port)) is not None:
             return difference
     return Cause.UNKNOWN, tr("{port} gives other values than {original}", port=port, original=original)
+
+
+def _of_tables(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
+    """Two ops that make a table of other numbers (frequencies of rotary positions): the numbers are the mistake."""
+    if kind(original) == kind(port) or not (_of_constants(original) and _of_constants(port)):
+        return None
+    expected = [operand for operand in original.operands if operand.value not in matching.of_first]
+    actual = [operand for operand in port.operands if not matching.is_matched(operand.value)]
+    alike = len(expected) == len(actual) == 1 and comparable(expected[0], actual[0])
+    return (Cause.CONSTANT, values_differ(expected[0], actual[0])[1]) if alike else None
+
+
+def _of_constants(call: TraceCall) -> bool:
+    return all(operand.value.node is None and not operand.value.label.startswith("input ") for operand in call.operands)
+
+
+def _powers(table: torch.Tensor) -> str:
+    """The base of a table of falling powers from 1 on, as rotary positions have it; "" of any other table."""
+    numbers, count = table.detach().flatten().to(torch.float64), table.numel()
+    if count < 3 or not bool((numbers > 0).all()) or abs(float(numbers[0]) - 1.0) > 1e-6:
+        return ""
+    steps = numbers.log().diff()
+    base = float(torch.exp(-steps.mean() * count))
+    return f"{base:.6g}" if base > 1.5 and bool((steps - steps.mean()).abs().max() < 1e-5) else ""
 
 
 def _of_kind(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
@@ -223,8 +248,6 @@ def _of_kind(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[
 
 def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
     """Different indices or masks."""
-    if original.name == port.name == "scatter" and (broadcast := _broadcast(original, port)):
-        return Cause.CONSTANT, broadcast
     if original.name == port.name == "scatter" and len(original.operands) != len(port.operands):
         return (
             Cause.UNKNOWN,
@@ -354,22 +377,6 @@ def _is_same_of_constants(call: TraceCall, other: TraceCall) -> bool:
     return same and all(value.node is None and not has_name(value) for value in operands)
 
 
-def _broadcast(original: TraceCall, port: TraceCall) -> str:
-    """Where the port's index has another shape, as put_along_axis makes it; "" if it has the same."""
-    wanted, written = (
-        next((list(index.tensor.shape) for index in node.operands if index.name == "index"), None) for node in (original, port)
-    )
-    if wanted is None or written is None or wanted == written:
-        return ""
-    advice = tr("; put_along_axis broadcasts its index, scatter takes it as it is: write broadcast=False")
-    return tr(
-        "index has shape {written} against {wanted}{advice}",
-        written=written,
-        wanted=wanted,
-        advice=advice if len(wanted) == len(written) else "",
-    )
-
-
 def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
     """Whether two calls take different elements out of the same operands: another layer's state, another part."""
     alike = call.name == other.name and call.moves and len(call.operands) == len(other.operands)
@@ -453,7 +460,8 @@ def _as_meant(mask: TraceOperand, other: TraceOperand, turned: bool | None) -> T
 
 def arrangement_differs(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, str]:
     """The same elements in another order."""
-    if operand.value.node is None and other.value.node is None and operand.tensor.shape == other.tensor.shape:
+    named = [side.value.node is None and not (side.value.label.startswith("input ") and side.way) for side in (operand, other)]
+    if all(named) and operand.tensor.shape == other.tensor.shape:
         return values_differ(operand, other)
     here, there = (", ".join(map(str, side.way)) or str(list(side.tensor.shape)) for side in (other, operand))
     return Cause.ORDER, tr("{role} is arranged by {here}, in the original by {there}", role=role(other), here=here, there=there)
@@ -487,6 +495,9 @@ def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, st
     place = f"[{', '.join(map(str, first))}]"
     shuffled = comparable(operand, other) and torch.equal(operand.value.sorted, other.value.sorted)
     order = tr("; they are the same in another order") if shuffled else ""
+    bases = [_powers(side.tensor) for side in (other, operand)]
+    if all(bases) and bases[0] != bases[1]:
+        order = tr("; powers of base {own} against {other}", own=bases[0], other=bases[1])
     elements = many(here.numel(), "element differs", "elements differ")
     differing = tr("{count} of {elements}{order}", count=len(apart), elements=elements, order=order)
     return cause, tr(
@@ -633,6 +644,7 @@ class CallDifference:
         part: where it shows: in the forward, in the backward, or in the running statistics alone.
         together: further calls stand in another place with it.
         write, arguments: what to write at the call of Paddle's API, and the names of its arguments.
+        whole: several calls have such an argument, so what the API's call gives is exchanged, and no attribute.
     """
 
     cause: Cause
@@ -648,6 +660,7 @@ class CallDifference:
     together: bool = False
     write: str = ""
     arguments: tuple[str, ...] = ()
+    whole: bool = False
 
     @property
     def backward(self) -> bool:
@@ -672,7 +685,54 @@ def explain(
     elif cause is Cause.EXTRA and mend is None and not (pair.port and pair.port.backward):
         mend = mend_of_end(end)
     taken = value_taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
-    return CallDifference(cause, text, pair.original, pair.port, mend, _sites(matching, cause, pair), taken)
+    sites, written = _sites(matching, cause, pair), ""
+    if cause is Cause.ORDER:
+        text, sites, written = _in_order(matching, text, sites, pair)
+    return CallDifference(cause, text, pair.original, pair.port, mend, sites, taken, write=written)
+
+
+Sites = tuple[CallSite, CallSite] | None
+
+
+def _in_order(matching: Matching, text: str, sites: Sites, pair: CallPair) -> tuple[str, Sites, str]:
+    """The text and the lines of another arrangement, and what to write, where one step of the port's would mend it."""
+    rearranged = _rearranged(matching, pair)
+    if rearranged is None or pair.original is None:
+        return text, sites, ""
+    operand, step, changed = rearranged
+    text = tr(
+        "{role} is arranged by {here}, in the original by {there} (write {write})",
+        role=role(operand),
+        here=step,
+        there=changed,
+        write=changed.written,
+    )
+    return text, (sites[0] if sites else pair.original.site, step.site), changed.written
+
+
+def explain_result(matching: Matching, ends: Sequence[End]) -> CallDifference | None:
+    """The first result that is another of the original's values (of a split, of several states)."""
+    for end in ends:
+        expected, actual = end
+        if expected and actual and expected.node and actual.node and expected in matching.of_first and matching.is_matched(actual):
+            here, there = (_exact_source_of(value) for value in (actual, expected))
+            text = tr("the model's result comes from {here}, in the original from {there}", here=here, there=there)
+            return CallDifference(Cause.OPERAND, text, expected.node, actual.node, mend_of_end(end))
+    return None
+
+
+def explain_shape(matching: Matching, ends: Sequence[CallPair]) -> CallDifference | None:
+    """The first pair of calls that give the same elements in another shape (``keepdim``)."""
+    for original, port in ends:
+        if original and port:
+            shapes = (list(node.result.tensor.shape) for node in (port, original))
+            text = tr("the result has shape {shape}, in the original {expected}", **dict(zip(("shape", "expected"), shapes)))
+            unlike = original.name == port.name and unlike_attributes(original, port)
+            if unlike:
+                return CallDifference(*difference_of(matching, original, port), original, port, None)
+            text, sites, written = _in_order(matching, text, None, CallPair(original, port))
+            return CallDifference(Cause.ORDER, text, original, port, None, sites, write=written)
+    return None
 
 
 def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, CallSite] | None:
@@ -688,9 +748,48 @@ def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, 
     for operand, other in zip(pair.original.operands, pair.port.operands):
         if operand.tensor.shape != other.tensor.shape or not matching.in_order(operand.value, operand.tensor, other.tensor):
             steps = zip_longest(operand.way, other.way)
-            step, our = next(((a, b) for a, b in steps if not (a and b and a[:2] == b[:2])), (None, None))
+            step, our = next(((a, b) for a, b in steps if not (a and b and (a.shape, a.order) == (b.shape, b.order))), (None, None))
             return (step.site if step else pair.original.site), (our.site if our else pair.port.site)
     return None
+
+
+def _rearranged(matching: Matching, pair: CallPair) -> tuple[TraceOperand, Step, Step] | None:
+    """An operand of the port, a step of its way, and with which step in its place it is arranged as the original's."""
+    for operand, other in zip(pair.original.operands, pair.port.operands) if pair.original and pair.port else ():
+        if operand.way == other.way or operand.tensor.numel() != other.tensor.numel() or matching.in_one_order(operand, other):
+            continue
+        orders = [step.order for step in operand.way if step.order]
+        for at, step in sorted(enumerate(other.way), key=lambda numbered: not numbered[1].order):
+            wanted = (
+                [*orders, *itertools.permutations(range(len(step.order)))] if step.order else itertools.permutations(step.shape)
+            )
+            for axes in wanted if len(step.shape) <= _MOST_AXES else orders:
+                changed = step._replace(order=axes) if step.order else step._replace(shape=axes)
+                tensor = _arranged(other.value.tensor, (*other.way[:at], changed, *other.way[at + 1 :]))
+                if tensor is None or tensor.shape not in (operand.tensor.shape, other.tensor.shape):
+                    continue
+                if _begins_as(tensor, operand.tensor) and matching.in_order(operand.value, operand.tensor, tensor):
+                    return other, step, changed
+    return None
+
+
+_MOST_AXES = 6
+
+
+def _arranged(tensor: torch.Tensor, way: Sequence[Step]) -> torch.Tensor | None:
+    """A value's elements, laid out by some steps; None if they do not fit."""
+    try:
+        for step in way:
+            tensor = step.applied(tensor)
+    except (RuntimeError, ValueError, IndexError):
+        return None
+    return tensor
+
+
+def _begins_as(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether the first elements of two tensors may be the same, which is quick to tell."""
+    first, beside = (side[(0,) * (side.dim() - 1)] if side.dim() else side for side in (tensor, other))
+    return first.numel() != beside.numel() or torch.allclose(first, beside, 1e-6, 1e-9, equal_nan=True)
 
 
 def _from_the_first(

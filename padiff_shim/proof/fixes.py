@@ -6,6 +6,7 @@ Where the text of that call tells it, the changed line, too.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import linecache
 import re
@@ -20,11 +21,10 @@ import paddle
 
 from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
-from .arguments import ApiCall, Name
+from .arguments import OPERATORS, ApiCall, Name, parsed
 from .findings import Cause, Fix, Mistake
 
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
-_PASS = re.compile(r"\bpass (?=[\w.]+ ?=)")  # to a call, not to the constructor of what is called
 _BETWEEN_CALLS = frozenset({Cause.MISSING, Cause.PLACE, Cause.ORDER, Cause.OPERAND, Cause.SWAPPED})  # not within the layer
 
 
@@ -41,15 +41,71 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
         return constructor(place.layer, layers) if place and mistake.cause not in _BETWEEN_CALLS else None
     if place is None:
         return Fix(text)
-    made = None if _PASS.search(mistake.text) else constructor(place.layer, layers, text)
+    made = constructor(place.layer, layers, text) if _takes(layers.get(place.layer), text) else None
     if made is None and is_library(place.file):
         return Fix(text)
     fix = made or Fix(text, place.file, place.line)
     names = _names_in(fix.file, layers)
-    calls = [call for call in ast.walk(_parsed(fix.file)) if isinstance(call, ast.Call) and _covers(call, fix.line)]
+    if (operator := _parsed_operator(text)) is not None:
+        return replace(fix, patch=_patch_of_operator(fix, operator))
+    calls = [call for call in ast.walk(parsed(fix.file)) if isinstance(call, ast.Call) and _covers(call, fix.line)]
     if made or _of_a_library(type(layers.get(place.layer))):
-        calls = [call for call in calls if _resolved(call.func, names) is type(layers[place.layer])]
+        made_by = [call for call in calls if _resolved(call.func, names) is type(layers[place.layer])]
+        calls = calls if made and layers[place.layer]._forward_pre_hooks else made_by
     return replace(fix, patch=_patch(fix, calls, names))
+
+
+def _takes(layer: paddle.nn.Layer | None, text: str) -> bool:
+    """Whether a layer's constructor takes what is written, or what norms its weight; else the call does."""
+    if layer is None:
+        return False
+    parameters = inspect.signature(type(layer).__init__).parameters
+    hooks = layer._forward_pre_hooks.values()
+    return all(each.arg in parameters or any(hasattr(hook, str(each.arg)) for hook in hooks) for each in _keywords(text))
+
+
+def _keywords(text: str) -> list[ast.keyword]:
+    """The arguments in what is written; none where it is no list of arguments."""
+    try:
+        return ast.parse(f"_({text})", mode="eval").body.keywords  # type: ignore[attr-defined]
+    except SyntaxError:
+        return []
+
+
+def _parsed_operator(text: str) -> ast.BinOp | None:
+    """``* 0.25`` or ``2 ** ...`` as an operator with a number on one side; None where it is none."""
+    with contextlib.suppress(SyntaxError):
+        node = ast.parse(f"... {text}" if text.startswith(tuple(OPERATORS.values())) else text, mode="eval").body
+        return node if isinstance(node, ast.BinOp) else None
+    return None
+
+
+def _patch_of_operator(fix: Fix, wanted: ast.BinOp) -> Patch | None:
+    """The line with another number; None where several operators have one there, or none."""
+    left, right = ast.unparse(wanted.left), ast.unparse(wanted.right)
+    nodes = [
+        node
+        for node in ast.walk(parsed(fix.file))
+        if isinstance(node, ast.BinOp) and _covers(node, fix.line) and type(node.op) is type(wanted.op)
+    ]
+    if "..." not in (left, right):
+        nodes = [node for node in nodes if (ast.unparse(node.right), ast.unparse(node.left)) == (left, right)]
+        return _changed(fix.file, [(*_extent(nodes[0]), fix.text)]) if len(nodes) == 1 else None
+    numbers = [node.left if right == "..." else node.right for node in nodes]
+    numbers = [number for number in numbers if _is_literal(number)]
+    return _changed(fix.file, [(*_extent(numbers[0]), left if right == "..." else right)]) if len(numbers) == 1 else None
+
+
+def _extent(node: ast.expr) -> tuple[int, int, int, int]:
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except ValueError:  # a name, which others may read
+        return False
+    return True
 
 
 def _names_in(file: str, layers: Mapping[str, paddle.nn.Layer]) -> Mapping[str, Any]:
@@ -61,14 +117,7 @@ def _names_in(file: str, layers: Mapping[str, paddle.nn.Layer]) -> Mapping[str, 
     return next((vars(module) for module in list(sys.modules.values()) if getattr(module, "__file__", None) == file), {})
 
 
-def _parsed(file: str) -> ast.AST:
-    try:
-        return ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return ast.Module([], [])
-
-
-def _covers(call: ast.Call, line: int) -> bool:
+def _covers(call: ast.expr, line: int) -> bool:
     return call.lineno <= line <= (call.end_lineno or call.lineno)
 
 
@@ -94,9 +143,12 @@ def _parameters(call: ast.Call, names: Mapping[str, Any]) -> list[str]:
 
 def argument_source(site: CallSite, call: ApiCall, name: str) -> Name | None:
     """What a line hands to a call for one of its parameters, as it is written there; None where that is not known."""
-    places = list(call.arguments)
-    for node in ast.walk(_parsed(site.file)):
-        if isinstance(node, ast.Call) and _covers(node, site.line) and len(node.args) > 1 and name in places:
+    places, symbol = list(call.arguments), _parsed_operator(f"{call.symbol} 1")
+    for node in ast.walk(parsed(site.file)):
+        if symbol and isinstance(node, ast.BinOp) and _covers(node, site.line) and type(node.op) is type(symbol.op):
+            operand = node.left if name == "x" else node.right
+            return Name(f"({ast.unparse(operand)})" if isinstance(operand, ast.BinOp) else ast.unparse(operand))
+        if isinstance(node, ast.Call) and _covers(node, site.line) and _is_called(node, call.name) and name in places:
             named = next((keyword.value for keyword in node.keywords if keyword.arg == name), None)
             position = node.args[places.index(name)] if places.index(name) < len(node.args) else None
             if (written := named or position) is not None:
@@ -104,13 +156,26 @@ def argument_source(site: CallSite, call: ApiCall, name: str) -> Name | None:
     return None
 
 
+def _is_called(node: ast.Call, name: str) -> bool:
+    """Whether a call has a function's name; that of a layer is its attribute's."""
+    return getattr(node.func, "attr", getattr(node.func, "id", "")) == name or (len(node.args) > 1 and name[:1].isupper())
+
+
+def reordered_source(site: CallSite, call: ApiCall, name: str, order: Sequence[int]) -> Name:
+    """A list of operands in another order, as the line would have it."""
+    source = argument_source(site, call, name) or Name(name)
+    node = ast.parse(source, mode="eval").body
+    parts = [ast.unparse(part) for part in node.elts] if isinstance(node, (ast.List, ast.Tuple)) else []
+    return Name(f"[{', '.join(parts[at] if parts else f'{source}[{at}]' for at in order)}]")
+
+
 def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any]) -> Patch | None:
     """The line with the arguments of ``fix``; None where several calls take such arguments, or names would be replaced."""
-    try:
-        wanted = ast.parse(f"_({fix.text})", mode="eval").body.keywords  # type: ignore[attr-defined]
-    except SyntaxError:
-        return None
-    if any(isinstance(node, ast.Name) and node.id not in names for each in wanted for node in ast.walk(each.value)):
+    wanted = _keywords(fix.text)
+    names_there = {node.id for call in calls for node in ast.walk(call) if isinstance(node, ast.Name)}
+    if any(
+        isinstance(node, ast.Name) and node.id not in {*names, *names_there} for each in wanted for node in ast.walk(each.value)
+    ):
         return None
     parameters = [(call, _parameters(call, names)) for call in calls]
     fitting = [(call, known) for call, known in parameters if wanted and all(each.arg in known for each in wanted)]
@@ -132,11 +197,7 @@ def _edit(call: ast.Call, wanted: ast.keyword, parameters: Sequence[str]) -> _Ed
     written = next((each.value for each in call.keywords if each.arg == wanted.arg), None)
     written = call.args[place] if written is None and place < len(call.args) else written
     if written is not None:
-        try:
-            ast.literal_eval(written)
-        except ValueError:  # a name, which others may read
-            return None
-        return written.lineno, written.col_offset, written.end_lineno or 0, written.end_col_offset or 0, text
+        return (*_extent(written), text) if _is_literal(written) or not _is_literal(wanted.value) else None
     last = max([*call.args, *(each.value for each in call.keywords)], key=lambda each: (each.lineno, each.col_offset), default=None)
     if last is None:
         line, column = call.end_lineno or 0, (call.end_col_offset or 0) - 1

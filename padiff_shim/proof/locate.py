@@ -35,9 +35,19 @@ from .agreement import (
     floor_of,
     rounding_noise,
 )
-from .causes import BACKWARD, FORWARD, STATISTICS, CallDifference, calls_alike, explain, unlike_attributes
+from .causes import (
+    BACKWARD,
+    FORWARD,
+    STATISTICS,
+    CallDifference,
+    calls_alike,
+    explain,
+    explain_result,
+    explain_shape,
+    unlike_attributes,
+)
 from .findings import Cause, Mistake, Stage
-from .match import Matching, wrong_calls
+from .match import CallPair, Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rules import Evidence, diagnosed
 from .trace import Called, Capture, Key, Trace, TraceCall, Value, numbers
@@ -321,7 +331,7 @@ class _MistakeSearch:
         """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
         if difference.cause is not Cause.ATTRIBUTE or not difference.original or not difference.port:
             return False
-        if difference.original.name != difference.port.name:
+        if difference.original.name != difference.port.name or difference.whole:
             return False
         pairs = calls_alike(difference.original, difference.port, self._original.trace.nodes, self._port.trace.nodes)
         if not pairs or any(port.key in self._attributes for _, port in pairs):
@@ -387,12 +397,15 @@ def _called(outcome: RunOutcome) -> list[str]:
 def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome, arrays: ArrayPairs) -> CallDifference | None:
     """The first difference of the calls that lead to unequal arrays."""
     wrong: list[tuple[Value | None, Value | None]] = []
+    shapes: list[CallPair] = []
     for expected, actual in arrays:
         original_end, port_end = _end(original.trace, expected), _end(port.trace, actual)
         if not _same(matching, original_end, port_end, expected, actual):
             wrong.append((original_end, port_end))
+        elif expected.shape != actual.shape and original_end and port_end:
+            shapes.append(CallPair(original_end.node, port_end.node))
     if not wrong:
-        return None
+        return explain_shape(matching, shapes)
     # Values that agree, though not in their places.
     turned = {
         value
@@ -407,7 +420,7 @@ def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome
     port_calls = wrong_calls(
         [port_end for _, port_end in wrong if port_end], lambda value: matching.is_matched(value) and value not in turned
     )
-    return explain(matching, original_calls, port_calls, wrong[0])
+    return explain(matching, original_calls, port_calls, wrong[0]) or explain_result(matching, wrong)
 
 
 def _outputs(original: RunOutcome, port: RunOutcome) -> ArrayPairs:

@@ -667,6 +667,48 @@ def _batch_first(module: Model, layer: Model) -> str:
     )
 
 
+_NORMS = {
+    "SpectralNorm": "spectral_norm",
+    "_SpectralNorm": "spectral_norm",
+    "WeightNorm": "weight_norm",
+    "_WeightNorm": "weight_norm",
+}
+
+
+def _norm_of_weight(layer: Model) -> Any:
+    """The hook, or the parametrization, that norms a layer's weight; None if nothing does."""
+    parametrized = getattr(layer, "parametrizations", None) or {}
+    hooks = [*layer._forward_pre_hooks.values(), *(part for parts in parametrized.values() for part in parts)]
+    return next((hook for hook in hooks if type(hook).__name__ in _NORMS), None)
+
+
+def _wanted_dim(module: Model) -> int:
+    """The axis of Paddle's weight along which the original's weight is normed; -1: it is normed as a whole."""
+    dim = _norm_of_weight(module).dim
+    return -1 if dim is None else 1 - dim if isinstance(module, torch.nn.Linear) and dim >= 0 else dim
+
+
+def _dim_of_norm(module: Model, layer: Model) -> str:
+    hooks = _norm_of_weight(module), _norm_of_weight(layer)
+    if None in hooks or hooks[1].dim == _wanted_dim(module):
+        return ""
+    turned = tr("Paddle's Linear holds [in, out], Torch's [out, in]: ") if isinstance(module, torch.nn.Linear) else ""
+    return tr(
+        "dim={own} of {norm} against {other} ({turned}write dim={wanted})",
+        own=hooks[1].dim,
+        norm=_NORMS[type(hooks[1]).__name__],
+        other=hooks[0].dim,
+        turned=turned,
+        wanted=_wanted_dim(module),
+    )
+
+
+def _set_dim(module: Model, layer: Model) -> Undo:
+    hook = _norm_of_weight(layer)
+    before, hook.dim = hook.dim, _wanted_dim(module)
+    return functools.partial(setattr, hook, "dim", before)
+
+
 def _transposing(_: Any, layer: Model) -> Undo:
     """A layer gets each sequence with its first axes exchanged, and what it returns is exchanged back."""
 
@@ -692,10 +734,16 @@ _TRANSFORMERS = {
     _nn.TransformerDecoderLayer: _pnn.TransformerDecoderLayer,
 }
 _ATTENTION = {_nn.MultiheadAttention: _pnn.MultiHeadAttention}
+_NORMED = {
+    _nn.Linear: _pnn.Linear,
+    **{getattr(_nn, f"Conv{axes}d"): getattr(_pnn, f"Conv{axes}D") for axes in (1, 2, 3)},
+    **{getattr(_nn, f"ConvTranspose{axes}d"): getattr(_pnn, f"Conv{axes}DTranspose") for axes in (1, 2, 3)},
+}
 _SETTINGS = (
     _Setting(_RECURRENT, _time_major, _set_everywhere("time_major", lambda module: not module.batch_first)),
     _Setting(_TRANSFORMERS, _normalize_before, _set_everywhere("normalize_before", lambda module: module.norm_first)),
     _Setting({**_ATTENTION, **_TRANSFORMERS}, _batch_first, _transposing),
+    _Setting(_NORMED, _dim_of_norm, _set_dim),
 )
 
 

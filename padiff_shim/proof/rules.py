@@ -27,8 +27,8 @@ from .causes import (
     unlike_attributes,
 )
 from .findings import Cause, Mistake, ProgramPlace
-from .fixes import argument_source
-from .match import Matching, kind
+from .fixes import argument_source, reordered_source
+from .match import Matching, depends_on, kind
 from .plans import Defined
 from .trace import Key, Model, Trace, TraceCall, Value, numbers
 
@@ -136,11 +136,11 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
         evidence.matching is None
         or evidence.answering is None
         or difference.backward
-        or difference.cause in _NO_ARGUMENT
+        or difference.cause is Cause.WEIGHT
         or difference.write
     ):
         return differences
-    original, matching = difference.original, evidence.matching
+    original, port, matching = difference.original, difference.port, evidence.matching
     beside = [call for call in evidence.original.nodes if original and not call.backward and call.site == original.site]
     lacking = [value for value in evidence.original.values() if value not in matching.of_first and not _is_plain(value)]
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
@@ -149,18 +149,28 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
 
     with evidence.answering():
         for api, nodes in _calls_of_api(difference, evidence):
+            if api.symbol and difference.cause in _OF_CALLS:
+                continue
             own = [value for node in nodes for value in node.results]
 
             def wanted(result: torch.Tensor, own: Sequence[Value] = own) -> bool:
                 """Whether a result is a value of the original that the port lacks; other than its own in another order."""
                 made = Value(result)
+                if (
+                    difference.mend is None
+                    and original is not None
+                    and port is not None
+                    and matching.same(original.result, port.result)
+                ):
+                    return result.shape == original.result.tensor.shape and matching.same(original.result, made)  # the shape alone
                 partners = [value for value in lacking if matching.same(value, made)]
                 if any(matching.in_order(value, value.tensor, result) for value in partners):
                     return True
                 moved = any(_alike(value.sorted, made.sorted) for value in own)
                 return (bool(partners) and not moved) or any(_alike(tensor, result) for tensor in mended)
 
-            answer = explained_by_arguments(api, nodes, original, beside, wanted, attributes=difference.cause is Cause.ATTRIBUTE)
+            causes = {"attributes": difference.cause is Cause.ATTRIBUTE, "exchanged": difference.cause is not Cause.CONSTANT}
+            answer = explained_by_arguments(api, nodes, original, beside, wanted, **causes)
             if answer is not None:
                 return [*differences[:-1], _of_arguments(difference, answer, nodes)]
     return differences
@@ -175,19 +185,12 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
     original = difference.original
     if evidence.matching is None or original is None or difference.backward or difference.cause is Cause.ATTRIBUTE:
         return differences
-    fused, added = "scaled_dot_product" in original.name, original.name == "baddbmm" and original.attributes.get("beta") == 0
-    if not (fused or added) or len(original.operands) < 2:
+    expected, wanted = _scaled_scores(original, evidence.original)
+    if expected is None:
         return differences
-    query, key = (
-        (operand.tensor.detach() for operand in original.operands[-2:] if added)
-        if added
-        else (operand.tensor.detach() for operand in original.operands[:2])
-    )
-    products = query @ (key if added else key.mT)
-    wanted = original.attributes["alpha"] if added else original.attributes.get("scale") or query.shape[-1] ** -0.5
     scores = [(node, node.operands[0].tensor.detach()) for node in _softmaxes(evidence.port)]
     for node, own in scores:
-        factor = _factor(products * wanted, own.reshape(products.shape)) if own.numel() == products.numel() else 1.0
+        factor = _factor(expected, own.reshape(expected.shape)) if own.numel() == expected.numel() else 1.0
         if factor is None or abs(factor - 1.0) < 1e-6 or node.key in evidence.mended:
             continue
         text = tr(
@@ -206,6 +209,22 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
     return differences
 
 
+def _scaled_scores(call: TraceCall, trace: Trace) -> tuple[torch.Tensor | None, float]:
+    """The scores of the original's attention of which a call is a part, and their scale; None where it is none."""
+    tensors, attributes = [operand.tensor.detach() for operand in call.operands], call.attributes
+    if "scaled_dot_product" in call.name:
+        scale = attributes.get("scale") or tensors[0].shape[-1] ** -0.5
+        return tensors[0] @ tensors[1].mT * scale, scale
+    if call.name == "baddbmm" and attributes.get("beta") == 0 and len(tensors) > 1:
+        return tensors[-2] @ tensors[-1] * attributes["alpha"], attributes["alpha"]
+    beside = [node for node in trace.nodes if (node.site, node.layer) == (call.site, call.layer)]
+    halves = [node for node in beside if node.name == call.name == "mul" and node.attributes == attributes]
+    softmax = next((node for node in beside if node.name.endswith("softmax") and not node.backward), None)
+    if len(halves) != 2 or softmax is None or "other" not in attributes:
+        return None, 0.0
+    return softmax.operands[0].tensor.detach(), attributes["other"] ** 2  # of three axes: both factors get the scale's root
+
+
 def _factor(expected: torch.Tensor, own: torch.Tensor) -> float | None:
     """The one factor between two tensors, but for places that are masked; None where it is none."""
     seen = (own.abs() < _MASKED) & (expected.abs() > torch.finfo(expected.dtype).eps ** 0.5)
@@ -215,8 +234,8 @@ def _factor(expected: torch.Tensor, own: torch.Tensor) -> float | None:
     return float(ratios.mean()) if bool((ratios - ratios.mean()).abs().max() <= 1e-6 * ratios.mean().abs()) else None
 
 
+_OF_CALLS = (Cause.MISSING, Cause.EXTRA, Cause.PLACE)  # no operator with another number stands for a call
 _MASKED = 1e3  # a score that no softmax sees
-_NO_ARGUMENT = (Cause.SWAPPED, Cause.WEIGHT)
 
 
 def _is_plain(value: Value) -> bool:
@@ -247,35 +266,64 @@ def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[
 def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Sequence[TraceCall]) -> CallDifference:
     """The difference as one of arguments; where no attribute mends it, the call's result is exchanged."""
     port, mend, original = difference.port, difference.mend, difference.original
-    computing = [node for node in nodes if not node.moves]
-    if nodes and (difference.cause is not Cause.ATTRIBUTE or len(computing) > 1):
-        port = nodes[-1]
-        if answer.value is not None and answer.value.numel() == port.result.tensor.numel():
-            mend = (port, [answer.value.reshape(port.result.tensor.shape)])
+    of_attribute = difference.cause is Cause.ATTRIBUTE and port in nodes
+    whole = bool(nodes) and not (of_attribute and port and [node.name for node in nodes].count(port.name) == 1)
+    if whole:
+        last = nodes[-1]
+        port = port if of_attribute else last
+        if answer.value is not None and answer.value.numel() == last.result.tensor.numel():
+            mend = (last, [answer.value.reshape(last.result.tensor.shape)])
     unlike = unlike_attributes(original, port) if original and port and original.name == port.name else {}
     changes = answer.changes
-    if port is not None and any(isinstance(value, Name) for value in changes.values()):
-        changes = {name: argument_source(port.site, answer.call, value) or value for name, value in changes.items()}
-    words = [_against(answer.call, name, value, unlike if len(changes) == 1 else {}) for name, value in changes.items()]
+    if port is not None:
+        changes = {name: _source(port.site, answer.call, name, value) for name, value in changes.items()}
+    written, names = write(answer.call, changes), [value for value in changes.values() if isinstance(value, Name)]
+    if len(names) > 1 or (names and str(names[0]).startswith("[")):
+        name = answer.call.symbol or answer.call.name
+        cause, text = Cause.SWAPPED, tr("the operands of {call} are exchanged (write {write})", call=name, write=written)
+    else:
+        cause, words = (
+            Cause.ATTRIBUTE,
+            (_against(answer.call, name, value, unlike if len(changes) == 1 else {}) for name, value in changes.items()),
+        )
+        first, *rest = words
+        text = joined(", ", [first, *rest]) if rest else first
     return replace(
         difference,
-        cause=Cause.ATTRIBUTE,
-        text=joined(", ", words),
+        cause=cause,
+        text=text,
         port=port,
         mend=mend,
-        write=write(changes),
+        write=written,
         arguments=tuple(changes),
+        whole=whole,
     )
+
+
+def _source(site: CallSite, call: ApiCall, name: str, value: Any) -> Any:
+    """An argument as the port's line has it, where it is one or several of the call's operands."""
+    if isinstance(value, Name):
+        return argument_source(site, call, value) or value
+    own = call.arguments.get(name)
+    if isinstance(own, (list, tuple)) and type(value) is type(own) and any(hasattr(part, "stop_gradient") for part in own):
+        order = [next(at for at, other in enumerate(own) if other is part) for part in value]
+        return reordered_source(site, call, name, order)
+    return value
 
 
 def _against(call: ApiCall, name: str, wanted: Any, unlike: Mapping[str, Any]) -> str:
     """An argument that differs, in Paddle's word and, where Torch's is another, in Torch's."""
     ((torchs, value),) = unlike.items() if len(unlike) == 1 else [(name, wanted)]
+    if isinstance(value, bool) is not isinstance(wanted, bool):
+        torchs = name  # an attribute that only follows from the argument
     own = call.arguments[name]
     if isinstance(wanted, Name):  # by the name of the argument that it is
         own = next((Name(other) for other, tensor in call.arguments.items() if tensor is own and other != name), Name("..."))
     other = shown(wanted) if torchs == name else f"{torchs}={shown(value)}"
     note = _NOTES.get((call.name, name), "")
+    if call.symbol:
+        here, there = (write(call, {name: number}) for number in (own, wanted))
+        return tr("{here} against {there} (write {there})", here=here, there=there)
     return tr(
         "{name}={own} against {other} ({note}write {name}={value})",
         name=name,
@@ -445,10 +493,13 @@ def _scales(mask: TraceCall, call: TraceCall | None) -> bool:
 def expressions(differences: Differences, evidence: Evidence) -> Differences:
     """Fuses a call too many, or a missing one, into the difference with whose result it goes on in its line: one expression."""
     left: Differences = []
+    calls = {node.key: node for node in evidence.port.nodes}
     parts: list[dict[Cause, set[Key]]] = []  # for each: the calls of its expression, the port's and the original's
     for difference in differences:
         alone = {Cause.EXTRA: difference.port, Cause.MISSING: difference.original}.get(difference.cause)
         at = next((at for at, keys in enumerate(parts) if alone and _goes_on(alone, keys[difference.cause])), None)
+        if at is None and difference.cause is Cause.EXTRA:
+            at = next((at for at, earlier in enumerate(left) if _is_one_formula(earlier, difference, calls)), None)
         if at is not None and alone is not None:
             parts[at][difference.cause].add(alone.key)
             left[at] = replace(left[at], text=_with_call(left[at], difference, alone))
@@ -458,11 +509,28 @@ def expressions(differences: Differences, evidence: Evidence) -> Differences:
     return left
 
 
+def _is_one_formula(earlier: CallDifference, other: CallDifference, calls: Mapping[Key, TraceCall]) -> bool:
+    """Whether the port computes by hand, by these calls among others, what the original has on one line; ``calls``: the port's."""
+    original, beside = earlier.original, other.original
+    if earlier.cause is not Cause.EXTRA or original is None or beside is None or earlier.port is None or other.port is None:
+        return False
+    port, further = calls.get(earlier.port.key), calls.get(other.port.key)  # those of one run
+    if port is None or further is None or (original.site, original.layer, port.layer) != (beside.site, beside.layer, further.layer):
+        return False
+    apart = port is not further and not port.backward and original.name in _FORMULAS
+    return apart and any(depends_on(operand.value, port) for operand in further.operands)
+
+
+# Calls that others write by hand.
+_FORMULAS = frozenset({"_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "gelu", "silu", "softplus", "mish"})
+
+
 def _with_call(known: CallDifference, difference: CallDifference, alone: TraceCall) -> str:
     """The text of a difference, with a call that goes on with its result."""
     if known.cause is Cause.ATTRIBUTE:
         return tr("{first}, and {second}", first=known.text, second=difference.text)
     side = "port" if difference.cause is Cause.EXTRA else "original"
+    side = "alone" if known.cause is Cause.EXTRA else side
     return with_fields(known.text, **{side: joined(", ", (fields_of(known.text)[side], str(alone)))})
 
 

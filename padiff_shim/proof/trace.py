@@ -136,14 +136,37 @@ def _without_numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Step(NamedTuple):
-    """A call that lays a value's elements out differently: a view, a transpose, a copy."""
+    """A call that lays a value's elements out differently: a reshape to ``shape``, or a transpose, by the order of axes."""
 
-    name: str
     shape: tuple[int, ...]
     site: CallSite
+    order: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name} to {list(self.shape)}"
+        return f"transpose({list(self.order)})" if self.order else f"reshape({list(self.shape)})"
+
+    @property
+    def written(self) -> str:
+        """The argument of Paddle's call that makes it."""
+        return f"perm={list(self.order)}" if self.order else f"shape={list(self.shape)}"
+
+    def applied(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The elements of a tensor, laid out so."""
+        return tensor.permute(self.order) if self.order else tensor.reshape(self.shape)
+
+
+def _step(
+    name: str, operand: torch.Tensor, result: torch.Tensor, arguments: Sequence[tuple[str, Any, bool]], site: CallSite
+) -> Step:
+    """The step that an operator of :data:`ARRANGING` makes."""
+    axes, count = {argument: value for argument, value, _ in arguments}, operand.dim()
+    order = list(range(count))
+    if name == "permute":
+        order = [axis % count for axis in axes["dims"]]
+    elif name in ("t", "transpose") and count > 1:
+        here, there = axes.get("dim0", 0), axes.get("dim1", 1)
+        order[here], order[there] = order[there], order[here]
+    return Step(tuple(result.shape), site, tuple(order) if order != sorted(order) else ())
 
 
 class TraceOperand(NamedTuple):
@@ -330,7 +353,7 @@ class Capture(Onlooker):
         operands = [self._operand(name, tensor) for name, value, _ in arguments for tensor in tensors_in(value)]
         written = [tensor for _, value, writes in arguments if writes for tensor in tensors_in(value)]
         if shape.base in SAME and len(written) == 1:
-            return self._turned(shape.base, operands[0], written[0], lambda: function(*args, **kwargs))
+            return self._turned(shape.base, operands[0], written[0], arguments, lambda: function(*args, **kwargs))
         wholes = [whole for whole in map(self._whole, written) if whole is not None]
         operands += [TraceOperand("into", self._value(whole), whole, ()) for whole in wholes]
         for tensor in written:
@@ -342,7 +365,7 @@ class Capture(Onlooker):
             if shape.base in COPIES:
                 self.moved(results[0], operands[0].tensor)
             if shape.base in ARRANGING:
-                step = Step(shape.base, tuple(results[0].shape), self._where()[0])
+                step = _step(shape.base, operands[0].tensor, results[0], arguments, self._where()[0])
                 self._ways[id(results[0])] = (*operands[0].way, step)
             else:
                 if shape.base == "expand":  # whose backward sums: the one view that has a call of its own there
@@ -381,14 +404,22 @@ class Capture(Onlooker):
         """The key of the next call of an operator there."""
         return Key(name, site, layer, self._count[name, site, layer])
 
-    def _turned(self, name: str, operand: TraceOperand, tensor: torch.Tensor, turn: Callable[[], Any]) -> Any:
+    def _turned(
+        self,
+        name: str,
+        operand: TraceOperand,
+        tensor: torch.Tensor,
+        arguments: Sequence[tuple[str, Any, bool]],
+        turn: Callable[[], Any],
+    ) -> Any:
         """A tensor is transposed in place: its elements stay, and its value keeps the shape in which it was made."""
+        before = tensor.detach()
         if operand.value.tensor is tensor:
             operand.value.tensor = tensor.detach()
         result = turn()
         self._is(tensor, operand.value)
         if name in ARRANGING:
-            self._ways[id(tensor)] = (*operand.way, Step(name, tuple(tensor.shape), self._where()[0]))
+            self._ways[id(tensor)] = (*operand.way, _step(name, before, tensor, arguments, self._where()[0]))
         return result
 
     def _operand(self, name: str, tensor: torch.Tensor) -> TraceOperand:

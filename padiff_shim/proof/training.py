@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from ..dispatch.call_site import CallSite, is_library
 from ..text import listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.tree import LayerNode, WeightSide
@@ -32,12 +33,13 @@ _SHOWN = 3
 
 
 class _Apart(NamedTuple):
-    """A setting that differs, the first step in which it does, and for which parameters."""
+    """A setting that differs, the first step in which it does, for which parameters, and the lines of both if it is no setting."""
 
     cause: Cause
     text: str
     step: int
     names: list[str]
+    sites: tuple[CallSite | None, CallSite | None] = (None, None)
 
 
 def faults(
@@ -135,21 +137,27 @@ def _shifted(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], p
 
 
 def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpdate]) -> _Apart | None:
-    """The first step that one side alone makes."""
+    """The first step that one side alone makes, or makes more often."""
     for step, (original, port) in enumerate(zip(original_steps, port_steps)):
-        if original.stepped is port.stepped or None in (original.stepped, port.stepped):
+        if original.steps == port.steps or None in (original.steps, port.steps):
             continue
+        sites = original.site, port.site
+        if original.steps and port.steps:
+            text = tr(
+                "the port's optimizer makes {port} steps for a backward, the original's {original}",
+                port=port.steps,
+                original=original.steps,
+            )
+            return _Apart(Cause.SKIPPED, text, step, [], sites)
         made, who, skips = (
-            (port, tr("the port"), tr("the original")) if port.stepped else (original, tr("the original"), tr("the port"))
+            (port, tr("the port"), tr("the original")) if port.steps else (original, tr("the original"), tr("the port"))
         )
         why = tr(": gradients hold inf or NaN there ({infinite})", infinite=listed(made.infinite, _SHOWN)) if made.infinite else ""
-        write = tr("; skip such steps, as paddle.amp.GradScaler.step does") if made.infinite and port.stepped else ""
-        return _Apart(
-            Cause.SKIPPED,
-            tr("{who} makes step {step}, {skips} does not{why}{write}", who=who, step=step + 1, skips=skips, why=why, write=write),
-            0,
-            [],
+        write = tr("; skip such steps, as paddle.amp.GradScaler.step does") if made.infinite and port.steps else ""
+        text = tr(
+            "{who} makes step {step}, {skips} does not{why}{write}", who=who, step=step + 1, skips=skips, why=why, write=write
         )
+        return _Apart(Cause.SKIPPED, text, 0, [], sites)
     return None
 
 
@@ -176,7 +184,7 @@ def _forgotten(update: StepUpdate) -> list[str]:
 def _clip(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
     for step, (update, other) in enumerate(zip(original, port)):
         expected, actual = update.clip, other.clip
-        if (expected is None and actual is None) or None in (update.stepped, other.stepped):
+        if (expected is None and actual is None) or None in (update.steps, other.steps):
             continue
         if expected is None or actual is None:
             clip, who = (actual, tr("in the original they are not")) if actual else (expected, tr("in the port they are not"))
@@ -207,7 +215,7 @@ def _unscaled(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Ap
     """Gradients from which a scaler takes the loss's scale too late, never, or in another order."""
     for step, (update, other) in enumerate(zip(original, port)):
         expected, actual = update.clip, other.clip
-        if other.scale == 1.0 or None in (update.stepped, other.stepped):
+        if other.scale == 1.0 or None in (update.steps, other.steps):
             continue
         scale = _shown(other.scale)
         if other.moved and not update.moved:
@@ -267,7 +275,10 @@ def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
         weights, names = many(all_of_them, "weight"), listed(apart.names, _SHOWN)
         text = tr("{text} for {count} of {weights} ({names})", text=text, count=len(apart.names), weights=weights, names=names)
     text = tr("{text} from step {step} on", text=text, step=apart.step + 1) if apart.step else text
-    original, port = map(place_of, recipe.places)
+    original, port = (
+        place_of(function) if site is None or is_library(site.file) else ProgramPlace.at(site, "", tr("a step of the optimizer"))
+        for function, site in zip(recipe.places, apart.sites)
+    )
     return Mistake(apart.cause, text, original, port, ("",))
 
 

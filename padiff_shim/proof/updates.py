@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import inspect
 import math
@@ -13,6 +14,7 @@ import numpy as np
 import paddle
 import torch
 
+from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, described
 from ..frameworks.memory import PADDLE_DTYPES, TORCH_DTYPES
 from ..text import joined, marked, tr
@@ -237,7 +239,8 @@ class StepUpdate:
         clip: how gradients shrank between the backward and the step, be it clipped or taken off a scale; None: they did not.
         scale: of the loss, that scalers take off gradients; ``moved``: whether another one when the step is made.
         left: parameters whose gradients stay behind the step.
-        stepped: whether an optimizer made a step; None where none is known.
+        steps: how many steps an optimizer made, of several the most; None where none is known.
+        site: the line that made the last of them.
         infinite: parameters whose gradients held inf or NaN before it.
         masters: whether weights of 16 bits are updated by copies in float32; None where there are no such weights.
     """
@@ -247,7 +250,8 @@ class StepUpdate:
     scale: float = 1.0
     moved: bool = False
     left: list[str] = field(default_factory=list)
-    stepped: bool | None = None
+    steps: int | None = None
+    site: CallSite | None = None
     infinite: list[str] = field(default_factory=list)
     masters: bool | None = None
 
@@ -274,11 +278,12 @@ class Trainer:
 
     def step(self, parameters: Mapping[str, Any], gradients: Arrays) -> StepUpdate:
         """One step; ``gradients`` are those of the backward."""
-        update = StepUpdate(stepped=False if self._optimizers else None, scale=self._scale())
+        update, steps = StepUpdate(steps=0 if self._optimizers else None, scale=self._scale()), collections.Counter[int]()
         names = {id(parameter): name for name, parameter in parameters.items()}
 
         def look(optimizer: Optimizer) -> None:
-            update.stepped = True
+            steps[id(optimizer)] += 1
+            update.steps, update.site = max(steps.values()), call_site(Trainer.make_step.__code__)
             update.moved = self._scale() != update.scale
             update.masters = (paddles_masters if self._of_paddle else torchs_masters)(optimizer, parameters.values())
             update.settings.update((of_paddle if self._of_paddle else of_torch)(optimizer, names))

@@ -54,7 +54,7 @@ def test_right_ports_are_proven():
 @pytest.mark.parametrize(
     ("models", "text", "source"),
     [
-        (lambda: rotary(base=500.0), "self=500 against 10000", "steps = 1.0 / base"),
+        (lambda: rotary(base=500.0), "500 ** ... against 10000 ** ...", "steps = 1.0 / base"),
         (lambda: rotary(turned=True), "conj", "turns.conj()"),
     ],
     ids=["base", "turned"],

@@ -144,7 +144,7 @@ def test_a_mistake_in_front_of_a_mask(low):
     proof = prove(*pair(port, original, q=("Linear", WIDTH, WIDTH)), numbers(2, PLACES, WIDTH), phase="forward")
     (mistake,) = proof.mistakes
     assert (mistake.cause, mistake.paddle.source.startswith("return attention")) == (Cause.ATTRIBUTE, True)
-    assert "other=8 against 2.82843" in mistake.text
+    assert "/ 8 against / 2.82842" in mistake.text
 
 
 @pytest.mark.parametrize("wrong", [False, True])

@@ -8,9 +8,11 @@ from dataclasses import asdict
 
 import numpy as np
 import paddle
+import pytest
 import torch
+from planting import loaded
 
-from padiff_shim import prove
+from padiff_shim import ProofVerdict, prove
 from padiff_shim.dispatch.call_site import at_line
 from padiff_shim.proof.fixes import constructor
 
@@ -183,3 +185,176 @@ def test_the_changed_line_where_the_call_tells_it(tmp_path, monkeypatch):
             f"axis=-1 at {lines[20]}",
         ]
     )
+
+
+# A port's lines, the original's; then, where layers are meant, how both make ``self.n``.
+LAYER = "self.n(q)"
+WRONG = {
+    "number": ("q * 0.5 + k", "q * 0.25 + k"),
+    "divisor": ("q / 2.0 + k", "q * 0.25 + k"),
+    "left number": ("(2.0 - q) * k", "(1.0 - q) * k"),
+    "minus": ("q - k", "k - q"),
+    "over": ("q / (k + 5.0)", "(k + 5.0) / q"),
+    "subtract": ("paddle.subtract(q, k)", "torch.sub(k, q)"),
+    "matmul": ("paddle.matmul(q, k, transpose_y=True)", "k @ q.mT"),
+    "transpose_y": ("paddle.matmul(q[:, :, :6], k[:, :, :6])", "q[:, :, :6] @ k[:, :, :6].mT"),
+    "concat": ("paddle.concat([q, k], -1)", "torch.cat([k, q], -1)"),
+    "concat axis": ("paddle.concat([q, k], axis=1)", "torch.cat([q, k], -1)"),
+    "stack axis": ("paddle.stack([q, k], axis=1)", "torch.stack([q, k], -1)"),
+    "perm": ("q.reshape([2, 6, 2, 4]).transpose([0, 2, 3, 1]) + 1.0", "q.reshape(2, 6, 2, 4).permute(0, 2, 1, 3) + 1.0"),
+    "heads": (
+        "F.softmax(q.reshape([2, 6, 4, 2]).transpose([0, 2, 1, 3]), 2)",
+        "torch.softmax(q.reshape(2, 6, 2, 4).permute(0, 2, 1, 3), 2)",
+    ),
+    "sum axis": ("q.sum(1)", "q.sum(-1)"),
+    "softmax axis": ("F.softmax(q, axis=1)", "torch.softmax(q, -1)"),
+    "cumsum": ("paddle.cumsum(q, axis=1)", "torch.cumsum(q, -1)"),
+    "roll": ("paddle.roll(q, shifts=1, axis=1)", "torch.roll(q, 1, 2)"),
+    "roll shift": ("paddle.roll(q, shifts=1, axis=1)", "torch.roll(q, -1, 1)"),
+    "flip": ("paddle.flip(q, axis=[1])", "torch.flip(q, [2])"),
+    "clip": ("paddle.clip(q, min=-0.2, max=0.5)", "torch.clamp(q, -0.2, 0.3)"),
+    "where": ("paddle.where(x > 0, q, k)", "torch.where(x > 0, k, q)"),
+    "lerp": ("paddle.lerp(q, k, 0.25)", "torch.lerp(q, k, 0.75)"),
+    "std": ("paddle.std(q, axis=-1)", "torch.std(q, -1, unbiased=False)"),
+    "norm": ("q / paddle.linalg.norm(q, p=1, axis=-1, keepdim=True)", "q / torch.linalg.norm(q, dim=-1, keepdim=True)"),
+    "pad": ("F.pad(q, [0, 1, 0, 0], value=0.5)", "F.pad(q, [0, 1], value=0.0)"),
+    "pad sides": ("F.pad(q, [1, 0], data_format='NCL')", "F.pad(q, [0, 1])"),
+    "pad mode": ("F.pad(q, [1, 1], mode='reflect', data_format='NCL')", "F.pad(q, [1, 1], mode='replicate')"),
+    "gelu": ("F.gelu(q, approximate=True)", "F.gelu(q)"),
+    "leaky": ("F.leaky_relu(q, 0.2)", "F.leaky_relu(q, 0.1)"),
+    "tril": ("paddle.tril(q)", "torch.tril(q, -1)"),
+    "logsumexp": ("paddle.logsumexp(q, axis=1)", "torch.logsumexp(q, -1)"),
+    "topk": ("paddle.topk(q, 3)[0]", "torch.topk(q, 3, largest=False)[0]"),
+    "eps": ("q * paddle.rsqrt(q.pow(2).mean(-1, keepdim=True) + 1e-3)", "q * torch.rsqrt(q.pow(2).mean(-1, keepdim=True) + 1e-6)"),
+    "sdpa causal": (
+        "F.scaled_dot_product_attention(q.unsqueeze(2), k.unsqueeze(2), k.unsqueeze(2)).squeeze(2)",
+        "F.scaled_dot_product_attention(q, k, k, is_causal=True)",
+    ),
+    "sdpa value": (
+        "F.scaled_dot_product_attention(q.unsqueeze(2), k.unsqueeze(2), q.unsqueeze(2)).squeeze(2)",
+        "F.scaled_dot_product_attention(q, k, k)",
+    ),
+    "fftn": ("paddle.fft.fftn(q, axes=[0, 1]).real()", "torch.fft.fftn(q, dim=(1, 2)).real"),
+    "rfft norm": ("paddle.abs(paddle.fft.rfft(q, norm='backward'))", "torch.fft.rfft(q, norm='ortho').abs()"),
+    "fft2": ("paddle.fft.fft2(q, axes=[0, 2]).real()", "torch.fft.fft2(q).real"),
+    "cos sin": ("paddle.concat([q.sin(), q.cos()], -1)", "torch.cat([q.cos(), q.sin()], -1)"),
+    "group norm": ("F.softplus(q, beta=2.0)", "F.softplus(q)"),
+    "layer": (LAYER, LAYER, "paddle.nn.LayerNorm(8, epsilon=1e-3)", "torch.nn.LayerNorm(8)"),
+    "softmax layer": (LAYER, LAYER, "paddle.nn.Softmax(axis=1)", "torch.nn.Softmax(dim=-1)"),
+    "conv": (LAYER, LAYER, "paddle.nn.Conv1D(6, 4, 3, padding=1, dilation=1)", "torch.nn.Conv1d(6, 4, 3, padding=2, dilation=2)"),
+    "conv stride": (LAYER, LAYER, "paddle.nn.Conv1D(6, 4, 3, padding=1)", "torch.nn.Conv1d(6, 4, 3, padding=1, stride=2)"),
+    "pool": (LAYER, LAYER, "paddle.nn.AvgPool1D(2, 2)", "torch.nn.AvgPool1d(3, 2)"),
+    "pool exclusive": (LAYER, LAYER, "paddle.nn.AvgPool1D(3, 2, padding=1)", "torch.nn.AvgPool1d(3, 2, padding=1)"),
+    "upsample": (
+        LAYER,
+        LAYER,
+        "paddle.nn.Upsample(scale_factor=2, mode='linear', data_format='NCW', align_corners=True)",
+        "torch.nn.Upsample(scale_factor=2, mode='linear')",
+    ),
+    "spectral": (
+        LAYER,
+        LAYER,
+        "paddle.nn.utils.spectral_norm(paddle.nn.Linear(8, 8), dim=0)",
+        "torch.nn.utils.spectral_norm(torch.nn.Linear(8, 8))",
+    ),
+    "weight norm": (
+        LAYER,
+        LAYER,
+        "paddle.nn.utils.weight_norm(paddle.nn.Linear(8, 8), dim=0)",
+        "torch.nn.utils.weight_norm(torch.nn.Linear(8, 8))",
+    ),
+    "activation": (LAYER, LAYER, "paddle.nn.ELU(alpha=0.5)", "torch.nn.ELU()"),
+    "groups": (LAYER, LAYER, "paddle.nn.GroupNorm(3, 6, epsilon=1e-5)", "torch.nn.GroupNorm(2, 6)"),
+    "l1": ("F.smooth_l1_loss(q, k, delta=2.0)", "F.smooth_l1_loss(q, k)"),
+    "bce": (
+        "F.binary_cross_entropy_with_logits(q, F.sigmoid(x), reduction='sum')",
+        "F.binary_cross_entropy_with_logits(q, torch.sigmoid(x))",
+    ),
+    "kl": (
+        "F.kl_div(F.log_softmax(q, -1), F.softmax(k, -1))",
+        "F.kl_div(F.log_softmax(q, -1), F.softmax(k, -1), reduction='batchmean')",
+    ),
+    "smoothing": (
+        "F.cross_entropy(q, F.softmax(k, -1), soft_label=True)",
+        "F.cross_entropy(q.flatten(0, 1), torch.softmax(k, -1).flatten(0, 1), label_smoothing=0.1)",
+    ),
+    "ctc": (
+        "F.ctc_loss(q.transpose([1, 0, 2]), paddle.to_tensor(LABELS[0], 'int32'), "
+        "paddle.to_tensor(LABELS[1]), paddle.to_tensor(LABELS[2]), reduction='sum')",
+        "F.ctc_loss(torch.log_softmax(q.permute(1, 0, 2), -1), *(torch.tensor(side) for side in LABELS))",
+    ),
+}
+MODULE = """\
+import {framework}
+import {framework}.nn.functional as F
+
+LABELS = [[1, 2], [3, 4]], [6, 6], [2, 2]  # of a CTC, with their lengths
+
+class Model({framework}.nn.{base}):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k = {framework}.nn.Linear(8, 8), {framework}.nn.Linear(8, 8)
+        self.n = {layer}
+
+    def forward(self, x):
+        q, k = self.q(x), self.k(x)
+        return {result}
+"""
+
+
+def written(folder, name, framework, result, layer):
+    """The class of a file with that source."""
+    file = folder / f"{name}.py"
+    base = "Layer" if framework == "paddle" else "Module"
+    file.write_text(MODULE.format(framework=framework, base=base, layer=layer or "None", result=result))
+    return file
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_written_for_one_mistake_mends_it(kind, tmp_path):
+    result, original, *layers = WRONG[kind]
+    layer, theirs = layers or (None, None)
+    torch.manual_seed(0)
+    model = loaded(written(tmp_path, "original", "torch", original, theirs)).Model()
+    file = written(tmp_path, "wrong", "paddle", result, layer)
+    x = np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32")
+    proof = prove(loaded(file).Model(), model, x, phase="forward")
+    (mistake,) = proof.mistakes
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS
+    assert mistake.fix.file == str(file)
+    assert mistake.fix.patch is not None, str(proof)
+    mended = tmp_path / "mended.py"
+    mended.write_text(mistake.fix.patch.apply(file.read_text()))
+    assert prove(loaded(mended).Model(), model, x, phase="forward"), mended.read_text()
+
+
+NAMED = {  # what is no argument: the words, and the causes
+    "scores": (
+        "F.softmax(q @ k.transpose([0, 2, 1]), -1) @ x",
+        "F.scaled_dot_product_attention(q, k, x)",
+        "by 0.353553, the scale=",
+    ),
+    "name": ("q / float(self.q.weight.shape[0])", "q / 4", "/ 8 against / 4"),
+    "part": ("paddle.split(q, 2, axis=-1)[0]", "torch.chunk(q, 2, -1)[1]", "result 1 of split"),
+    "waves": ("q * k.sin() + k * k.cos()", "q * k.cos() + k * k.sin()", "comes from sin (line 13), in the original from cos"),
+    "heads": ("F.softmax(q.reshape([2, 6, 4, 2]), -1)", "torch.softmax(q.reshape(2, 6, 2, 4), -1)", "reshape([2, 6, 4, 2])"),
+    "base": (
+        "q * (x[0, :, :1] * 0 + 1) * (10.0 ** -(paddle.arange(8, dtype='float32') / 2))",
+        "q * (x[0, :, :1] * 0 + 1) * (100.0 ** -(torch.arange(8) / 2))",
+        "10 ** ... against 100 ** ...",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NAMED)
+def test_what_no_argument_mends_is_one_finding_in_words(kind, tmp_path):
+    result, original, words = NAMED[kind]
+    torch.manual_seed(0)
+    models = [
+        loaded(written(tmp_path, f"of_{name}", name, formula, None)).Model()
+        for name, formula in (("paddle", result), ("torch", original))
+    ]
+    (mistake,) = prove(*models, np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32"), phase="forward").mistakes
+    assert words in mistake.text
+    assert mistake.paddle.line == 13

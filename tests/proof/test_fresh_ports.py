@@ -156,7 +156,7 @@ WRONG = {
         "10000 **",
         "1000 **",
         "inverse = ",
-        "another attribute: self=1000 against 10000",
+        "another attribute: 1000 ** ... against 10000 ** ...",
     ),
     "xl: positions": ("total - 1, -1, -1,", "0, total, 1,", "angles = ", "they are the same in another order"),
     "xl: shift": ("[:, :, 1:].", "[:, :, :-1].", "[:, :, :-1]", "another attribute: end=-1 against"),

@@ -79,7 +79,7 @@ WRONG = {
         "[state, context, words[:, step]]",
         "[state, words[:, step], context]",
         "logits.append",
-        "operands swapped: number 2 of tensors is what the original has as number 3 (4 times)",
+        "operands swapped: the operands of concat are exchanged (4 times)",
     ),
     "switch: not normed": (
         "        weights = weights / (weights.sum(axis=-1, keepdim=True) + 1e-9)\n",
@@ -98,19 +98,20 @@ WRONG = {
         "x[:, 1::2, 0::2], x[:, 0::2, 1::2]",
         "x[:, 0::2, 1::2], x[:, 1::2, 0::2]",
         "self.merge(",
-        "operands swapped: number 2 of tensors is what the original has as number 3",
+        "operands swapped: the operands of concat are exchanged",
     ),
     "swin: windows": (
         "x.transpose([0, 1, 3, 2, 4, 5])",
         "x.transpose([0, 3, 1, 2, 4, 5])",
-        "self.qkv(",
+        "x.transpose([0, 3",
         "another arrangement",
     ),
     "diffusion: steps": (
         "(-math.log(10000) / half)",
         "(-math.log(10000) / (half - 1))",
         "freqs = ",
-        "another attribute: other=-3.07011 against -9.21034, and the original calls div(other=4) here, the port does not",
+        "another attribute: * -3.0701134573253945 against * -9.210340371976184 (write * -9.210340371976184), "
+        "and the original calls div(other=4) here, the port does not",
     ),
     "diffusion: bilinear": (
         'mode="nearest"',

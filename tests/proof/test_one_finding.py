@@ -291,9 +291,7 @@ class PortedAngles(paddle.nn.Layer):
 ROWS = np.random.default_rng(0).standard_normal((3, 4, 8)).astype("float32")
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"), [({"scale": 0.25}, "other=0.25 against 0.353553"), ({"base": 0.2}, "another constant")]
-)
+@pytest.mark.parametrize(("wrong", "words"), [({"scale": 0.25}, "* 0.25 against * 0.353553"), ({"base": 0.2}, "another constant")])
 def test_what_is_made_for_each_sample_or_once_for_all_is_no_finding(wrong, words):
     assert prove(PortedAngles(), Angles(), ROWS, phase="forward")
     proof = prove(PortedAngles(**wrong), Angles(), ROWS, phase="forward")
@@ -352,7 +350,7 @@ SENTENCES = np.random.default_rng(0).integers(0, 20, (3, 6))
     ("wrong", "words"),
     [
         ({"offset": 1}, "indices holds 1 at [0, 0] against 2"),
-        ({"epsilon": 1e-4}, "other=0.0001 against 1e-06"),
+        ({"epsilon": 1e-4}, "+ 0.0001 against + 1e-06"),
         ({"exchanged": True}, "comes from query_norm, in the original from key_norm"),
     ],
     ids=["positions", "epsilon", "norms"],

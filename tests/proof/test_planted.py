@@ -1,6 +1,7 @@
 """The mistakes that the demo plants still have their place in the models of the zoo."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -39,6 +40,21 @@ def test_what_is_written_for_a_wrong_argument_mends_it(name):
     answer = arguments.answered(PLANTS[name])
     assert answer is not None
     assert answer.mended, answer
+
+
+def test_the_page_has_a_row_for_each_family_with_every_argument():
+    """`examples/planted_arguments.py --table` writes it."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "prove.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) \| (.*) \|$", page.partition("| family |")[2].partition("###")[0], re.MULTILINE)
+    named = {
+        (name, word)
+        for _, cells in rows
+        for name, words in re.findall(r"`(\w+)` ([\w, ()]+)", cells)
+        for word in re.findall(r"\w+", words)
+    }
+    planted = {(plant.function.__name__.strip("_"), plant.argument) for plant in PLANTS.values()}
+    assert len(named & planted) >= 150, planted - named  # the others give whole numbers, or the same with another value
+    assert {family for family, _ in rows} <= set(arguments.families())
 
 
 def test_a_training_of_the_demo():

@@ -58,10 +58,10 @@ TOKENS = np.random.default_rng(0).integers(0, 20, (3, 5))
 MISTAKES = [
     ({"epsilon": 1e-12}, "another attribute", "epsilon=1e-12 against eps=1e-05", "self.norm(x)"),
     ({"epsilon": 1.2e-5}, "another attribute", "epsilon=1.2e-05 against eps=1e-05", "self.norm(x)"),
-    ({"scale": D / 2}, "another attribute", "other=6 against 3.4641", "scores /"),
+    ({"scale": D / 2}, "another attribute", "/ 6 against / 3.4641", "scores /"),
     ({"axis": 1}, "another attribute", "axis=1 against dim=-1", "PF.softmax"),
     ({"approximate": True}, "another attribute", "approximate=True against False", "PF.gelu"),
-    ({"factor": 0.25}, "another attribute", "other=0.25 against 0.5", "factor"),
+    ({"factor": 0.25}, "another attribute", "* 0.25 against * 0.5", "factor"),
     ({"no scale": True}, "an op is missing", "div", "PF.softmax"),
     ({"no norm": True}, "an op is missing", "native_layer_norm", "self.q(h)"),
     ({"no residual": True}, "an op is missing", "add", "PF.gelu"),
@@ -130,7 +130,7 @@ def test_a_tensor_may_be_returned_more_than_once():
     proof = prove(PortWithStates(), theirs, TOKENS)
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
     wrong = prove(PortWithStates(factor=0.25), theirs, TOKENS)
-    assert [mistake.text for mistake in wrong.mistakes] == ["other=0.25 against 0.5"], str(wrong)
+    assert [mistake.text for mistake in wrong.mistakes] == ["* 0.25 against * 0.5 (write * 0.5)"], str(wrong)
 
 
 def test_several_mistakes_are_all_found():

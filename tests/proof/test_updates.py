@@ -204,6 +204,17 @@ class ClippedByHand:
         self.optimizer.clear_grad()
 
 
+def _twice(layer):
+    optimizer = paddle.optimizer.SGD(0.01, parameters=layer.parameters())
+
+    def step():
+        for _ in range(2):
+            optimizer.step()
+        optimizer.clear_grad()
+
+    return step
+
+
 SETTING, RATE = "another setting of the optimizer", "another learning rate"
 WRONG = {
     "epsilon": (ours(epsilon=1e-6), theirs(), SETTING, "eps=1e-06 against 1e-08"),
@@ -243,6 +254,7 @@ WRONG = {
     ),
     "values": (_clipped(0.02), _torch_values, "another clipping", "write grad_clip=paddle.nn.ClipGradByValue(0.0002)"),
     "overflow": (_careless, _careful, "a step that the other skips", "gradients hold inf or NaN there"),
+    "two steps": (_twice, theirs("SGD"), "a step that the other skips", "makes 2 steps for a backward, the original's 1"),
     "not cleared": (_uncleared, theirs("SGD"), "gradients are not cleared", "the port's gradients stay"),
 }
 
