@@ -287,6 +287,15 @@ div { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .5rem; border-bottom: 1px solid #8884; }
 code { font-size: .9em; overflow-wrap: anywhere; }
+td:first-child code { white-space: nowrap; }
+td:nth-child(2) { min-width: 12rem; }
+[hidden] { display: none !important; }
+@media (max-width: 40rem) {
+  thead { display: none; }
+  tr, td { display: block; padding: .15rem 0; border: 0; }
+  tr { padding: .5rem 0; border-bottom: 1px solid #8884; }
+  h1, h2 { font-size: 1.1rem; }
+}
 </style>
 <form onsubmit="return false"><input id="words" type="search" aria-label="filter" autofocus placeholder="softmax float64">
 <label>all words, in any order; <output id="count"></output></label></form>
@@ -298,7 +307,7 @@ const texts = rows.map(row => row.textContent.toLowerCase());
 function filter() {
   const asked = words.value.toLowerCase().split(/\\s+/).filter(Boolean);
   rows.forEach((row, place) => { row.hidden = !asked.every(word => texts[place].includes(word)); });
-  document.querySelectorAll("section").forEach(section => { section.hidden = !section.querySelector("tbody tr:not([hidden])"); });
+  document.querySelectorAll("section, article").forEach(part => { part.hidden = !part.querySelector("tbody tr:not([hidden])"); });
   document.getElementById("count").textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} lines`;
 }
 words.addEventListener("input", filter);
@@ -313,7 +322,7 @@ def searchable(pages):
     parts = [_PAGE]
     for page in pages:
         title, *sections = re.split(r"^#+ ", page, flags=re.MULTILINE)[1:] or [""]
-        parts.append(f"<h1>{html.escape(title.partition(chr(10))[0])}</h1>\n")
+        parts.append(f"<article><h1>{html.escape(title.partition(chr(10))[0])}</h1>\n")
         for section in sections:
             lines = [line for line in section.splitlines() if line.startswith("| ")]
             if not lines:
@@ -326,6 +335,7 @@ def searchable(pages):
                 last = [text or above for text, above in zip(cells, last)] if head[0] == "" and not cells[0] else cells
                 parts.append(tagged(last, "td") + "\n")
             parts.append("</tbody></table></div></section>\n")
+        parts.append("</article>\n")
     return "".join([*parts, _SCRIPT])
 
 
