@@ -40,6 +40,7 @@ class RunOutcome:
         capture: what looked on.
         weights: behind a step of a training, by name.
         update: what that step showed.
+        states: what optimizers keep behind the last step: name of the state -> by the parameters' names.
         of_layers: gradients of the layers' results, where the side follows them; None where a call has none.
         of_inputs: gradients of inputs, where the side follows them.
     """
@@ -53,6 +54,7 @@ class RunOutcome:
     capture: Onlooker | None = None
     weights: dict[str, Array] = field(default_factory=dict)
     update: StepUpdate | None = None
+    states: dict[str, dict[str, Array]] = field(default_factory=dict)
     of_layers: dict[str, list[Array | None]] = field(default_factory=dict)
     of_inputs: dict[str, Array] = field(default_factory=dict)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -10,13 +12,16 @@ import torch
 from ..present.annotations import Finding
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
+from . import agreement
 from .agreement import RunOutcome
-from .distances import DriftRow, gradient_rows, layer_rows, outcomes_of, output_rows
+from .distances import DriftRow, gradient_rows, layer_rows, outcomes_of, output_rows, state_rows
 from .findings import ProofVerdict
 from .generation import Generate, GenerationRow, GenerationUnchecked, generation
 from .locate import LOSS
 from .pages import Proven
 from .programs import PaddleSide, TorchSide
+from .provenance import md5
+from .updates import Recipe
 
 
 class AlignedProof(Proven, Protocol):
@@ -45,6 +50,7 @@ class AlignedDtype:
         blocks: paths of the original's layers that stand in a list, such as a stack of decoder layers.
         losses: the loss of the original (``"torch"``), and of the port on Torch's kernels (``"substituted"``) and ``"native"``.
         generated: a row for each kind of kernels.
+        hashes: (name, MD5 in the original, in the port on Torch's kernels, and natively) of layers' results, outputs and loss.
         unchecked: what was not compared, and why.
         notes: what else a reader has to know.
         fails: why the port's backward fails on Paddle's own kernels; "" if it does not.
@@ -57,6 +63,7 @@ class AlignedDtype:
     blocks: list[str] = field(default_factory=list)
     losses: dict[str, float] = field(default_factory=dict)
     generated: list[GenerationRow] = field(default_factory=list)
+    hashes: list[tuple[str, str, str, str]] = field(default_factory=list)
     unchecked: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     fails: str = ""
@@ -93,6 +100,11 @@ class AlignedDtype:
         return next((row for row, apart in rows if apart is not None and not apart.identical), None)
 
     @property
+    def states(self) -> list[DriftRow]:
+        """What optimizers keep behind the last step."""
+        return [row for row in self.rows if row.kind == "optimizer state"]
+
+    @property
     def gradients(self) -> list[DriftRow]:
         """Those of parameters."""
         return [row for row in self.rows if row.of_gradient]
@@ -105,7 +117,7 @@ class AlignedDtype:
             "proof": self.proof.to_dict(),
             "weights": self.weights.to_dict(),
             **rows,
-            **{name: getattr(self, name) for name in ("blocks", "losses", "unchecked", "notes")},
+            **{name: getattr(self, name) for name in ("blocks", "losses", "hashes", "unchecked", "notes")},
         }
 
 
@@ -128,6 +140,7 @@ def aligned_dtype(
     weights: Weights,
     *,
     back: bool,
+    recipe: Recipe | None,
     tokens: int,
     generate: Generate | None,
 ) -> AlignedDtype:
@@ -138,6 +151,7 @@ def aligned_dtype(
         original, port: the models with equal weights.
         weights: which weights belong together.
         back: whether gradients were compared.
+        recipe: how both were trained; None: they were not.
         tokens: how many are generated; 0: none.
         generate: see :func:`.generation.generation`.
     """
@@ -148,6 +162,8 @@ def aligned_dtype(
     outcomes, aligned.notes, aligned.fails = outcomes_of(original, port)
     aligned.rows = [*layer_rows(weights, outcomes), *output_rows(outcomes)]
     aligned.rows += [row for row in gradient_rows(weights, outcomes) if row.kind == "gradient of parameter"] if back else []
+    aligned.rows += [] if recipe is None else _states(original, port, weights, recipe, len(proof.training))
+    aligned.hashes = list(_hashes(weights, outcomes))
     aligned.losses = {run: float(o.outputs[LOSS].reshape(-1)[0]) for run, o in outcomes.items() if _has_loss(o) and "64" not in run}
     if not {"torch", "substituted"} <= set(aligned.losses):
         aligned.unchecked[tr("loss")] = tr("no loss= was passed, and not both models return a loss")
@@ -162,6 +178,39 @@ def aligned_dtype(
     except GenerationUnchecked as why:
         aligned.unchecked[tr("generation")] = str(why)
     return aligned
+
+
+def _states(original: TorchSide, port: PaddleSide, weights: Weights, recipe: Recipe, steps: int) -> list[DriftRow]:
+    """What the optimizers of both keep behind the training, natively as far as that goes."""
+
+    def trained(side: TorchSide | PaddleSide) -> RunOutcome:
+        last: list[RunOutcome] = []
+        side.train(recipe, steps, lambda outcome: last.__setitem__(slice(None), [outcome]))
+        return last[0]
+
+    ends, native = (trained(original), trained(port)), None
+    port.shim = False
+    with contextlib.suppress(Exception):  # a note of the proof says that it fails
+        native = trained(port)
+    port.shim = True
+    return state_rows(weights, *ends, native)
+
+
+def _hashes(weights: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[tuple[str, str, str, str]]:
+    """MD5 of what layers return and of outputs, as people post them."""
+    runs = [outcomes.get(run) for run in ("torch", "substituted", "native")]
+
+    def hashed(name: str, arrays: list[Any]) -> tuple[str, str, str, str]:
+        first, second, third = ("" if array is None else md5(array) for array in arrays)
+        return name, first, second, third
+
+    for path, partner in weights.layers.items():
+        layers = [[] if run is None else run.layers.get(path if run is runs[0] else partner, []) for run in runs]
+        for call in range(min(len(layers[0]), len(layers[1]))):
+            name = f"{partner or path} ({call + 1})" if call else partner or path
+            yield hashed(name, [calls[call] if call < len(calls) else None for calls in layers])
+    for path, partner in agreement.output_pairs(outcomes["torch"], outcomes["substituted"]):
+        yield hashed(partner, [None if run is None else run.outputs.get(path if run is runs[0] else partner) for run in runs])
 
 
 def _has_loss(outcome: RunOutcome) -> bool:

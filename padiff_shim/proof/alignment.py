@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import paddle
 import torch
@@ -16,11 +16,12 @@ from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
 from ..text import joined, many, tr
+from ..trees import as_array
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
 from .findings import ProofVerdict
 from .programs import PaddleSide, named_tensors
-from .provenance import origin
+from .provenance import command, configuration, md5, origin, weights_of
 
 
 class AlignmentVerdict(str, Enum):
@@ -105,7 +106,8 @@ class Alignment(Presented):
                 if aligned not in differing:
                     how = _right(aligned) if aligned.proof.verdict else tr("not known in {dtype}", dtype=aligned.dtype)
                     text = tr("{text}; {how}", text=text, how=how)
-            return joined("", (f"{verdict}: ", text))
+            equal = _equal_but_gradients(differing[0])
+            return joined("", (f"{verdict}: ", tr("{equal}; {text}", equal=equal, text=text) if equal else text))
         if verdict:
             text = tr(
                 "for these weights and inputs the port computes what the original computes: {how}",
@@ -165,6 +167,17 @@ def _right(aligned: AlignedDtype) -> str:
     return tr("{text} ({steps})", text=text, steps=many(steps, "training step")) if steps else text
 
 
+def _equal_but_gradients(aligned: AlignedDtype) -> str:
+    """That a gradient alone differs, and what is equal; "" where anything else differs, too."""
+    right = {stage.name: stage.right for stage in aligned.proof.stages}
+    names = [name for name in ("forward", "loss") if name in right]
+    if right.get("backward") is not False or not names or not all(right[name] for name in names):
+        return ""
+    equal = [tr(name) for name in names]
+    equal += [tr("generation")] if any(row.kernels == "substituted" and row.first is None for row in aligned.generated) else []
+    return tr("gradients alone differ, equal are {what}", what=joined(", ", equal))
+
+
 def _mistake(aligned: AlignedDtype) -> str:
     """The first mistake of a proof, its line first."""
     mistakes = aligned.proof.mistakes
@@ -200,8 +213,23 @@ def _contradicted(aligned: AlignedDtype) -> str:
     )
 
 
-def surroundings(port: PaddleSide) -> dict[str, str]:
-    """Versions, processor, threads and inputs."""
+class AlignedRuns(Protocol):
+    """The programs of a proof, as far as their surroundings ask."""
+
+    @property
+    def port(self) -> PaddleSide: ...
+    @property
+    def models(self) -> tuple[Any, Any]: ...
+    @property
+    def weights(self) -> str: ...
+    @property
+    def steps(self) -> int: ...
+
+
+def surroundings(ran: AlignedRuns) -> dict[str, str]:
+    """The command, versions, processor, threads, configurations, where weights come from, and inputs."""
+    port = ran.port
+    configurations = [(model, configuration(model)) for model in ran.models]
     known = settings.environment()
     names = ("paddle", "torch", "numpy", "python", "system", "device", *(["cuda"] if known["device"] != "cpu" else []))
     threads = paddle.get_flags("FLAGS_paddle_num_threads")["FLAGS_paddle_num_threads"]
@@ -211,14 +239,17 @@ def surroundings(port: PaddleSide) -> dict[str, str]:
         **{name: known[name] for name in names},
         tr("processor"): settings.processor(),
         tr("threads"): tr("paddle {threads}, torch {get_num_threads}", threads=threads, get_num_threads=torch.get_num_threads()),
-        tr("inputs"): "; ".join(inputs),
+        tr("command"): command(),
+        **{tr("configuration of {model}", model=type(model).__name__): text for model, text in configurations if text},
+        tr("weights"): weights_of(ran.models[0 if ran.weights.startswith("paddle") else 1], ran.weights, port.seed),
+        tr("inputs"): "; ".join([*inputs, *([tr("another batch at each step")] if port.changing and ran.steps > 1 else [])]),
         tr("seed"): str(port.seed),
     }
 
 
 def _input(name: str, tensor: Any) -> str:
     name = name if name[6:7].isdigit() else name.removeprefix("input ")
-    return f"{name} {list(tensor.shape)} {str(tensor.dtype).rpartition('.')[2]}"
+    return f"{name} {list(tensor.shape)} {str(tensor.dtype).rpartition('.')[2]} (MD5 {md5(as_array(tensor))})"
 
 
 def origins(port: Any, original: Any) -> dict[str, str]:

@@ -49,6 +49,7 @@ def alignment_document(alignment: AlignedModels) -> doc.Document:
     sections += [_losses(dtypes)]
     sections += [_gradients(aligned) for aligned in dtypes]
     sections += [_training(aligned) for aligned in dtypes]
+    sections += [part for aligned in dtypes for part in (_optimizer_states(aligned), _hashes(aligned))]
     tips = [tr("proof.bits(), or --bits: the lines where the bits part, and what to write")] * any(
         aligned.proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING for aligned in dtypes
     )
@@ -267,6 +268,20 @@ def _gradients(aligned: AlignedDtype) -> doc.Part:
     title = tr("Gradients in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=len(rows))
     rank = sorted(range(len(rows)), key=lambda place: tuple(-(apart or 0.0) for apart in _relatives(rows[place])))
     return doc.Section(title, [_table(tr("parameter"), rows, GRADIENTS, rank)] if rows else [], folded=True)
+
+
+def _optimizer_states(aligned: AlignedDtype) -> doc.Part:
+    rows = aligned.states
+    same = sum(row.substituted.identical for row in rows)
+    title = tr("Optimizer states in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=len(rows))
+    return doc.Section(title, [_table(tr("state"), rows, GRADIENTS)] if rows else [], folded=True)
+
+
+def _hashes(aligned: AlignedDtype) -> doc.Part:
+    columns = [doc.Column(tr("tensor")), *map(doc.Column, (tr("original"), tr("Torch's kernels"), tr("native")))]
+    rows: list[doc.Row] = [(shown(name), *hashes) for name, *hashes in aligned.hashes]
+    table = doc.Table(columns, rows, most=ROWS, cards=False, hint=tr("the page shows all"))
+    return doc.Section(tr("MD5 of results in {dtype}", dtype=aligned.dtype), [table] if rows else [], folded=True)
 
 
 def _relatives(row: DriftRow) -> tuple[float | None, float | None]:

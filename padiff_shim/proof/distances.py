@@ -21,7 +21,7 @@ SIDES = ("native", "substituted", "float64")
 
 KINDS = (
     *(marked("layer"), marked("call"), marked("output")),
-    *(marked("gradient of layer"), marked("gradient of input"), marked("gradient of parameter")),
+    *(marked("gradient of layer"), marked("gradient of input"), marked("gradient of parameter"), marked("optimizer state")),
 )
 
 
@@ -150,6 +150,22 @@ def output_rows(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
         if all(path in outcomes[run].outputs for run, path in paths.items()):
             arrays = {run: outcomes[run].outputs[path] for run, path in paths.items()}
             rows.append(row_of("output", (port, original), 0, "", arrays))
+    return [row for row in rows if row is not None]
+
+
+def state_rows(mapping: Weights, original: RunOutcome, port: RunOutcome, native: RunOutcome | None) -> list[DriftRow]:
+    """What optimizers keep behind the last step of a training, by its name in Paddle."""
+    rows: list[DriftRow | None] = []
+    for state, values in original.states.items():
+        columns = {"torch": agreement.original_rows(mapping, values, gradient=True)}
+        for run, outcome in (("substituted", port), ("native", native)):
+            if outcome is not None and state in outcome.states:
+                columns[run] = agreement.port_rows(mapping, outcome.states[state], gradient=True)
+        for number, pair in enumerate(mapping):
+            arrays = {run: column[number] for run, column in columns.items()}
+            known = {run: array for run, array in arrays.items() if array is not None}
+            if "substituted" in known and len(known) == len(arrays):
+                rows.append(row_of("optimizer state", (f"{pair.paddle} {state}", f"{pair.torch} {state}"), 0, "", known))
     return [row for row in rows if row is not None]
 
 

@@ -453,6 +453,11 @@ class ModelSide:
         # Around each run, see :class:`.preconditions.Streams`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
+    @property
+    def changing(self) -> bool:
+        """Whether each step of a training has another batch."""
+        return self._inputs.changing
+
     def run(self, capturing: Capturing | None = None) -> RunOutcome:
         """One forward and, if the side goes back, a backward."""
         return self._run(self.model, capturing, wide=False)
@@ -611,6 +616,7 @@ class ModelSide:
                     self._keeping = False
                     self._update(model, trainer, outcome)
                     seen(outcome)
+                outcome.states = trainer.states(self._parameters(model))
         except Exception as error:
             if wide:
                 raise NotWider.of(self.framework, error, self.wider) from error

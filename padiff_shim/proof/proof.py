@@ -80,6 +80,7 @@ class Ran:
         mapping: how weights belong together.
         back: gradients were compared.
         recipe, steps: how both were trained; None: they were not.
+        weights: whose weights both use, as asked for.
         proof_in: proves the same in a dtype.
     """
 
@@ -90,6 +91,7 @@ class Ran:
     back: bool
     recipe: Recipe | None
     steps: int
+    weights: str
     proof_in: Callable[[str], Proof]
 
 
@@ -242,7 +244,7 @@ class Proof(ProofAnswer):
             for name in dict.fromkeys(names):
                 if name != measured[0].dtype:
                     measured.append(self._aligned_in(name, tokens, ways, measured[0].weights))
-            report = Alignment(origins(*self.ran.models), surroundings(self.ran.port), measured)
+            report = Alignment(origins(*self.ran.models), surroundings(self.ran), measured)
         report.seconds = self.seconds + time.perf_counter() - start
         report.speak(lang)
         return report
@@ -250,7 +252,9 @@ class Proof(ProofAnswer):
     def _aligned(self, tokens: int, generate: Generate | None) -> AlignedDtype:
         assert self.ran is not None
         ran = self.ran
-        return aligned_dtype(self, ran.original, ran.port, ran.mapping, back=ran.back, tokens=tokens, generate=generate)
+        return aligned_dtype(
+            self, ran.original, ran.port, ran.mapping, back=ran.back, recipe=ran.recipe, tokens=tokens, generate=generate
+        )
 
     def _aligned_in(self, dtype: str, tokens: int, generate: Generate | None, weights: WeightMapping) -> AlignedDtype:
         """The same of a proof in another dtype, if the models run there."""

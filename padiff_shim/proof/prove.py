@@ -322,7 +322,7 @@ class Question:
         proof = _judged(original, port, mapping, stages, self.recipe, self.steps, self.equal) if proof is None else proof
         proof.notes += [*notes, *mapping.remarks(updates=self.recipe is not None), *began]
         models, back = (self.layer, self.module), self.phase != "forward"
-        proof.ran = self.ran = Ran(original, port, mapping, models, back, self.recipe, self.steps, self.in_dtype)
+        proof.ran = self.ran = Ran(original, port, mapping, models, back, self.recipe, self.steps, self.weights, self.in_dtype)
         return proof
 
     def in_dtype(self, dtype: str) -> Proof:

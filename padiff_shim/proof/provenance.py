@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import inspect
+import json
+import shlex
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..dispatch.call_site import short
 from ..text import tr
+from ..trees import as_array
 
+_TEXT = 2000  # characters of a command or a configuration
+_CHECKPOINTS = frozenset({".safetensors", ".bin", ".pdparams", ".pt", ".pth"})
 _SECONDS = 10  # that git may take
 
 
@@ -31,6 +40,39 @@ def origin(model: Any) -> str:
     where = tr("{kind} in {file}", kind=kind.__qualname__, file=short(str(file)))
     known = _release(kind.__module__, file) or _commit(file)
     return f"{where}, {known}" if known else where
+
+
+def md5(array: Any) -> str:
+    """Of the bytes of an array in C order, as people post it."""
+    return hashlib.md5(np.ascontiguousarray(array).tobytes(), usedforsecurity=False).hexdigest()
+
+
+def command() -> str:
+    """The command that runs."""
+    return shlex.join(["python", *sys.orig_argv[1:]])[:_TEXT]
+
+
+def configuration(model: Any) -> str:
+    """What the model's ``config`` holds, as libraries of language models have one; "" where there is none."""
+    config: Any = getattr(model, "config", None)
+    table = config.to_dict() if hasattr(config, "to_dict") else config
+    return json.dumps(table, sort_keys=True, default=str)[:_TEXT] if isinstance(table, dict) else ""
+
+
+def weights_of(model: Any, weights: str, seed: int) -> str:
+    """Where the weights of a proof come from: a checkpoint with its hash, the program, or a generator."""
+    if weights.startswith("random"):
+        return tr("random, seed {seed}", seed=seed)
+    values = hashlib.md5(usedforsecurity=False)
+    for tensor in model.state_dict().values():
+        values.update(np.ascontiguousarray(as_array(tensor)).tobytes())
+    text = tr("of {model}, MD5 of the values of its state_dict {md5}", model=type(model).__name__, md5=values.hexdigest())
+    name = getattr(model, "name_or_path", "") or getattr(getattr(model, "config", None), "_name_or_path", "")
+    if not isinstance(name, str) or not name:
+        return tr("{text}; of no checkpoint that is known", text=text)
+    files = [file for file in sorted(Path(name).glob("*")) if file.suffix in _CHECKPOINTS] if Path(name).is_dir() else []
+    hashes = [f"{file.name} SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
+    return tr("{text}; from {name}", text=text, name="; ".join([name, *hashes]))
 
 
 def _release(module: str, file: Path) -> str:

@@ -17,6 +17,7 @@ import torch
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, described
 from ..frameworks.memory import PADDLE_DTYPES, TORCH_DTYPES
+from ..frameworks.optimizer_states import paddles_states, torchs_states
 from ..text import joined, marked, tr
 from ..trees import as_array
 from .trace import Model, Optimizer, Tensor
@@ -301,6 +302,16 @@ class Trainer:
             for take_back in undo:
                 take_back()
         return update
+
+    def states(self, parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """Name of a state -> what the optimizers keep, by the parameters' names."""
+        names = {id(parameter): name for name, parameter in parameters.items()}
+        tables: dict[str, dict[str, Any]] = {}
+        for optimizer in self._optimizers:
+            for parameter, state, tensor in (paddles_states if self._of_paddle else torchs_states)(optimizer):
+                if id(parameter) in names and list(tensor.shape) == list(parameter.shape):
+                    tables.setdefault(state, {})[names[id(parameter)]] = as_array(tensor)
+        return tables
 
     def _scale(self) -> float:
         """By what the recipe's scalers divide gradients."""

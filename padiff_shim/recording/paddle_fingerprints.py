@@ -13,6 +13,7 @@ import numpy as np
 import paddle
 
 from ..frameworks.memory import PADDLE_DTYPES, to_torch
+from ..frameworks.optimizer_states import paddles_parameters, paddles_states
 from ..intercept import entry_points, optimizers
 from ..table.reasons import StayNative
 from ..trees import parts
@@ -144,7 +145,7 @@ class PaddleSteps:
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if self._run.inside or not self._looks_on():
                 return original(optimizer, *args, **kwargs)
-            parameters = list(parameters_of(optimizer))
+            parameters = list(paddles_parameters(optimizer))
             if any(map(callable, (*args, *kwargs.values()))):
                 result = original(optimizer, *args, **kwargs)
             else:
@@ -152,7 +153,7 @@ class PaddleSteps:
                 self._watch_clip(getattr(optimizer, "_grad_clip", None))
                 with inside(self._run):
                     result = original(optimizer, *args, **kwargs)
-            self._run.stepped(parameters, lambda: states_of(optimizer))
+            self._run.stepped(parameters, lambda: paddles_states(optimizer))
             return result
 
         return step
@@ -216,25 +217,6 @@ def _classes(kind: type) -> Iterator[type]:
     yield kind
     for derived in list[type](kind.__subclasses__()):
         yield from _classes(derived)
-
-
-def parameters_of(optimizer: Any) -> Iterator[Any]:
-    """Those that an optimizer updates, with gradients or without."""
-    for entry in optimizer._parameter_list or ():
-        if isinstance(entry, dict):
-            yield from entry["params"]
-        else:
-            yield entry
-
-
-def states_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:
-    """(parameter, name, tensor) of what an optimizer keeps for each parameter; powers of beta follow from the step's number."""
-    tables = [(name, table) for name, table in optimizer._accumulators.items() if not name.endswith("_pow_acc")]
-    tables.append(("master_weight", getattr(optimizer, "_master_weights", {})))
-    for parameter in parameters_of(optimizer):
-        for name, table in tables:
-            if parameter.name in table:
-                yield parameter, name.lstrip("_"), table[parameter.name]
 
 
 observer = PaddleFingerprints

@@ -11,6 +11,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ..frameworks.optimizer_states import torchs_parameters, torchs_states
 from ..patching.functions import PyFunctionPatch
 from .files import RecordFile
 from .fingerprint_run import FrameworkFingerprints
@@ -139,44 +140,13 @@ class TorchSteps:
 
     def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._looks_on() and not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure has yet to compute gradients
-            self._run.updating(parameters_of(optimizer))
+            self._run.updating(torchs_parameters(optimizer))
             self._run.inside = True
 
     def _step_ends(self, optimizer: Any, *_: Any) -> None:
         if self._looks_on():
             self._run.inside = False
-            self._run.stepped(parameters_of(optimizer), lambda: states_of(optimizer))
-
-
-def parameters_of(optimizer: Any) -> list[Any]:
-    """Those that an optimizer updates, with gradients or without."""
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-# Torch's name of an optimizer's state -> Paddle's. Adamax's moment and the sums of Adagrad have names of their own there.
-_STATES = {
-    "exp_avg": "moment1",
-    "exp_avg_sq": "moment2",
-    "max_exp_avg_sq": "moment2_max",
-    "momentum_buffer": "velocity",
-    "exp_inf": "inf_norm",
-    "acc_delta": "avg_squared_update",
-}
-_STATES_OF = {
-    "Adamax": {"exp_avg": "moment"},
-    "Adagrad": {"sum": "moment"},
-    "RMSprop": {"square_avg": "mean_square", "grad_avg": "mean_grad", "momentum_buffer": "momentum"},
-    "Adadelta": {"square_avg": "avg_squared_grad"},
-}
-
-
-def states_of(optimizer: Any) -> Iterator[tuple[Any, str, Any]]:
-    """(parameter, Paddle's name, tensor) of what an optimizer keeps for each parameter; the number of the step is left out."""
-    names = _STATES | _STATES_OF.get(type(optimizer).__name__, {})
-    for parameter in parameters_of(optimizer):
-        for name, value in optimizer.state.get(parameter, {}).items():
-            if isinstance(value, torch.Tensor) and name != "step":
-                yield parameter, names.get(name, name), value
+            self._run.stepped(torchs_parameters(optimizer), lambda: torchs_states(optimizer))
 
 
 observer = TorchFingerprints

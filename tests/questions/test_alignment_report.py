@@ -1,5 +1,6 @@
 """The alignment report: what it compares, what it says was not compared, and a conclusion that says no more than that."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -102,11 +103,18 @@ def test_a_right_port(tmp_path):
         assert [row.name for row in aligned.parts] == ["blocks.0.norm", "blocks.0.up", "blocks.0.down"]
         assert len(aligned.gradients) == 15
         assert aligned.losses["torch"] == aligned.losses["substituted"] == aligned.proof.training[0].shim_loss
-        assert all(row.substituted.identical and row.float64.max_abs < 1e-14 for row in aligned.rows)
+        assert all(row.substituted.identical for row in aligned.rows)
+        assert all(row.float64.max_abs < 1e-14 for row in aligned.rows if row not in aligned.states)
         assert [(row.kernels, row.same, row.first) for row in aligned.generated if row.kernels == "substituted"] == [
             ("substituted", 8, None)
         ]
         assert [row.loss for row in aligned.proof.training] == [row.shim_loss for row in aligned.proof.training]
+        assert len({name for name, *_ in aligned.hashes}) == len(aligned.hashes) > 5
+        assert all(len(original) == 32 and original == kernels for _, original, kernels, _ in aligned.hashes)
+        assert "loss" in {name for name, *_ in aligned.hashes}
+        assert {row.paddle.rpartition(" ")[2] for row in aligned.states} == {"moment1", "moment2"}
+        assert len(aligned.states) == 30
+        assert all(row.substituted.identical for row in aligned.states)
     natively = [row for row in first.forward if row.native.max_abs]
     assert all(0 < row.native.relative_mean < 1e-5 for row in natively)
     text, page = (alignment.save(tmp_path / f"align.{suffix}") for suffix in ("md", "html"))
@@ -277,3 +285,39 @@ def test_a_proof_that_leaves_something_open_says_so():
         f"WRONG: {alignment.dtypes[0].proof.reason}; the first difference that could be located: at "
     )
     assert alignment.headline.endswith("what differs behind it is not known")
+
+
+def test_command_configuration_weights_and_batches_are_posted(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    port, original = PortModel(), OriginalModel()
+    original.config = {"hidden_size": D, "layers": 2}
+    original.name_or_path = str(tmp_path)
+
+    def batches(framework, step):
+        return (TOKENS + step) % WORDS
+
+    options = {"loss": LOSSES, "phase": "train", "optimizer": "SGD", "steps": 2}
+    report = padiff_shim.prove(port, original, batches, **options).report(tokens=0)
+    rows = report.environment
+    assert "pytest" in rows["command"]
+    assert json.loads(rows["configuration of OriginalModel"])["hidden_size"] == D
+    assert hashlib.sha256(b"weights").hexdigest() in rows["weights"]
+    assert rows["inputs"].endswith("another batch at each step")
+    random = padiff_shim.prove(port, original, TOKENS, weights="random").report(tokens=0)
+    assert random.environment["weights"] == "random, seed 0"
+    for value in (hashlib.sha256(b"weights").hexdigest(), report.dtypes[0].hashes[0][1]):
+        assert value in report.html().replace("<wbr>", "")
+
+
+def test_a_gradient_that_alone_differs_is_wrong_and_says_what_is_equal():
+    class Detached(PortBlock):
+        def forward(self, x):
+            return x + self.down(paddle.nn.functional.gelu(self.up(self.norm(x.detach()))))
+
+    port = PortModel()
+    port.blocks = paddle.nn.LayerList(Detached(False) for _ in range(2))
+    report = padiff_shim.prove(port, OriginalModel(), TOKENS, loss=LOSSES).report(tokens=2)
+    assert report.verdict is AlignmentVerdict.WRONG
+    assert "gradients alone differ, equal are forward, loss, generation" in report.headline
+    wrong = padiff_shim.prove(PortModel(approximate=True), OriginalModel(), TOKENS, loss=LOSSES).report(tokens=0)
+    assert "alone" not in wrong.headline
