@@ -13,7 +13,7 @@ from padiff_shim.cli import app, mode_options
 INDEX = "command-line.md"
 # Where each command has its page: the rows of the index.
 OF = dict(re.findall(r"^\| \[`(\w+)`\]\(([\w-]+\.md)", (ROOT / "docs" / INDEX).read_text(encoding="utf-8"), re.MULTILINE))
-CHINESE = ("zh/README.md", "zh/prove.md")
+CHINESE = ("zh/README.md", "zh/prove.md", "zh/run.md")
 PAGES = tuple(dict.fromkeys((INDEX, *OF.values(), *CHINESE)))
 WORDS = {
     "padiff-shim": ["-m", "padiff_shim"],

@@ -13,7 +13,7 @@ CHINESE = re.compile("[\u4e00-\u9fff]")
 # Their outputs in Chinese are checked where those of the English page are.
 TRIED = (
     "README.zh-CN.md",
-    *(f"docs/zh/{name}.md" for name in ("README", "port-a-model", "prove", "models", "compare")),
+    *(f"docs/zh/{name}.md" for name in ("README", "port-a-model", "prove", "models", "run", "compare")),
 )
 PAIRS = {
     "README.zh-CN.md": "README.md",
