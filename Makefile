@@ -51,10 +51,11 @@ TRIED := .tried
 TORCH := $(shell sed -n 's/^torch==//p' requirements/run.txt)
 TEST_TORCH := $(addprefix test-torch-,2.15.0 2.10.0 2.8.0 2.6.0 2.4.1)
 TEST_PYTHON := $(addprefix test-python-,3.10 3.12 3.13)
-# What depends on them: each op's and each optimizer's bits, judged kernels, the reported cases, proofs.
+# What depends on them: each op's and each optimizer's bits, judged kernels, the reported cases, proofs, recordings.
 SAMPLE := tests/table/test_table_gradients.py::test_gradients tests/table/test_devices.py tests/table/test_attention.py \
   tests/optimizers/test_twins.py tests/numerics/test_numerics_kernels.py tests/comparison/test_honest_kernels.py \
-  tests/project/test_seed_cases.py tests/proof/test_prove.py tests/questions/test_doctor.py tests/project/test_torch_names.py
+  tests/project/test_seed_cases.py tests/proof/test_prove.py tests/recording/test_diff.py tests/questions/test_doctor.py \
+  tests/project/test_torch_names.py
 # $(call try,python,folders): names, the sample, defects, the examples' training and comparison, doctor.
 define try
 	PYTHONPATH="$(2)" $(1) tests/torch_names.py

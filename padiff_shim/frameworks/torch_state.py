@@ -59,7 +59,8 @@ def machine() -> dict[str, str]:
         "processor": cpu_model(),
         **({"instruction set": vectors} if vectors else {}),
         "cores": str(len(os.sched_getaffinity(0))),
-        "torch.cudnn": str(torch.backends.cudnn.version()),
+        # Torch loads it to say so, and where it finds one of another version, without a GPU too, that is an error.
+        "torch.cudnn": str(torch.backends.cudnn.version() if torch.cuda.is_available() else None),
     }
 
 

@@ -117,6 +117,19 @@ def test_a_torch_module(tmp_path):
     assert not torch.overrides._get_current_function_mode_stack()
 
 
+def test_a_cudnn_of_another_version_matters_to_no_run_on_a_cpu(tmp_path, monkeypatch):
+    """A Torch that is built for CUDA finds it beside other programs, and raises."""
+
+    def other():
+        raise RuntimeError("cuDNN version incompatibility")
+
+    monkeypatch.setattr(torch.backends.cudnn, "version", other)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with padiff_shim.record(tmp_path, framework="torch"):
+        torch.exp(torch.zeros(3))
+    assert read(tmp_path)[0].header["environment"]["torch.cudnn"] == "None"
+
+
 def test_steps_end_with_an_optimizer_or_when_told(tmp_path):
     layer = torch.nn.Linear(4, 2)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
