@@ -46,10 +46,6 @@ class DifferenceReason:
     text: str
     numbers: Mapping[str, Any]
 
-    def as_dict(self) -> dict[str, Any]:
-        """In plain types (JSON)."""
-        return {"kind": self.kind, "text": str(self.text), "numbers": dict(self.numbers)}
-
 
 def reason_of(
     difference: Difference, cause: Callable[[TensorRow], RankCause | None], switches: Sequence[SwitchDifference] = ()

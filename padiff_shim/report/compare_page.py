@@ -10,20 +10,15 @@ from __future__ import annotations
 import json
 import marshal
 import math
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..arguments import path as file
 from ..arguments import whole
-from ..files import write as write_file
 from ..present.document import untested_words
 from ..present.html import application, translations
-from ..progress import Waiting
 from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
 from ..text import SENTENCE, from_log, reader, shown, tr
@@ -395,18 +390,6 @@ def render(
         for name in filter(None, (outcome["quirk"] for outcome in data["outcomes"])):
             data["messages"][name] = str(tr(shown(name)))
     return application("page.html", ("base.css", "page.css"), SCRIPTS, json_block(data))
-
-
-def write(run: Compared, path: str | os.PathLike[str], *, limit: int = LIMIT) -> Path:
-    """Write the page of a run to ``path`` (UTF-8) and return the path.
-
-    Raises:
-        FileError: the file, or its folder where there is none yet, cannot be written.
-        ArgumentError: as :func:`render`, and for a ``path`` that is none.
-    """
-    target = file("path", path)
-    with Waiting(tr("writing {target}", target=target)):
-        return write_file(target, text(run, limit=limit), "the page ")
 
 
 def text(run: Compared, *, limit: int = LIMIT) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..runlog.counts import Counts, GroupCounts, LayoutCost, LineFinding
+from ..runlog.counts import Counts, GroupCounts, LineFinding
 from ..runlog.replicas import Replicas
 
 
@@ -28,22 +28,6 @@ class Records(Protocol):
 class Substituted(Protocol):
     """A run of reference mode."""
 
-    @property
-    def backend(self) -> str:
-        """The framework whose kernels ran."""
-
-    @property
-    def linear_layout(self) -> str:
-        """``"contiguous"`` or ``"view"``."""
-
-    @property
-    def layout_cost(self) -> LayoutCost:
-        """What copies of weights cost."""
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """Remarks for the user."""
-
     def to_dict(self) -> Mapping[str, Any]:
         """Everything counted."""
 
@@ -65,10 +49,6 @@ class Compared(Protocol):
 
     def coverage(self) -> Mapping[str, Any]:
         """How much was compared."""
-
-    @property
-    def backend(self) -> str:
-        """The framework that Paddle was compared with."""
 
     @property
     def counts(self) -> Counts:

@@ -84,7 +84,7 @@ ON_A_RUN = [
     (lambda run, call: run.repro(call, "show.py"), "call", ("linear", 1.5, None, -1, 99, [0]), "from 0 on|place in run.calls"),
     (lambda run, path: run.repro(0, path), "path", PATHS, "a path"),
     (CompareRun.save, "path", PATHS, "a path"),
-    (lambda run, limit: compare_page.write(run, "r.html", limit=limit), "limit", (0, -1, "3", None), "from 1 on"),
+    (lambda run, limit: compare_page.text(run, limit=limit), "limit", (0, -1, "3", None), "from 1 on"),
     (CompareRun.copy_log, "folder", PATHS, "a path"),
     (lambda run, value: run.calls.filter(op=value), "op", (3, [3], b"exp"), "name"),
     (lambda run, value: run.calls.filter(layer=value), "layer", (3, [3], b"exp"), "name"),

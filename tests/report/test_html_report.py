@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_data import COVERAGE, HEADER, record, run_of
 
+from padiff_shim.files import write
 from padiff_shim.present.html import FOLDER
-from padiff_shim.report.compare_page import SCRIPTS, Interned, Reservoir, dotted, pack, plain, render, taken, write
+from padiff_shim.report.compare_page import SCRIPTS, Interned, Reservoir, dotted, pack, plain, render, taken
+from padiff_shim.report.compare_page import text as page_of
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.text import SENTENCE, shown
 
@@ -58,7 +60,7 @@ def rows_of(data):
 
 
 class Run:
-    """What `write` asks of a run."""
+    """What a page asks of a run."""
 
     class Calls(list):
         def records(self):
@@ -76,7 +78,7 @@ class Run:
 
 def test_write_embeds_every_record(tmp_path):
     records = list(run_of(200, rare=0.1))
-    path = write(Run(records), tmp_path / "report.html")
+    path = write(tmp_path / "report.html", page_of(Run(records)), "the page ")
     data = data_of(path.read_text(encoding="utf-8"))
     assert list(rows_of(data)) == [(place, r["verdict"], r["layer"], r["reason"]) for place, r in enumerate(records)]
     assert data["coverage"] == COVERAGE
@@ -128,7 +130,7 @@ def test_strings_of_the_user_stay_strings():
 def test_file_names_that_are_no_unicode_are_written(tmp_path):
     rng = random.Random(0)
     odd = b"/tmp/\xff.py".decode("utf-8", "surrogateescape")
-    path = write(Run([record(0, rng, file=odd)]), tmp_path / "report.html")
+    path = write(tmp_path / "report.html", page_of(Run([record(0, rng, file=odd)])), "the page ")
     assert data_of(path.read_text(encoding="utf-8"))["kinds"][0]["file"] == r"/tmp/\udcff.py"
 
 
