@@ -55,7 +55,7 @@ NO_ATTRIBUTES = frozenset({
 })  # fmt: skip
 
 
-_RUNNING = ("running_mean", "running_var")  # written in training, though no schema says so
+_RUNNING = ("running_mean", "running_var")  # written in a training's forward, though no schema says so
 
 
 class Shape:
@@ -66,8 +66,9 @@ class Shape:
         self.name = schema.name.partition("::")[2]
         self.base = self.name[:-1] if self.name.endswith("_") and not self.name.startswith("__") else self.name
         self.parameters = [(argument.name, argument.default_value) for argument in schema.arguments]
+        statistics = () if "backward" in self.name else _RUNNING
         self.written = [
-            argument.name in _RUNNING or (argument.alias_info is not None and argument.alias_info.is_write)
+            argument.name in statistics or (argument.alias_info is not None and argument.alias_info.is_write)
             for argument in schema.arguments
         ]
 

@@ -44,7 +44,9 @@ class OrderChange:
         """No call is exchanged."""
         return []
 
-    def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False) -> None:
+    def patch(
+        self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
+    ) -> None:
         """The readers stand in lines of their own."""
 
 

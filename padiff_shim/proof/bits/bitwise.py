@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 import time
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...dispatch.call_site import is_library
 from ...measure.distance import Distance, distance, worst_of
+from ...present.annotations import Patch
 from ...progress import Waiting
 from ...table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
 from ...text import listed, many, tr
@@ -20,14 +25,17 @@ from ..programs import NotWider, PaddleSide, TorchSide, generators_restored
 from ..trace import TraceCall
 from ..training import place_of
 from ..updates import Recipe
+from .calls import ValueId
 from .changes import Change
 from .following import call_number, plain_layer
 from .origins import OriginGroup, cause_of, layouts
-from .result import UPDATE, BitOrigin, Bitwise, TravelRow
-from .search import Origin, OriginSearch
+from .result import UPDATE, BitOrigin, Bitwise, TravelRow, patched
+from .search import Origin, OriginSearch, unfollowed
+from .source import Rewrite, joined, text_of, written_number
 from .updates import PaddleUpdates, update_sides, with_paddles_own
 
 LEAST_STEPS = 3  # of an optimizer: averages begin with zeros, and two later steps tell which numbers belong to a step
+Counts = tuple[tuple[int, int], tuple[int, int]]  # of results and of gradients: how many are identical, and how many there are
 MOST_CALLS = 12  # of an origin that are listed one by one
 
 
@@ -61,9 +69,17 @@ def _look_into(answer: Bitwise, search: OriginSearch, port: PaddleSide) -> None:
     answer.results, answer.gradients = answer.results_changed, answer.gradients_changed = search.identical(search.natural)
     if answer.identical:
         return
-    answer.origins, answer.explained = _searched(search)
-    answer.results, answer.gradients = answer.results_changed, answer.gradients_changed = search.identical(search.natural)
-    answer.results_changed, answer.gradients_changed = search.identical(search.changed())
+    try:
+        answer.origins, answer.explained = _searched(search)
+        changed = _run_as_written(answer, search, search.identical(search.changed()))
+        answer.results_changed, answer.gradients_changed = changed
+    except NotWider:
+        raise
+    except Exception as error:  # of the port's own code, with the original's values in its calls
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_library(frame.filename)]
+        place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        answer.notes.append(unfollowed(place, error))
+    answer.notes += dict.fromkeys(search.notes)
     if not answer.mended:
         answer.notes += _unexplained(search)
     answer.travel = list(_travel(search, port.dtype(), answer.origins))
@@ -104,9 +120,80 @@ def _searched(search: OriginSearch) -> tuple[list[BitOrigin], float | None]:
     """The origins, with their changes, and how much of the final difference they explain."""
     search.find_origins()
     search.find_changes()
-    shares = search.contributions()
-    origins = [_origin(search, origin, None if shares is None else shares[place]) for place, origin in enumerate(search.origins)]
-    return origins, None if shares is None else sum(shares)
+    measured = search.contributions()
+    shares = search.leave_out(measured or [None] * len(search.origins))
+    origins = [
+        replace(_origin(search, origin, share), patch=patch, names=() if patch else _names(search, origin.change))
+        for origin, share, patch in zip(search.origins, shares, _patches(search))
+    ]
+    return origins, None if measured is None else sum(share or 0.0 for share in shares)
+
+
+def _names(search: OriginSearch, change: Any) -> tuple[tuple[str, str], ...]:
+    """What the names of a change stand for."""
+    if not isinstance(change, Change):
+        return ()
+    makers = {value: number for number, call in enumerate(search.calls) for value in call.outputs}
+    names = []
+    for name, value in change.candidates[0].operands.items():
+        number = makers.get(value) if isinstance(value, ValueId) else None
+        if not isinstance(value, ValueId):
+            names.append((name, written_number(value)))
+        elif number is not None:
+            place = search.places[number]
+            text = text_of(place.span) if place.span is not None else search.calls[number].op
+            names.append((name, str(tr("what line {line} makes: {call}", line=place.site.line, call=text))))
+        else:
+            names.append((name, str(tr("an input, or a parameter"))))
+    return tuple((name, what) for name, what in names if re.search(rf"\b{name}\b", change.spelling))
+
+
+def _run_as_written(answer: Bitwise, search: OriginSearch, changed: Counts) -> Counts:
+    """What is identical with the patches in the port's files, if all changes have one; patches that do not do it are left out."""
+    before = {patch.file: "".join(linecache.getlines(patch.file)) for patch in answer.patches}
+
+    def counted(patches: Sequence[Patch]) -> Counts | None:
+        return search.with_sources(patched(patches, {patch.file: before[patch.file] for patch in patches}))
+
+    whole = all(origin.patch is not None for origin in answer.origins if origin.change)
+    least, counts = changed if whole else search.identical(search.natural), counted(answer.patches)
+    if not answer.patches or (counts is not None and _reach(counts, least)):
+        return counts if answer.patches and whole and counts is not None else changed
+    good, least = list[Patch](), search.identical(search.natural)
+    for patch in answer.patches:
+        counts = counted([*good, patch])
+        if counts is not None and counts != least and _reach(counts, least):
+            good.append(patch)
+            least = counts
+    for place, origin in enumerate(answer.origins):
+        if origin.patch is not None and origin.patch not in good:
+            names = _names(search, search.origins[place].change)
+            answer.origins[place] = replace(origin, patch=None, names=names)
+            answer.notes.append(tr("the lines of change {number} do not do what it does in memory: it is shown", number=place + 1))
+    return changed
+
+
+def _reach(counts: Counts, least: Counts) -> bool:
+    return all(same >= other for (same, _), (other, _) in zip(counts, least))
+
+
+def _patches(search: OriginSearch) -> list[Patch | None]:
+    """The lines to write for each origin; those of one statement are one patch. All were compiled, and run in the port."""
+    taken = set[str]()
+    rewrites: list[Rewrite | None] = []
+    for origin in search.origins:
+        change = origin.change
+        rewrites.append(change.patch(search.calls, search.places, again=bool(search.steps), taken=taken) if change else None)
+    patches = [None if rewrite is None else rewrite.patch() for rewrite in rewrites]
+    for place, patch in enumerate(patches):
+        for before in range(place):
+            other, both = patches[before], joined(rewrites[before], rewrites[place])
+            if patch is not None and other is not None and both is not None and other.end_line >= patch.line <= other.end_line:
+                same = [number for number, rewrite in enumerate(rewrites) if rewrite in (rewrites[before], rewrites[place])]
+                for number in same:
+                    rewrites[number], patches[number] = both, both.patch()
+                patch = patches[place]
+    return patches
 
 
 def _unexplained(search: OriginSearch) -> Iterable[str]:
@@ -150,7 +237,6 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
         torch_operands=layouts(original),
         paddle_operands=layouts(port),
         change=change.spelling if change else "",
-        patch=change.patch(search.calls, search.places, again=bool(search.steps)) if change else None,
         contribution=contribution,
     )
 

@@ -49,7 +49,7 @@ class CallRecorder:
         self._numbers: dict[int, tuple[Any, int]] = {}  # by the tensor's identity; the tensor too: no identity is given out twice
         self._places: dict[tuple[Any, ...], int] = {}  # by where and how a tensor lies: one behind detach() is the same value
         self._count = 0
-        self._memory: list[Any] = []  # held, so that none is used twice: that of a gradient goes when it is cleared
+        self._memory: dict[int, Any] = {}  # by number: held, so that none is used twice: that of a gradient goes when it is cleared
 
     def value(self, tensor: Any) -> ValueId:
         """The number of a tensor's value as it is now."""
@@ -74,8 +74,19 @@ class CallRecorder:
         return [tensor for tensor, _ in self._numbers.values()]
 
     def tensor(self, value: ValueId) -> Any:
-        """The tensor that held a value first; what has been written into it since is its own."""
-        return next(tensor for tensor, number in self._numbers.values() if number == value.number)
+        """The tensor that held a value first.
+
+        Raises:
+            LookupError: other values have been written in its place.
+        """
+        for tensor, number in self._numbers.values():
+            if number == value.number:
+                return tensor
+        raise LookupError(f"value {value.number} was overwritten in place")
+
+    def memory(self, value: ValueId) -> Any:
+        """Where a value lies, in the shape in which it was made, without its graph; what was written there since stands there."""
+        return self._memory[value.number]
 
     def operands(self, operands: Mapping[str, ValueId | float]) -> dict[str, Any]:
         """Operands of a spelling by name: tensors in the place of their values."""
@@ -84,7 +95,7 @@ class CallRecorder:
     def _made(self, tensor: Any) -> ValueId:
         self._count += 1
         with paused():
-            self._memory.append(tensor.detach())
+            self._memory[self._count] = tensor.detach()
         written = id(tensor) in self._numbers
         self._numbers[id(tensor)] = tensor, self._count
         if written or _place(tensor) not in self._places:

@@ -12,13 +12,12 @@ from typing import Any
 import paddle
 
 from ...catalogue.formulations import formulations
-from ...present.annotations import Patch
 from ...table.formulation import LAYOUT, TRAINING, Formulation, Spelling
 from ...text import tr
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Reread, Swap, as_side, same_tensor_bits
 from .patterns import Candidate, match
-from .source import patch
+from .source import Rewrite, patch
 from .spelling import listed, replay
 
 MOST = 24  # changes that are tried for one origin
@@ -50,17 +49,19 @@ class Change:
         """The numbers of all calls that it takes the place of."""
         return {call for candidate in self.candidates for call in candidate.calls}
 
-    def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False) -> Patch | None:
-        """The lines to write; None where the port's names do not say it, or several results are to be written.
+    def patch(
+        self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
+    ) -> Rewrite | None:
+        """What to write; None where the port's names do not say it, or several results are to be written.
 
-        ``again``: operands may be computed once more.
+        ``again``: operands may be computed once more. ``taken``: see :func:`~.source.patch`.
         """
         candidate = self.candidates[0]
         if len(candidate.results) != 1:
             return None
         span = places[_makers(calls)[candidate.results[0].number]].span
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
-        return None if span is None else patch(span, self.spelling, candidate.operands, spans, again=again)
+        return None if span is None else patch(span, self.spelling, candidate.operands, spans, again=again, taken=taken)
 
     def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
         """The exchanges in a run of the port."""
@@ -117,7 +118,7 @@ def layout_candidates(
             operands: Mapping[str, ValueId | float]
             if call.op == "contiguous" and len(call.inputs) == 1:
                 text, operands = "x", {"x": call.inputs[0][1]}
-            elif written is not None and (number in makers or not as_side(recorder.tensor(call.outputs[0])).is_contiguous()):
+            elif written is not None and (number in makers or not as_side(recorder.memory(call.outputs[0])).is_contiguous()):
                 # Of what a call makes of strided operands Paddle's memory may be dense, and Torch's not.
                 text, operands = f"{written[0]}.contiguous()", written[1]
             else:
@@ -258,7 +259,7 @@ class Probing:
             ]
             try:
                 operands = recorder.operands(candidate.operands)
-            except StopIteration:  # another value was written in place of an operand's
+            except LookupError:
                 continue
             for place in candidate.others:
                 with self._followed.unseen():
@@ -270,7 +271,7 @@ def _gives(spelling: str, operands: dict[str, Any], wanted: Sequence[Any]) -> bo
     """Whether a spelling gives these bits."""
     try:
         results = listed(replay(spelling, operands))
-    except (ValueError, TypeError, IndexError, RuntimeError):
+    except Exception:  # any answer of Paddle's to a call that nobody has written
         return False
     return len(results) == len(wanted) and all(
         isinstance(result, paddle.Tensor) and same_tensor_bits(as_side(result), as_side(tensor))

@@ -199,7 +199,7 @@ class Followed:
         if place not in self._made and place not in self.failures:
             try:
                 self._made[place] = listed(replay(swap.spelling, self.recorder.operands(swap.operands)))
-            except (ValueError, TypeError, IndexError, RuntimeError, StopIteration) as error:
+            except Exception as error:  # any answer of Paddle's to a call that nobody has written
                 self.failures[place] = f"{type(error).__name__}: {error}"
         if place in self.failures:
             return make()

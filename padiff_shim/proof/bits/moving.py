@@ -17,7 +17,7 @@ from .calls import OpCall, ValueId
 from .changes import MOVES, call_text
 from .following import CallPlace, Reread, Swap, call_number
 from .origins import OriginGroup
-from .source import Patch, Span, assigned_before, joined, part_replaced, patch, text_of
+from .source import Rewrite, Span, assigned_before, joined, part_replaced, patch, text_of
 
 _REPEATS = frozenset({"repeat_interleave", "tile", "expand_as", "broadcast_to", "index_select", "gather"})
 _AS_IT_IS = "x.transpose(list(range(x.ndim)))"
@@ -86,7 +86,9 @@ class MoveChange:
         """The moved calls give back their operand."""
         return [Swap(_AS_IT_IS, {"x": move.operand}, {move.calls[-1]: 0}) for move in self.moves]
 
-    def patch(self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False) -> Patch | None:
+    def patch(
+        self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
+    ) -> Rewrite | None:
         """The lines to write; None where no expression of the source stands for these calls alone."""
         move = self.moves[0]
         others = self._own(move.past[-1], [move.past[-1] for move in self.moves])
@@ -115,7 +117,7 @@ class MoveChange:
         moved: Span | None,
         spans: Sequence[tuple[Span, Sequence[ValueId]]],
         calls: Sequence[OpCall],
-    ) -> Patch | None:
+    ) -> Rewrite | None:
         """The lines for calls that are moved before others."""
         if moved is None or moved.file != others.file:
             return None

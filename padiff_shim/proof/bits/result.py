@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class BitOrigin:
         change: the spelling of the original in Paddle's words, tried; "" if none is known.
         patch: the same in the port's own names; None where they do not say it.
         contribution: the share of the final difference that it explains; None if that was not measured.
+        names: where there is no patch: what the names of the change stand for.
     """
 
     cause: str
@@ -56,6 +58,7 @@ class BitOrigin:
     change: str = ""
     patch: Patch | None = None
     contribution: float | None = None
+    names: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         count = len(self.layers) if self.differs == UPDATE else len(set(self.layers))
@@ -151,7 +154,7 @@ class Bitwise(Presented):
     @property
     def patches(self) -> list[Patch]:
         """All changes as lines of files."""
-        return [origin.patch for origin in self.origins if origin.patch is not None]
+        return list(dict.fromkeys(origin.patch for origin in self.origins if origin.patch is not None))
 
     @property
     def headline(self) -> str:
@@ -161,6 +164,9 @@ class Bitwise(Presented):
         whole = [results for _, results in (self.results, self.gradients, self.updates)]
         if self.identical:
             return tr("identical bit for bit: {what}", what=_counted(whole))
+        if not self.origins:
+            same = [results for results, _ in (self.results, self.gradients, self.updates)]
+            return tr("{what} are identical; no line was found that makes the others differ", what=_counted(whole, same))
         changes = sum(bool(origin.change) for origin in self.origins)
         origins = tr("{origins} of different bits", origins=many(len(self.origins), "origin"))
         if not changes:
@@ -181,22 +187,18 @@ class Bitwise(Presented):
     def apply(self) -> list[Path]:
         """Write the patches into their files, and say which they are. Of patches of the same lines the first is written alone.
 
+        What a file was before is kept beside it: ``port.py.orig``, or ``port.py.orig2`` where that is there.
+
         Raises:
             ValueError: a file was changed since.
             FileError: one cannot be written.
         """
-        chosen: list[Patch] = []
-        for patch in self.patches:
-            if not any(
-                patch.file == other.file and patch.line <= other.end_line and other.line <= patch.end_line for other in chosen
-            ):
-                chosen.append(patch)
-        before = {patch.file: Path(patch.file).read_bytes().decode("utf-8") for patch in chosen}
-        changed = {file: source.replace("\r\n", "\n") for file, source in before.items()}
-        for patch in sorted(chosen, key=lambda patch: -patch.line):
-            changed[patch.file] = patch.apply(changed[patch.file])
-        ends = {file: "\r\n" if "\r\n" in source else "\n" for file, source in before.items()}
-        return [write(Path(file), source.replace("\n", ends[file])) for file, source in changed.items()]
+        before = {patch.file: Path(patch.file).read_bytes().decode("utf-8") for patch in self.patches}
+        changed = patched(self.patches, before)
+        for file, source in before.items():
+            names = itertools.chain([f"{file}.orig"], (f"{file}.orig{number}" for number in itertools.count(2)))
+            write(next(path for path in map(Path, names) if not path.exists()), source)
+        return [write(Path(file), source) for file, source in changed.items()]
 
     @property
     def findings(self) -> list[Finding]:
@@ -218,6 +220,22 @@ class Bitwise(Presented):
         ]
         tone: Tone = "good" if self.mended else "open" if self.comparable else "bad"
         return Document(self.headline, blocks, tone, verdict="" if self.identical else str(self.proof.verdict))
+
+
+def patched(patches: Sequence[Patch], before: Mapping[str, str]) -> dict[str, str]:
+    """Files with patches; of patches of the same lines the first alone.
+
+    Raises:
+        ValueError: the lines are others.
+    """
+    chosen: list[Patch] = []
+    for patch in patches:
+        if not any(patch.file == other.file and patch.line <= other.end_line and other.line <= patch.end_line for other in chosen):
+            chosen.append(patch)
+    changed = {file: source.replace("\r\n", "\n") for file, source in before.items()}
+    for patch in sorted(chosen, key=lambda patch: -patch.line):
+        changed[patch.file] = patch.apply(changed[patch.file])
+    return {file: source.replace("\n", "\r\n") if "\r\n" in before[file] else source for file, source in changed.items()}
 
 
 def _counted(numbers: Sequence[int], same: Sequence[int] = ()) -> str:
@@ -254,6 +272,7 @@ def _details(origin: BitOrigin) -> Iterator[tuple[str, str]]:
         yield tr("change"), tr("none of the spellings that were tried gives the original's bits")
     elif origin.patch is None:
         yield from ((tr("write"), _shortened(line)) for line in origin.change.splitlines())
+        yield from ((tr("where"), tr("{name} is {what}", name=name, what=what)) for name, what in origin.names)
     else:
         before, after = origin.patch.before.splitlines(), origin.patch.after.splitlines()
         yield from ((tr("was"), line.strip()) for line in before if line not in after)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import itertools
 import linecache
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from ...measure.bits import same_bits
 from ...proof import agreement
 from ...table.formulation import Formulation
+from ...text import tr
 from ...weights.mapping import Mapping as Weights
 from ..agreement import Array
 from ..locate import traced_in_wider
@@ -27,9 +28,10 @@ from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call
 from .moving import MoveChange, move_changes
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
-from .source import Span
+from .source import Span, in_place
 from .translation import Translator, changing_calls
 
+SHOWN = 5e-4  # a smaller share would be shown as none
 AnyChange = Change | OrderChange | MoveChange
 
 
@@ -88,6 +90,8 @@ class OriginSearch:
         self._unlike: set[str] = set()
         self.origins: list[Origin] = []
         self._partial: dict[int, tuple[Change, set[Result]]] = {}  # by the origin's identity: what mends a part, and what it leaves
+        self.base_ends: set[str] = set()
+        self.notes: list[str] = []  # what could not be followed
         self._settled: list[AnyChange] = []  # changes behind which others are tried
         linecache.checkcache()  # the source may have been changed, and imported again
         self.original = original.run(LinkedCapture)
@@ -203,6 +207,40 @@ class OriginSearch:
                 return moved
         return set()
 
+    def leave_out(self, shares: Sequence[float | None]) -> list[float | None]:
+        """Leave the origins out without which no result and no gradient would have other bits; the shares of the others."""
+        rest: list[tuple[Origin, float | None]] = []
+        for origin, share in zip(list(self.origins), shares):
+            others = {result for other in self.origins if other is not origin for result in other.results}
+            forced: dict[Key, list[Any]] = {
+                key: [tensor if (key, place) in others else None for place, tensor in enumerate(wanted)]
+                for key, wanted in self._forced.items()
+            }
+            alone = (
+                () if self.steps or (share is not None and abs(share) >= SHOWN) else self.identical(self._run(Followed(), forced))
+            )
+            if not alone or any(same < whole for same, whole in alone):
+                rest.append((origin, share))
+        self.origins = [origin for origin, _ in rest]
+        return [share for _, share in rest]
+
+    def with_sources(self, sources: Mapping[str, str]) -> tuple[tuple[int, int], tuple[int, int]] | None:
+        """What of the port is identical if its files hold these texts; None if it does not run then."""
+        try:
+            with in_place(sources):
+                return self.identical(self._run(Followed()))
+        except Exception:  # of the port's own code
+            return None
+
+    def _said(self, origin: Origin, make: Callable[..., Any], *arguments: Any) -> Any:
+        """What can be made of an origin's calls; None where they cannot be followed, which is said."""
+        try:
+            return make(*arguments)
+        except Exception as error:  # of the port's own code, too, where its calls are made again
+            site = origin.groups[0].port[-1].site
+            self.notes.append(unfollowed(f"{site.file}:{site.line}", error))
+            return None
+
     def find_changes(self) -> None:
         """Try for each origin what the formulations offer, and then the original's own calls."""
         places = [numbers for origin in self.origins for numbers in origin.times]
@@ -229,18 +267,16 @@ class OriginSearch:
             parameters = self._port.parameters()
             changing = changing_calls(self.original.capture.trace) if self.steps else set()
             translator = Translator(self.original.capture, self.partners, self.followed.recorder, parameters, changing)
-            translated = {
-                id(origin): [
-                    [made] if (made := translator.candidate(origin.at(numbers), numbers)) else [] for numbers in origin.times
-                ]
-                for origin in left
-            }
+            translated: dict[int, list[list[Candidate]]] = {}
+            for origin in left:
+                made = [self._said(origin, translator.candidate, origin.at(numbers), numbers) for numbers in origin.times]
+                translated[id(origin)] = [[] if candidate is None else [candidate] for candidate in made]
             self._try(left, translated)
         for origin in self.origins:
             if origin.change is None and not self.steps:
-                origin.change = self._ordered(origin)
+                origin.change = self._said(origin, self._ordered, origin)
         for origin in [origin for origin in self.origins if origin.change is None and id(origin) in self._partial]:
-            self._split(origin)
+            self._said(origin, self._split, origin)
 
     def _settle(self) -> bool:
         """Have all changes in the runs to come, wherever their lines run, if there are origins that may be mended behind them."""
@@ -272,11 +308,10 @@ class OriginSearch:
         tried = move_changes([origin.at(numbers) for numbers in origin.times], self.calls, self.places)
         mending: list[MoveChange] = []
         for change in itertools.islice(tried, MOST):
-            with contextlib.suppress(Exception):  # the port's own code runs with other shapes there
-                if self._mends(change, origin):
-                    mending.append(replace(change, stacks=self._stacks))
-                    if mending[-1].patch(self.calls, self.places) is not None:
-                        return mending[-1]
+            if self._mends(change, origin):
+                mending.append(replace(change, stacks=self._stacks))
+                if mending[-1].patch(self.calls, self.places) is not None:
+                    return mending[-1]
         return mending[0] if mending else None
 
     @functools.cached_property
@@ -330,7 +365,10 @@ class OriginSearch:
     def _with(self, changes: Sequence[AnyChange]) -> ForcedRun | None:
         """A run with changes in which all other values are the original's; None if they cannot be made."""
         followed = _following(changes, self.calls)
-        ran = self.forced_run(followed, free=_calls_of(changes))
+        try:
+            ran = self.forced_run(followed, free=_calls_of(changes))
+        except Exception:  # of the port's own code, with other values or shapes
+            return None
         return None if followed.failures else ran
 
     def _split(self, origin: Origin) -> None:
@@ -416,8 +454,10 @@ class OriginSearch:
         dtype = self._port.dtype()
         return [(expected, actual, dtype) for _, expected, actual in agreement.outputs(self.original, self.natural)]
 
-    def contributions(self) -> list[float] | None:
+    def contributions(self) -> list[float | None] | None:
         """For each origin the share of the final difference that goes when its values are the original's; None if none differs.
+
+        That of an origin is None, if outputs differ and it makes other gradients alone.
 
         The origins are mended one after the other, in the order of the program. A share is the part of the difference's length that
         goes with it, along the difference of the port as it is: so they add up to what all together explain.
@@ -429,7 +469,7 @@ class OriginSearch:
             for numbers in origin.times
         ]
         times.sort(key=lambda time: time[0] if forward else -time[0])
-        shares = [0.0] * len(self.origins)
+        shares: list[float | None] = [None] * len(self.origins)
         forced = self._forced_before()
         natural = self._run(Followed(), forced) if forced else self.natural
         before = whole = self._apart(natural, forward=forward)
@@ -444,7 +484,8 @@ class OriginSearch:
                 continue
             with self._port.forward_alone() if forward else contextlib.nullcontext():
                 behind = self._apart(self._run(Followed(), forced), forward=forward)
-            shares[place] += sum(float(np.vdot(last - rest, part)) for last, rest, part in zip(before, behind, whole)) / length
+            gone = sum(float(np.vdot(last - rest, part)) for last, rest, part in zip(before, behind, whole)) / length
+            shares[place] = (shares[place] or 0.0) + gone
             before = behind
         return shares
 
@@ -463,6 +504,12 @@ class OriginSearch:
         if self._units is None:
             self._units = [float(np.linalg.norm(part)) or 1.0 for part in apart]
         return [np.nan_to_num(part) / unit for part, unit in zip(apart, self._units)]
+
+
+def unfollowed(place: str, error: Exception) -> str:
+    """That calls could not be followed, and why."""
+    why = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    return tr("{place} could not be followed: {error}", place=place, error=why)
 
 
 def _calls_of(changes: Iterable[AnyChange]) -> set[int]:

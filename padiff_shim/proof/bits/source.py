@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import functools
+import gc
 import itertools
 import linecache
 import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType, FrameType
+from dataclasses import dataclass
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import paddle
@@ -134,6 +137,38 @@ def _attribute(path: str) -> str:
     return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
 
 
+class Edit(NamedTuple):
+    """A text in the place of another: lines from 1, columns in bytes; the lines before ``line`` get no part of it."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Edits of a file that belong together."""
+
+    file: str
+    edits: frozenset[Edit]
+
+    def patch(self) -> Patch | None:
+        """The lines that they change; None where one lies in another."""
+        lines, edits = _source(self.file).lines, sorted(self.edits)
+        first, last = edits[0].line, max(edit.end_line for edit in edits)
+        held = [line.encode() for line in lines[first - 1 : last]]
+        starts = [0, *itertools.accumulate(map(len, held))]
+        whole, made, end = b"".join(held), b"", 0
+        for edit in edits:
+            begin, stop = starts[edit.line - first] + edit.column, starts[edit.end_line - first] + edit.end_column
+            if begin < end:
+                return None
+            made, end = made + whole[end:begin] + edit.text.encode(), stop
+        return Patch(self.file, first, last, whole.decode(), (made + whole[end:]).decode())
+
+
 def patch(
     span: Span,
     spelling: str,
@@ -141,7 +176,8 @@ def patch(
     spans: Sequence[tuple[Span, Sequence[ValueId]]],
     *,
     again: bool = False,
-) -> Patch | None:
+    taken: set[str] | None = None,
+) -> Rewrite | None:
     """The change of an expression to a spelling, in the port's own names; None where these do not say it.
 
     Args:
@@ -150,28 +186,31 @@ def patch(
         operands: what its names stand for.
         spans: of all calls, in order, with the values that they make.
         again: an operand may be computed once more there; of a value with a gradient that would be another sum.
+        taken: fresh names of other changes; those of this one are added.
     """
     source = _source(span.file)
     expression = source.at(span)
     statement = None if expression is None else source.statement(expression)
     if expression is None or statement is None or not source.is_alone(statement):
         return None
-    used = {*span.code.co_varnames, *span.code.co_names, *span.code.co_freevars, *span.code.co_cellvars, *span.names}
+    taken = set() if taken is None else taken
+    names = {*span.code.co_varnames, *span.code.co_names, *span.code.co_freevars, *span.code.co_cellvars, *span.names}
+    used = names | taken
     body = ast.parse(spelling).body
     before: list[str] = []
-    earlier: list[tuple[ast.stmt, str]] = []  # lines to write before statements that come first
+    edits: list[Edit] = []  # of statements that come first
     texts: dict[str, str] = {}
     for name, value in operands.items():
-        text = source.text(value, span, expression, spans)
-        if text is None and again and isinstance(value, ValueId):
-            text = source.repeated(value, span, spans)
-        if text is None:
-            earliest = source.kept_line(value, span, statement, spans)
-            if earliest is None:
-                return None
-            text = _fresh(f"{earliest[1]}_before" if earliest[1].isidentifier() else name, used)
-            earlier.append((earliest[0], f"{text} = {earliest[1]}"))
         times = sum(isinstance(node, ast.Name) and node.id == name for line in body for node in ast.walk(line))
+        if not times:
+            continue
+        text = source.text(value, span, expression, spans) or (source.repeated(value, span, spans) if again else None)
+        if text is None:
+            held = source.held_before(value, span, statement, spans)
+            if held is None:
+                return None
+            text = _fresh(f"{held.name}_before" if held.name else name, used)
+            edits += held.edits(source, text)
         if times > 1 and not text.isidentifier() and not _is_plain(text):
             fresh = _fresh(name, used)
             before.append(f"{fresh} = {text}")
@@ -185,7 +224,31 @@ def patch(
     written = ast.unparse(ast.fix_missing_locations(renamed.visit(last.value)))
     if source.needs_parentheses(expression, last.value, span):
         written = f"({written})"
-    return source.changed(statement, span, written, before, earlier)
+    taken |= used - names
+    edits += [source.line_before(statement, "\n".join(before))] if before else []
+    place = Edit(span.line, span.column, span.end_line, span.end_column, written)
+    return Rewrite(span.file, frozenset((*edits, place)))
+
+
+class _Held(NamedTuple):
+    """A statement before, or in, which a value is there that no name holds at another statement.
+
+    Attributes:
+        line: the statement. ``text``: what holds it there; a variable's ``name``, or "".
+        node: the expression of the statement that makes it, if no variable does.
+    """
+
+    line: ast.stmt
+    text: str
+    name: str = ""
+    node: ast.expr | None = None
+
+    def edits(self, source: _Source, fresh: str) -> Iterator[Edit]:
+        """What gives the value a name of its own."""
+        yield source.line_before(self.line, f"{fresh} = {self.text}")
+        if self.node is not None:
+            line, column, end_line, end_column = _extent(self.node)
+            yield Edit(line, column, end_line, end_column, fresh)
 
 
 def text_of(span: Span) -> str:
@@ -225,10 +288,10 @@ class _Replaced(ast.NodeTransformer):
 
 
 def _extent(node: ast.expr) -> tuple[Any, ...]:
-    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
-def assigned_before(span: Span, value: ValueId, spelling: str) -> Patch | None:
+def assigned_before(span: Span, value: ValueId, spelling: str) -> Rewrite | None:
     """A line before an expression's statement that gives the variable of a value what a spelling makes of it, ``x``."""
     source = _source(span.file)
     expression = source.at(span)
@@ -237,28 +300,47 @@ def assigned_before(span: Span, value: ValueId, spelling: str) -> Patch | None:
     if statement is None or name is None or not source.is_alone(statement):
         return None
     made = _PortNames({"x": name}, _aliases(span.names), set()).visit(ast.parse(spelling, mode="eval").body)
-    line = "".join(source.lines[statement.lineno - 1 : statement.end_lineno])
-    return Patch(
-        span.file,
-        statement.lineno,
-        statement.end_lineno or statement.lineno,
-        line,
-        f"{source.indent(statement)}{name} = {ast.unparse(made)}\n{line}",
-    )
+    return Rewrite(span.file, frozenset([source.line_before(statement, f"{name} = {ast.unparse(made)}")]))
 
 
-def joined(first: Patch | None, second: Patch | None) -> Patch | None:
-    """Two changes of a file as one; None where there are not two, or both change the same lines."""
-    if first is None or second is None:
+def joined(first: Rewrite | None, second: Rewrite | None) -> Rewrite | None:
+    """Two changes of a file as one; None where there are not two, or one lies in the other."""
+    if first is None or second is None or first.file != second.file:
         return None
-    if first.line > second.line:
-        first, second = second, first
-    if first.end_line >= second.line:
-        return None
-    between = "".join(_source(first.file).lines[first.end_line : second.line - 1])
-    return Patch(
-        first.file, first.line, second.end_line, first.before + between + second.before, first.after + between + second.after
-    )
+    both = Rewrite(first.file, first.edits | second.edits)
+    return None if both.patch() is None else both
+
+
+@contextlib.contextmanager
+def in_place(sources: Mapping[str, str]) -> Iterator[None]:
+    """Within it the functions of some files run as if these held other texts.
+
+    Raises:
+        SyntaxError: a text is no Python.
+    """
+    codes = {
+        (file, code.co_qualname): code
+        for file, text in sources.items()
+        for code in _codes(compile(text, file, "exec", dont_inherit=True))
+    }
+    functions = [each for each in gc.get_objects() if type(each) is FunctionType and each.__code__.co_filename in sources]
+    before = [(function, function.__code__) for function in functions]
+    try:
+        for function, code in before:
+            other = codes.get((code.co_filename, code.co_qualname))
+            if other is not None and len(other.co_freevars) == len(code.co_freevars):
+                function.__code__ = other
+        yield
+    finally:
+        for function, code in before:
+            function.__code__ = code
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
 
 
 def _source(file: str) -> _Source:
@@ -317,6 +399,11 @@ class _Source:
         """What stands before a statement in its line."""
         return self.lines[statement.lineno - 1][: statement.col_offset]
 
+    def line_before(self, statement: ast.stmt, text: str) -> Edit:
+        """Lines before a statement."""
+        lines = "".join(f"{self.indent(statement)}{line}\n" for line in text.splitlines())
+        return Edit(statement.lineno, 0, statement.lineno, 0, lines)
+
     def is_alone(self, statement: ast.stmt) -> bool:
         """Whether a statement begins its line."""
         return not self.indent(statement).strip()
@@ -340,7 +427,7 @@ class _Source:
                         return ast.get_source_segment(self.source, node)
         return None
 
-    def repeated(self, value: ValueId, span: Span, spans: Sequence[tuple[Span, Sequence[ValueId]]]) -> str | None:
+    def repeated(self, value: ValueId | float, span: Span, spans: Sequence[tuple[Span, Sequence[ValueId]]]) -> str | None:
         """The expression of an earlier statement that made a value, if what it is made of is what it was."""
         made = next((made for made, values in _before(span, spans) if value in values), None)
         node = None if made is None else self.at(made)
@@ -354,21 +441,26 @@ class _Source:
         parts = {ast.unparse(part) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))}
         return None if parts & written else f"({ast.get_source_segment(self.source, node)})"
 
-    def kept_line(
+    def held_before(
         self, value: ValueId | float, span: Span, statement: ast.stmt, spans: Sequence[tuple[Span, Sequence[ValueId]]]
-    ) -> tuple[ast.stmt, str] | None:
-        """A statement before which a variable holds a value that it does not hold any longer; and the variable."""
+    ) -> _Held | None:
+        """Where a value is there before a statement at which no name holds it."""
+
+        def beside(node: ast.expr | None) -> ast.stmt | None:
+            line = None if node is None else self.statement(node)
+            alone = line is not None and self.is_alone(line) and line.lineno <= statement.lineno
+            return line if line is not None and alone and self.parents[line] is self.parents[statement] else None
+
         for earlier, _ in reversed(_before(span, spans)):
             name = next((text for text, known in earlier.variables.items() if known == value), None)
-            if name is None:
-                continue
-            expression = self.at(earlier)
-            line = None if expression is None else self.statement(expression)
-            if line is None or not self.is_alone(line) or line.lineno > statement.lineno:
-                continue
-            if self.parents[line] is self.parents[statement]:
-                return line, name
-        return None
+            line = None if name is None else beside(self.at(earlier))
+            if name is not None and line is not None:
+                return _Held(line, name, name if name.isidentifier() else "")
+        node = next((self.at(made) for made, values in _before(span, spans) if value in values), None)
+        line = beside(node)
+        if node is None or line is None or line is statement:
+            return None
+        return _Held(line, ast.get_source_segment(self.source, node) or "", "", node)
 
     def needs_parentheses(self, expression: ast.expr, written: ast.expr, span: Span) -> bool:
         """Whether another expression in this one's place has to stand in parentheses."""
@@ -380,23 +472,6 @@ class _Source:
         if isinstance(parent, (*_SIMPLE, ast.keyword)):
             return False
         return not (isinstance(parent, ast.Call) and expression in parent.args)
-
-    def changed(
-        self, statement: ast.stmt, span: Span, written: str, before: Sequence[str], earlier: Sequence[tuple[ast.stmt, str]]
-    ) -> Patch:
-        """The lines of a statement with another text in an expression's place, and further lines before it, or earlier."""
-        end = statement.end_lineno or statement.lineno
-        first = min([statement.lineno, *(line.lineno for line, _ in earlier)])
-        new: list[str] = []
-        for number in range(first, statement.lineno + 1):
-            new += [f"{self.indent(line)}{text}\n" for line, text in earlier if line.lineno == number]
-            new += [self.lines[number - 1]] if number < statement.lineno else []
-        new += [f"{self.indent(statement)}{line}\n" for line in before]
-        held = [line.encode() for line in self.lines[statement.lineno - 1 : end]]
-        begin, stop = span.line - statement.lineno, span.end_line - statement.lineno
-        head, tail = held[begin][: span.column], held[stop][span.end_column :]
-        new.append(b"".join([*held[:begin], head, written.encode(), tail, *held[stop + 1 :]]).decode())
-        return Patch(self.file, first, end, "".join(self.lines[first - 1 : end]), "".join(new))
 
 
 def _before(span: Span, spans: Sequence[tuple[Span, Sequence[ValueId]]]) -> list[tuple[Span, Sequence[ValueId]]]:
@@ -457,6 +532,12 @@ class _PortNames(ast.NodeTransformer):
     def __init__(self, texts: Mapping[str, str], aliases: Mapping[str, str], used: set[str]) -> None:
         self._texts, self._used = {**aliases, **texts}, used
         self._aliases = aliases
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        """An assignment: its value has the names from before."""
+        node.value = self.visit(node.value)
+        node.targets = [self.visit(target) for target in node.targets]
+        return node
 
     def visit_Name(self, node: ast.Name) -> Any:
         """A name."""

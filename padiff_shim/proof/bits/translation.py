@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence, Set
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
+import numpy as np
 import torch
 
 from ...table.formulation import Formulation, Spelling
@@ -15,8 +18,10 @@ from .following import LinkedCapture, as_side, call_number
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
 from .patterns import Candidate
 from .source import written_number
+from .vocabulary import Match, phrases
 
 _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
+_MOST_NUMBERS = 64  # of a constant that is written as numbers
 _DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
@@ -24,102 +29,43 @@ class Untranslatable(Exception):
     """A call that has no words here."""
 
 
-def _number(attributes: Mapping[str, Any], name: str) -> str:
-    if name not in attributes:
-        raise Untranslatable(name)
-    value = attributes[name]
-    text = written_number(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
-    return f"({text})" if "**" in text or text.startswith("-") else text
+_UNTRANSLATED = Untranslatable, KeyError, IndexError, TypeError
 
 
 def _binary(sign: str) -> Callable[[list[str], Mapping[str, Any]], str]:
     def write(operands: list[str], attributes: Mapping[str, Any]) -> str:
         if attributes.get("alpha", 1) != 1 or attributes.get("rounding_mode"):
             raise Untranslatable("alpha")
-        second = operands[1] if len(operands) > 1 else _number(attributes, "other")
-        return f"({operands[0]} {sign} {second})"
+        number = next((_number(attributes[name]) for name in ("self", "other", "exponent") if name in attributes), "")
+        parts = [number, operands[0]] if "self" in attributes else [*operands, number]
+        return f"({parts[0]} {sign} {parts[1]})"
 
     return write
 
 
-def _function(name: str) -> Callable[[list[str], Mapping[str, Any]], str]:
-    return lambda operands, _: f"{name}({', '.join(operands)})"
-
-
-def _reduction(method: str) -> Callable[[list[str], Mapping[str, Any]], str]:
-    def write(operands: list[str], attributes: Mapping[str, Any]) -> str:
-        dims = attributes.get("dim")
-        if isinstance(dims, (list, tuple)):
-            axis = f"{dims[0]}" if len(dims) == 1 else f"{list(dims)}"
-        else:
-            axis = f"{dims}" if dims is not None else ""
-        words = [axis] if axis and axis != "[]" else []
-        words += ["keepdim=True"] if attributes.get("keepdim") else []
-        return f"{method.format(operands[0])}({', '.join([*([operands[0]] if '{}' not in method else []), *words])})"
-
-    return write
-
-
-def _power(operands: list[str], attributes: Mapping[str, Any]) -> str:
-    if "self" in attributes:
-        return f"({attributes['self']!r} ** {operands[0]})"
-    second = operands[1] if len(operands) > 1 else _number(attributes, "exponent")
-    return f"({operands[0]} ** {second})"
-
-
-def _third(operands: list[str], attributes: Mapping[str, Any], name: str) -> str:
-    return operands[2] if len(operands) > 2 else _number(attributes, name)
+def _number(value: Any) -> str:
+    text = written_number(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else repr(value)
+    return f"({text})" if "**" in text or text.startswith("-") else text
 
 
 def _norm(operands: list[str], attributes: Mapping[str, Any]) -> str:
-    if attributes.get("dim") or attributes.get("keepdim"):
-        raise Untranslatable("a norm of some axes")
-    return f"paddle.linalg.norm({operands[0]}.flatten(), {_number(attributes, 'ord')})"
+    order, axes = _number(attributes.get("ord", 2)), attributes.get("dim")
+    if not axes:
+        return f"paddle.linalg.norm({operands[0]}.flatten(), {order})"
+    axis, keepdim = axes[0] if len(axes) == 1 else axes, ", keepdim=True" if attributes.get("keepdim") else ""
+    return f"paddle.linalg.norm({operands[0]}, {order}, {axis}{keepdim})"
 
 
-def _clamp(operands: list[str], attributes: Mapping[str, Any]) -> str:
-    words = [f", {word}={_number(attributes, word)}" for word in ("min", "max") if attributes.get(word) is not None]
-    return f"paddle.clip({operands[0]}{''.join(words)})"
-
-
-def _gelu(operands: list[str], attributes: Mapping[str, Any]) -> str:
-    return f"F.gelu({operands[0]}{', approximate=True' if attributes.get('approximate') == 'tanh' else ''})"
-
-
-def _layer_norm(operands: list[str], attributes: Mapping[str, Any]) -> str:
-    rest = "".join(f", {operand}" for operand in operands[1:])
-    shape = f"{operands[1]}.shape" if len(operands) > 1 else repr(list(attributes["normalized_shape"]))
-    return f"F.layer_norm({operands[0]}, {shape}{rest}, epsilon={attributes['eps']!r})"
-
-
-def _softmax(name: str) -> Callable[[list[str], Mapping[str, Any]], str]:
-    return lambda operands, attributes: f"{name}({operands[0]}, {attributes['dim']})"
-
-
-_WORDS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
-    "add": _binary("+"), "sub": _binary("-"), "mul": _binary("*"), "div": _binary("/"), "pow": _power,
-    "lerp": lambda operands, attributes: f"paddle.lerp({', '.join(operands[:2])}, {_third(operands, attributes, 'weight')})",
-    "addcmul": lambda operands, attributes: f"({operands[0]} + {_number(attributes, 'value')} * {operands[1]} * {operands[2]})",
-    "addcdiv": lambda operands, attributes: f"({operands[0]} + {_number(attributes, 'value')} * {operands[1]} / {operands[2]})",
-    "linalg_vector_norm": _norm, "clamp": _clamp,
-    "cat": lambda operands, attributes: f"paddle.concat([{', '.join(operands)}], {attributes.get('dim', 0)})",
-    "topk": lambda operands, attributes: f"paddle.topk({operands[0]}, {attributes['k']}, {attributes.get('dim', -1)})[0]",
-    "gather": lambda operands, attributes: f"paddle.take_along_axis({', '.join(operands)}, {attributes['dim']})",
-    "index_select": lambda operands, attributes: f"paddle.index_select({', '.join(operands)}, {attributes['dim']})",
-    "index": lambda operands, attributes: f"{operands[0]}[{', '.join(operands[1:])}]",
-    "embedding": lambda operands, attributes: f"F.embedding({', '.join(reversed(operands))})",
-    "stack": lambda operands, attributes: f"paddle.stack([{', '.join(operands)}], {attributes.get('dim', 0)})",
-    "rsub": lambda operands, attributes: f"({_number(attributes, 'other')} - {operands[0]})",
-    **{name: _function(f"paddle.{name}") for name in (
-        "sqrt", "rsqrt", "reciprocal", "exp", "log", "log1p", "expm1", "abs", "tanh", "sin", "cos", "erf", "square", "maximum",
-        "minimum",
-    )},
-    **{name: _function(f"F.{name}") for name in ("sigmoid", "silu", "relu", "softplus", "mish", "log_sigmoid")},
+_SIGNS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
+    "add": _binary("+"), "sub": _binary("-"), "mul": _binary("*"), "div": _binary("/"), "pow": _binary("**"),
+    "eq": _binary("=="), "gt": _binary(">"), "lt": _binary("<"), "ge": _binary(">="), "le": _binary("<="), "ne": _binary("!="),
+    "rsub": lambda operands, attributes: f"({_number(attributes['other'])} - {operands[0]})",
+    "linalg_vector_norm": _norm,  # Paddle's functions choose its axes themselves
     "neg": lambda operands, _: f"(-{operands[0]})",
-    "sum": _reduction("{}.sum"), "mean": _reduction("{}.mean"), "logsumexp": _reduction("paddle.logsumexp"),
-    "_softmax": _softmax("F.softmax"), "_log_softmax": _softmax("F.log_softmax"), "gelu": _gelu,
-    "native_layer_norm": _layer_norm,
-    "mm": _function("paddle.matmul"), "bmm": _function("paddle.matmul"),
+    "index": lambda operands, _: f"{operands[0]}[{', '.join(operands[1:])}]",
+    "addcmul": lambda operands, attributes: f"({operands[0]} + {_number(attributes['value'])} * {operands[1]} * {operands[2]})",
+    "addcdiv": lambda operands, attributes: f"({operands[0]} + {_number(attributes['value'])} * {operands[1]} / {operands[2]})",
+    **dict.fromkeys(("mm", "bmm"), lambda operands, _: f"paddle.matmul({', '.join(operands)})"),
 }  # fmt: skip
 
 
@@ -177,17 +123,26 @@ class Translator:
         if result is None:
             return None
         self._names: dict[str, ValueId] = {}
-        try:
-            text = self._written(last, first=True)
-        except (Untranslatable, KeyError, IndexError, TypeError):
-            return None
-        if text.startswith("(") and text.endswith(")") and _is_whole(text):
-            text = text[1:-1]
+        self._texts_of: dict[TraceCall, str] = {}
         value, side = result
-        if tuple(side.shape) != tuple(last.result.tensor.shape) and last.name not in _PRODUCTS:
-            text = self._shaped(text if text.endswith(")") else f"({text})", last.result.tensor, side, last)
+        texts: list[str] = []
+        for text in self._texts(last):
+            if text.startswith("(") and text.endswith(")") and _is_whole(text):
+                text = text[1:-1]
+            complexes = side.is_complex() is not last.result.tensor.is_complex()
+            if complexes or (tuple(side.shape) != tuple(last.result.tensor.shape) and last.name not in _PRODUCTS):
+                whole = text if text.endswith(")") else f"({text})"
+                texts += [text] if last.name.startswith("native_") else []  # norms see their operands in another shape
+                text = self._paired(whole, last.result.tensor, side, last)
+            texts.append(text)
+        if not texts:
+            return None
+        if side.dtype in (torch.bfloat16, torch.float16):  # kernels compute in float32, and round once
+            widened = [re.sub(r"\bx\d+\b", r'\g<0>.astype("float32")', text) for text in texts]
+            texts += [f'({text}).astype("{_DTYPES[side.dtype]}")' for text in widened]
         cause, name, why = cause_of(groups[0])
-        spelled = Formulation(name, cause, " ".join(self._names), (Spelling("", ""), Spelling(text, "")), (), why)
+        spellings = (Spelling("", ""), *(Spelling(text, "") for text in dict.fromkeys(texts)))
+        spelled = Formulation(name, cause, " ".join(self._names), spellings, (), why)
         return Candidate(spelled, 0, tuple(sorted(numbers | {number})), dict(self._names), (), (value,))
 
     def _last_call(self, groups: Sequence[OriginGroup]) -> TraceCall | None:
@@ -213,13 +168,57 @@ class Translator:
         """The Paddle value that a call gave, whose memory is a kernel's result."""
         call: OpCall = self._recorder.calls[number]
         for value in call.outputs:
-            side = as_side(self._recorder.tensor(value))
+            side = as_side(self._recorder.memory(value))
             if side.numel() == port.count and side.untyped_storage().data_ptr() == port.tensor.untyped_storage().data_ptr():
                 return value, side
-        return (call.outputs[0], as_side(self._recorder.tensor(call.outputs[0]))) if len(call.outputs) == 1 else None
+        return (call.outputs[0], as_side(self._recorder.memory(call.outputs[0]))) if len(call.outputs) == 1 else None
 
-    def _written(self, call: TraceCall, *, first: bool = False) -> str:
-        """A call as an expression."""
+    def _texts(self, call: TraceCall) -> Iterator[str]:
+        """A call as an expression, in each way in which the table of ops has words for it and those before it."""
+        for phrase in phrases(call.name):
+            match = None if call in self._changing else phrase.matched(call)
+            with contextlib.suppress(*_UNTRANSLATED):
+                if match is not None and len(phrase.kernels) > 1:
+                    yield self._phrased(match)
+        with contextlib.suppress(*_UNTRANSLATED):
+            yield self._signed(call)
+        for phrase in phrases(call.name):
+            match = None if call in self._changing else phrase.matched(call)
+            with contextlib.suppress(*_UNTRANSLATED):
+                if match is not None and len(phrase.kernels) == 1:
+                    yield self._phrased(match)
+
+    def _written(self, call: TraceCall) -> str:
+        """The first of these."""
+        if call not in self._texts_of:
+            self._texts_of[call] = next(self._texts(call), "")
+        if not self._texts_of[call]:
+            raise Untranslatable(call.name)
+        return self._texts_of[call]
+
+    def _phrased(self, match: Match) -> str:
+        """A call of Paddle's API."""
+        defaults, words = match.phrase.defaults, dict[str, str]()
+        for name, operands in match.operands.items():
+            texts = [self._operand(*operand) for operand in operands]
+            words[name] = f"[{', '.join(texts)}]" if match.phrase.whole else texts[0]
+        for name, value in match.settings():
+            if name not in defaults or defaults[name] != value:
+                words[name] = repr(value) if not isinstance(value, float) else written_number(value)
+        if words.get("correction") in ("0", "1"):  # older versions have the word unbiased alone
+            words["unbiased"] = str(words.pop("correction") == "1")
+        if match.phrase.function == "F.layer_norm":
+            shape = repr(list(match.calls[0].attributes["normalized_shape"]))
+            words["normalized_shape"] = f"{words['weight']}.shape" if words.get("weight", "(").isidentifier() else shape
+        names, text = list(defaults), list[str]()
+        for place, name in enumerate(names):
+            if name in words:
+                bare = place == len(text) and (name in match.operands or place < 3)
+                text.append(words[name] if bare else f"{name}={words[name]}")
+        return f"{match.phrase.function}({', '.join(text)})"
+
+    def _signed(self, call: TraceCall) -> str:
+        """A call by operators, casts and products, which people write without a name."""
         if call.name in ("_to_copy", "copy", "to"):
             dtype = _DTYPES.get(call.result.tensor.dtype)
             if dtype is None:
@@ -228,30 +227,23 @@ class Translator:
         if call.name == "addmm" and call.operands[2].value.node is None:
             bias, rows, weight = (self._operand(call, operand) for operand in call.operands)
             return f"F.linear({rows}, {weight}, {bias})"
-        write = _WORDS.get(call.name)
+        write = _SIGNS.get(call.name)
         if write is None or call in self._changing:
             raise Untranslatable(call.name)
         operands = [self._operand(call, operand) for operand in call.operands]
         if call.name == "mm" and call.operands[1].value.label in self._parameters:
             return f"F.linear({', '.join(operands)})"
-        attributes = dict(call.attributes)
-        if call.name not in _PRODUCTS and isinstance(attributes.get("dim"), (int, list, tuple)):
-            attributes["dim"] = _from_the_end(attributes["dim"], call.operands[0].tensor.dim())
-        return write(operands, attributes)
+        return write(operands, call.attributes)
 
     def _operand(self, call: TraceCall, operand: TraceOperand) -> str:
         """An operand of a call: a value of the port's, or an expression of values."""
         partner = self._partners.of_original.get(operand.value)
         if operand.value.node is None and operand.value.label.startswith("arange("):
             return self._shaped(_arange(operand.value), operand.value.tensor, operand.tensor, call)
-        if not operand.tensor.is_floating_point():
-            return self._index(operand.tensor)
+        if not operand.tensor.is_floating_point() and not operand.tensor.is_complex():
+            return self._index(operand)
         if partner is None:
-            if operand.value.node is None or operand.value is not operand.value.node.result:
-                raise Untranslatable("an operand without partner")
-            text = self._written(operand.value.node)
-            held = operand.value.tensor
-            return self._cast(self._shaped(text, held, operand.tensor, call), held, operand.tensor)
+            return self._made(call, operand)
         if partner.label in self._parameters:
             known = self._recorder.known(self._parameters[partner.label])
             if known is None:
@@ -260,36 +252,61 @@ class Translator:
         sides = self._by_memory.get(partner.tensor.untyped_storage().data_ptr(), [])
         for value, side in sorted(sides, key=lambda pair: pair[1].stride() != operand.tensor.stride()):
             if side.shape == operand.tensor.shape:
-                dense = ".contiguous()" if operand.tensor.is_contiguous() and not side.is_contiguous() else ""
+                laid = operand.tensor.is_contiguous() and not side.is_contiguous() and not call.name.startswith("native_")
+                dense = ".contiguous()" if laid else ""  # norms lay their operand out themselves
                 return self._cast(self._named(value) + dense, side, operand.tensor)
         for value, side in sides:
-            if side.numel() == operand.tensor.numel():
-                return self._cast(self._shaped(self._named(value), side, operand.tensor, call), side, operand.tensor)
+            if side.numel() * (1 + side.is_complex()) == operand.value.count:
+                return self._cast(self._paired(self._named(value), side, operand.tensor, call), side, operand.tensor)
         read = self._read(partner)
         if read is None:
-            raise Untranslatable("a value that no tensor of the port holds")
+            return self._made(call, operand)
         value, side = read
         self._names.setdefault(_gradient_name(partner.label, self._names), value)
         turned = side.dim() == 2 and side.shape == operand.tensor.shape and not torch.equal(partner.tensor, operand.tensor)
         text = f"{self._named(value)}.t()" if turned else self._shaped(self._named(value), side, operand.tensor, call)
         return self._cast(text, side, operand.tensor)
 
+    def _made(self, call: TraceCall, operand: TraceOperand) -> str:
+        """An operand that no tensor of the port holds, as the original makes it."""
+        maker, held = operand.value.node, operand.value.tensor
+        if maker is None:
+            return self._cast(_literal(operand.tensor), operand.tensor, operand.tensor)
+        if operand.value is not maker.result:
+            raise Untranslatable("one of several results")
+        return self._cast(self._paired(self._written(maker), held, operand.tensor, call), held, operand.tensor)
+
     def _read(self, constant: Value) -> tuple[ValueId, torch.Tensor] | None:
         """What was there before in the port's run, as a call of Paddle's reads it."""
+        flat = constant.tensor.reshape(-1)
         for node in constant.readers:
             number = call_number(node)
             values = [] if number is None else [value for _, value in self._recorder.calls[number].inputs]
-            for value, operand in zip(values, node.operands):
+            for value in values:
+                tensor = self._recorder.memory(value)
+                if not tensor._is_initialized() or not tensor.is_dense():
+                    continue
+                side = as_side(tensor)
+                sides = [side, side.t()] if side.dim() == 2 else [side]
+                if side.numel() == constant.count and any(torch.equal(each.reshape(-1), flat) for each in sides):
+                    return value, side
+            for value, operand in zip(values, node.operands):  # what was written since
                 if operand.value is constant and len(values) == len(node.operands):
                     return value, operand.tensor
+        for value, side in itertools.chain(*self._by_memory.values()):
+            if side.dtype is flat.dtype and side.numel() == flat.numel() and torch.equal(side.reshape(-1), flat):
+                return value, side
         return None
 
-    def _index(self, tensor: torch.Tensor) -> str:
-        """Whole numbers, which no kernel rounds: a tensor of the port's that holds them."""
+    def _index(self, operand: TraceOperand) -> str:
+        """Whole numbers, which no kernel rounds: a tensor of the port's that holds them, or how the original makes them."""
+        tensor = operand.tensor
         for value, side in self._whole:
             if side.shape == tensor.shape and torch.equal(side, tensor.to(side.dtype)):
                 return self._named(value)
-        raise Untranslatable("indices that no tensor of the port holds")
+        if operand.value.node is None:
+            return _literal(tensor)
+        return self._shaped(self._written(operand.value.node), operand.value.tensor, tensor, operand.value.node)
 
     def _named(self, value: ValueId) -> str:
         for name, held in self._names.items():
@@ -299,6 +316,15 @@ class Translator:
         self._names[name] = value
         return name
 
+    def _paired(self, text: str, held: torch.Tensor, wanted: torch.Tensor, call: TraceCall) -> str:
+        """A value in the arrangement in which a call is given it, and as complex numbers, or pairs, as it is given them."""
+        if held.is_complex() is wanted.is_complex():
+            return self._shaped(text, held, wanted, call)
+        pair = torch.empty((*(wanted if wanted.is_complex() else held).shape, 2))
+        if wanted.is_complex():
+            return f"paddle.as_complex({self._shaped(text, held, pair, call)})"
+        return self._shaped(f"paddle.as_real({text})", pair, wanted, call)
+
     @staticmethod
     def _shaped(text: str, held: torch.Tensor, wanted: torch.Tensor, call: TraceCall) -> str:
         """A value in the arrangement in which a call is given it."""
@@ -306,6 +332,8 @@ class Translator:
             return text
         if call.name in _PRODUCTS and held.shape[-2:] == wanted.shape[-2:]:
             return text  # a product of stacked matrices keeps their axes
+        if call.name in ("mm", "addmm") and wanted.dim() == 2 and held.shape[-1:] == wanted.shape[-1:]:
+            return text  # and so does one of rows
         if call.name in _PRODUCTS and held.dim() > 2 and held.shape[:-3:-1] == wanted.shape[-2:]:
             axes = [*range(held.dim() - 2), held.dim() - 1, held.dim() - 2]
             return f"{text}.transpose({axes})"
@@ -323,7 +351,7 @@ class Translator:
     @staticmethod
     def _cast(text: str, held: torch.Tensor, wanted: torch.Tensor) -> str:
         """Casts that keep every value are no calls of a trace."""
-        if held.dtype == wanted.dtype or not wanted.is_floating_point():
+        if held.dtype == wanted.dtype or not wanted.is_floating_point() or held.is_complex():
             return text
         return f'{text}.astype("{_DTYPES[wanted.dtype]}")'
 
@@ -335,17 +363,22 @@ def _gradient_name(label: str, taken: Mapping[str, ValueId]) -> str:
     return name if name.isidentifier() else f"x{len(taken) + 1}"
 
 
+def _literal(tensor: torch.Tensor) -> str:
+    """A constant that no call has made, as numbers."""
+    dtype = str(tensor.dtype).rpartition(".")[2]
+    if tensor.numel() and bool((tensor == tensor.reshape(-1)[0]).all()):
+        return f'paddle.full({list(tensor.shape)}, {tensor.reshape(-1)[0].item()!r}, "{dtype}")'
+    if tensor.numel() > _MOST_NUMBERS or tensor.is_complex():
+        raise Untranslatable("a constant of many numbers")
+    shown = np.vectorize(float)(tensor.numpy().astype(str)).tolist() if tensor.dtype is torch.float32 else tensor.tolist()
+    return f'paddle.to_tensor({shown}, "{dtype}")'
+
+
 def _arange(value: Value) -> str:
     """A constant that counts, in Paddle's words."""
     words = dict(part.split("=") for part in value.label[len("arange(") : -1].split(", "))
     dtype = str(value.tensor.dtype).rpartition(".")[2]
     return f'paddle.arange({words.get("start", 0)}, {words["end"]}, {words.get("step", 1)}, dtype="{dtype}")'
-
-
-def _from_the_end(dim: Any, rank: int) -> Any:
-    if isinstance(dim, (list, tuple)):
-        return [_from_the_end(each, rank) for each in dim]
-    return dim - rank if dim >= 0 else dim
 
 
 def _is_whole(text: str) -> bool:
