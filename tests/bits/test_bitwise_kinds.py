@@ -119,3 +119,157 @@ def test_a_recomputed_branch_has_each_origin_once(tmp_path, original):
     assert (origin.cause, origin.differs, origin.name) == (FUSED, "both", "SiLU by its formula")
     assert "layers)" not in str(origin)  # once, and once more in the backward
     assert behind.identical, str(behind)
+
+
+class GroupNormed(Net):
+    def forward(self, x):
+        h = self.up(x).unsqueeze(-1)
+        return self.down(torch.nn.functional.group_norm(h, 4).squeeze(-1))
+
+
+class Classified(Net):
+    def forward(self, x):
+        h = self.down(torch.tanh(self.up(x)))
+        return torch.nn.functional.binary_cross_entropy_with_logits(h, torch.ones_like(h))
+
+
+class TwoActivations(Net):
+    def forward(self, x):
+        h = self.up(x)
+        return self.down(torch.nn.functional.mish(h) + torch.nn.functional.hardswish(h))
+
+
+class Summed(Net):
+    def forward(self, x):
+        h = self.down(self.up(x))
+        return x + h + (torch.relu(h) + torch.sigmoid(h))
+
+
+class Gated(Net):
+    def forward(self, x):
+        h = self.down(self.up(x))
+        return torch.sigmoid(h) * x * 0.3 + h
+
+
+class Blended(Net):
+    def forward(self, x):
+        return torch.lerp(x, self.down(self.up(x)), 0.9)
+
+
+class Halves(Net):
+    def forward(self, x):
+        return self.down(torch.cat([torch.nn.functional.glu(self.up(x)), torch.nn.functional.elu(self.up(x))[:, :20]], -1))
+
+
+GROUPS = (
+    "h = self.up(x)\ng = h.reshape([33, 4, 10])\nm = g.mean(-1, keepdim=True)\nv = ((g - m) ** 2).mean(-1, keepdim=True)\n"
+    "return self.down(((g - m) / paddle.sqrt(v + 1e-5)).reshape([33, 40]))"
+)
+ONES = "return F.softplus(-self.down(paddle.tanh(self.up(x)))).mean()"
+MISH = "h = self.up(x)\nreturn self.down(h * paddle.tanh(F.softplus(h)) + h * F.relu6(h + 3) / 6)"
+SUM = "h = self.down(self.up(x))\nreturn paddle.add_n([x, h, F.relu(h), F.sigmoid(h)])"
+GATE = 'h = self.down(self.up(x))\ng = F.sigmoid(h.astype("float32")) * x.astype("float32") * 0.3\nreturn g.astype(x.dtype) + h'
+BLEND = "return x * 0.1 + self.down(self.up(x)) * 0.9"
+GLU = (
+    "a, b = self.up(x).chunk(2, -1)\ng = self.up(x)\n"
+    "return self.down(paddle.concat([a * F.sigmoid(b), paddle.where(g > 0, g, paddle.exp(g) - 1)[:, :20]], -1))"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "original", "dtype"),
+    [
+        (GROUPS, GroupNormed, "float32"),
+        (GROUPS, GroupNormed, "bfloat16"),
+        (ONES, Classified, "float32"),
+        (MISH, TwoActivations, "float32"),
+        (MISH, TwoActivations, "bfloat16"),
+        (SUM, Summed, "float32"),
+        (GATE, Gated, "bfloat16"),
+        (BLEND, Blended, "float32"),
+        (GLU, Halves, "float32"),
+    ],
+)
+def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):
+    answer, behind = ask(tmp_path, body, original, dtype=dtype)
+    assert answer.mended, str(answer)
+    assert behind.identical, str(behind)
+    assert (tmp_path / "port.py.orig").read_text().count(body.splitlines()[-1]) == 1
+
+
+class TrainedNorm(Net):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(24)
+
+    def forward(self, x):
+        return self.block(self.norm(x))
+
+
+def test_running_statistics_are_no_origin(tmp_path):
+    body = "return self.block(self.norm(x))"
+    path = tmp_path / "port.py"
+    source = PORT.replace("{body}", f"        {body}\n").replace(
+        "nn.Linear(40, 24)\n", "nn.Linear(40, 24)\n        self.norm = nn.BatchNorm1D(24)\n"
+    )
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location("normed_port", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    answer = padiff_shim.prove(module.Port(), TrainedNorm(), INPUTS, weights="random").bits()
+    assert [origin.name for origin in answer.origins] == ["SiLU by its formula"]
+    assert answer.mended
+
+
+class Masked(Net):
+    def forward(self, x):
+        y = self.block(x)
+        scores = torch.matmul(y, y.mT) * 24**-0.5
+        scores = scores.masked_fill(torch.triu(torch.ones(33, 33, dtype=torch.bool), 1), float("-inf"))
+        return torch.matmul(torch.softmax(scores, -1), y)
+
+
+def test_what_moves_signs_of_zeros_alone_is_no_origin(tmp_path):
+    body = (
+        "y = self.block(x)\n"
+        "scores = paddle.matmul(y, y, transpose_y=True) * 24 ** -0.5\n"
+        'scores = scores + paddle.triu(paddle.full([33, 33], -1e9, dtype="float32"), 1)\n'
+        "return paddle.matmul(F.softmax(scores, -1), y)"
+    )
+    answer, behind = ask(tmp_path, body, Masked)
+    assert [origin.name for origin in answer.origins] == ["SiLU by its formula"]
+    assert behind.identical, str(behind)
+
+
+class Normed(Net):
+    def forward(self, x):
+        y = self.down(self.up(x)).float()
+        y = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)
+        return y.to(x.dtype) * self.down.bias
+
+
+def test_a_change_that_assigns_a_name_that_it_reads(tmp_path):
+    body = (
+        'y = self.down(self.up(x)).astype("float32")\n'
+        "y = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\n"
+        'return (y * self.down.bias.astype("float32")).astype(x.dtype)'
+    )
+    answer, behind = ask(tmp_path, body, Normed, dtype="bfloat16")
+    assert answer.mended, str(answer)
+    assert behind.identical, str(behind)
+
+
+class Viewed(Net):
+    def forward(self, x):
+        h = self.up(x)
+        h = h.view(11, 3, 40)
+        return self.down((torch.nn.functional.silu(h) * 0.5).view(33, 40))
+
+
+def test_values_that_are_overwritten_in_place(tmp_path):
+    body = (
+        "h = self.up(x)\nh = h.reshape_([11, 3, 40])\ny = h * F.sigmoid(h)\ny.scale_(0.5)\nreturn self.down(y.reshape_([33, 40]))"
+    )
+    answer, behind = ask(tmp_path, body, Viewed)
+    assert answer.mended, str(answer)
+    assert behind.identical, str(behind)

@@ -142,9 +142,9 @@ def _names(search: OriginSearch, change: Any) -> tuple[tuple[str, str], ...]:
         elif number is not None:
             place = search.places[number]
             text = text_of(place.span) if place.span is not None else search.calls[number].op
-            names.append((name, str(tr("what line {line} makes: {call}", line=place.site.line, call=text))))
+            names.append((name, tr("what line {line} makes: {call}", line=place.site.line, call=text)))
         else:
-            names.append((name, str(tr("an input, or a parameter"))))
+            names.append((name, tr("an input, or a parameter")))
     return tuple((name, what) for name, what in names if re.search(rf"\b{name}\b", change.spelling))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from ...measure.bits import same_bits
 from ...proof import agreement
@@ -31,7 +32,6 @@ from .patterns import Candidate, match
 from .source import Span, in_place
 from .translation import Translator, changing_calls
 
-SHOWN = 5e-4  # a smaller share would be shown as none
 AnyChange = Change | OrderChange | MoveChange
 
 
@@ -208,7 +208,7 @@ class OriginSearch:
         return set()
 
     def leave_out(self, shares: Sequence[float | None]) -> list[float | None]:
-        """Leave the origins out without which no result and no gradient would have other bits; the shares of the others."""
+        """Leave the origins out that move signs of zeros alone, and by them no bit of a result; the shares of the others."""
         rest: list[tuple[Origin, float | None]] = []
         for origin, share in zip(list(self.origins), shares):
             others = {result for other in self.origins if other is not origin for result in other.results}
@@ -216,9 +216,8 @@ class OriginSearch:
                 key: [tensor if (key, place) in others else None for place, tensor in enumerate(wanted)]
                 for key, wanted in self._forced.items()
             }
-            alone = (
-                () if self.steps or (share is not None and abs(share) >= SHOWN) else self.identical(self._run(Followed(), forced))
-            )
+            signs = all(torch.equal(group.made, group.wanted) for group in origin.groups)
+            alone = self.identical(self._run(Followed(), forced)) if signs and not self.steps else ()
             if not alone or any(same < whole for same, whole in alone):
                 rest.append((origin, share))
         self.origins = [origin for origin, _ in rest]

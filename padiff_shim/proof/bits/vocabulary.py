@@ -1,7 +1,7 @@
 """What Torch's kernels are called in Paddle's words, derived from the table of ops: no list says it.
 
 The formula of each op is run on its samples. The kernels that it calls, and the values between them, are a phrase; the op's public
-function is how Paddle says it. An argument is told by the attribute of a kernel that is equal to it in all samples.
+function is how Paddle says it. An argument is known by the attribute of a kernel that is equal to it in all samples.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Phrase:
         kernels: in order; the last makes the result.
         tensors: which values are which parameters. ``whole``: the parameter that holds all operands as a sequence.
         settings: the other parameters of this call. ``plain``: those that are what the op has by default.
-        told: for each of them that a kernel tells: by which attribute.
+        attribute_of: for each of them that a kernel tells: by which attribute.
         free: the other attributes that are not the same in all samples: they follow from shapes, or from what is said otherwise.
     """
 
@@ -57,7 +57,7 @@ class Phrase:
     whole: str
     settings: dict[str, Any]
     plain: frozenset[str] = frozenset()
-    told: Mapping[str, Place] = field(default_factory=dict)
+    attribute_of: Mapping[str, Place] = field(default_factory=dict)
     free: frozenset[Place] = frozenset()
 
     @property
@@ -75,12 +75,12 @@ class Phrase:
     @property
     def kind(self) -> tuple[Any, ...]:
         """What it has in common with those that say the same of other numbers."""
-        settings = sorted((name, repr(value)) for name, value in self.settings.items() if name not in self.told)
+        settings = sorted((name, repr(value)) for name, value in self.settings.items() if name not in self.attribute_of)
         return (
             self.function,
             *(kernel.name for kernel in self.kernels),
             *sorted(self.tensors.values()),
-            *sorted(self.told),
+            *sorted(self.attribute_of),
             *settings,
         )
 
@@ -89,7 +89,7 @@ class Phrase:
         match = Match(self, {}, {}, {})
         if not self._matches(self.kernels[-1], call, match):
             return None
-        told = set(self.told.values())
+        known_places = set(self.attribute_of.values())
         sizes = [{1}.union(*map(_sizes, calls)) for calls in (self.kernels, match.calls.values())]
         for place, value in self.places:
             other = match.attribute(place)
@@ -97,7 +97,7 @@ class Phrase:
                 isinstance(each, (int, list)) and set(each if isinstance(each, list) else [each]) <= known
                 for each, known in zip((value, other), sizes)
             )
-            if not (place in told or place in self.free or of_shape or _alike(value, other)):
+            if not (place in known_places or place in self.free or of_shape or _alike(value, other)):
                 return None
         return match
 
@@ -160,7 +160,7 @@ class Match:
         """The arguments that are no tensors."""
         yield from self.numbers.items()
         for name, value in self.phrase.settings.items():
-            place = self.phrase.told.get(name)
+            place = self.phrase.attribute_of.get(name)
             if place is None:
                 if name not in self.phrase.plain:
                     yield name, value
@@ -209,7 +209,7 @@ def _all() -> Mapping[str, Sequence[Phrase]]:
 
     def rank(phrase: Phrase) -> tuple[int, bool, int]:
         kernel = phrase.kernels[-1].name.removeprefix("native_").strip("_")
-        return -len(phrase.kernels), phrase.function.rpartition(".")[2] != kernel, -len(phrase.told)
+        return -len(phrase.kernels), phrase.function.rpartition(".")[2] != kernel, -len(phrase.attribute_of)
 
     return {kernel: sorted(each, key=rank) for kernel, each in by_kernel.items()}
 
@@ -274,7 +274,7 @@ def _tell(alike: Sequence[Phrase]) -> None:
     """Find which attributes tell which arguments in calls of one kind."""
     places = [dict(phrase.places) for phrase in alike]
     common = [place for place in places[0] if all(place in each for each in places)]
-    told: dict[str, Place] = {}
+    attribute_of: dict[str, Place] = {}
     for name in dict.fromkeys(name for phrase in alike for name in phrase.settings):
         pairs = [(phrase.settings.get(name), phrase.rank, each) for phrase, each in zip(alike, places)]
         pairs = [pair for pair in pairs if pair[0] not in (None, [])]
@@ -285,11 +285,14 @@ def _tell(alike: Sequence[Phrase]) -> None:
         if len({repr(value) for value in values}) == 1:  # then only names tell
             fitting = [place for place in fitting if place[1][:3] == _KERNELS_NAMES.get(name, name)[:3]]
         if fitting and values:
-            told[name] = min(fitting, key=lambda place: place[1] != name)
+            attribute_of[name] = min(fitting, key=lambda place: place[1] != name)
     free = frozenset(place for place in common if any(not _alike(each[place], places[0][place]) for each in places))
     for phrase in alike:
-        given = {name for name, value in phrase.settings.items() if value not in (None, [])}
-        phrase.told, phrase.free = {name: told[name] for name in given & told.keys()}, free - set(told.values())
+        arguments = {name for name, value in phrase.settings.items() if value not in (None, [])}
+        phrase.attribute_of, phrase.free = (
+            {name: attribute_of[name] for name in arguments & attribute_of.keys()},
+            free - set(attribute_of.values()),
+        )
 
 
 def _alike(value: Any, other: Any) -> bool:
