@@ -45,7 +45,7 @@ def alone(pair: Pair, mistake: Mistake | None = None) -> None:
     seconds = time.perf_counter() - start
     print(proof)
     findings = [str(finding) for finding in proof.mistakes]
-    answer = {"verdict": proof.verdict.name, "seconds": seconds, "peak": peak(), "headline": proof.headline, "findings": findings}
+    answer = {"verdict": proof.verdict.name, "seconds": seconds, "peak": peak(), "headline": proof.answer, "findings": findings}
     print(RESULT + json.dumps(answer))
 
 

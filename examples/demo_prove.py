@@ -78,7 +78,7 @@ def wrong_port(name: str, planted: list[Planted], folder: Path, dtype: str | Non
     proof = padiff_shim.prove(ours, theirs, tuple(arrays[key] for key in INPUTS[name]), weights=weights, dtype=dtype)
     located, named = zip(*(_told(mistake, proof) for mistake in planted))
     what = planted[0].name if len(planted) == 1 else "at once: " + ", ".join(mistake.name for mistake in planted)
-    return Row(name, what, str(proof.verdict), located, named, proof.seconds, proof.headline)
+    return Row(name, what, str(proof.verdict), located, named, proof.seconds, proof.answer)
 
 
 def _told(planted: Planted, proof: padiff_shim.Proof) -> tuple[bool, bool]:
@@ -123,7 +123,7 @@ def right_pair(name: str, dtype: str) -> Row:
     """Prove a pair of the zoo with its loss and all gradients."""
     pair = build(name, dtype)
     proof = padiff_shim.prove(PaddleStep(pair.paddle, pair.module), TorchStep(pair.torch, pair.module), dict(pair.arrays))
-    return Row(name, f"right, {dtype}", str(proof.verdict), (bool(proof),), (), proof.seconds, proof.headline)
+    return Row(name, f"right, {dtype}", str(proof.verdict), (bool(proof),), (), proof.seconds, proof.answer)
 
 
 def right_rewritten(name: str, dtype: str | None = None) -> Row:
@@ -131,7 +131,7 @@ def right_rewritten(name: str, dtype: str | None = None) -> Row:
     original, port, shape = rewritten.PORTS[name]
     torch.manual_seed(0)
     proof = padiff_shim.prove(port(), original(), np.random.default_rng(0).standard_normal(shape), dtype=dtype)
-    return Row("otherwise", f"right: {name}", str(proof.verdict), (bool(proof),), (), proof.seconds, proof.headline)
+    return Row("otherwise", f"right: {name}", str(proof.verdict), (bool(proof),), (), proof.seconds, proof.answer)
 
 
 def jobs(folder: Path, models: list[str], dtype: str | None) -> list[Any]:

@@ -111,7 +111,7 @@ def answered(plant: Plant) -> Answer | None:
     except Exception:  # no call of the port's kind: Paddle refuses the value
         return None
     if not proof.mistakes:
-        return None if proof else Answer(plant, False, False, proof.headline)
+        return None if proof else Answer(plant, False, False, proof.answer)
     write = proof.mistakes[0].write
     try:
         written = eval(f"dict({write})", {})
@@ -119,7 +119,7 @@ def answered(plant: Plant) -> Answer | None:
     except Exception:  # what is written does not run
         written, mended = {}, False
     word, equals, _ = str(fields_of(proof.mistakes[0].text).get("other", "")).partition("=")
-    return Answer(plant, plant.argument in written or mended, mended, proof.headline, word if equals else plant.argument)
+    return Answer(plant, plant.argument in written or mended, mended, proof.answer, word if equals else plant.argument)
 
 
 def table(answers: list[Answer]) -> Iterator[str]:

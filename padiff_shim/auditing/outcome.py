@@ -85,7 +85,7 @@ class Audit(Presented):
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON-ready data."""
         return {
-            "headline": str(self.headline),
+            "headline": str(self.answer),
             "environment": self.environment,
             "seconds": round(self.seconds, 1),
             "complete": self.complete,

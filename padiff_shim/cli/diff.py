@@ -78,7 +78,7 @@ def command(
     files = (html, markdown, data, sarif)
     output.answer(difference, html, markdown, data, form, sarif, always=False)
     if form is None and "-" not in files and files != (None,) * 4:
-        click.echo("\n".join(map(str, (difference.headline, *difference.untested()))))
+        click.echo("\n".join(map(str, (difference.answer, *difference.untested()))))
     return FINE if difference else NO
 
 

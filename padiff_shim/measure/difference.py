@@ -62,7 +62,7 @@ class TreeDifference(Presented):
         ]
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """The answer in one line."""
         counted = many(len(self.tensors), "tensor")
         if self:
@@ -86,7 +86,7 @@ class TreeDifference(Presented):
         tensors = [apart.to_dict() for apart in self.tensors]
         return {
             "same": bool(self),
-            "headline": self.headline,
+            "headline": self.answer,
             "tensors": tensors,
             "unpaired": [list(each) for each in self.unpaired],
             "environment": self.environment,
@@ -111,7 +111,7 @@ class TreeDifference(Presented):
         )
         table, notes = doc.Table(columns, rows, tones, most=ROWS), doc.Notes([*alone, *_unfinite(self.tensors)])
         explained = doc.Only((doc.MARKDOWN, doc.PAGE), [doc.Paragraph(words)])
-        return doc.Document(self.headline, [table, notes, explained], "good" if self else "bad")
+        return doc.Document(self.answer, [table, notes, explained], "good" if self else "bad")
 
 
 def difference(a: Tree, b: Tree, *, atol: float = 0.0, rtol: float = 0.0, equal: Comparator | None = None) -> TreeDifference:

@@ -93,7 +93,7 @@ class CompareMode(Mode):
             self.run.counts.coverage.idle, self.run.counts.coverage.stretches = sampling.idle, sampling.stretches
             self.run.warn(
                 logged(
-                    "budget=: the hooks stood idle in {idle} of {stretches} stretches of the program (from the start "
+                    "budget=: comparison paused in {idle} of {stretches} stretches of the program (from the start "
                     "of an outermost layer, or the end of a backward, to the next); calls made there are in no count",
                     idle=sampling.idle,
                     stretches=sampling.stretches,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,24 @@ from .annotations import Finding
 from .document import Document, Facts, untested_words, version_words
 
 _WIDE = 120  # columns of a text in a file
-_SHORT = 200  # characters of a headline in a repr
+HEADLINE = 120  # characters
+_ENDS = (  # where a headline may end: behind a sentence, a part of one, a word
+    re.compile(r"(?<=\.) |; |(?<=。)|；"),
+    re.compile(r", | (?=\()|: |(?=（)|，|："),
+    re.compile(r" "),
+)
+
+
+def divided(answer: str) -> tuple[str, str]:
+    """An answer as a headline of at most :data:`HEADLINE` characters, and the rest of it: of whole sentences, clauses, or words."""
+    whole = str(answer)
+    if len(whole) <= HEADLINE:
+        return answer, ""
+    for end in _ENDS:
+        places = [match.span() for match in end.finditer(whole) if HEADLINE // 3 < match.start() <= HEADLINE]
+        if places:
+            return whole[: places[-1][0]], whole[places[-1][1] :]
+    return whole[: HEADLINE - 3] + "...", whole
 
 
 class Presented:
@@ -54,7 +72,11 @@ class Presented:
         return self._with_versions(self.content())
 
     def _with_versions(self, content: Document) -> Document:
-        return replace(content, parts=[Facts([*self.untested(), *filter(None, [self._versions()])]), *content.parts])
+        headline, rest = divided(content.headline)
+        if self.headline != headline and self.answer == content.headline:  # a class shortens its own, whose findings say the rest
+            headline, rest = self.headline, ""
+        facts = Facts([*self.untested(), *filter(None, [rest, self._versions()])])
+        return replace(content, headline=headline, parts=[facts, *content.parts])
 
     def untested(self) -> list[str]:
         """A line for each version that the tests were not run on."""
@@ -65,9 +87,14 @@ class Presented:
         return version_words(self.environment)
 
     @property
-    def headline(self) -> str:
-        """The answer in one line."""
+    def answer(self) -> str:
+        """The whole answer in a sentence or some."""
         return self.content().headline
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line of at most 120 characters; what more there is to it stands below, in :attr:`answer`."""
+        return divided(self.answer)[0]
 
     @property
     def findings(self) -> list[Finding]:
@@ -146,7 +173,7 @@ class Presented:
 
     def __repr__(self) -> str:
         with reader("en"):
-            return f"<padiff_shim.{type(self).__name__}: {shown(self.headline, _SHORT)}>"
+            return f"<padiff_shim.{type(self).__name__}: {shown(self.headline)}>"
 
     def _repr_html_(self) -> str:
         """Below a notebook's cell."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -96,7 +97,7 @@ class Alignment(Presented):
         return merged
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """The conclusion in a sentence, with its evidence."""
         verdict = self.verdict
         if verdict is AlignmentVerdict.WRONG:
@@ -104,22 +105,19 @@ class Alignment(Presented):
             text = _mistake(differing[0])
             for aligned in self.dtypes:
                 if aligned not in differing:
-                    how = _right(aligned) if aligned.proof.verdict else tr("not known in {dtype}", dtype=aligned.dtype)
+                    how = _right([aligned])[0] if aligned.proof.verdict else tr("not known in {dtype}", dtype=aligned.dtype)
                     text = tr("{text}; {how}", text=text, how=how)
             equal = _equal_but_gradients(differing[0])
             return joined("", (f"{verdict}: ", tr("{equal}; {text}", equal=equal, text=text) if equal else text))
         if verdict:
-            text = tr(
-                "for these weights and inputs the port computes what the original computes: {how}",
-                how=joined("; ", (_right(aligned) for aligned in self.dtypes)),
-            )
+            text = tr("{how}, for these weights and inputs", how=joined("; ", _right(self.dtypes)))
             if fails := next((aligned.fails for aligned in self.dtypes if aligned.fails), ""):
                 text = tr("right, and cannot be trained natively: {fails}; {text}", fails=fails, text=text)
         else:
             parts = []
             for aligned in self.dtypes:
                 reason = _contradicted(aligned) if aligned.proof.verdict else aligned.proof.reason
-                parts.append(tr("in {dtype} {reason}", dtype=aligned.dtype, reason=reason) if reason else _right(aligned))
+                parts.append(tr("in {dtype} {reason}", dtype=aligned.dtype, reason=reason) if reason else _right([aligned])[0])
             text = joined("; ", parts)
         return joined("", (f"{verdict}: ", text))
 
@@ -146,7 +144,7 @@ class Alignment(Presented):
         return {
             "verdict": str(self.verdict),
             "right": bool(self),
-            "headline": self.headline,
+            "headline": self.answer,
             "models": self.models,
             "environment": self.environment,
             "unchecked": self.unchecked,
@@ -155,16 +153,18 @@ class Alignment(Presented):
         }
 
 
-def _right(aligned: AlignedDtype) -> str:
-    """How far a right port agrees: on Torch's kernels, and natively."""
-    exact = aligned.proof.verdict is ProofVerdict.CODE_CORRECT
-    text = (
-        tr("equal bit for bit in {dtype}", dtype=aligned.dtype)
-        if exact
-        else tr("equal up to rounding in {dtype}", dtype=aligned.dtype)
-    )
-    steps = len(aligned.proof.training)
-    return tr("{text} ({steps})", text=text, steps=many(steps, "training step")) if steps else text
+def _right(dtypes: Sequence[AlignedDtype]) -> list[str]:
+    """How far a right port agrees on Torch's kernels: dtypes in which it does so alike, together."""
+    alike: dict[tuple[bool, int], list[str]] = {}
+    for aligned in dtypes:
+        key = aligned.proof.verdict is ProofVerdict.CODE_CORRECT, len(aligned.proof.training)
+        alike.setdefault(key, []).append(aligned.dtype)
+    texts = []
+    for (exact, steps), names in alike.items():
+        dtype = joined(", ", names)
+        text = tr("equal bit for bit in {dtype}", dtype=dtype) if exact else tr("equal up to rounding in {dtype}", dtype=dtype)
+        texts.append(tr("{text} ({steps})", text=text, steps=many(steps, "training step")) if steps else text)
+    return texts
 
 
 def _equal_but_gradients(aligned: AlignedDtype) -> str:

@@ -36,7 +36,7 @@ class AlignedModels(Protocol):
     def __bool__(self) -> bool: ...
 
     @property
-    def headline(self) -> str: ...
+    def answer(self) -> str: ...
 
     @property
     def unchecked(self) -> dict[str, str]: ...
@@ -54,7 +54,7 @@ def alignment_document(alignment: AlignedModels) -> doc.Document:
         aligned.proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING for aligned in dtypes
     )
     return doc.Document(
-        alignment.headline,
+        alignment.answer,
         [
             doc.Items(_evidence(alignment), marks=True),
             doc.Findings(_findings(dtypes)),

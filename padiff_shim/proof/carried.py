@@ -115,7 +115,7 @@ class CarriedBy(Presented):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
-        return {"headline": str(self.headline), **asdict(self)}
+        return {"headline": str(self.answer), **asdict(self)}
 
     wrong: list[str] = field(default_factory=list)
 
@@ -135,7 +135,7 @@ class CarriedBy(Presented):
         return tr("the {of}", of=of_all[of]) if of in of_all else tr("the gradient of {of}", of=of)
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """The largest carrier in a sentence, or why none is known."""
         if self.failed:
             return tr("What carries the native difference of {whose} is not known: {why}", whose=self.whose, why=self.failed)
@@ -154,11 +154,11 @@ class CarriedBy(Presented):
 
     def content(self) -> doc.Document:
         """The largest carrier, then all of them."""
-        return doc.Document(self.headline, _parts(self))
+        return doc.Document(self.answer, _parts(self))
 
     def section(self) -> doc.Section:
         """The same as a part of a larger document."""
-        parts = _parts(self) or [doc.Paragraph(self.headline)]
+        parts = _parts(self) or [doc.Paragraph(self.answer)]
         return doc.Section(tr("What differs natively"), parts)
 
     _suffixes = (*Presented._suffixes, ".csv")

@@ -643,7 +643,8 @@ class CallDifference:
         setting: of an attribute that many calls have in common: the port's call in which it was seen first.
         part: where it shows: in the forward, in the backward, or in the running statistics alone.
         together: further calls stand in another place with it.
-        write, arguments: what to write at the call of Paddle's API, and the names of its arguments.
+        write, arguments: what to write at the call of Paddle's API, and the names of its arguments; ``spelled``: that call with
+            these arguments as they are.
         whole: several calls have such an argument, so what the API's call gives is exchanged, and no attribute.
     """
 
@@ -661,6 +662,7 @@ class CallDifference:
     write: str = ""
     arguments: tuple[str, ...] = ()
     whole: bool = False
+    spelled: str = ""
 
     @property
     def backward(self) -> bool:

@@ -32,7 +32,7 @@ class Proven(Protocol):
     def __bool__(self) -> bool: ...
 
     @property
-    def headline(self) -> str: ...
+    def answer(self) -> str: ...
 
     stages: list[Stage]
     mistakes: list[Mistake]
@@ -48,7 +48,7 @@ def proof_document(proof: Proven, following: Sequence[str] = ()) -> doc.Document
     measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
     stages = doc.Items([doc.ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in proof.stages], marks=True)
     return doc.Document(
-        proof.headline,
+        proof.answer,
         [
             doc.Findings([listed_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
             stages,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import paddle
@@ -16,7 +17,7 @@ from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.environment import versions
 from ..present.annotations import Finding
 from ..present.document import Document
-from ..present.result import Presented
+from ..present.result import HEADLINE, Presented, divided
 from ..progress import Waiting
 from ..text import joined, marked, shown, tr
 from ..weights.mapping import Mapping as WeightMapping
@@ -27,7 +28,7 @@ from .bits.bitwise import bitwise, same_mathematics
 from .bits.result import Bitwise
 from .carried import CarriedBy
 from .drift import Drift, drift
-from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .findings import LayerRow, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
 from .pages import annotated, proof_document
 from .programs import PaddleSide, TorchSide, generators_restored
@@ -44,18 +45,51 @@ _AGAIN = marked("correct that, then prove again")
 
 
 class ProofAnswer(Presented):
-    """What answers about a port's code share. ``verdict``, ``mistakes``: those of the dataclass that inherits."""
+    """What answers about a port's code share. ``verdict``, ``reason``, ``mistakes``: those of the dataclass that inherits."""
 
     verdict: ProofVerdict
+    reason: str
     mistakes: list[Mistake]
 
     def __bool__(self) -> bool:
         return bool(self.verdict)
 
     @property
+    def answer(self) -> str:
+        """The answer in a sentence, with the first mistake's line."""
+        place = self._place()
+        return self._with_line(at_line(place.file, place.line) if place else "")
+
+    def _place(self) -> ProgramPlace | None:
+        return (self.mistakes[0].paddle or self.mistakes[0].torch) if self.mistakes else None
+
+    def _with_line(self, line: str, *, layer: bool = True) -> str:
+        if not self.mistakes:
+            return joined("", (f"{self.verdict}: ", self.reason))
+        text, place = self.mistakes[0].sentence(), self._place()
+        if place:
+            text = tr("{text} at {line}", text=text, line=line)
+            text = tr("{text} (layer {layer})", text=text, layer=place.layer) if layer and place.layer else text
+        if len(self.mistakes) > 1:
+            text = tr("{text}, and {more} more", text=text, more=len(self.mistakes) - 1)
+        return joined("", (f"{self.verdict}: ", text))
+
+    @property
     def headline(self) -> str:
-        """The answer in one line."""
-        raise NotImplementedError
+        """The same in at most 120 characters: of a long one without folder and layer, or the line first, and what to write."""
+        place = self._place()
+        if place is None or len(str(self.answer)) <= HEADLINE:
+            return super().headline
+        line = f"{Path(place.file).name}:{place.line}"
+        for layer in (True, False):
+            if len(str(text := self._with_line(line, layer=layer))) <= HEADLINE:
+                return text
+        first = self.mistakes[0]
+        text = divided(tr("{verdict}: at {line}: {mistake}", verdict=self.verdict, line=line, mistake=first.sentence()))[0]
+        if first.fix is None or not first.fix.text or first.fix.text in text:
+            return text
+        advised = tr("{text}; write {fix}", text=text, fix=first.fix.text)
+        return advised if len(str(advised)) <= HEADLINE else text
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
@@ -63,7 +97,7 @@ class ProofAnswer(Presented):
         data["verdict"] = str(self.verdict)
         for mistake, fields in zip(self.mistakes, data["mistakes"]):
             fields["cause"] = str(mistake.cause)
-        return {**data, "headline": self.headline, "right": bool(self)}
+        return {**data, "headline": self.answer, "right": bool(self)}
 
     @property
     def findings(self) -> list[Finding]:
@@ -145,7 +179,7 @@ class Proof(ProofAnswer):
 
     def _programs(self) -> Ran:
         if self.ran is None or not self.differences:
-            raise PadiffShimError(tr("no run of the port to measure: {headline}", headline=self.headline))
+            raise PadiffShimError(tr("no run of the port to measure: {headline}", headline=self.answer))
         return self.ran
 
     def bits(self) -> Bitwise:
@@ -299,20 +333,6 @@ class Proof(ProofAnswer):
             self.carried_gradients[of] = gradient_carriers(ran.port, of, training=ran.recipe is not None)
         return self.carried_gradients[of]
 
-    @property
-    def headline(self) -> str:
-        """The answer in one line, with the first mistake's line."""
-        if not self.mistakes:
-            return joined("", (f"{self.verdict}: ", self.reason))
-        first = self.mistakes[0]
-        text, place = first.sentence(), first.paddle or first.torch
-        if place:
-            text = tr("{text} at {line}", text=text, line=at_line(place.file, place.line))
-            text = tr("{text} (layer {layer})", text=text, layer=place.layer) if place.layer else text
-        if len(self.mistakes) > 1:
-            text = tr("{text}, and {more} more", text=text, more=len(self.mistakes) - 1)
-        return joined("", (f"{self.verdict}: ", text))
-
     def content(self) -> Document:
         """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""
         return proof_document(self, self.following)
@@ -323,9 +343,12 @@ class Proof(ProofAnswer):
         if self.mistakes:
             first = self.mistakes[0]
             place = first.fix if first.fix is not None and first.fix.file else first.paddle or first.torch
+            if not place:
+                return [tr(_AGAIN)]
+            line = at_line(place.file, place.line)
             if first.fix is not None and first.fix.text:
-                return [tr("write {fix}, then prove again", fix=first.fix)]
-            return [tr("correct {line}, then prove again", line=at_line(place.file, place.line)) if place else tr(_AGAIN)]
+                return [tr("write {fix} at {line}, then prove again", fix=first.fix.text, line=line)]
+            return [tr("correct {line}, then prove again", line=line)]
         if self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING:
             return [tr(_BITS), tr(_REPORT)]
         if self.verdict is ProofVerdict.CODE_CORRECT:

@@ -549,7 +549,7 @@ def _bit_for_bit(apart: float | None, goes_back: bool, wrong: Sequence[str]) -> 
     if not apart:
         return tr("bit for bit on Torch's kernels and on Paddle's own")
     return tr(
-        "bit for bit on Torch's kernels; on Paddle's own kernels {apart:.3g} apart: a difference of the kernels, not of the code",
+        "bit for bit on Torch's kernels; natively {apart:.3g} apart: the kernels differ, not the code",
         apart=apart,
     )
 

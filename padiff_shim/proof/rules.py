@@ -288,6 +288,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         )
         first, *rest = words
         text = joined(", ", [first, *rest]) if rest else first
+    own = [f"{name}={shown(answer.call.arguments[name])}" for name in changes]
     return replace(
         difference,
         cause=cause,
@@ -297,6 +298,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         write=written,
         arguments=tuple(changes),
         whole=whole,
+        spelled="" if answer.call.symbol or cause is not Cause.ATTRIBUTE else f"{answer.call.name}({', '.join(own)})",
     )
 
 
@@ -644,6 +646,8 @@ def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake
     """The mistake of one difference, with what to write."""
     sites = difference.sites or (None, None)
     original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
+    if port is not None and difference.spelled:
+        port = replace(port, call=difference.spelled)
     place = port or original
     path = place.layer if place else ""
     cause, text = difference.cause, difference.text

@@ -272,7 +272,7 @@ class Bisection(Presented):
         ]
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """The answer in one line."""
         units = tr("{part} of {all}", part=len(self.minimal), all=many(self.units, self.over[:-1]))
         others = tr("no other is needed or makes it") if self.alone else tr("others make it as well")
@@ -285,7 +285,7 @@ class Bisection(Presented):
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {
-            "headline": self.headline,
+            "headline": self.answer,
             "over": self.over,
             "kernel": self.kernel,
             "units": self.units,
@@ -321,7 +321,7 @@ class Bisection(Presented):
             )
             for unit in self
         ]
-        return Document(self.headline, [Table(columns, rows)])
+        return Document(self.answer, [Table(columns, rows)])
 
 
 def _lines(unit: Unit) -> str:

@@ -43,7 +43,7 @@ class HarmReport(Presented):
         return not self.differences
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """Whether comparing left every bit as it was."""
         compared = many(self.compared, "tensor or state", "tensors and states")
         if self:
@@ -68,7 +68,7 @@ class HarmReport(Presented):
 
     def content(self) -> Document:
         """The answer alone."""
-        return Document(self.headline, [], "good" if self else "bad")
+        return Document(self.answer, [], "good" if self else "bad")
 
 
 def _random_states() -> dict[str, Any]:

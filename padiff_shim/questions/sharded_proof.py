@@ -41,7 +41,7 @@ from ..recording.reading import read
 from ..recording.shards import ShardRules, Way
 from ..recording.tensors import parameter_name
 from ..runlog.events import IN_STEP
-from ..text import joined, listed, many, tr
+from ..text import listed, many, tr
 from .rendezvous import Rendezvous
 from .sharded_runs import (
     STATISTICS,
@@ -99,11 +99,6 @@ class ShardedProof(ProofAnswer):
         """Whether the code is right."""
         return bool(self)
 
-    @property
-    def headline(self) -> str:
-        """The answer in one line."""
-        return joined("", (f"{self.verdict}: ", self.mistakes[0].sentence() if self.mistakes else self.reason))
-
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         data = super(ShardedProof, replace(self, first=None)).to_dict()  # a row may hold tensors
@@ -114,7 +109,7 @@ class ShardedProof(ProofAnswer):
         stages = Items([ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in self.stages], marks=True)
         findings = Findings([listed_finding(mistake, len(self.mistakes)) for mistake in self.mistakes])
         parts = [findings, stages, Notes(self.notes)]
-        return Document(self.headline, parts, "good" if self else "bad")
+        return Document(self.answer, parts, "good" if self else "bad")
 
 
 # ---- The question.

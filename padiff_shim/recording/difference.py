@@ -266,7 +266,7 @@ class Difference(Presented):
         return bool(self.counts.compared) and self.met and not (self.counts.differing or self.holes or self.values_missing)
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """The answer in one line."""
         return pages.headline(self)
 
@@ -274,7 +274,7 @@ class Difference(Presented):
         """All of it in plain types (JSON)."""
         return {
             "same": bool(self),
-            "headline": self.headline,
+            "headline": self.answer,
             "a": self.a,
             "b": self.b,
             "frameworks": list(self.frameworks),

@@ -106,7 +106,7 @@ class DifferenceView(Protocol):
     @property
     def first(self) -> Any: ...
     @property
-    def headline(self) -> str: ...
+    def answer(self) -> str: ...
 
 
 def headline(difference: DifferenceView) -> str:
@@ -348,7 +348,7 @@ def difference_document(difference: DifferenceView) -> doc.Document:
     not_joined = [(shown(tensor, SENTENCE), reason) for tensor, reason in difference.not_joined[: ROWS.page]]
     around = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
     return doc.Document(
-        difference.headline,
+        difference.answer,
         [
             doc.Facts([*facts, *(tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in ends)]),
             *_begins(difference),

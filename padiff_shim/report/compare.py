@@ -204,9 +204,7 @@ def _scope(coverage: Mapping[str, Any]) -> str:
     if updates := unseen.get(UPDATE_UNCHECKED):
         parts.append(tr("not judged: {updates} of optimizers, on Paddle's kernels", updates=many(updates, "update")))
     if idle:
-        parts.append(
-            tr("for budget= the hooks stood idle in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches)
-        )
+        parts.append(tr("for budget= comparison paused in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches))
     return joined("; ", parts)
 
 
@@ -262,7 +260,9 @@ def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int) -> 
     if counts.ended_by:
         return tr("No fault was found up to there, and what did not run is not known.")
     if not counts.records - unjudged - known - tied:
-        return tr("No kernel is accused of more than is known.") if known else tr("No kernel is accused, and none is cleared.")
+        return (
+            tr("No fault was found but known differences.") if known else tr("No fault was found, but nothing could be verified.")
+        )
     if not largest:
         screened = ""
         if counts.verdicts(everything=False).get(Verdict.ROUNDING.value):

@@ -194,7 +194,7 @@ class CompareRun(Run):
         return grouped
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """The answer in a sentence: whose kernel is wrong, where and by how much; or that there is only rounding."""
         return compare.headline(self.counts, self.coverage())
 

@@ -165,7 +165,7 @@ class Gate(Presented):
         lists = {name: [asdict(entry) for entry in getattr(self, name)] for name in ("new", "gone", "suspects")}
         names = ("margin", "places", "updated", "refused", "missing", "environment")
         plain = {name: getattr(self, name) for name in names}
-        return {"headline": str(self.headline), "passed": self.passed, "baseline": str(self.baseline), **plain, **changes, **lists}
+        return {"headline": str(self.answer), "passed": self.passed, "baseline": str(self.baseline), **plain, **changes, **lists}
 
     @property
     def findings(self) -> list[Finding]:

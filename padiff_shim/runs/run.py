@@ -279,7 +279,7 @@ class Run(Presented):
         return reference.complete(self)
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """How much ran on the reference's kernels, and what did not."""
         return reference.headline(self)
 

@@ -156,7 +156,7 @@ class WeightCheck(Presented):
         return not self.differences
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """Whether all pairs are equal, or how many are not."""
         if self:
             return tr("{compared} pairs of weights, all equal bit for bit", compared=self.compared)
@@ -170,7 +170,7 @@ class WeightCheck(Presented):
     def content(self) -> Document:
         """The answer, and a line for each pair that differs."""
         return Document(
-            self.headline, [Items([ListItem(str(each), "", "bad") for each in self.differences])], "good" if self else "bad"
+            self.answer, [Items([ListItem(str(each), "", "bad") for each in self.differences])], "good" if self else "bad"
         )
 
     def to_dict(self) -> dict[str, Any]:

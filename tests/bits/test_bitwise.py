@@ -133,7 +133,7 @@ def test_each_origin_is_named_at_its_line_with_its_cause(three):
 def test_with_the_changes_no_bit_differs_in_memory_and_in_the_source(three):
     _, answer, behind = three
     assert answer.mended
-    assert "with these 3 changes all" in answer.headline
+    assert "with these 3 changes all" in answer.answer
     assert behind.identical, str(behind)
     assert behind.origins == []
     assert behind.proof.verdict is padiff_shim.ProofVerdict.CODE_CORRECT
@@ -181,7 +181,7 @@ def test_no_origin_is_invented_where_no_bit_differs(tmp_path, dtype):
     answer = ask(port_of(tmp_path), dtype=dtype)
     assert answer
     assert answer.origins == []
-    assert answer.headline.startswith("identical bit for bit")
+    assert answer.answer.startswith("identical bit for bit")
 
 
 def test_gradients_alone_may_part(tmp_path):
@@ -231,8 +231,8 @@ def test_a_wrong_port_is_proven_and_nothing_else(tmp_path):
     answer = ask(port_of(tmp_path, ("F.silu", "F.gelu")))
     assert not answer.comparable
     assert not answer.origins
-    assert "the port is not right" in answer.headline
-    assert "gelu" in answer.headline
+    assert "the port is not right" in answer.answer
+    assert "gelu" in answer.answer
 
 
 def test_a_proof_within_rounding_points_here(tmp_path):

@@ -109,7 +109,7 @@ def test_each_line_of_an_update_is_named(answers):
 def test_the_changes_make_the_updates_identical(answers):
     assert answers[0].mended, str(answers[0])
     assert answers[0].updates[0] < answers[0].updates[1] == 6
-    assert "updates are identical" in answers[0].headline
+    assert "updates are identical" in answers[0].answer
     assert answers[-1].identical, str(answers[-1])
 
 

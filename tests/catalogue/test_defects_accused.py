@@ -39,8 +39,8 @@ def test_a_comparison_accuses_paddle(name, title):
     accused = {(call.op, call.tensor, str(call.side), call.hypothesis): str(call.verdict) for call in run.calls if call.side}
     verdict = accused.get((op, tensor, "paddle", hypothesis))
     assert verdict in ("SEMANTICS", "NONFINITE"), [str(call) for call in run.calls]
-    assert run.headline.startswith(f"Paddle's {op}")
-    assert verdict == "NONFINITE" or f"({hypothesis})" in run.headline
+    assert run.answer.startswith(f"Paddle's {op}")
+    assert verdict == "NONFINITE" or f"({hypothesis})" in run.answer
 
 
 @pytest.mark.skipif(not IS_3, reason="2.6 has no kernel of it for a CPU")
@@ -51,7 +51,7 @@ def test_a_mask_that_says_what_is_causal_says_is_innocent(kind):
     x = paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 5, 2, 8)).astype("float32"))
     with padiff_shim.compare("torch") as run:
         F.scaled_dot_product_attention(x, x, x, mask, 0.0, is_causal=True)
-    assert run.headline.startswith("No kernel is accused"), run.headline
+    assert run.answer.startswith("No kernel is accused"), run.answer
     assert not run.warnings
 
 

@@ -243,7 +243,7 @@ def test_diff_says_where_two_recordings_part(recordings, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == padiff_shim.diff(first, second).to_dict()
     assert notes.read_text() == padiff_shim.diff(first, second).markdown()
     assert main(["diff", first, second, "--html", str(tmp_path / "page.html")]) == 1
-    assert capsys.readouterr().out.strip() == padiff_shim.diff(first, second).document().headline
+    assert capsys.readouterr().out.strip() == padiff_shim.diff(first, second).document().answer
     assert main(["diff", first, second, "--atol", "1", "--ranks", "0,0"]) == 0
 
 

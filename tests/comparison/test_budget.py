@@ -137,7 +137,7 @@ def test_idle_hooks_let_calls_pass_and_the_run_says_so(monkeypatch):
         net(x)  # the pulses: the end of the backward, the start of this layer
         assert touched
     assert {call.step for call in run.calls} == {1}, "steps are counted by idle hooks, too"
-    assert [warning for warning in run.warnings if "stood idle in 2 of 3 stretches" in warning]
+    assert [warning for warning in run.warnings if "paused in 2 of 3 stretches" in warning]
 
 
 def test_hooks_are_never_idle_where_several_openings_share_a_mode_or_a_shadow_is_kept(monkeypatch):

@@ -80,7 +80,7 @@ def test_a_lost_one_is_accused_and_named(convolution, shapes, audit):
     name = convolution.__name__
     assert seconds(run)[name, "second:grad"] == ("SEMANTICS", "paddle", "no-second-derivative")
     assert run.by_line()[0].worst["op"] == name
-    assert name in run.headline
+    assert name in run.answer
     with padiff_shim.compare("torch", audit=audit) as run:
         penalty(convolution, tensor(*shapes[0]), weight)
     assert not run.by_line()
@@ -104,7 +104,7 @@ def test_what_is_not_judged_is_counted():
     with padiff_shim.compare("torch") as run:
         penalty(lambda *operands: paddle.concat(list(operands)), x, y)
     assert run.coverage()["unchecked_ops"] == {"concat": {SECOND_UNCHECKED: 1}}
-    assert "second derivative" in run.headline
+    assert "second derivative" in run.answer
     with padiff_shim.compare("torch") as run:
         (first,) = paddle.grad([paddle.tanh(x).sum()], [x], create_graph=True)
         (second,) = paddle.grad([first.sum()], [x], create_graph=True)

@@ -344,8 +344,8 @@ def test_the_gradient_of_clip_at_its_limit():
         with padiff_shim.testing.planted("clip", at_limits, gradients=True):
             run, call = run_with()
         assert call.verdict in verdicts or (call.verdict is Verdict.EQUAL and factor == 1.0), str(call)
-    assert "clip" in run.headline
-    assert "Paddle's gradient" in run.headline
+    assert "clip" in run.answer
+    assert "Paddle's gradient" in run.answer
 
 
 def test_the_gradient_of_a_median_of_equal_elements():
@@ -360,7 +360,7 @@ def test_the_gradient_of_a_median_of_equal_elements():
 
     run, call = compared()
     assert call.verdict in (Verdict.EQUAL, Verdict.TIE), str(call)
-    assert "right kernels may be" not in run.headline
+    assert "right kernels may be" not in run.answer
     for change, accepted in (
         (lambda grad, *rest: torch.tensor([0.0, 0.0, 1.0]), {Verdict.TIE, Verdict.EQUAL}),
         (lambda grad, *rest: torch.full([3], 1 / 3), {Verdict.TIE, Verdict.EQUAL}),
@@ -380,7 +380,7 @@ def test_a_report_says_what_a_tie_means():
         paddle.nn.functional.relu(x).sum().backward()
     assert run.verdicts["TIE"] == 1
     assert not run.by_line()
-    assert "1 differs at ties, where both choices are allowed" in run.headline
+    assert "1 differs at ties, where both choices are allowed" in run.answer
     for text in (str(run), run.markdown()):
         assert "from there on both frameworks' programs may part, and no kernel is wrong" in text
     (call,) = run.calls.filter(verdict="TIE")

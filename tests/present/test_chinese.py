@@ -35,6 +35,8 @@ NAMES = frozenset(
         "out",
         "grad",
         "gelu",
+        "drift",
+        "report",
         "True",
         "False",
         "None",
@@ -264,8 +266,8 @@ LINES = {
     "gate x --margin much": "'--margin' 的值无效",
     "diff a b c": "多余的参数（c）",
     "run --lang zh --record x --every 0 y.py": "--every 应为不小于 1 的整数",
-    "repro nowhere": "不存在",
-    "ops softmaxx": "'softmax'",
+    "log nowhere --saved": "不存在",
+    "audit --ops softmaxx": "'softmax'",
     "prove nowhere.py:x nowhere.py:y --inputs z.npy": "文件 nowhere.py 不存在",
 }
 

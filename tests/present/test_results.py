@@ -2,9 +2,12 @@
 
 import importlib
 import json
+import os
 import pkgutil
+import re
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import paddle
@@ -18,7 +21,16 @@ from padiff_shim.auditing.report import OpReport
 from padiff_shim.modes.environment import versions
 from padiff_shim.present.annotations import Finding
 from padiff_shim.present.result import Presented
+from padiff_shim.proof.aligned import AlignedDtype
+from padiff_shim.proof.alignment import Alignment
+from padiff_shim.proof.bits.result import BitOrigin, Bitwise
+from padiff_shim.proof.carried import CarriedBy
+from padiff_shim.proof.findings import Cause, Fix, Mistake, ProgramPlace, ProofVerdict
+from padiff_shim.proof.locate import Located
+from padiff_shim.proof.proof import Proof
+from padiff_shim.proof.prove import _bit_for_bit, _within_rounding
 from padiff_shim.questions.doctor import Health
+from padiff_shim.text import reader, tr
 
 FORMER = ("to_html", "to_markdown", "as_dict", "annotations", "page", "write", "to_csv", "plot", "done")
 OPTIONAL = {"ShardedProof"}  # of several ranks: tests/distributed asks it
@@ -109,6 +121,72 @@ def test_they_are_true_where_nothing_is_wrong(results):
     for name, (good, bad) in results.items():
         assert bool(good) is not (name == "CarriedBy" and bool(good.rows)), name
         assert bad is None or not bad, name
+
+
+CATALOGUE = Path(__file__).with_name("headlines.md")
+MEASURED = re.compile(r"(?<![\w.])[-+]?\d+\.?\d*(?:e[-+]\d+)|(?<![\w.])\d+\.\d+%?")
+
+
+def further(results):
+    """Situation -> a result that the fixture has not."""
+    place = ProgramPlace("blocks.0", "port.py", 7, "x = y", "softmax(axis=1)")
+    long = "momentum=0.1 against 0.9 (Paddle's momentum is the share of the old statistics that stays, Torch's that of the new)"
+    fix = Fix("momentum=0.9", place.file, 7)
+    mistakes = {
+        "two mistakes": [Mistake(Cause.ATTRIBUTE, "axis=1 against dim=-1 (write axis=-1)", place, place, ("blocks.0",))] * 2,
+        "a mistake in many words": [Mistake(Cause.ATTRIBUTE, long, place, place, ("blocks.0",), fix=fix)],
+        "a call too many": [Mistake(Cause.EXTRA, tr("the port calls sum() here, the original does not"), None, place, ("",))],
+    }
+    proofs = {name: Proof(ProofVerdict.CODE_DIFFERS, "", mistakes=these) for name, these in mistakes.items()}
+    right = Proof(ProofVerdict.CODE_CORRECT, _bit_for_bit(3e-7, True, []))
+    located = Located([], True, 5.5e-14)
+    rounded = Proof(
+        ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, _within_rounding(located, "output 0: largest difference 1e-06", "float64")
+    )
+    spelled = BitOrigin("rounding", "scale of attention", "", place, place, ("",), "forward", 1.0, 0.5, change="x * c")
+    sizes = {"results": (0, 9), "gradients": (0, 15)}
+    changed = {"results_changed": (9, 9), "gradients_changed": (15, 15)}
+    wrong = proofs["two mistakes"]
+    aligned = [AlignedDtype(dtype, proof, None) for dtype, proof in (("float32", right), ("bfloat16", right))]
+    return {
+        "native kernels alone differ": right,
+        "equal everywhere": Proof(ProofVerdict.CODE_CORRECT, _bit_for_bit(0.0, True, [])),
+        "natively it fails": Proof(ProofVerdict.CODE_CORRECT, _bit_for_bit(None, True, [])),
+        "rounding": rounded,
+        **proofs,
+        "bits differ, mended": Bitwise(rounded, origins=[spelled] * 3, **sizes, **changed),
+        "bits differ, unmended": Bitwise(rounded, origins=[replace(spelled, change="")], **sizes),
+        "bits of a wrong port": Bitwise(wrong, comparable=False),
+        "a report of two dtypes": Alignment({}, {}, aligned),
+        "a report of a wrong port": Alignment({}, {}, [AlignedDtype("float32", wrong, None), aligned[1]]),
+        "carriers that are not known": CarriedBy([], 0.0, 0.0, failed=tr("natively the port does not run")),
+    }
+
+
+def test_headlines(results):
+    """What is wrong, where, do this: at most 120 characters, in both languages; headlines.md is for a reviewer's eyes.
+
+    With WRITE_HEADLINES set it is written anew. Measured numbers stand as N.
+    """
+    named = [(name, each) for name, pair in results.items() for each in pair if each is not None]
+    rows = ["# Headlines of results", "", "| result | English | 中文 |", "|---|---|---|"]
+    for name, result in [*named, *further(results).items()]:
+        texts = []
+        for language in ("en", "zh"):
+            with reader(language):
+                texts.append(str(result.headline))
+        assert max(map(len, texts)) <= 120, (name, texts)
+        rows.append("| " + " | ".join([name, *(shown_alike(text) for text in texts)]) + " |")
+    written = "\n".join(rows) + "\n"
+    if os.environ.get("WRITE_HEADLINES"):
+        CATALOGUE.write_text(written, encoding="utf-8")
+    assert written == CATALOGUE.read_text(encoding="utf-8")
+
+
+def shown_alike(text):
+    """Without what differs from machine to machine."""
+    text = re.sub(r"\S*/baseline\.jsonl", "baseline.jsonl", re.sub(r"\S*(test_results|norm)\.py:\d+", r"\1.py:LINE", text))
+    return MEASURED.sub("N", text)
 
 
 def test_each_has_the_whole_face(results, tmp_path):

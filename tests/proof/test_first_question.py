@@ -335,7 +335,7 @@ def test_weights_that_are_tied_on_one_side(tied):
     rows = np.random.default_rng(0).integers(0, 20, (2, 6))
     proof = prove(ours, theirs, {"a": rows, "b": rows[:, :4]})
     assert proof.mistakes[0].cause is Cause.TIED, str(proof)
-    assert ("self.dec.weight = self.enc.weight" in proof.headline) is (tied == "original")
+    assert ("self.dec.weight = self.enc.weight" in proof.answer) is (tied == "original")
     assert len(proof.mistakes) == 1
 
 

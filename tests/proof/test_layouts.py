@@ -123,7 +123,7 @@ def test_a_wrong_gradient_behind_a_rule_is_found():
 def test_a_wrong_rule_is_another_weight():
     proof = prove(Port(), Original(), X, rules=[("q", lambda value: value.flatten(1).t())])
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
-    assert "another weight" in proof.headline
+    assert "another weight" in proof.answer
 
 
 def test_weights_of_the_port():
@@ -291,7 +291,7 @@ def test_a_table_that_only_one_side_adds_is_a_mistake():
     """A note says that it has no partner, and the outputs that it has an effect."""
     proof = prove(WordsPort(), Words("table"), IDS)
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
-    assert "add" in proof.headline
+    assert "add" in proof.answer
 
 
 @pytest.mark.parametrize(

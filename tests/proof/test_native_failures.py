@@ -142,7 +142,7 @@ def test_a_drift_without_its_native_column_keeps_the_others(phase, calls):
     assert all(row.native is None and row.substituted.identical for row in drifts.rows)
     assert ("both" in phase) is any(row.of_gradient for row in drifts.rows)
     assert calls is any(row.kind == "call" for row in drifts.rows)
-    assert "natively it fails" in drifts.headline
+    assert "natively it fails" in drifts.answer
     assert f"{HERE}{LINE}): natively nothing is compared" in drifts.notes[0]
     assert "fails" in str(drifts)
     assert "fails" in drifts.markdown()
@@ -297,7 +297,7 @@ def test_what_cannot_be_trained_natively_is_not_right_alone():
     report = prove(_SharedPort(), _Shared(), BATCH, phase="train", optimizer="AdamW", steps=2).report()
     assert report.verdict is AlignmentVerdict.NOT_TRAINABLE
     assert report
-    assert _failing_line() in report.headline
+    assert _failing_line() in report.answer
 
 
 def test_auto_diff_says_which_backward_fails(tmp_path, capsys):

@@ -50,7 +50,7 @@ def test_of_layers_of_a_framework_alone_the_line_is_that_of_the_layer(phase):
     lines = mistake.paddle, mistake.torch
     assert ["paddle/nn/layer/activation.py" in lines[0].file, "torch/nn/modules/activation.py" in lines[1].file] == [True, True]
     assert all("gelu(" in place.source for place in lines)
-    assert " at paddle/nn/layer/activation.py:" in proof.headline
+    assert " at paddle/nn/layer/activation.py:" in proof.answer
 
 
 def test_a_page_escapes_what_it_shows():

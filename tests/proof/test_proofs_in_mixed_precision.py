@@ -89,9 +89,9 @@ def test_custom_lists_of_the_port_are_found_with_what_to_write(lists):
     torch.manual_seed(0)
     proof = padiff_shim.prove(ListedPort(**LISTS[lists]), Residual(), torch.randn(5, 8))
     if lists in ("none", "without effect"):
-        assert proof.verdict == "CODE_CORRECT", proof.headline
+        assert proof.verdict == "CODE_CORRECT", proof.answer
         return
-    assert proof.verdict == "CODE_DIFFERS", proof.headline
+    assert proof.verdict == "CODE_DIFFERS", proof.answer
     first, (option, names) = proof.mistakes[0], next(iter(LISTS[lists].items()))
     assert first.cause == "another dtype"
     assert first.paddle.file == __file__

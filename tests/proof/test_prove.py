@@ -85,11 +85,7 @@ def test_a_right_port_is_proven_bit_for_bit(weights, phase):
     assert proof.verdict is ProofVerdict.CODE_CORRECT
     assert proof.differences["shim"] == 0
     apart = proof.differences["native"]
-    words = (
-        f"; on Paddle's own kernels {apart:.3g} apart: a difference of the kernels, not of the code"
-        if apart
-        else " and on Paddle's own"
-    )
+    words = f"; natively {apart:.3g} apart: the kernels differ, not the code" if apart else " and on Paddle's own"
     assert proof.reason == f"bit for bit on Torch's kernels{words}"
     assert not proof.mistakes
     assert all(row.identical for row in proof.layers)
@@ -108,7 +104,7 @@ def test_a_mistake_is_found_at_its_line_and_named(wrong, cause, text, line):
     assert text in mistake.text
     assert line in mistake.paddle.source
     assert mistake.paddle.file == __file__
-    assert proof.headline.startswith(f"CODE_DIFFERS: {cause}")
+    assert proof.answer.startswith(f"CODE_DIFFERS: {cause}")
     assert [stage.name for stage in proof.stages if stage.right is False] == ["forward"]
 
 

@@ -222,4 +222,4 @@ def test_an_op_that_is_missing_behind_an_in_place_sum(last):
 
     proof = prove(*pair(port, original, a=("Linear", 8, 8), b=("Linear", 8, 8)), numbers(2, 3, 8, 8), phase="forward")
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
-    assert proof.headline.startswith("CODE_DIFFERS: an op is missing: the original calls relu here, the port does not")
+    assert proof.answer.startswith("CODE_DIFFERS: an op is missing: the original calls relu here, the port does not")

@@ -21,7 +21,7 @@ def test_a_right_training_is_proven_with_an_optimizer_by_name(name):
     wanted = ["inputs", "weights", "forward", "loss", "backward", "statistics", "optimizer step", "training"]
     assert [(stage.name, stage.right) for stage in proof.stages] == [(name, True) for name in wanted]
     assert [(row.step, row.identical, row.shim) for row in proof.training] == [(1, True, 0), (2, True, 0), (3, True, 0)]
-    assert "3 training steps" in proof.headline
+    assert "3 training steps" in proof.answer
 
 
 def test_steps_change_the_losses_and_not_the_callers_models():
@@ -85,7 +85,7 @@ def test_a_training_in_another_order_is_right_within_rounding():
     assert right(proof)["training"] is True
     wrong = proven(ours(epsilon=1e-5), theirs(), port=Handmade)
     assert wrong.verdict is ProofVerdict.CODE_DIFFERS
-    assert "eps=1e-05 against 1e-08" in wrong.headline
+    assert "eps=1e-05 against 1e-08" in wrong.answer
 
 
 class WrongForward(Port):
@@ -97,7 +97,7 @@ def test_an_optimizer_is_looked_at_behind_a_wrong_forward():
     """From the original's weights and gradients, step by step."""
     proof = proven(ours(), theirs(), port=WrongForward)
     assert right(proof) == {**right(proof), "forward": False, "loss": None, "optimizer step": True, "training": None}
-    assert "relu" in proof.headline
+    assert "relu" in proof.answer
     wrong = proven(ours(weight_decay=0.3), theirs(), port=WrongForward)
     assert [str(mistake.cause) for mistake in wrong.mistakes] == ["another op", "another setting of the optimizer"]
     assert right(wrong)["optimizer step"] is False

@@ -156,7 +156,7 @@ def test_a_layer_is_afterwards_what_it_was(tmp_path):
     loss(port(paddle.ones([2, 4]))).backward()
     held = [(parameter, parameter.data_ptr(), parameter.numpy(), parameter.grad.numpy()) for parameter in port.parameters()]
     proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss, folder=tmp_path / "kept")
-    assert proof.equal, proof.headline
+    assert proof.equal, proof.answer
     assert json.loads(json.dumps(proof.to_dict()))["ranks"] == 1
     for parameter, address, values, gradient in held:
         assert parameter.data_ptr() == address
@@ -182,7 +182,7 @@ def test_a_gradient_that_the_port_lacks_in_english_and_chinese():
     port, original = pair()
     port.bias.stop_gradient = True
     proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
-    assert "the port has no gradient bias" in proof.headline
+    assert "the port has no gradient bias" in proof.answer
     assert "backward: 1 of 2 gradients" in proof.text()
     assert "移植版没有梯度 bias" in proof.text(lang="zh")
     assert str(proof.verdict) == DIFFERS
@@ -210,7 +210,7 @@ def test_a_call_in_fewer_digits_is_a_mistake_though_float64_agrees():
     port, original = Half(4, 3), Whole(4, 3)
     padiff_shim.transfer_weights(original, port)
     proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
-    assert str(proof.verdict) == DIFFERS, proof.headline
+    assert str(proof.verdict) == DIFFERS, proof.answer
     assert (str(proof.mistakes[0].cause), proof.first.a.name) == ("another dtype", "exp")
 
 

@@ -49,7 +49,7 @@ def test_recordings_without_operands_stay_readable(recordings, tmp_path):
             yield json.dumps(record, separators=(",", ":")) + "\n"
 
     difference = diff(damaged(tmp_path / "older", recordings[0], without), recordings[1])
-    assert difference.headline == diff(*recordings).headline
+    assert difference.answer == diff(*recordings).answer
     assert not difference.call_origins.held
     assert difference.call_origins.unknown == len([row for row in difference.differing if row.any.kind == "op"])
 

@@ -26,7 +26,7 @@ def test_a_run_is_the_same_as_itself(right, tmp_path):
     paddle_run(tmp_path / "again", seeded(), parameters=True, gradients=True)
     difference = diff(right, tmp_path / "again")
     assert difference
-    assert difference.headline == f"SAME: {len(difference.rows)} tensors compared, none differs"
+    assert difference.answer == f"SAME: {len(difference.rows)} tensors compared, none differs"
     assert {row.any.kind for row in difference.rows} == {"op", "layer", "parameter", "gradient"}
     assert difference.to_dict()["same"] is True
     assert not difference.surroundings
@@ -45,7 +45,7 @@ def test_the_first_difference_has_line_layer_and_size(right, tmp_path):
     assert first.apart.max_abs == np.abs(mine.astype("float64") - yours).max()
     assert first.apart.ulp >= 1
     assert first.apart.different == (mine != yours).sum()
-    assert "linear in layer v" in difference.headline
+    assert "linear in layer v" in difference.answer
     assert "parameter" in " ".join(difference.notes)
     for text in (str(difference), difference.markdown()):
         assert "linear in layer v" in text
@@ -120,7 +120,7 @@ def test_another_division_into_calls_is_no_difference_across_frameworks(tmp_path
     assert [row.any.name for row in difference.rows if row.apart is None] == ["exp"]
     assert not difference.differing
     assert not difference, "the last results were not compared"
-    assert "last results" in difference.headline
+    assert "last results" in difference.answer
 
 
 def test_ranks(tmp_path, monkeypatch):
@@ -179,7 +179,7 @@ def test_no_rank_may_end_before_the_other_run_does(tmp_path, monkeypatch):
             paddle.exp(paddle.to_tensor(X)) if rank == 0 else None
     difference = diff(tmp_path / "torch", tmp_path / "paddle")
     assert not difference
-    assert "last results" in difference.headline
+    assert "last results" in difference.answer
 
 
 def test_equal_bytes_of_other_shapes_are_values_of_their_own(tmp_path):
@@ -230,7 +230,7 @@ def test_digests_alone_still_tell_a_size(tmp_path):
     difference = diff(tmp_path / "a", tmp_path / "b")
     assert difference.first.apart.how == "sample"
     assert difference.first.apart.max_abs > 0
-    assert "of a sample" in difference.headline
+    assert "of a sample" in difference.answer
 
 
 def test_other_surroundings_are_listed(right, tmp_path):

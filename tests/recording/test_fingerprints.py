@@ -150,7 +150,7 @@ def test_frameworks_align(tmp_path):
     trained(tmp_path / "paddle")
     trained(tmp_path / "torch", framework="torch")
     difference = padiff_shim.diff(tmp_path / "torch", tmp_path / "paddle", rtol=1e-3)
-    assert difference, difference.headline
+    assert difference, difference.answer
     assert difference.steps[0].kinds["layer"] == (4, 4)
     assert difference.steps[0].kinds["parameter"] == (4, 4)
     assert difference.steps[3].losses[0] == pytest.approx(difference.steps[3].losses[1], rel=1e-4)
@@ -162,7 +162,7 @@ def test_other_lengths_and_intervals_are_never_the_same(tmp_path):
     difference = padiff_shim.diff(tmp_path / "a", tmp_path / "longer")
     assert difference.counts.differing == 0
     assert not difference
-    assert "b goes on to step 14, a ends with step 11" in difference.headline
+    assert "b goes on to step 14, a ends with step 11" in difference.answer
     trained(tmp_path / "every", every=4)
     assert [row.step for row in read(tmp_path / "every")[0].rows()] == [0, 4, 8]
     sparse = padiff_shim.diff(tmp_path / "a", tmp_path / "every")
@@ -206,8 +206,8 @@ def test_a_recording_without_what_was_asked_for_is_not_the_same(tmp_path):
             model(paddle.ones([2, 4]))
     difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
     assert not difference
-    assert difference.headline.startswith("INCOMPLETE")
-    assert "has no gradients" in difference.headline
+    assert difference.answer.startswith("INCOMPLETE")
+    assert "has no gradients" in difference.answer
 
 
 def test_steps_alone(tmp_path):
@@ -336,7 +336,7 @@ def test_a_resume_is_compared_from_its_step_on(options, tmp_path):
     steps_of(tmp_path / "said", load=saved, first_step=3, **options)
     for name in ("resumed", "said"):
         difference = padiff_shim.diff(tmp_path / "whole", tmp_path / name)
-        assert difference, difference.headline
+        assert difference, difference.answer
         assert difference.begins == ("b", 3)
         assert padiff_shim.diff(tmp_path / name, tmp_path / "whole").begins == ("a", 3)
     steps_of(tmp_path / "stateless", load=saved, states_loaded=False, **options)

@@ -139,7 +139,7 @@ def test_one_process(wrong, tmp_path):
         (original(torch.from_numpy(x)) ** 2).mean().backward()
     for a, b in (("paddle", "torch"), ("torch", "paddle")):
         difference = diff(tmp_path / a, tmp_path / b, rtol=1e-5)
-        assert bool(difference) is (not wrong), difference.headline
+        assert bool(difference) is (not wrong), difference.answer
         compared = {row.any.name for row in difference.compared if row.any.kind == "gradient"}
         assert compared == {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o.weight"}
         if wrong:
@@ -164,7 +164,7 @@ def test_without_values_parts_are_compared_as_a_whole(options, wrong, tmp_path):
     for a, b in (("paddle", "torch"), ("torch", "paddle")):
         difference = diff(tmp_path / a, tmp_path / b, rtol=1e-5)
         assert not difference.unpaired
-        assert bool(difference) is (not wrong), difference.headline
+        assert bool(difference) is (not wrong), difference.answer
         if "gradients" not in options:
             compared = {row.any.name for row in difference.compared if row.any.kind == "parameter"}
             assert compared == {"qkv.weight", "o.weight"}
@@ -201,7 +201,7 @@ def test_the_rule_for_fused_slices_is_said_and_works_as_it_stands(tmp_path, monk
         run("ranks", np.concatenate([np.split(part, 2, 1)[rank] for part in parts], 1))
     for a, b in (("ranks", "whole"), ("whole", "ranks")):
         difference = diff(tmp_path / a, tmp_path / b, shards="auto")
-        assert difference, difference.headline
+        assert difference, difference.answer
         (rule,) = {note.partition("shards=")[2] for note in difference.notes if "shards=" in note}
         pasted = diff(tmp_path / a, tmp_path / b, shards=ast.literal_eval(rule))
         assert pasted, pasted.headline
@@ -256,10 +256,10 @@ def test_each_mistake_is_first(runs, fault):
     assert not difference
     kind, where, reason, numbers = FAULTS[fault]
     first = difference.first.any
-    assert first.kind == kind, difference.headline
-    assert where in (first.layer, first.name), difference.headline
+    assert first.kind == kind, difference.answer
+    assert where in (first.layer, first.name), difference.answer
     assert first.step == 0
-    assert difference.reason.kind == reason, difference.headline
+    assert difference.reason.kind == reason, difference.answer
     measured = {name: difference.reason.numbers[name] for name in numbers}
     assert measured == pytest.approx(numbers, rel=1e-3)
-    assert difference.reason.text in difference.headline
+    assert difference.reason.text in difference.answer

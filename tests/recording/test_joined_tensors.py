@@ -255,7 +255,7 @@ def test_stages_with_micro_batches_pair_each_call_and_find_the_stage(tmp_path, m
         optimizer.step()
     staged(tmp_path / "stages", weights, data, monkeypatch)
     difference = padiff_shim.diff(tmp_path / "stages", tmp_path / "whole", shards="auto", rtol=1e-5)
-    assert difference, difference.headline
+    assert difference, difference.answer
     assert not [tensor for tensor, _ in difference.not_joined if "layers." in tensor]
     staged(tmp_path / "wrong", weights, data, monkeypatch, wrong=True)
     first = padiff_shim.diff(tmp_path / "wrong", tmp_path / "whole", shards="auto", rtol=1e-5).first
@@ -290,7 +290,7 @@ def test_micro_batches_of_ranks_whose_loss_and_gradients_are_divided_outside_of_
                 optimizer.step()
     as_rank(monkeypatch, 0, 1)
     difference = padiff_shim.diff(tmp_path / "2", tmp_path / "1", shards="auto", rtol=1e-5)
-    assert difference, difference.headline
+    assert difference, difference.answer
 
 
 class Halves(paddle.nn.Layer):

@@ -206,7 +206,7 @@ def test_a_torch_program_is_recorded_and_compared_without_paddle(tmp_path):
             with padiff_shim.record({str(tmp_path)!r} + "/" + name, layer, parameters=True):
                 layer(torch.ones(3, 4))
         sys.modules["torch"] = None
-        print(padiff_shim.diff({str(tmp_path)!r} + "/a", {str(tmp_path)!r} + "/b").headline)
+        print(padiff_shim.diff({str(tmp_path)!r} + "/a", {str(tmp_path)!r} + "/b").answer)
     """
     result = forked.run(["-c", textwrap.dedent(program)])
     assert result.returncode == 0, result.stderr

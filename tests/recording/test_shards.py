@@ -96,7 +96,7 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_layouts_are_the_same_within_rounding(runs, name, whole):
     difference = diff(runs / name, runs / whole, rtol=RTOL, shards="auto")
-    assert difference, difference.headline
+    assert difference, difference.answer
     assert {"op", "layer", "gradient", "step gradient", "note"} <= {row.any.kind for row in difference.compared}
     reasons = {reason for _, reason in difference.not_joined}
     assert reasons <= {"partial results of ranks whose whole is equal", "no partner in b"}
@@ -126,19 +126,19 @@ def test_a_rank_without_a_recording_is_a_hole(runs, tmp_path, rank):
         path.unlink()
     difference = diff(tmp_path / "lost", tmp_path / "lost", rtol=RTOL, shards="auto")
     assert not difference
-    assert difference.headline.startswith("INCOMPLETE"), difference.headline
+    assert difference.answer.startswith("INCOMPLETE"), difference.answer
     assert not diff(tmp_path / "lost", runs / "whole", rtol=RTOL, shards="auto")
     faulty = diff(tmp_path / "lost", runs / "pipeline-scale", rtol=RTOL, shards="auto")
-    assert faulty.headline.startswith(f"INCOMPLETE: a: of the 2 ranks of this run, {rank} left no log; as far as both go ")
-    assert "; what the missing ranks hold may be the reason" in faulty.headline
-    assert "DIFFERENT" not in faulty.headline
+    assert faulty.answer.startswith(f"INCOMPLETE: a: of the 2 ranks of this run, {rank} left no log; as far as both go ")
+    assert "; what the missing ranks hold may be the reason" in faulty.answer
+    assert "DIFFERENT" not in faulty.answer
 
 
 @pytest.mark.parametrize("parts", ["parts", "quarters"])
 def test_micro_batches_that_hold_other_samples(runs, parts):
     """Of two ranks' first micro-batches the samples are 0 and 2, of one rank's 0 and 1, or 0: the step's are the same."""
     difference = diff(runs / "accumulated", runs / parts, rtol=RTOL, shards="auto")
-    assert difference, difference.headline
+    assert difference, difference.answer
     assert not difference.not_joined
     faulty = diff(runs / "accumulated-scale", runs / parts, rtol=RTOL, shards="auto")
     assert not faulty
@@ -155,7 +155,7 @@ def test_micro_batches_are_one_batch(runs):
 
 def test_experts_are_numbered_over_the_ranks(runs):
     difference = diff(runs / "experts", runs / "mixture", rtol=RTOL, shards="auto")
-    assert difference, difference.headline
+    assert difference, difference.answer
     compared = {row.any.layer or row.any.name for row in difference.compared}
     assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
 
@@ -165,7 +165,7 @@ def test_experts_are_numbered_over_the_ranks(runs):
 def test_experts_whose_tokens_lie_in_other_places(runs, name, whole):
     """Each rank, and the run on one rank, fill an expert's places from the first one on, or leave those of other tokens empty."""
     difference = diff(runs / name, runs / whole, rtol=RTOL, shards="auto")
-    assert difference, difference.headline
+    assert difference, difference.answer
     compared = {row.any.layer for row in difference.compared if row.any.kind == "op"}
     assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
     assert diff(runs / "capacity", runs / "mixture", rtol=RTOL, shards="auto"), "one rank each"
@@ -174,13 +174,13 @@ def test_experts_whose_tokens_lie_in_other_places(runs, name, whole):
 
 def test_a_recording_without_layers(runs):
     difference = diff(runs / "tensor-calls", runs / "whole", rtol=RTOL, shards="auto")
-    assert difference, difference.headline
+    assert difference, difference.answer
     first_differs(runs / "tensor-calls", runs / "tensor-reduce", ("op", "blocks.1.down"))
 
 
 def test_slices_of_fused_weights(runs):
     difference = diff(runs / "fused", runs / "gated", rtol=RTOL, shards="auto")
-    assert difference, difference.headline
+    assert difference, difference.answer
     joined = {row.any.layer or row.any.name: row.joined for row in difference.compared}
     assert "fused 1:1" in joined["gated.up"]
     assert "fused 1:1" in joined["gated.up.weight"]
@@ -193,7 +193,7 @@ def test_slices_of_fused_weights(runs):
 def test_a_fault_of_a_rank_is_the_first_difference(runs, name, whole):
     *place, reason = FAULTS[name]
     difference = first_differs(runs / name, runs / whole, tuple(place))
-    assert whole == "tensor" or reason is None or difference.reason.kind == reason, difference.headline
+    assert whole == "tensor" or reason is None or difference.reason.kind == reason, difference.answer
 
 
 @pytest.mark.parametrize("name", OF_EXPERTS)
@@ -205,7 +205,7 @@ def first_differs(faulty, whole, place):
     difference = diff(faulty, whole, rtol=RTOL, shards="auto")
     assert not difference
     first = difference.first
-    assert (first.any.kind, first.any.layer or first.any.name) == place[:2], difference.headline
+    assert (first.any.kind, first.any.layer or first.any.name) == place[:2], difference.answer
     return difference
 
 
@@ -213,7 +213,7 @@ def first_differs(faulty, whole, place):
 def test_split_digests_are_never_the_same(runs, whole):
     difference = diff(runs / "tensor-digest", runs / whole, rtol=RTOL, shards="auto")
     assert not difference
-    assert difference.headline.startswith("NOT COMPARABLE: record values")
+    assert difference.answer.startswith("NOT COMPARABLE: record values")
 
 
 @pytest.mark.slow
@@ -236,6 +236,6 @@ def test_stages_whose_weights_are_split(tmp_path):
     train_torch(tmp_path / "torch")
     for whole in ("whole", "torch"):
         difference = diff(tmp_path / "grid", tmp_path / whole, rtol=RTOL, shards="auto")
-        assert difference, difference.headline
+        assert difference, difference.answer
         for name, place in OF_GRIDS.items():
             first_differs(tmp_path / name, tmp_path / whole, place)

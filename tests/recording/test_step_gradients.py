@@ -112,7 +112,7 @@ def test_a_recording_without_them_is_not_silently_the_same(tmp_path):
     path.write_text("".join([*lines[:-1], re.sub(r'"records":\d+', f'"records":{records}', lines[-1])]))
     difference = padiff_shim.diff(tmp_path / "old", tmp_path / "new")
     assert difference.one_sided == {"step gradient": "b"}
-    assert "step gradient (b)" in difference.headline
+    assert "step gradient (b)" in difference.answer
     assert not difference.differing
 
 

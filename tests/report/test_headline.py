@@ -38,9 +38,9 @@ def compared(change, *, side="paddle", gradients=False):
 @pytest.mark.parametrize("side", ["paddle", "torch"])
 def test_tf32_says_whose_it_is_and_how_it_is_turned_off(side):
     run = compared(product, side=side)
-    assert run.headline.startswith(f"{side.capitalize()}'s linear at ")
-    assert "test_headline.py" in run.headline
-    assert "computes in a lower precision than its dtype" in run.headline
+    assert run.answer.startswith(f"{side.capitalize()}'s linear at ")
+    assert "test_headline.py" in run.answer
+    assert "computes in a lower precision than its dtype" in run.answer
     assert ("NVIDIA_TF32_OVERRIDE=0" in str(run)) == (side == "paddle")
     assert ("allow_tf32" in str(run)) == (side == "torch")
     assert run.headline in str(run)
@@ -49,33 +49,33 @@ def test_tf32_says_whose_it_is_and_how_it_is_turned_off(side):
 
 def test_a_wrong_gradient_is_named():
     run = compared(lambda gradient, name, *_: gradient * 1.5 if name == "weight" else gradient, gradients=True)
-    assert "Paddle's gradient of linear (weight)" in run.headline
-    assert "is wrong" in run.headline
+    assert "Paddle's gradient of linear (weight)" in run.answer
+    assert "is wrong" in run.answer
 
 
 def test_where_nothing_is_wrong_the_bound_is_told():
     run = compared(lambda out, x, weight, bias, *_: torch.nn.functional.linear(x.flip(-1), weight.flip(-1), bias))
-    assert run.headline.startswith("No kernel is accused, only rounding: the largest difference is ")
-    assert "two right kernels may be" in run.headline
+    assert run.answer.startswith("No kernel is accused, only rounding: the largest difference is ")
+    assert "two right kernels may be" in run.answer
 
 
 def test_equal_results_are_told_apart_from_rounding():
     with testing.planted("relu", lambda out, x: torch.relu(x)), padiff_shim.compare("torch", audit=1) as run:
         paddle.nn.functional.relu(paddle.to_tensor([1.0, -1.0, 0.5]))
-    assert "are equal, relu out" in run.headline
+    assert "are equal, relu out" in run.answer
 
 
 def test_a_run_without_calls():
     with padiff_shim.compare("torch") as run:
         pass
-    assert run.headline == "Nothing was compared."
+    assert run.answer == "Nothing was compared."
 
 
 def test_of_calls_of_integers_alone_no_number_is_said():
     with padiff_shim.compare("torch") as run:
         paddle.argmax(paddle.to_tensor([1.0, 3.0, 2.0]))
     assert (run.counts.records, run.coverage()["float_calls"]) == (1, 0)
-    assert run.headline.endswith("equal.")
+    assert run.answer.endswith("equal.")
 
 
 @pytest.fixture
@@ -91,16 +91,16 @@ def test_what_is_known_is_not_said_to_be_equal(known):
     with padiff_shim.compare("torch", known_differences=known) as run:
         paddle.nn.functional.layer_norm(paddle.to_tensor([[1e-3, -1e-3]], dtype="float64"), 2)
     assert run.first_divergence(), "it has the difference"
-    assert "No kernel is accused of more than is known." in run.headline
-    assert "1 known or negligible: our epsilon" in run.headline
-    assert "are equal" not in run.headline
+    assert "No fault was found but known differences." in run.answer
+    assert "1 known or negligible: our epsilon" in run.answer
+    assert "are equal" not in run.answer
 
 
 def test_what_is_equal_beside_what_is_known(known):
     with padiff_shim.compare("torch", known_differences=known) as run:
         paddle.nn.functional.layer_norm(paddle.to_tensor([[1e-3, -1e-3]], dtype="float64"), 2)
         paddle.nn.functional.relu(paddle.to_tensor([1.0, -1.0]))
-    assert "all other results" in run.headline
+    assert "all other results" in run.answer
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_of_how_many_calls_it_is_said(options, judged):
     with padiff_shim.compare("torch", **options) as run:
         for _ in range(3):
             paddle.nn.functional.relu(x)
-    assert run.headline.startswith("No kernel is accused")
-    assert judged in run.headline
+    assert run.answer.startswith("No kernel is accused")
+    assert judged in run.answer
     assert judged in str(run)
     assert judged in run.markdown()
 
@@ -126,15 +126,15 @@ def test_a_budget_says_how_much_of_the_program_it_left_out(tmp_path):
             layer(paddle.ones([2, 8])).sum().backward()
     idle, stretches = run.coverage()["idle"], run.coverage()["stretches"]
     assert 0 < idle <= stretches
-    assert f"for budget= the hooks stood idle in {idle} of {stretches} stretches of the program" in run.headline
-    assert padiff_shim.load(tmp_path).headline == run.headline
+    assert f"for budget= comparison paused in {idle} of {stretches} stretches of the program" in run.answer
+    assert padiff_shim.load(tmp_path).answer == run.answer
 
 
 def test_where_nothing_could_be_judged_none_is_cleared():
     counts = Counts()
     counts.add({"op": "relu", "tensor": "out", "verdict": "UNVERIFIED", "phase": "forward", "shape": [2], "site": "", "layer": ""})
     assert headline(counts, counts.coverage.to_dict()).startswith(
-        "No kernel is accused, and none is cleared. (1 could not be judged.)"
+        "No fault was found, but nothing could be verified. (1 could not be judged.)"
     )
     assert "Judged: 0 of 1 float call" in headline(counts, counts.coverage.to_dict())
 
@@ -149,15 +149,15 @@ def test_where_nothing_could_be_judged_none_is_cleared():
 )
 def test_an_error_inside_its_bound_is_not_said_to_be_off(verdict, prob, says):
     run = filled([wrong(0, verdict=verdict, prob=prob)])
-    assert says in run.headline
-    assert "is off" not in run.headline
+    assert says in run.answer
+    assert "is off" not in run.answer
 
 
 def test_with_a_budget_an_accusation_says_of_how_much():
     run = filled([wrong(0)])
     partial = {**run.coverage(), "float_calls": 10, "checked_calls": 1, "idle": 3, "stretches": 4}
     assert headline(run.counts, partial).endswith(
-        "Judged: 1 of about 10 float calls (10 %); for budget= the hooks stood idle in 3 of 4 stretches of the program."
+        "Judged: 1 of about 10 float calls (10 %); for budget= comparison paused in 3 of 4 stretches of the program."
     )
 
 

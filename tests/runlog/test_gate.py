@@ -96,7 +96,7 @@ def test_a_program_that_failed_fails(tmp_path, ending):
     for seen in (run, padiff_shim.load(tmp_path / "log")):
         result = gate(seen, tmp_path / "baseline.jsonl")
         assert (result.passed, bool(result.missing), bool(seen.counts.ended_by)) == (not failed, failed, failed)
-        assert ("is accused" in seen.headline) is not failed
+        assert ("is accused" in seen.answer) is not failed
     assert gate(run, tmp_path / "baseline.jsonl", update=True).updated is not failed
 
 

@@ -157,10 +157,10 @@ class Bitwise(Presented):
         return list(dict.fromkeys(origin.patch for origin in self.origins if origin.patch is not None))
 
     @property
-    def headline(self) -> str:
+    def answer(self) -> str:
         """The answer in one line."""
         if not self.comparable:
-            return tr("the port is not right, so its bits are not looked into: {proof}", proof=self.proof.headline)
+            return tr("the port is not right, so its bits are not looked into: {proof}", proof=self.proof.answer)
         whole = [results for _, results in (self.results, self.gradients, self.updates)]
         if self.identical:
             return tr("identical bit for bit: {what}", what=_counted(whole))
@@ -182,7 +182,7 @@ class Bitwise(Presented):
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
         data = {**asdict(self), "proof": self.proof.to_dict()}
-        return {**data, "headline": self.headline, "identical": self.identical, "mended": self.mended}
+        return {**data, "headline": self.answer, "identical": self.identical, "mended": self.mended}
 
     def apply(self) -> list[Path]:
         """Write the patches into their files, and say which they are. Of patches of the same lines the first is written alone.
@@ -219,7 +219,7 @@ class Bitwise(Presented):
             Notes(self.notes),
         ]
         tone: Tone = "good" if self.mended else "open" if self.comparable else "bad"
-        return Document(self.headline, blocks, tone, verdict="" if self.identical else str(self.proof.verdict))
+        return Document(self.answer, blocks, tone, verdict="" if self.identical else str(self.proof.verdict))
 
 
 def patched(patches: Sequence[Patch], before: Mapping[str, str]) -> dict[str, str]:
