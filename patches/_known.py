@@ -76,6 +76,17 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         **_SEEN,
     },
     {
+        "name": "number of an optimizer in float32",
+        "op": ("adamw", "momentum", "lamb", "nadam", "adagrad", "adadelta", "rmsprop", "adamax", "radam"),
+        "dtype": "float64",
+        "side": "paddle",
+        "verdict": "PRECISION_MODE",
+        "hypothesis": "*->float32",
+        "reason": "Paddle's kernels hold an optimizer's numbers (rates of decay, epsilon, coefficients) in float32 beside "
+        "parameters of float64",
+        **_SEEN,
+    },
+    {
         "name": "softmax clipped at -64",
         "op": (
             "softmax",

@@ -40,9 +40,9 @@ from .second_derivatives import GradientCall
 # the order in which gradients are added, stays bit for bit what it is without comparing. Where no node shows all gradients of a
 # call, the call is *replayed*; with ``carry="torch"`` it gets *aliases* of its operands.
 #
-# Paddle computes many gradients in the memory of the incoming one when nobody else holds it (exp, relu, tanh, add...). A post hook
-# would then see the result as the incoming gradient. So a hook on the call's result holds the incoming gradient until the node has
-# run.
+# Paddle computes many gradients in the memory of the incoming one when nobody else holds it (exp, relu, tanh, add...), and some
+# kernels read it again behind that. A post hook then sees the result as the incoming gradient. So a hook on the call's result
+# copies the incoming gradient; if it held the very tensor, the node would compute elsewhere, and not what it computes natively.
 
 
 def hookable(door: EntryPoint) -> bool:
@@ -114,7 +114,7 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
     nodes = nodes_of(subject, shown, nested=nested)
     if nodes:
         if 0 in shown:  # not another one of several: Paddle's ``paddle.grad`` of the first would fail
-            _hold(subject, shown[0])
+            _copy_arriving(subject, shown[0])
         for node, seats, last in nodes:
             node._register_post_hook(hold(functools.partial(_on_node, subject, seats, last)))
     elif subject.door.entry.inplace:
@@ -126,8 +126,8 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
             node._register_post_hook(hold(functools.partial(_on_node, subject, seats, None)))
 
 
-def _hold(subject: ComparedCall, first: Any) -> None:
-    """Hold the gradient that comes to a call's first result, in whose memory Paddle may compute, until its node has run."""
+def _copy_arriving(subject: ComparedCall, first: Any) -> None:
+    """Copy the gradient that comes to a call's first result, in whose memory Paddle may compute."""
     if attribute(first, TAPE) is None:
         paddle_graph.register_silent_hook(first, on_result, subject, 0)
     else:  # a tensor on the tape, which Paddle has just written into, has hooks of another kind
@@ -224,7 +224,7 @@ def _observe(
 ) -> Sequence[Any]:
     """Judge what a node shows; the results that Paddle goes on with."""
     comparison = subject.comparison
-    subject.incoming = {}
+    copies, subject.incoming = subject.incoming, {}
     pairs = seats.of(len(results))
     if pairs is None:
         comparison.unseen(
@@ -243,12 +243,16 @@ def _observe(
         if position < len(incoming) and incoming[position]._is_initialized()
     }
     why = ALTERED if subject.altered else "" if grads else logged("Paddle's node shows no incoming gradient")
+    sides: dict[int, torch.Tensor] = {}
     for position, grad in grads.items():
-        why = why or misfit(subject, position, grad) or _reused(grad, gradients)
+        copy = copies.get(position)
+        side = copy.side if isinstance(copy, ArrivedGradient) and copy.is_of(grad) else None
+        why = why or misfit(subject, position, grad) or (_reused(grad, gradients) if side is None else "")
+        sides[position] = as_operand(grad) if side is None else side
     if why:
         comparison.unseen(subject, why, gradients)
         return results
-    references = judge_gradients(subject, grads, gradients)
+    references = judge_gradients(subject, sides, gradients)
     if create:
         _look_further(subject, grads, gradients)
     elif over and not len(comparison.waiting):
@@ -261,7 +265,7 @@ def _observe(
     carried = list(results)
     for slot, operand in pairs:
         if operand in references:
-            carried[slot] = _carried(results[slot], references[operand], [to_torch(grad) for grad in grads.values()])
+            carried[slot] = _carried(results[slot], references[operand], list(sides.values()))
     return carried
 
 
@@ -300,15 +304,26 @@ def _reused(grad: Any, gradients: Mapping[int, Any]) -> str:
     return ""
 
 
-def on_result(subject: ComparedCall, position: int, grad: Any) -> None:
-    """Hook on a result of a call: keep the incoming gradient until its node has run. Of several results some have none.
+class ArrivedGradient:
+    """A copy, on Torch's side, of what has come to a call's result."""
 
-    Not one that does not fit the result (a PyLayer may return any): Paddle's kernels write such a gradient into the memory of the
-    incoming one, or beyond the end of memory of the right size where the incoming one is held.
-    """
+    __slots__ = ("_place", "side")
+
+    def __init__(self, grad: Any) -> None:
+        self.side, self._place = as_operand(grad).clone(), (grad.data_ptr(), grad.inplace_version)
+
+    def is_of(self, grad: Any) -> bool:
+        """Whether this very gradient comes to the node: none that a hook of the program's has put in its place, or changed."""
+        return self._place == (grad.data_ptr(), grad.inplace_version)
+
+
+def on_result(subject: ComparedCall, position: int, grad: Any) -> None:
+    """Hook on a result of a call: keep what the incoming gradient is. Of several results some have none."""
+    _HANDED.results.clear()  # the last node's: what Paddle has read by now, and would not compute in
     if position not in subject.shown or grad is None or not grad._is_initialized() or misfit(subject, position, grad):
         return
-    subject.incoming = {**subject.incoming, position: grad}
+    create = paddle_graph.backward_options([grad])[1]  # then Paddle itself keeps it
+    subject.incoming = {**subject.incoming, position: grad if create else ArrivedGradient(grad)}
     if engine_runs():
         _HANDED.subjects.append(subject)
         _HANDED.until_engine_ends()
@@ -461,7 +476,9 @@ def let_through(error: Exception) -> None:
     let_pass(error)
 
 
-def judge_gradients(subject: ComparedCall, incoming: Mapping[int, Any], shown: Mapping[int, Any]) -> dict[int, torch.Tensor]:
+def judge_gradients(
+    subject: ComparedCall, incoming: Mapping[int, torch.Tensor], shown: Mapping[int, Any]
+) -> dict[int, torch.Tensor]:
     """Judge Paddle's gradients ``{operand: gradient}`` for the incoming ones ``{position: gradient}``.
 
     An operand that wants a gradient and gets none is judged as one that gets zeros, which is what it comes to; not within a
@@ -473,10 +490,9 @@ def judge_gradients(subject: ComparedCall, incoming: Mapping[int, Any], shown: M
     carried: dict[int, torch.Tensor] = {}
     gradients = _judged(shown)
     try:
-        grads = {position: as_operand(grad) for position, grad in incoming.items()}
-        first = next(iter(grads.values()))
+        first, grads = next(iter(incoming.values())), incoming
         if comparison.waits(first):  # Paddle adds other gradients into this memory, whoever holds it
-            grads = {position: grad.clone() for position, grad in grads.items()}
+            grads = {position: grad.clone() for position, grad in incoming.items()}
         gathers = len(gradients) > 1 and comparison.run.recorder.gather()
         try:
             if CPU_ALONE:
@@ -556,7 +572,11 @@ def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:
         subject.comparison.unseen(subject, ALTERED if subject.altered else MIXED, [index])
         return None
     _, create = paddle_graph.backward_options([grad])
-    carried = judge_gradients(subject, subject.incoming, {index: grad})
+    incoming = {
+        place: arrived.side if isinstance(arrived, ArrivedGradient) else as_operand(arrived)
+        for place, arrived in subject.incoming.items()
+    }
+    carried = judge_gradients(subject, incoming, {index: grad})
     if create:
         _look_further(subject, subject.incoming, {index: grad})
     if create or index not in carried or not subject.comparison.carries_torch:
@@ -623,7 +643,8 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
     if subject.altered:
         subject.comparison.unseen(subject, ALTERED)
         return
-    judge_gradients(subject, incoming, {index: grad for (index, _), grad in zip(leaves, gradients)})
+    sides = {position: as_operand(grad) for position, grad in incoming.items()}
+    judge_gradients(subject, sides, {index: grad for (index, _), grad in zip(leaves, gradients)})
     subject.together = None  # it holds the call, which holds it: only Python's collector would free both
 
 

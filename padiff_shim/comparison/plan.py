@@ -17,7 +17,7 @@ import torch
 from .. import fault_injection
 from ..dispatch import call_site, dtypes
 from ..dispatch.dtypes import exchanged_in
-from ..dispatch.entry_point import EntryPoint, Unlisted
+from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import PAUSE, Frame, paused, stand, standing
 from ..dispatch.operands import flat, nested
 from ..dispatch.prepare import device_of, prepare
@@ -27,18 +27,19 @@ from ..frameworks.torch_state import close_modes, open_modes, put_aside
 from ..frameworks.versions import IS_3, exchange_tracer
 from ..interrupts import after_engine, let_pass, raise_postponed
 from ..measure.difference import Comparator
+from ..optimizers.update import updates as declared_updates
 from ..runlog.counts import SECOND_UNCHECKED, WRITE_UNCHECKED
 from ..runlog.writer import call_after_fork
 from ..runs.compare_run import CompareRun
 from ..table.op import Op
-from ..table.reasons import BELOW, DRAWN, EMPTY, FORKED, INTEGER, NO_REFERENCE, RANDOM, RESULTS, STATIC, StayNative
+from ..table.reasons import BELOW, DRAWN, EMPTY, FORKED, INTEGER, NO_REFERENCE, OPTIMIZER, RANDOM, RESULTS, STATIC, StayNative
 from ..tape import paddle_graph
 from ..tape.islands import WRITES
 from ..tape.twins import alive
 from ..text import english, logged, many
 from ..torch_versions import set_grad_enabled
 from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
-from . import compared_call, gradients
+from . import compared_call, gradients, updates, writes
 from .compared_call import (
     MISSING,
     ComparedCall,
@@ -196,15 +197,6 @@ class NativeCalls:
             self.sampling.leave(entered)
         return result
 
-    def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Paddle's kernel, counted."""
-        if self.replicas is not None and not self.aside and grad_tracer() is not None:
-            entered = self.sampling.enter() if self.sampling.accounts else 0.0
-            self.replicas.note(other, args, self.step)
-            if self.sampling.accounts:
-                self.sampling.leave(entered)
-        return self.unlisted(other, frame, args, kwargs)
-
     def optimizing(
         self, part: str, original: Callable[..., Any], frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -232,14 +224,6 @@ class NativeCalls:
             result = in_float32(original, args, kwargs, dtype)
         self.moved(original, args, kwargs, result)
         return result
-
-    def writes(self, name: str, args: tuple[Any, ...]) -> None:
-        """Counted where what is written wants a gradient: that is not judged."""
-        if self.aside or (tracer := grad_tracer()) is None or not tracer._has_grad:
-            return
-        values = flat([value for place, value in enumerate(args) if place != WRITES[name]])
-        if any(isinstance(value, paddle.Tensor) and not value.stop_gradient and value.dtype in FLOATS for value in values):
-            self.run.recorder.skip(name.removesuffix("_dygraph").strip("_"), WRITE_UNCHECKED)
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Natively."""
@@ -514,6 +498,55 @@ class Comparison(Pulses):
         if why.why in (INTEGER, EMPTY):
             self.run.recorder.add_native(door.op.name, why.reason, None)
         return result if why.exact or why.why is STATIC else self.uncompared(door, why.reason, result, args, kwargs)
+
+    def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compared; natively and counted where its form is not known."""
+        if self.aside or grad_tracer() is None:
+            return self.unlisted(other, frame, args, kwargs)
+        entered = self.sampling.enter() if self.sampling.accounts else 0.0
+        try:
+            if self.replicas is not None:
+                self.replicas.note(other, args, self.step)
+            declared = declared_updates()[other.name]
+            gate(frame, declared.name)
+            update = updates.prepared(declared, other, args)
+            key = None if self.sampling.everything else kind_of(declared.name, args[:1])
+            if key is not None and self.sampling.refusal(key, self.step) is not None:
+                raise StayNative(OPTIMIZER)
+            subject = updates.UpdateCall(self, update.door, key, next(self.numbers), update.prepared)
+            self.compared(subject, self.sampling.clock(), update.args, {})
+            self.run.recorder.counts.coverage.updates += bool(subject.outs)
+            return declared.results_of(args)
+        except StayNative:
+            return self.unlisted(other, frame, args, kwargs)
+        finally:
+            self.updated = True
+            if self.sampling.accounts:
+                self.sampling.leave(entered)
+
+    def writes(self, name: str, frame: Frame, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compared where what is written wants a gradient, or counted where that comes to be differentiated."""
+        tracer, target = grad_tracer(), args[WRITES[name]] if len(args) > WRITES[name] else None
+        if self.aside or frame.idle or tracer is None or not (tracer._has_grad and writes.values_wanted(args, target)):
+            return original(*args, **kwargs)
+        try:
+            gate(frame, "index_put")  # of which each of them is a form
+            write = None if kwargs else writes.write_of(name, original, args)
+            if write is not None:
+                result = self.call(write.door, frame, write.values, write.args, {})
+                return None if name == "_setitem_dygraph" else result
+        except StayNative:
+            return original(*args, **kwargs)
+        except Exception as error:  # an index that Paddle refuses
+            let_pass(error)
+        result = original(*args, **kwargs)
+        if isinstance(target, paddle.Tensor) and not target.stop_gradient:
+            paddle_graph.register_silent_hook(target, self.unjudged_write, writes.op_name(name))
+        return result
+
+    def unjudged_write(self, name: str, grad: Any) -> None:
+        """Hook on a tensor that was written: the gradient of the values is not judged."""
+        self.run.recorder.skip(name, WRITE_UNCHECKED)
 
     def compared(self, subject: ComparedCall, began: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's result of a call that is compared. ``began``: when the comparing began."""

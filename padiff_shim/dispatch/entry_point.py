@@ -265,8 +265,8 @@ class Plan(Protocol):
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A method in Python moved values."""
 
-    def writes(self, name: str, args: tuple[Any, ...]) -> None:
-        """Without a tape: an op is about to move values into one of its arguments."""
+    def writes(self, name: str, frame: Frame, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An op that moves values into one of its arguments."""
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """``PyLayer.apply``."""

@@ -164,16 +164,12 @@ def _moving(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _writing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of an op that moves values in place: the tape has to know of it, and others that a gradient is not seen."""
+    """The hook of an op that moves values in place: the tape has to know of it, and a comparison of its gradients."""
 
     @undisturbed
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
-        if frame is not None and frame.plan.on_tape:
-            return frame.plan.exact(name, original, args, kwargs)
-        if frame is not None:
-            frame.plan.writes(name, args)
-        return original(*args, **kwargs)
+        return original(*args, **kwargs) if frame is None else frame.plan.writes(name, frame, original, args, kwargs)
 
     return hook
 

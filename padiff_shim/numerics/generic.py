@@ -278,7 +278,7 @@ def _judged(
 ) -> Judgement:
     quick = at_once(formula, paddle, torch_) if soon and not audit else None
     judgement = quick or _patiently(formula, paddle, torch_, rng, audit)
-    if judgement.verdict.severity > Verdict.LOCAL_SUSPECT.severity:
+    if judgement.verdict.severity > Verdict.LOCAL_SUSPECT.severity or not formula.kernel.jumps:
         return judgement  # beyond the bounds, which hold all jumps
     settled = settle_steps(formula, paddle, torch_, judgement)
     return settled if judgement.verdict in QUIET or settled.verdict is Verdict.TIE else judgement

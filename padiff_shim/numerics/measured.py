@@ -171,8 +171,10 @@ class JointFormula:
 class JointResult:
     """One of the results: a kernel of the operands.
 
-    ``index``: which of the places of all of them is this one's; ``view``: how it is shown.
+    ``index``: which of the places of all of them is this one's; ``view``: how it is shown; ``jumps``: there may be steps in it.
     """
+
+    jumps = True
 
     def __init__(self, together: JointFormula, index: int, view: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
         self.together, self.index, self.view = together, index, view

@@ -69,7 +69,7 @@ class Core:
 
     def __call__(self, b: Batch, done: Sequence[int], *words: Any) -> None:
         """Make the update behind ``done`` steps of each parameter."""
-        if not self._has_its_bits(b, words) or not _lie_apart(b):
+        if not b.singly and not (self._has_its_bits(b, words) and _lie_apart(b)):
             self._whole(b, done, *words)
             return
         for steps, part in _parts(b, done):
@@ -99,15 +99,18 @@ class Core:
 
 def lists(b: Batch, *names: str) -> Iterator[list[Any]]:
     """All parameters in parts: `ONE` or `MANY`, and a tensor or a list of them for each name (``grad`` among them)."""
-    for on, items, columns in b.once(names, lambda: _laid_out(b.items, names)):
+    for on, items, columns in b.once(names, lambda: _laid_out(b.items, names, 0 if b.singly else _LARGE)):
         if on is ONE:
             yield [ONE, *[items.grad if tensor is None else tensor for tensor in columns]]
         else:
             yield [MANY, *[[item.grad for item in items] if tensors is None else tensors for tensors in columns]]
 
 
-def _laid_out(items: Sequence[Item], names: Sequence[str]) -> list[tuple[Any, Any, list[Any]]]:
-    """The parts: `ONE` and a parameter or `MANY` and several, with what belongs to each name; None where it is the gradient's."""
+def _laid_out(items: Sequence[Item], names: Sequence[str], large: int) -> list[tuple[Any, Any, list[Any]]]:
+    """The parts: `ONE` and a parameter or `MANY` and several, with what belongs to each name; None where it is the gradient's.
+
+    ``large``: elements of a parameter beyond which it comes alone.
+    """
     parts: list[tuple[Any, Any, list[Any]]] = []
     small: list[Item] = []
     gathered = 0
@@ -124,7 +127,7 @@ def _laid_out(items: Sequence[Item], names: Sequence[str]) -> list[tuple[Any, An
 
     for item in items:
         count = item.tensors["param"].numel()
-        if count > _LARGE:
+        if count > large:
             parts.append((ONE, item, kept(item.tensors.__getitem__)))
             continue
         small.append(item)

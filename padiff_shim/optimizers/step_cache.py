@@ -181,7 +181,7 @@ _SWITCHES = frozenset({"multi_precision", "global_powers", "lazy", "with_decay",
 _OPTIONAL = frozenset({"master", "skip", "moment2_max", "regularization", "rows"})
 _APART = frozenset({"param", "grad", "lr", "master"})  # crossed in a way of their own, or not at all
 FLOATS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
-_COUNTS = frozenset({"beta1_pow", "beta2_pow", "decay_pow", "mu_product", "rho"})  # one number each, from which steps are counted
+COUNTS = frozenset({"beta1_pow", "beta2_pow", "decay_pow", "mu_product", "rho"})  # one number each, from which steps are counted
 _MIXED = FLOATS - {torch.float64}  # dtypes of a parameter and its accumulators that may differ
 
 
@@ -224,7 +224,7 @@ class CrossedUpdate:
     def _in_one_dtype(self, tensors: dict[str, torch.Tensor], *, narrow: bool) -> dict[str, torch.Tensor]:
         """Exchanges accumulators of another dtype, or the parameter, for copies; returns the accumulators by name."""
         param = tensors["param"]
-        states = {name: side for name, side in tensors.items() if side.shape == param.shape and name not in (*_COUNTS, "param")}
+        states = {name: side for name, side in tensors.items() if side.shape == param.shape and name not in (*COUNTS, "param")}
         others = [side for side in states.values() if side.dtype is not param.dtype]
         if not others or not {param.dtype, *(side.dtype for side in others)} <= _MIXED:
             return {}
@@ -315,9 +315,9 @@ def _check(tensors: dict[str, torch.Tensor], made_of: Mapping[str, str]) -> None
             raise StayNative(reasons.COMPLEX if side.is_complex() else reasons.MIXED)
         if not side.is_contiguous():
             raise StayNative(reasons.STATE_LAYOUT)
-        if side.dtype in HALVES and (name in _COUNTS or name in made_of):
-            raise StayNative(reasons.HALF_POWERS if name in _COUNTS else reasons.HALF_STATE)
-        as_param = (side.shape == param.shape or name in made_of) and name not in _COUNTS and not counts_steps
+        if side.dtype in HALVES and (name in COUNTS or name in made_of):
+            raise StayNative(reasons.HALF_POWERS if name in COUNTS else reasons.HALF_STATE)
+        as_param = (side.shape == param.shape or name in made_of) and name not in COUNTS and not counts_steps
         if as_param and side.dtype is not param.dtype:
             raise StayNative(reasons.STATE_DTYPE, param=_dtype_word(param), other=_dtype_word(side))
 

@@ -66,11 +66,13 @@ class Batch:
 
     Tensors are lists, a tensor for each parameter, under the C function's names; numbers are numbers. ``lr`` is the number that the
     program wrote, not the float32 that Paddle makes of it. ``decay`` is the coefficient of L2 decay that belongs to the gradients,
-    which Paddle would have added to them before.
+    which Paddle would have added to them before. ``singly``: parameter by parameter, and not on lists of them.
     """
 
-    def __init__(self, items: Sequence[Item], numbers: dict[str, Any], lr: float, decay: float) -> None:
-        self.items, self.lr, self.decay = items, lr, decay
+    def __init__(
+        self, items: Sequence[Item], numbers: Mapping[str, Any], lr: float, decay: float, *, singly: bool = False
+    ) -> None:
+        self.items, self.lr, self.decay, self.singly = items, lr, decay, singly
         self.grad = [item.grad for item in items]
         self._numbers = numbers
         self._kept: dict[Any, Any] = {}
@@ -322,7 +324,7 @@ def powers(beta: float, dtype: torch.dtype) -> Powers:
 
 def single(number: float) -> float:
     """As a kernel of Paddle's gets it whose attribute is a float32 (NAdam's, RAdam's): its powers are products of that."""
-    return float(np.float32(number))
+    return type(number)(np.float32(number))
 
 
 def numbers(flats: Sequence[Any]) -> list[float]:

@@ -237,8 +237,12 @@ class Observing:
         self._writer.own.add(result)
         return result
 
-    def writes(self, name: str, args: tuple[Any, ...]) -> None:
-        """Nothing to do."""
+    def writes(self, name: str, frame: Frame, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As below."""
+        if self.on_tape:
+            return self.exact(name, original, args, kwargs)
+        inner = below()
+        return original(*args, **kwargs) if inner is None else inner.plan.writes(name, inner, original, args, kwargs)
 
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """As below."""

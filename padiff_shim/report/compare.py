@@ -201,6 +201,8 @@ def _scope(coverage: Mapping[str, Any]) -> str:
         for reason in (SECOND_UNCHECKED, THIRD_UNCHECKED, WRITE_UNCHECKED)
         if unseen.get(reason)
     ]
+    if updates := coverage.get("updates"):
+        parts.append(tr("{updates} of optimizers among them", updates=many(updates, "update")))
     if updates := unseen.get(UPDATE_UNCHECKED):
         parts.append(tr("not judged: {updates} of optimizers, on Paddle's kernels", updates=many(updates, "update")))
     if idle:

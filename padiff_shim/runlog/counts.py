@@ -111,7 +111,17 @@ SECOND_UNCHECKED, THIRD_UNCHECKED = logged("not checked: second derivative"), lo
 UPDATE_UNCHECKED = logged("optimizer update, runs on Paddle's kernel")
 WRITE_UNCHECKED = logged("not checked: gradient of what is written into a tensor")
 OTHER_NAMES = "(others)"
-_COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements", "screened", "exact_calls", "idle", "stretches")
+_COUNTED = (
+    "float_calls",
+    "checked_calls",
+    "float_elements",
+    "checked_elements",
+    "screened",
+    "exact_calls",
+    "updates",
+    "idle",
+    "stretches",
+)
 
 
 def is_float(dtype: str | None) -> bool:
@@ -131,6 +141,7 @@ class Coverage:
     idle: int = 0  # stretches of the program in which the hooks stood idle, for a budget
     stretches: int = 0  # all of them, where some were idle
     exact_calls: int = 0  # of integers, or of no elements: they round nothing, and are no float calls
+    updates: int = 0  # of the checked calls those of optimizers
     unchecked: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -198,7 +209,7 @@ class Coverage:
             "checked_elements": self.checked_elements,
             "unchecked": dict(by_reason.most_common()),
             "unchecked_ops": by_op,
-            **{name: getattr(self, name) for name in ("screened", "exact_calls", "idle", "stretches") if getattr(self, name)},
+            **{name: getattr(self, name) for name in _COUNTED[4:] if getattr(self, name)},
             **({"estimated_calls": self.estimated_calls} if self.idle else {}),
         }
 

@@ -238,8 +238,9 @@ class Substituting:
     def moved(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Nothing to do: the tape sees what it calls."""
 
-    def writes(self, name: str, args: tuple[Any, ...]) -> None:
-        """Nothing to do."""
+    def writes(self, name: str, frame: Frame, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As what moves values elsewhere."""
+        return self.exact(name, original, args, kwargs)
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An island where gradients are recorded."""

@@ -6,7 +6,7 @@ Section: The autograd engine
 Ops: Tensor.retain_grads
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: any value, here 4.95 instead of 3
-Under the shim: Torch's gradient. Under compare the right one where that very call is compared: compare keeps gradients.
+Under the shim: Torch's gradient; under compare Paddle's.
 """
 
 import numpy as np

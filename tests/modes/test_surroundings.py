@@ -27,7 +27,6 @@ NATIVE = {
 # Gradients that comparing does not judge: of rows that are put together under create_graph, and of states that are assigned.
 UNCHECKED = {
     "incubate_functions": SECOND_UNCHECKED,
-    "model_average": WRITE_UNCHECKED,
     "quantisation_aware": WRITE_UNCHECKED,
 }
 EXPECTED = ("random numbers", "optimizer update", "integer or bool result", *NATIVE.values())
