@@ -20,6 +20,7 @@ _OPS = """pow addmm baddbmm elu celu selu softshrink hardshrink hardtanh hardsig
 label_smooth cross_entropy batch_norm instance_norm group_norm local_response_norm p_norm vector_norm frobenius_norm dist cdist
 pairwise_distance normalize trapezoid cumulative_trapezoid multi_margin_loss pdist triplet_margin_loss weight_norm"""
 _SINGLE = tuple(_OPS.split())
+_RATES = "numbers beta1 beta2 epsilon rho mu momentum coefficient lr_ratio momentum_decay"  # of optimizers
 _NUMBERS = ("numbers->float32", "1-epsilon->float32", "slope->float32", "1/p->float32", "1/p->float32+norm+number")
 
 
@@ -81,7 +82,7 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         "dtype": "float64",
         "side": "paddle",
         "verdict": "PRECISION_MODE",
-        "hypothesis": "*->float32",
+        "hypothesis": tuple(f"{name}->float32" for name in _RATES.split()),
         "reason": "Paddle's kernels hold an optimizer's numbers (rates of decay, epsilon, coefficients) in float32 beside "
         "parameters of float64",
         **_SEEN,

@@ -92,6 +92,7 @@ GENERIC = {
     "torch's trigamma",
     "range left on the way",
     "vectors of eigenvalues near the real axis",
+    "number of an optimizer in float32",
 }
 
 FAULTS = {
