@@ -69,9 +69,7 @@ class Batch:
     which Paddle would have added to them before. ``singly``: parameter by parameter, and not on lists of them.
     """
 
-    def __init__(
-        self, items: Sequence[Item], numbers: Mapping[str, Any], lr: float, decay: float, *, singly: bool = False
-    ) -> None:
+    def __init__(self, items: Sequence[Item], numbers: Mapping[str, Any], lr: float, decay: float, *, singly: bool = False) -> None:
         self.items, self.lr, self.decay, self.singly = items, lr, decay, singly
         self.grad = [item.grad for item in items]
         self._numbers = numbers
