@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 PADDLES = ("2.6.2", "3.0.0", "3.1.1", "3.2.2", "3.3.1")
 TORCHES = ("2.4.1", "2.6.0", "2.8.0", "2.10.0", "2.13.0", "2.15.0")
-PYTHONS = ("3.10", "3.11", "3.12")
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 _LISTS = {"Paddle": PADDLES, "Torch": TORCHES, "Python": PYTHONS}
 OLDEST = {"Paddle": "2.6", "Torch": "2.4", "Python": "3.10"}  # what is older lacks what is used of it, and is refused
 
