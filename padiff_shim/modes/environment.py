@@ -36,6 +36,23 @@ def _refuse_torch_proxy() -> None:
         )
 
 
+_NAMES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool", "uint8", "int32", "int64")
+
+
+def _refuse_exchanged_dtypes(torch: Any) -> None:
+    """Where a library has written another dtype under one of these names, Torch's own functions compute in that one, too."""
+    for name in _NAMES:
+        if str(getattr(torch, name, "")) != f"torch.{name}":
+            raise BackendError(
+                tr(
+                    "torch.{name} is {other} in this program, and Torch's own functions, which ask for it, compute in that; "
+                    "put it back before a mode is opened",
+                    name=name,
+                    other=getattr(torch, name, None),
+                )
+            )
+
+
 def explained(error: Exception) -> Exception:
     """What to say where modules could not be imported: what of the frameworks is missing or too old; else the error itself."""
     modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -99,6 +116,7 @@ def frameworks() -> tuple[Any, Any]:
     paddle, torch = _framework("paddle"), _framework("torch")
     if not hasattr(torch, "_C") or not hasattr(torch, "from_dlpack"):
         raise BackendError(tr("the module 'torch' at {torch} is not PyTorch", torch=getattr(torch, "__file__", "?")))
+    _refuse_exchanged_dtypes(torch)
     old = _too_old({"paddle": paddle.__version__, "torch": torch.__version__})
     if old is not None:
         raise old

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..present import document as doc
 from ..present.annotations import Finding, places_of
-from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
+from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, RECOMPUTED, REFERENCE, rounds
 from ..text import SENTENCE, code_line, from_log, joined, many, shown, tr
 from .compare import share, without_kernel
 from .source import Substituted
@@ -160,6 +160,8 @@ class ReferenceFigures:
             yield tr("{count:,} were left out by ops=, exclude= or layers=.", count=self.left_out)
         if self.exact:
             yield tr("Beside them {calls} of integers, or without elements, rounded nothing.", calls=many(self.exact, "call"))
+        if RECOMPUTED in self.warnings:
+            yield tr("Recomputed blocks ran once (natively twice): running statistics differ.")
 
     def _coverage(self) -> str:
         calls, backend = self.substituted + self.native, shown(self.backend)

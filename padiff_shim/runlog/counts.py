@@ -110,6 +110,10 @@ NO_VERDICT = logged("compared, but no verdict could be given (UNVERIFIED)")
 SECOND_UNCHECKED, THIRD_UNCHECKED = logged("not checked: second derivative"), logged("not checked: third derivative")
 UPDATE_UNCHECKED = logged("optimizer update, runs on Paddle's kernel")
 WRITE_UNCHECKED = logged("not checked: gradient of what is written into a tensor")
+RECOMPUTED = logged(
+    "recompute(use_reentrant=False): a block runs once, and twice natively, so that its running statistics and counters differ; "
+    "what it keeps stays in memory"
+)
 OTHER_NAMES = "(others)"
 _COUNTED = (
     "float_calls",

@@ -19,7 +19,7 @@ from ..language import logged, tr
 from ..optimizers import clipping, step_cache
 from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
-from ..runlog.counts import ENGINES, MOVES, NATIVE, OPTIMIZER, REFERENCE, Clock, ClockPlace, rounds
+from ..runlog.counts import ENGINES, MOVES, NATIVE, OPTIMIZER, RECOMPUTED, REFERENCE, Clock, ClockPlace, rounds
 from ..table.op import AUTOCAST
 from ..table.reasons import DRAWN, EMPTY, FORKED, INDEPENDENT, RANDOM, STATIC, TORCH_RAISED, StayNative
 from ..tape import islands, views
@@ -30,9 +30,8 @@ from .random_numbers import Drawing
 # ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not.
 
 PACKED = logged(
-    "saved_tensors_hooks (or recompute with use_reentrant=False): what native calls keep for their "
-    "backward passes through them; what substituted calls keep is Torch's, does not, and stays in "
-    "memory: a recomputed block runs once, and twice natively, so its running statistics and counters differ"
+    "saved_tensors_hooks: what native calls keep for their backward passes through them; what substituted calls keep is Torch's, "
+    "does not, and stays in memory"
 )
 
 
@@ -250,7 +249,8 @@ class Substituting:
 
     def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
         """As they are: native calls have nothing else."""
-        frame.run.warn(PACKED)
+        recomputes = getattr(pack, "__module__", "").endswith(".recompute")
+        frame.run.warn(RECOMPUTED if recomputes else PACKED)
         return pack, unpack
 
     def layer_begins(self, frame: Frame) -> None:

@@ -11,6 +11,7 @@ import padiff_shim
 from padiff_shim import testing
 from padiff_shim.comparison.gradients import ALTERED
 from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.runlog.counts import RECOMPUTED
 from padiff_shim.substitution.plan import PACKED
 from padiff_shim.verdicts import Verdict
 
@@ -83,6 +84,10 @@ def test_reference_mode_says_what_does_not_pass_through():
         result = step(PAIRS["to NumPy and back"])
     np.testing.assert_allclose(result, native, rtol=1e-5)
     assert PACKED in run.warnings
+    with padiff_shim.reference("torch") as run:
+        recompute(paddle.nn.Tanh(), paddle.to_tensor([0.5], stop_gradient=False), use_reentrant=False).sum().backward()
+    assert RECOMPUTED in run.warnings
+    assert "twice" in run.answer
     with padiff_shim.reference("torch") as run:
         paddle.exp(paddle.ones([2]))
     assert run.warnings == []

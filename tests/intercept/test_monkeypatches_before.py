@@ -5,6 +5,9 @@ from pathlib import Path
 
 import forked
 import pytest
+import torch
+
+import padiff_shim
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,6 +104,16 @@ def test_what_was_changed_before_the_first_opening_is_taken_over_once_it_is_padd
     """
     done = forked.run(["-c", textwrap.dedent(source)])
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_dtype_under_the_name_of_another_one_is_refused(monkeypatch):
+    """Torch's own functions ask for it by that name: whatever is computed then is of another dtype."""
+    with padiff_shim.compare("torch", progress=False):
+        pass
+    monkeypatch.setattr(torch, "float64", torch.float32)
+    for mode in (padiff_shim.compare, padiff_shim.reference):
+        with pytest.raises(padiff_shim.BackendError, match="float64"), mode("torch"):
+            raise AssertionError("opened")
 
 
 DTYPES = {  # what libraries write into both frameworks: names of their own, and dtypes that NumPy gives another name
