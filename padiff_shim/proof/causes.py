@@ -716,10 +716,11 @@ def explain_result(matching: Matching, ends: Sequence[End]) -> CallDifference | 
     """The first result that is another of the original's values (of a split, of several states)."""
     for end in ends:
         expected, actual = end
-        if expected and actual and expected.node and actual.node and expected in matching.of_first and matching.is_matched(actual):
+        nodes = [value.node for value in end if value is not None and value.node is not None and not value.node.backward]
+        if len(nodes) == 2 and expected and actual and expected in matching.of_first and matching.is_matched(actual):
             here, there = (_exact_source_of(value) for value in (actual, expected))
             text = tr("the model's result comes from {here}, in the original from {there}", here=here, there=there)
-            return CallDifference(Cause.OPERAND, text, expected.node, actual.node, mend_of_end(end))
+            return CallDifference(Cause.OPERAND, text, nodes[0], nodes[1], mend_of_end(end))
     return None
 
 

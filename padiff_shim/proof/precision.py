@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from types import CodeType
@@ -33,6 +33,7 @@ class Computed:
 
     ``finite``: its result is finite, or one of its operands is not. ``rounded``: the dtype of 16 bits to which a cast rounded an
     operand of it. ``listed``: what Paddle's guard around it lists otherwise than Paddle does.
+    ``size``, ``mean``: how many numbers its result has, and the mean of their absolute values, which rounding hardly moves.
     """
 
     name: str
@@ -42,6 +43,12 @@ class Computed:
     listed: frozenset[str]
     site: CallSite
     layer: str
+    size: int
+    mean: float
+
+    def is_like(self, other: Computed) -> bool:
+        """Whether the results may be the same, but for rounding."""
+        return self.size == other.size and abs(self.mean - other.mean) <= _NEAR * max(self.mean, other.mean)
 
     def place(self) -> ProgramPlace:
         """Its place, for a proof."""
@@ -69,12 +76,16 @@ class Precisions(Onlooker):
             finite = _finite(first) or not all(map(_finite, operands)) or any(map(_is_infinite, arguments))
             named = autocast.listed_by_program(autocast.grad_tracer()) if autocast.HERE.on else ()
             call = shape_of(function).base, first.dtype, finite, rounded, frozenset(named)
-            self.calls.append(Computed(*call, call_site(self._until), self._layer()))
+            mean = float(first.detach().abs().mean(dtype=torch.float64)) if finite and first.numel() else 0.0
+            self.calls.append(Computed(*call, call_site(self._until), self._layer(), first.numel(), mean))
         elif first.dtype in HALVES and operands and operands[0].dtype not in HALVES and _rounds(operands[0], first):
             self._rounded[first] = first.dtype
         elif rounded is not None:
             self._rounded[first] = rounded
         return result
+
+
+_NEAR = 2.0**-5  # how far rounding in 16 bits moves the mean of absolute values, as a share
 
 
 def _rounds(tensor: torch.Tensor, cast: torch.Tensor) -> bool:
@@ -173,9 +184,22 @@ def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[st
 def _of_equal_number(original: list[Computed], port: list[Computed]) -> list[tuple[Computed, Computed]]:
     """Calls of the kinds that both call equally often."""
     by_kind = [_grouped(calls, lambda call: kind_of(call.name)) for calls in (original, port)]
-    return [
-        pair for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind]) for pair in zip(calls, by_kind[1][kind])
-    ]
+    counted = [(calls, by_kind[1][kind]) for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind])]
+    return [pair for calls, others in counted for pair in _by_values(calls, others)]
+
+
+def _by_values(calls: list[Computed], others: list[Computed]) -> Iterator[tuple[Computed, Computed]]:
+    """Each call with the next of the others whose result may be the same; else with the next one that has as many numbers.
+
+    Experts multiply by weights of another dtype than that of their gates: the order of both says little.
+    """
+    left = list(others)
+    for call in calls:
+        alike = next((other for other in left if other.is_like(call)), None)
+        partner = alike or next((other for other in left if other.size == call.size), None)
+        if partner is not None:
+            left.remove(partner)
+            yield call, partner
 
 
 def _grouped(calls: list[Computed], key: Callable[[Computed], str]) -> dict[str, list[Computed]]:

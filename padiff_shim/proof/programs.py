@@ -874,11 +874,11 @@ class TorchSide(ModelSide):
 
     def can_be_simple(self) -> bool:
         """Experts of transformers 5 multiply by groups; Torch has no float64 kernel for that, and they have a switch."""
-        return any(config._experts_implementation != "eager" for _, config in _with_experts(self.model))
+        return any(config._experts_implementation != "eager" for config in _of_experts(self.model))
 
     def simplify(self, model: Model) -> None:
-        for layer, _ in _with_experts(model):
-            layer.set_experts_implementation("eager")
+        for config in _of_experts(model):
+            config._experts_implementation = "eager"
 
     def _named_layers(self, model: Model) -> list[tuple[str, Model]]:
         return list(model.named_modules())
@@ -890,10 +890,10 @@ class TorchSide(ModelSide):
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
-def _with_experts(model: torch.nn.Module) -> list[tuple[Tensor, Tensor]]:
-    """Models of transformers that say how experts are computed, each with its configuration."""
-    models = ((layer, getattr(layer, "config", None)) for layer in model.modules() if hasattr(layer, "set_experts_implementation"))
-    return [(layer, config) for layer, config in models if hasattr(config, "_experts_implementation")]
+def _of_experts(model: torch.nn.Module) -> list[Any]:
+    """The configurations of transformers' models, or of layers of theirs, that say how experts are computed."""
+    configs = (getattr(layer, "config", None) for layer in model.modules())
+    return [config for config in configs if hasattr(config, "_experts_implementation")]
 
 
 Moved = Mapping[str, Array]

@@ -18,8 +18,9 @@ import functools
 import itertools
 import math
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -42,6 +43,23 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z._*\d$]*")  # a name that a statement can h
 def speaks(model: Any) -> bool:
     """Whether a model, or a class, describes its weights."""
     return any(callable(getattr(model, method, None)) for method in (_AOA, _NAMES))
+
+
+def authors(layers: Mapping[str, Any]) -> list[Any]:
+    """Who describes the weights of a model: itself, else models in it, else the classes of the module that its layers come from.
+
+    Args:
+        layers: the model's, by their paths.
+    """
+    speaking = {path: layer for path, layer in layers.items() if speaks(layer)}
+    outer = [
+        layer for path, layer in speaking.items() if not any(path != other and f"{path}.".startswith(other) for other in speaking)
+    ]
+    modules = dict.fromkeys(type(layer).__module__ for layer in layers.values())
+    beside = (vars(sys.modules[name]).items() for name in modules if name in sys.modules and ".nn." not in name)
+    return outer or [
+        kind for names in beside for _, kind in names if isinstance(kind, type) and kind.__module__ in modules and speaks(kind)
+    ]
 
 
 @dataclass
@@ -182,18 +200,14 @@ class _Vocabulary:
 
 
 def _prefixes(pattern: str, known: Iterable[str]) -> set[tuple[str, str]]:
-    """(prefix to add to a name, prefix to remove from it) so that it matches a pattern."""
-    prefixes = set()
+    """(prefix to add to a name, prefix to remove from it) so that it matches a pattern: of a model in another, or a part of one."""
     words = pattern.split(r"\.")
-    for count in range(1, min(4, len(words))):
-        rest = re.compile(r"\.".join(words[count:]))
-        if any(rest.fullmatch(name) for name in known):
-            prefixes.add(("".join(f"{word}." for word in words[:count]), ""))
-            break
-    longer = re.compile(rf"((?:[A-Za-z_]\w*\.){{1,3}}){pattern}")
-    if not prefixes:
-        prefixes = {("", match[1]) for name in known if (match := longer.fullmatch(name))}
-    return prefixes
+    for count in range(max(len(words) - 1, 1)):
+        longer = re.compile(r"((?:[A-Za-z_]\w*\.){0,3})" + r"\.".join(words[count:]))
+        add = "".join(f"{word}." for word in words[:count]).replace(r"\d+", "0")
+        if prefixes := {(add, match[1]) for name in known if (match := longer.fullmatch(name))}:
+            return prefixes
+    return set()
 
 
 def _experts(name: str, slot: Slot, known: dict[str, Slot]) -> Iterator[tuple[str, Slot]]:

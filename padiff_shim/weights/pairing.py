@@ -481,15 +481,18 @@ def undecided(choices: Sequence[Choice]) -> str:
         labels = " or ".join(way.label.removeprefix("fused: ") for way in ways)
         more = f" (or {len(choice.ways) - len(ways)} other ways)" if len(choice.ways) > len(ways) else ""
         rules = " or ".join(f"rules=[({tree.starred(choice.whole)!r}, {way.rule})]" for way in ways)
+        makers = ", ".join(sorted({way.rule.partition("(")[0] for way in ways}))
         lines.append(
             tr(
-                "nothing tells how {whole} holds {parts}: {labels}{more}; {reason}. Say {rules}",
+                "nothing tells how {whole} holds {parts}: {labels}{more}; {reason}. Say {rules}, with "
+                "from padiff_shim.weights import {makers}",
                 whole=choice.whole,
                 parts=", ".join(choice.parts),
                 labels=labels,
                 more=more,
                 reason=choice.reason,
                 rules=rules,
+                makers=makers,
             )
         )
     return "\n".join(reversed(lines))

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ArgumentError, TransferError
 from ..text import joined, many, tr
 from . import explain, pairing
-from .descriptions import Description, by_description, described_by, speaks
+from .descriptions import Description, authors, by_description, described_by, speaks
 from .explicit import Changes, Used, by_equal_names, by_parts, by_use, pinned, reordered_pairs
 from .layer_matching import Correspondence, Matcher
 from .mapping import Mapping, Pair, moves
@@ -160,17 +160,20 @@ class _Match:
         if draft.rules.statements or draft.rules.languages:
             return draft.mapping()
         notes = []
-        for model in (self.source.objects.get(""), self.target.objects.get("")):
-            if model is not None and speaks(model):  # a model that says itself how its weights lie
+        for side in (self.source, self.target):
+            layers = {path: layer for path, layer in side.objects.items() if layer is not None}
+            for author in [] if draft.is_sure and not speaks(layers.get("")) else authors(layers):
                 try:
-                    other = self._draft(described_by(model), draft.doubted)
+                    other = self._draft(described_by(author, layers.values()), draft.doubted)
                 except ArgumentError as error:
                     notes += [] if draft.is_sure else [f"not used: {error}"]
                     continue
                 if other.doubts <= draft.doubts:
-                    draft = other
+                    draft, notes = other, []
+                if draft.is_sure:
+                    break
         mapping = draft.mapping()
-        mapping.notes += notes
+        mapping.notes += notes[:1]
         return mapping
 
     def _draft(self, described: Description | None, wanted: set[str] | None = None) -> _Draft:

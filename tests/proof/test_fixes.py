@@ -337,7 +337,7 @@ NAMED = {  # what is no argument: the words, and the causes
     ),
     "name": ("q / float(self.q.weight.shape[0])", "q / 4", "/ 8 against / 4"),
     "part": ("paddle.split(q, 2, axis=-1)[0]", "torch.chunk(q, 2, -1)[1]", "result 1 of split"),
-    "waves": ("q * k.sin() + k * k.cos()", "q * k.cos() + k * k.sin()", "comes from sin (line 13), in the original from cos"),
+    "waves": ("q * k.sin() + k * k.cos()", "q * k.cos() + k * k.sin()", "comes from sin (line 14), in the original from cos"),
     "heads": ("F.softmax(q.reshape([2, 6, 4, 2]), -1)", "torch.softmax(q.reshape(2, 6, 2, 4), -1)", "reshape([2, 6, 4, 2])"),
     "base": (
         "q * (x[0, :, :1] * 0 + 1) * (10.0 ** -(paddle.arange(8, dtype='float32') / 2))",
@@ -357,4 +357,4 @@ def test_what_no_argument_mends_is_one_finding_in_words(kind, tmp_path):
     ]
     (mistake,) = prove(*models, np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32"), phase="forward").mistakes
     assert words in mistake.text
-    assert mistake.paddle.line == 13
+    assert mistake.paddle.line == 14

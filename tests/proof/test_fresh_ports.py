@@ -91,7 +91,7 @@ WRONG = {
         "[u, a]",
         "[a, u]",
         "[a, u]",
-        "operands swapped: number 1 of tensors is what the original has as number 2",
+        "operands swapped: the operands of concat are exchanged",
     ),
     "unet: corners": ("corners=False", "corners=True", "interpolate", "another attribute: align_corners=True against False"),
     "unet: padding counted": (", exclusive=False", "", "avg_pool2d", "exclusive=True against count_include_pad=True"),

@@ -331,3 +331,49 @@ def test_models_of_two_dtypes():
     port._to_impl(dtype="bfloat16", floating_only=True)
     proof = prove(port, Original(), X)
     assert "the port's weights are bfloat16, the original's float32" in proof.reason
+
+
+class GatedExperts(torch.nn.Module):
+    """Gated experts in bfloat16, whose results are multiplied by routing weights in float32, one after the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = torch.nn.Linear(16, 4, bias=False)
+        shapes = {"gate": (16, 24), "up": (16, 24), "down": (24, 16)}
+        for name, shape in shapes.items():
+            setattr(self, name, torch.nn.ModuleList(torch.nn.Linear(*shape, bias=False) for _ in range(4)))
+
+    def forward(self, x):
+        weights = torch.softmax(self.router(x).float(), -1)
+        y = torch.zeros(x.shape)
+        for at, (gate, up, down) in enumerate(zip(self.gate, self.up, self.down)):
+            y = y + down(torch.nn.functional.silu(gate(x)) * up(x)) * weights[:, at : at + 1]
+        return y
+
+
+class PortedGatedExperts(paddle.nn.Layer):
+    """First all gates, then all weights; the last expert first."""
+
+    def __init__(self, routing):
+        super().__init__()
+        self.router, self.routing = paddle.nn.Linear(16, 4, bias_attr=False), routing
+        for name, shape in {"gate": (16, 24), "up": (16, 24), "down": (24, 16)}.items():
+            setattr(self, name, paddle.nn.LayerList([paddle.nn.Linear(*shape, bias_attr=False) for _ in range(4)]))
+
+    def forward(self, x):
+        weights = paddle.nn.functional.softmax(self.router(x).astype(self.routing), -1).astype("float32")
+        inner = [paddle.nn.functional.silu(gate(x)) * up(x) for gate, up in zip(self.gate, self.up)]
+        y = paddle.zeros(x.shape)
+        for at in reversed(range(4)):
+            y = y + self.down[at](inner[at]).astype("float32") * weights[:, at : at + 1]
+        return y
+
+
+@pytest.mark.parametrize("routing", ["float32", "bfloat16"])
+def test_experts_are_paired_by_what_they_compute(routing):
+    """A gate is not the other program's routing weight, though as many products stand in both."""
+    torch.manual_seed(0)
+    x = np.random.default_rng(0).standard_normal((12, 16)).astype("float32")
+    proof = prove(PortedGatedExperts(routing), GatedExperts(), x, dtype="bfloat16")
+    assert bool(proof) is (routing == "float32"), str(proof)
+    assert ["_softmax is computed in bfloat16" in mistake.text for mistake in proof.mistakes] == [True] * (not proof)

@@ -83,6 +83,19 @@ def test_a_model_that_describes_itself(way):
 
 
 @reads
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_model_in_another_describes_its_own_weights(depth):
+    module, layer = scrambled(Apart()), Describing(grouped)
+    whole, port = module, layer
+    for _ in range(depth):
+        whole, inner, port = theirs(lm=whole, head=tlinear(4, 4)), port, pnn.Layer()
+        port.lm, port.head = inner, plinear(4, 4)
+    mapping = padiff_shim.transfer_weights(whole, port)
+    assert agree(module, layer)
+    assert mapping.notes == ["2 weights as Describing._gen_aoa_config says"]
+
+
+@reads
 def test_a_description_is_not_needed_where_types_and_names_tell():
     """It may be another one's."""
 
