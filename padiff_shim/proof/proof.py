@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import paddle
@@ -80,7 +79,7 @@ class ProofAnswer(Presented):
         place = self._place()
         if place is None or len(str(self.answer)) <= HEADLINE:
             return super().headline
-        line = f"{Path(place.file).name}:{place.line}"
+        line = at_line(place.file, place.line).rpartition("/")[2]
         for layer in (True, False):
             if len(str(text := self._with_line(line, layer=layer))) <= HEADLINE:
                 return text

@@ -35,7 +35,7 @@ def origin(model: Any) -> str:
     kind = type(model)
     try:
         file = Path(inspect.getsourcefile(kind) or "")
-    except TypeError:  # a class of an interactive session
+    except (OSError, TypeError):  # a class of an interactive session, or of a notebook
         return kind.__qualname__
     where = tr("{kind} in {file}", kind=kind.__qualname__, file=short(str(file)))
     known = _release(kind.__module__, file) or _commit(file)

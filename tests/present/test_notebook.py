@@ -71,14 +71,14 @@ def printed(outputs):
 
 def test_results_are_shown_as_small_tables_with_their_page(ran):
     shown = [output.data for cell in ran[0] for output in cell.outputs if output.output_type == "execute_result"]
-    assert len(shown) == 8  # two proofs, mapping, run, comparison, drift, bitwise, difference
+    assert len(shown) == 10  # two proofs, mapping, run, comparison, drift, bits, report, gate, difference
     for data in shown:
         page = data["text/html"].partition("<iframe")
         assert page[1]
         assert "&lt;!doctype html&gt;" in page[2]
         assert len(page[0]) < 8000
-        assert data["text/plain"].splitlines()[0][:9] in html.unescape(re.sub("<[^>]*>", "", page[0]))
-    assert sum("<table>" in data["text/html"] for data in shown) == 7  # bits that are identical need none
+        assert data["text/plain"].splitlines()[0].partition(":")[0][:9] in html.unescape(re.sub("<[^>]*>", "", page[0]))
+    assert sum("<table>" in data["text/html"] for data in shown) == 8  # identical bits and a gate that passes need none
 
 
 def test_nothing_is_shown_that_nobody_wants(ran):
