@@ -56,13 +56,13 @@ class Block(paddle.nn.Layer):
 
 
 class GPT(paddle.nn.Layer):
-    """Four layers."""
+    """A language model."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, layers: int, words: int, tokens: int) -> None:
         super().__init__()
-        self.words, self.places = paddle.nn.Embedding(WORDS, width), paddle.nn.Embedding(TOKENS, width)
-        self.blocks = paddle.nn.LayerList([Block(width, 4) for _ in range(4)])
-        self.norm, self.head = paddle.nn.LayerNorm(width), paddle.nn.Linear(width, WORDS)
+        self.words, self.places = paddle.nn.Embedding(words, width), paddle.nn.Embedding(tokens, width)
+        self.blocks = paddle.nn.LayerList([Block(width, 4) for _ in range(layers)])
+        self.norm, self.head = paddle.nn.LayerNorm(width), paddle.nn.Linear(width, words)
 
     def forward(self, tokens: Any) -> Any:
         """[batch, tokens] to logits."""
@@ -72,15 +72,15 @@ class GPT(paddle.nn.Layer):
         return self.head(self.norm(x))
 
 
-def gpt(width: int) -> tuple[Any, Callable[[], Any]]:
+def gpt(width: int, layers: int = 4, words: int = WORDS, shape: tuple[int, int] = (4, TOKENS)) -> tuple[Any, Callable[[], Any]]:
     """A GPT with AdamW, and one step of it."""
     paddle.seed(0)
-    model = GPT(width)
+    model = GPT(width, layers, words, shape[1])
     optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
-    tokens = paddle.to_tensor(np.random.default_rng(0).integers(0, WORDS, (4, TOKENS)))
+    tokens = paddle.to_tensor(np.random.default_rng(0).integers(0, words, shape))
 
     def step() -> None:
-        loss = paddle.nn.functional.cross_entropy(model(tokens).reshape([-1, WORDS]), tokens.reshape([-1]))
+        loss = paddle.nn.functional.cross_entropy(model(tokens).reshape([-1, words]), tokens.reshape([-1]))
         loss.backward()
         optimizer.step()
         optimizer.clear_grad()
@@ -181,6 +181,7 @@ def main() -> int:
         row("GPT, 4 layers, width 256", gpt(256), 4, args.rounds, **fingerprint),
         row("GPT, 4 layers, width 64", gpt(64), 10, args.rounds, **fingerprint),
         row("GPT, 4 layers, width 64", gpt(64), 2, 3, **digest),
+        row("GPT, 2 layers, width 32, 82 tensors", gpt(32, 2, 64, (2, 8)), 60, args.rounds, **fingerprint),
         row("two Linears", tiny(), 400, args.rounds, **fingerprint),
         row("two Linears", tiny(), 400, args.rounds, **fingerprint, every=10),
         row("two Linears", tiny(), 50, 3, **digest),

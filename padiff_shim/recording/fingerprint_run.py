@@ -21,7 +21,7 @@ from ..runlog.events import CLIPPED, LOSS
 from ..trees import leaves
 from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
-from .fingerprints import TINY, StepFingerprints
+from .fingerprints import SMALL, StepFingerprints
 from .record import gradient_in_step
 from .tensors import INPUT, NORM, WEIGHT, Array
 
@@ -35,14 +35,14 @@ Of = tuple[str, str, str, str]  # kind, name, layer, and the place in a call's o
 
 
 class _Described(NamedTuple):
-    """A tensor that steps have, by its number; ``tiny``: it is computed together with others."""
+    """A tensor that steps have, by its number; ``small``: it is computed together with others."""
 
     number: int
     of: Of
     shape: tuple[int, ...]
     dtype: str
     size: int
-    tiny: bool
+    small: bool
 
 
 class FrameworkView(Protocol):
@@ -53,7 +53,7 @@ class FrameworkView(Protocol):
     def content(self, tensor: Framework) -> tuple[Array, bool] | None:
         """The values on the host, and whether they are the bits of bfloat16; None for a tensor without dense values."""
 
-    def tiny(self, tensor: Framework) -> Array | None:
+    def small(self, tensor: Framework) -> Array | None:
         """A copy of the values of a dense tensor on the host, in less time; None for any other."""
 
     def on_device(self, tensor: Framework) -> Framework | None:
@@ -249,10 +249,10 @@ class FingerprintRun:
         position, sequence = len(self._of), self._sequence
         if position < len(sequence):
             known = sequence[position]
-            if known.tiny and (known.of is of or known.of == of):
-                array = self._side.tiny(tensor)
+            if known.small and (known.of is of or known.of == of):
+                array = self._side.small(tensor)
                 if array is not None and array.shape == known.shape and array.dtype is _FLOAT32:  # the one dtype of its kind
-                    self._step.add_tiny(array)
+                    self._step.add_small(array)
                     self._of.append(known.number)
                     return
         self._add_any(of, tensor)
@@ -287,8 +287,8 @@ class FingerprintRun:
         known = self._known.get((of, count, shape, dtype))
         if known is None:
             size = math.prod(shape)
-            tiny = dtype == "float32" and size <= TINY
-            known = self._known[of, count, shape, dtype] = _Described(len(self._known), of, shape, dtype, size, tiny)
+            small = dtype == "float32" and size <= SMALL
+            known = self._known[of, count, shape, dtype] = _Described(len(self._known), of, shape, dtype, size, small)
             site = call_site() if kind in ("layer", INPUT, LOSS, "note") and place != WEIGHT else None
             lines = {} if site is None else {"site": str(site), "file": site.name, "line": site.line}
             self._undescribed.append({

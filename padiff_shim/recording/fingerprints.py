@@ -25,7 +25,7 @@ from ..text import tr
 Array = np.ndarray[Any, Any]
 FIGURES = ("norm", "mean", "max_abs", "projection")
 PERIOD = 2**15  # words after which weights repeat, times a weight of the block
-TINY = 1024  # elements up to which tensors are computed together
+SMALL = 2**14  # elements up to which tensors are copied and computed together
 _HALF = np.uint64(32)
 
 
@@ -151,17 +151,16 @@ class OnDevice(Protocol):
 
 @dataclass
 class _Step:
-    """The tensors of a step: how many, tiny ones with their places, fingerprints that are ready, places of those on a device."""
+    """The tensors of a step: how many, small ones with their places, fingerprints that are ready, places of those on a device."""
 
     number: int = 0
-    tiny: list[Array] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
+    small: list[tuple[int, Array]] = field(default_factory=list)
     ready: list[tuple[int, Fingerprint]] = field(default_factory=list)
     on_device: list[int] = field(default_factory=list)
 
 
 class StepFingerprints:
-    """The fingerprints of steps, each of tensors in their order. Tiny tensors are copied, and several steps computed at once.
+    """The fingerprints of steps, each of tensors in their order. Small tensors are copied, and those of one size computed at once.
 
     >>> steps = StepFingerprints()
     >>> steps.add(np.zeros(3, np.float32)); steps.add(np.ones((2, 2), np.float32)); steps.end_step()
@@ -173,29 +172,27 @@ class StepFingerprints:
     def __init__(self, device: OnDevice | None = None) -> None:
         self._steps: list[_Step] = []  # that have ended
         self._step = _Step()
-        self._held = 0  # elements of tiny tensors
+        self._held = 0  # elements of small tensors
         self._device = device  # collects tensors on a GPU
-        self._layouts: dict[tuple[int, ...], _Layout] = {}
 
     @property
     def full(self) -> bool:
-        """Whether the tiny tensors have grown beyond what a processor's cache holds."""
-        return self._held > 2**15
+        """Whether the small tensors have grown to a megabyte."""
+        return self._held > 2**20
 
     def add(self, array: Array, *, bfloat16: bool = False) -> None:
         """One tensor; its values may change afterwards. ``bfloat16``: they are its bits as uint16."""
-        if array.size <= TINY and array.dtype == np.float32 and not bfloat16:
-            self.add_tiny(array.copy())
+        if array.size <= SMALL and array.dtype == np.float32 and not bfloat16:
+            self.add_small(array.copy())
             return
         step = self._step
         step.ready.append((step.number, of_bfloat16(array) if bfloat16 else fingerprint(array)))
         step.number += 1
 
-    def add_tiny(self, array: Array) -> None:
-        """:meth:`add` of a float32 array of at most :data:`TINY` elements that nobody changes."""
+    def add_small(self, array: Array) -> None:
+        """:meth:`add` of a float32 array of at most :data:`SMALL` elements that nobody changes."""
         step = self._step
-        step.tiny.append(array)
-        step.places.append(step.number)
+        step.small.append((step.number, array))
         step.number += 1
 
     def add_on_device(self, tensor: Any) -> None:
@@ -209,85 +206,51 @@ class StepFingerprints:
 
     def end_step(self) -> None:
         """What is added next belongs to the next step."""
-        self._held += sum([array.size for array in self._step.tiny])
+        self._held += sum([array.size for _, array in self._step.small])
         self._steps.append(self._step)
         self._step = _Step()
 
     def take(self) -> list[tuple[Array, Array]]:
         """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, once."""
-        results = []
-        on_device = self._device.take() if self._device is not None else None
-        taken = 0
-        for sizes, group in itertools.groupby(self._steps, lambda step: tuple([array.size for array in step.tiny])):
-            steps = list(group)
-            tiny = self._tiny(sizes, steps) if sizes else None
-            for row, step in enumerate(steps):
-                if tiny is not None and len(sizes) == step.number:
-                    results.append((tiny[0][row], tiny[1][row]))
-                    continue
-                bits, figures = np.zeros(step.number, np.uint64), np.zeros((step.number, len(FIGURES)))
-                if tiny is not None:
-                    bits[step.places], figures[step.places] = tiny[0][row], tiny[1][row]
-                if step.on_device and on_device is not None:
-                    span = slice(taken, taken + len(step.on_device))
-                    bits[step.on_device], figures[step.on_device] = on_device[0][span], on_device[1][span]
-                    taken = span.stop
-                for place, fingerprint_ in step.ready:
-                    bits[place], figures[place] = fingerprint_.bits, fingerprint_[1:]
-                results.append((bits, figures))
+        starts = list(itertools.accumulate((step.number for step in self._steps), initial=0))
+        bits, figures = np.zeros(starts[-1], np.uint64), np.zeros((starts[-1], len(FIGURES)))
+        by_size: dict[int, tuple[list[int], list[Array]]] = {}
+        on_device: list[int] = []
+        for start, step in zip(starts, self._steps):
+            for place, array in step.small:
+                places, arrays = by_size.setdefault(array.size, ([], []))
+                places.append(start + place)
+                arrays.append(array)
+            for place, ready in step.ready:
+                bits[start + place], figures[start + place] = ready.bits, ready[1:]
+            on_device += [start + place for place in step.on_device]
+        for size, (places, arrays) in by_size.items():
+            together = 2 * SMALL // max(size, 1)
+            for begin in range(0, len(arrays) if size else 0, together):
+                chosen = places[begin : begin + together]
+                bits[chosen], figures[chosen] = _together(size, arrays[begin : begin + together])
+        if self._device is not None:
+            bits[on_device], figures[on_device] = self._device.take()
         self._steps, self._held = [], 0
-        return results
-
-    def _tiny(self, sizes: tuple[int, ...], steps: Sequence[_Step]) -> tuple[Array, Array]:
-        """Hashes and figures of the tiny tensors of steps with the same sizes, a row each."""
-        layout = self._layouts.get(sizes)
-        if layout is None:
-            if len(self._layouts) >= 8:
-                self._layouts.clear()
-            layout = self._layouts[sizes] = _Layout(sizes)
-        values = np.frombuffer(_joined([layout.filled(step.tiny) for step in steps]), np.float32).reshape(len(steps), -1)
-        words = values.view(np.uint64)
-        mixed = words >> _HALF
-        mixed ^= words
-        mixed *= layout.weights
-        bits = np.add.reduceat(mixed, layout.words, axis=1)
-        figures = np.empty((len(steps), len(sizes), len(FIGURES)))
-        with np.errstate(all="ignore"):
-            starts = layout.starts
-            np.sqrt(np.add.reduceat(values * values, starts, axis=1, dtype=np.float64), out=figures[..., 0])
-            np.divide(np.add.reduceat(values, starts, axis=1, dtype=np.float64), layout.sizes, out=figures[..., 1])
-            figures[..., 2] = np.maximum.reduceat(np.abs(values), starts, axis=1)
-            figures[..., 3] = np.add.reduceat(values * layout.signs, starts, axis=1, dtype=np.float64)
-        return bits, figures
+        return [(bits[begin:end], figures[begin:end]) for begin, end in itertools.pairwise(starts)]
 
 
-def _joined(lists: Sequence[Sequence[Any]]) -> bytes:
-    """The bytes of all arrays, one behind the other, each in C order."""
-    arrays = list(itertools.chain.from_iterable(lists))
+def _together(size: int, arrays: Sequence[Array]) -> tuple[Array, Array]:
+    """Hashes and figures of float32 arrays of one size, a row each; as many as a processor's cache holds."""
     try:
-        return b"".join(arrays)
+        content = b"".join(list[Any](arrays))
     except TypeError:  # an array lies otherwise
-        return b"".join([array if isinstance(array, bytes) else array.tobytes() for array in arrays])
-
-
-class _Layout:
-    """Of tiny tensors of these sizes, one behind the other, each filled up to whole words: starts, weights, signs, zeros."""
-
-    def __init__(self, sizes: tuple[int, ...]) -> None:
-        room = [size + size % 2 or 2 for size in sizes]
-        self.starts = np.cumsum([0, *room[:-1]])
-        self.words = self.starts >> 1
-        self.sizes = np.maximum(np.array(sizes), 1)
-        self.weights = np.concatenate([weights()[: length // 2] for length in room])
-        self.signs = np.concatenate([signs()[:length] for length in room])
-        gaps = [(place, 4 * (length - size)) for place, (length, size) in enumerate(zip(room, sizes))]
-        self._gaps = [(place + 1, bytes(gap)) for place, gap in reversed(gaps) if gap]
-
-    def filled(self, arrays: list[Array]) -> list[Any]:
-        """The arrays with zeros behind those that end within a word."""
-        if not self._gaps:
-            return arrays
-        parts: list[Any] = [*arrays]
-        for place, zeros in self._gaps:
-            parts.insert(place, zeros)
-        return parts
+        content = b"".join([array.tobytes() for array in arrays])
+    values = np.frombuffer(content, np.float32).reshape(len(arrays), size)
+    whole = np.pad(values, ((0, 0), (0, 1))) if size % 2 else values
+    words = whole.view(np.uint64)
+    mixed = words >> _HALF
+    mixed ^= words
+    mixed *= weights()[: words.shape[1]]
+    figures = np.empty((len(arrays), len(FIGURES)))
+    with np.errstate(all="ignore"):
+        figures[:, 0] = np.sqrt(np.einsum("ij,ij->i", values, values))
+        figures[:, 1] = np.einsum("ij->i", values) / size
+        figures[:, 2] = np.maximum(values.max(axis=1), -values.min(axis=1))
+        figures[:, 3] = np.einsum("ij,j->i", values, signs()[:size])
+    return mixed.sum(axis=1), figures

@@ -46,7 +46,7 @@ class PaddleView:
         except (TypeError, ValueError, RuntimeError, StayNative):  # distributed, or of a layout of its own
             return None
 
-    def tiny(self, tensor: Any) -> Array | None:
+    def small(self, tensor: Any) -> Array | None:
         """Without a look at what cannot be."""
         return tensor.numpy() if tensor.is_dense() and not (_HAS_GPU and tensor.place.is_gpu_place()) else None
 

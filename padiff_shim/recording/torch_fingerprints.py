@@ -38,7 +38,7 @@ class TorchView:
         except (TypeError, RuntimeError):  # distributed, or of a layout of its own
             return None
 
-    def tiny(self, tensor: Any) -> Array | None:
+    def small(self, tensor: Any) -> Array | None:
         """Without a look at what cannot be."""
         plain = isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout is torch.strided
         return tensor.detach().numpy(force=True).copy() if plain and tensor.dtype is torch.float32 else None
