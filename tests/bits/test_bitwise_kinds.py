@@ -20,6 +20,19 @@ import paddle.nn.functional as F
 from paddle.distributed.fleet.utils import recompute
 
 
+class Activation(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return F.silu(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensor()
+        s = F.sigmoid(x)
+        return gradient * s * (1 + x * (1 - s))
+
+
 class Port(nn.Layer):
     def __init__(self):
         super().__init__()
@@ -121,6 +134,11 @@ def test_a_recomputed_branch_has_each_origin_once(tmp_path, original):
     assert behind.identical, str(behind)
 
 
+class Blocked(Net):
+    def forward(self, x):
+        return self.block(x)
+
+
 class GroupNormed(Net):
     def forward(self, x):
         h = self.up(x).unsqueeze(-1)
@@ -161,6 +179,29 @@ class Halves(Net):
         return self.down(torch.cat([torch.nn.functional.glu(self.up(x)), torch.nn.functional.elu(self.up(x))[:, :20]], -1))
 
 
+class Windowed(Net):
+    def forward(self, x):
+        return self.down(torch.tanh(self.up(x))) * torch.hann_window(24)
+
+
+WINDOW = (
+    'w = 0.5 - 0.5 * paddle.cos(2 * math.pi * paddle.arange(24, dtype="float32") / 24)\n'
+    "return self.down(paddle.tanh(self.up(x))) * w"
+)
+
+
+class InstanceNormed(Net):
+    def forward(self, x):
+        h = torch.nn.functional.instance_norm(self.up(x).reshape(3, 11, 40))
+        return self.down(h.reshape(33, 40))
+
+
+INSTANCES = (
+    "h = self.up(x).reshape([3, 11, 40])\nm, v = h.mean(2, keepdim=True), h.var(2, unbiased=False, keepdim=True)\n"
+    "h = (h - m) / paddle.sqrt(v + 1e-5)\nreturn self.down(h.reshape([33, 40]))"
+)
+
+
 GROUPS = (
     "h = self.up(x)\ng = h.reshape([33, 4, 10])\nm = g.mean(-1, keepdim=True)\nv = ((g - m) ** 2).mean(-1, keepdim=True)\n"
     "return self.down(((g - m) / paddle.sqrt(v + 1e-5)).reshape([33, 40]))"
@@ -188,6 +229,10 @@ GLU = (
         (GATE, Gated, "bfloat16"),
         (BLEND, Blended, "float32"),
         (GLU, Halves, "float32"),
+        ("return x + self.down(Activation.apply(self.up(x)))", Blocked, "float32"),
+        ("return x + self.down(Activation.apply(self.up(x)))", Blocked, "bfloat16"),
+        (WINDOW, Windowed, "float32"),
+        (INSTANCES, InstanceNormed, "float32"),
     ],
 )
 def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):

@@ -233,6 +233,14 @@ class NotesCalls:
         op = name.removeprefix("_").removesuffix("_dygraph")
         return self._noted(op, lambda: _numbered(args, kwargs), lambda: plan.exact(name, original, args, kwargs))
 
+    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A PyLayer of the program's: one call, whatever its forward makes. Paddle's own (recompute) run the program's calls."""
+        plan: Any = super()
+        if getattr(original, "__self__", type(self)).__module__.startswith("paddle."):
+            return plan.py_layer(name, original, args, kwargs)
+        args, kwargs = self._outermost(args, kwargs)
+        return self._noted(name, lambda: _numbered(args, kwargs), lambda: plan.py_layer(name, original, args, kwargs))
+
 
 class _Noting(NotesCalls, Substituting):
     """Reference mode's plan that notes every call."""

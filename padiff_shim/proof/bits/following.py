@@ -187,6 +187,9 @@ class Followed:
                 result = self._swapped(place, swap, number, make)
             else:
                 result = make()
+                for plan in self._plans:
+                    if isinstance(plan.capture, NumberedCapture):
+                        plan.capture.remember(self.places[number], number)
             if number in self._behind:
                 result = replay(self._behind[number], {"x": result})
             if self.probe is not None:
@@ -271,6 +274,10 @@ class NumberedCapture(Capture):
         self._wanted = {id(wanted): (key, at) for key, results in self._forced.items() for at, wanted in enumerate(results)}
         self._plain_count: Counter[Any] = Counter()
         self._operands: list[TraceOperand] = []
+
+    def remember(self, place: CallPlace, number: int) -> None:
+        """The last node of the graph is that of a Paddle call, though no kernel was called within it (of a PyLayer)."""
+        self._remember((place.site, f"{place.layer}{_MARK}{number}"))
 
     def _where(self) -> tuple[CallSite, str, bool]:
         behind = backward_node()

@@ -504,6 +504,9 @@ def written_number(value: float) -> str:
     square = round(value * value) if math.isfinite(value) else 0
     if square > 0 and not float(value).is_integer() and math.sqrt(square) == value:
         return f"{square} ** 0.5" if square**0.5 == value else f"math.sqrt({square})"
+    inverse = round(1 / (value * value)) if math.isfinite(value) and abs(value) > 1e-3 else 0
+    if inverse > 1 and inverse**-0.5 == value:
+        return f"{inverse} ** -0.5"
     return repr(int(value)) if float(value).is_integer() and abs(value) < 1e6 else repr(value)
 
 

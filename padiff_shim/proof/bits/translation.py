@@ -61,6 +61,8 @@ _SIGNS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
     "eq": _binary("=="), "gt": _binary(">"), "lt": _binary("<"), "ge": _binary(">="), "le": _binary("<="), "ne": _binary("!="),
     "rsub": lambda operands, attributes: f"({_number(attributes['other'])} - {operands[0]})",
     "linalg_vector_norm": _norm,  # Paddle's functions choose its axes themselves
+    "polar": lambda operands, _: f"paddle.polar({', '.join(operands)})",
+    "complex": lambda operands, _: f"paddle.complex({', '.join(operands)})",
     "neg": lambda operands, _: f"(-{operands[0]})",
     "index": lambda operands, _: f"{operands[0]}[{', '.join(operands[1:])}]",
     "addcmul": lambda operands, attributes: f"({operands[0]} + {_number(attributes['value'])} * {operands[1]} * {operands[2]})",
@@ -113,22 +115,23 @@ class Translator:
             numbers: of the port's Paddle calls there.
         """
         last = self._last_call(groups)
-        port = None if last is None else self._partners.of_original.get(last.result)
-        if last is None or port is None or port.node is None:
-            return None
-        number = call_number(port.node)
-        if number is None:
-            return None
-        result = self._output(number, port)
-        if result is None:
+        port = self._partners.of_original.get(last.result) if last is not None else _made_value(groups[0])
+        number = None if port is None or port.node is None else call_number(port.node)
+        result = None if port is None or number is None else self._output(number, port)
+        if port is None or number is None or result is None:
             return None
         self._names: dict[str, ValueId] = {}
         self._texts_of: dict[TraceCall, str] = {}
         value, side = result
         texts: list[str] = []
-        for text in self._texts(last):
+        if last is None:  # a constant that the original has, and the port makes
+            constant = self._partners.of_port[port].tensor
+            with contextlib.suppress(Untranslatable):
+                texts = [self._shaped(_literal(constant), constant, side, groups[0].port[-1])]
+        for text in self._texts(last) if last is not None else ():
             if text.startswith("(") and text.endswith(")") and _is_whole(text):
                 text = text[1:-1]
+            assert last is not None
             complexes = side.is_complex() is not last.result.tensor.is_complex()
             if complexes or (tuple(side.shape) != tuple(last.result.tensor.shape) and last.name not in _PRODUCTS):
                 whole = text if text.endswith(")") else f"({text})"
@@ -175,14 +178,14 @@ class Translator:
 
     def _texts(self, call: TraceCall) -> Iterator[str]:
         """A call as an expression, in each way in which the table of ops has words for it and those before it."""
-        for phrase in phrases(call.name):
+        for phrase in phrases(call):
             match = None if call in self._changing else phrase.matched(call)
             with contextlib.suppress(*_UNTRANSLATED):
                 if match is not None and len(phrase.kernels) > 1:
                     yield self._phrased(match)
         with contextlib.suppress(*_UNTRANSLATED):
             yield self._signed(call)
-        for phrase in phrases(call.name):
+        for phrase in phrases(call):
             match = None if call in self._changing else phrase.matched(call)
             with contextlib.suppress(*_UNTRANSLATED):
                 if match is not None and len(phrase.kernels) == 1:
@@ -354,6 +357,11 @@ class Translator:
         if held.dtype == wanted.dtype or not wanted.is_floating_point() or held.is_complex():
             return text
         return f'{text}.astype("{_DTYPES[wanted.dtype]}")'
+
+
+def _made_value(group: OriginGroup) -> Value:
+    """The port's value that differs."""
+    return group.port[-1].values[group.result[1]]
 
 
 def _gradient_name(label: str, taken: Mapping[str, ValueId]) -> str:

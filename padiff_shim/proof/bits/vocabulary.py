@@ -115,7 +115,7 @@ class Phrase:
         }
         match.numbers.update((name, call.attributes[word]) for word, name in numbers.items())
         operands = [operand for operand in kernel.operands if operand.name not in numbers]
-        if len(operands) != len(call.operands):
+        if len(operands) != len(call.operands) or call.attributes.keys() - kernel.attributes.keys() - numbers.keys():
             return False
         orders = [call.operands, call.operands[::-1]] if call.name in _COMMUTATIVE else [call.operands]
         for order in orders:
@@ -128,7 +128,9 @@ class Phrase:
     def _reads(self, operand: TraceOperand, call: TraceCall, other: TraceOperand, match: Match) -> bool:
         name = self.tensors.get(operand.value)
         if name is not None:
-            shaped = other if operand.value.tensor.shape == operand.tensor.shape else other._replace(tensor=other.value.tensor)
+            shapes = [other.value.tensor.shape, *(step.shape for step in other.way)]
+            shape = shapes[max(len(shapes) - 1 - len(operand.way), 0)]  # as it came, before the formula's own steps
+            shaped = other._replace(tensor=other.value.tensor.reshape(shape)) if operand.way else other
             return match.operands.setdefault(name, [(call, shaped)])[0][1].value is other.value
         maker, its = operand.value.node, other.value.node
         if maker is None or its is None:
@@ -185,9 +187,14 @@ def _placed(name: str, value: Any, rank: int) -> Any:
     return value - rank if value >= 0 else value
 
 
-def phrases(kernel: str) -> Sequence[Phrase]:
-    """Those that end with a kernel, the longest first; of equal length first what bears its name."""
-    return _all().get(kernel, ())
+def phrases(call: TraceCall) -> Sequence[Phrase]:
+    """Those that end with a call's kernel: of operands of as many axes first, then the longest, then what bears its name."""
+    ranks = [operand.tensor.dim() for operand in call.operands]
+
+    def has_other_ranks(phrase: Phrase) -> bool:
+        return [operand.tensor.dim() for operand in phrase.kernels[-1].operands] != ranks
+
+    return sorted(_all().get(call.name, ()), key=has_other_ranks)
 
 
 @functools.cache
@@ -201,15 +208,20 @@ def _all() -> Mapping[str, Sequence[Phrase]]:
         for sample in [sample for sample in op.samples if not sample.empty][:_MOST_SAMPLES]:
             phrase = _phrase(op, sample, *public)
             if phrase is not None:
-                kinds[tuple(kernel.name for kernel in phrase.kernels)].append(phrase)
+                kinds[tuple((kernel.name, *kernel.attributes) for kernel in phrase.kernels)].append(phrase)
         for alike in kinds.values():
             _tell(alike)
             for phrase in {phrase.kind: phrase for phrase in reversed(alike)}.values():
                 by_kernel[phrase.kernels[-1].name].append(phrase)
 
-    def rank(phrase: Phrase) -> tuple[int, bool, int]:
+    def rank(phrase: Phrase) -> tuple[int, bool, int, int]:
         kernel = phrase.kernels[-1].name.removeprefix("native_").strip("_")
-        return -len(phrase.kernels), phrase.function.rpartition(".")[2] != kernel, -len(phrase.attribute_of)
+        return (
+            -len(phrase.kernels),
+            phrase.function.rpartition(".")[2] != kernel,
+            len(phrase.settings.keys() - phrase.plain - phrase.attribute_of.keys()),
+            -len(phrase.attribute_of),
+        )
 
     return {kernel: sorted(each, key=rank) for kernel, each in by_kernel.items()}
 
@@ -311,7 +323,7 @@ def _alike(value: Any, other: Any) -> bool:
 
 
 def _sizes(call: TraceCall) -> set[int]:
-    return {size for operand in call.operands for size in operand.tensor.shape}
+    return {size for operand in call.operands for tensor in (operand.tensor, operand.value.tensor) for size in tensor.shape}
 
 
 def _same_constant(tensor: torch.Tensor, other: torch.Tensor) -> bool:
