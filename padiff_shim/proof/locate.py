@@ -50,7 +50,7 @@ from .findings import Cause, Mistake, Stage
 from .match import CallPair, Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rules import Evidence, diagnosed
-from .trace import Called, Capture, Key, Trace, TraceCall, Value, numbers
+from .trace import Called, Capture, Key, Tables, Trace, TraceCall, Value, numbers
 
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
@@ -66,7 +66,7 @@ class Located:
         over: they explain all that is wrong.
         apart: how far outputs and gradients were apart before any mending, with equal tables.
         unexplained: what differs though no call does.
-        notes: which of the original's tables both programs got.
+        tables: the original's that both programs got, in place of the port's; notes: in words.
         unsettled: the first output or gradient that is far apart, and that single rounding errors move as far.
         original, port: the calls of both runs, without numbers.
     """
@@ -75,6 +75,7 @@ class Located:
     over: bool
     apart: float
     unexplained: str = ""
+    tables: Tables = ()
     notes: tuple[str, ...] = ()
     unsettled: str = ""
     original: Trace = field(default_factory=Trace)
@@ -230,11 +231,14 @@ class _MistakeSearch:
 
     def located(self) -> Located:
         """What was found so far; the search holds no numbers any longer."""
-        notes = tuple(dict.fromkeys(self._tables.notes)) if self._tables else ()
+        tables = self._tables or Exchange()
         unsettled = "" if self._differences else self._agreement.unsettled(self._port)
         over, traces = self._rest == "", (self._original.trace, self._port.trace)
         self.forget()
-        return Located(self._differences, over, self.apart, self._rest or "", notes, unsettled, *traces)
+        notes = tuple(dict.fromkeys(tables.notes))
+        return Located(
+            self._differences, over, self.apart, self._rest or "", [*tables.constants, *tables.made], notes, unsettled, *traces
+        )
 
     def forget(self) -> None:
         """Hold no numbers any longer; calls and values hold each other, and would wait for a collection."""
@@ -310,7 +314,7 @@ class _MistakeSearch:
         tables = self._tables or Exchange()
         self._port.trace.forget()
         forced = {**tables.calls, **self._forced}
-        capturing = functools.partial(Capture, forced=forced, constants=tables.constants, attributes=self._attributes)
+        capturing = functools.partial(Capture, forced=forced, tables=tables.constants, attributes=self._attributes)
         self._port = self._sides[1].run_wide(capturing)
 
     def _exchange(self) -> Exchange:
@@ -325,7 +329,7 @@ class _MistakeSearch:
             touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
             return tables_of(self._sides[0].run_wide(functools.partial(Capture, touch=touch)).trace, weights[0].__contains__)
 
-        return exchange(original_tables, port_tables, self._port.trace.constants, moved)
+        return exchange(original_tables, port_tables, moved)
 
     def _exchange_attributes(self, difference: CallDifference) -> bool:
         """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
@@ -582,22 +586,22 @@ _WAVE = 2.0  # no sine or cosine is larger, scaled ones included
 
 @dataclass
 class Exchange:
-    """The tables that a run of the port gets: by the number of a constant in the trace, or by the call that makes them."""
+    """The tables that a run of the port gets: in place of its own that were there before, or by the call that makes them."""
 
-    constants: dict[int, torch.Tensor] = field(default_factory=dict)
+    constants: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
     calls: dict[Key, list[torch.Tensor | None]] = field(default_factory=dict)
+    made: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)  # by those calls, with what takes its place
     notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.constants or self.calls)
 
 
-def exchange(original: list[Value], port: list[Value], constants: list[Value], moved: Callable[[], Iterable[Value]]) -> Exchange:
+def exchange(original: list[Value], port: list[Value], moved: Callable[[], Iterable[Value]]) -> Exchange:
     """The tables with which the port has the original's, where float32's rounding explains how far they are apart.
 
     Args:
         original, port: the tables of both.
-        constants: of the port's trace, in its order.
         moved: makes the original's tables again, in a run with rounding errors of float32.
     """
     # Zeros do not round.
@@ -606,7 +610,6 @@ def exchange(original: list[Value], port: list[Value], constants: list[Value], m
         return Exchange()
     travelled = dict(zip(original, moved()))
     tables = [(table, travelled.get(table), _is_single(table)) for table in original]
-    order = {constant: place for place, constant in enumerate(constants)}
     exchanged, noted = Exchange(), set[Value]()
     for value in others:
         single = _is_single(value)
@@ -615,9 +618,10 @@ def exchange(original: list[Value], port: list[Value], constants: list[Value], m
         if wanted is None:
             continue
         if value.node is None:
-            exchanged.constants[order[value]] = wanted
+            exchanged.constants.append((value.tensor, wanted))
         else:
             exchanged.calls[value.node.key] = [wanted if result is value else None for result in value.node.values]
+            exchanged.made.append((value.tensor, wanted))
         taken_from = value.node.operands if value.node is not None and value.node.moves else ()
         if not any(operand.value in noted for operand in taken_from):
             exchanged.notes.append(_note(value, wanted))

@@ -28,7 +28,7 @@ from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
 from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome
 from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, Trying, WiderDtype, opened
-from .trace import Model, Onlooker, Tensor
+from .trace import Model, Onlooker, Tables, Tensor
 from .updates import Recipe, Trainer, unscaling_float64
 
 _Answer = TypeVar("_Answer")
@@ -450,6 +450,7 @@ class ModelSide:
         self.when_widened: Callable[[Model], None] | None = None  # called with each new copy in the wider dtype
         self._holdings: dict[int, ModelState] = {}  # by model
         self.capture: Onlooker | None = None  # of the run at hand
+        self.tables: Tables = ()  # the original's that a port in the wider dtype gets, see :class:`.locate.Exchange`
         # Around each run, see :class:`.preconditions.Streams`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 

@@ -489,7 +489,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
             error=error,
         )
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
-    differences[original.wider] = located.apart
+    port.tables, differences[original.wider] = located.tables, located.apart
     notes = [*remarks, *located.notes, *_how_wide(original)]
     proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences, notes=notes)
     ties = tied_differently(mapping)

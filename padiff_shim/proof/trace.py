@@ -274,6 +274,36 @@ class Onlooker(LooksOn):
         """A call that Torch's kernels did not answer."""
 
 
+Tables = Sequence[tuple[torch.Tensor, torch.Tensor]]  # the port's own, and the original's that it gets
+
+
+def _in_place_of(tables: Tables, tensor: torch.Tensor) -> torch.Tensor | None:
+    """The table that a tensor gets; None where it holds none of the port's."""
+    return next((wanted for own, wanted in tables if own.shape == tensor.shape and torch.equal(own, tensor)), None)
+
+
+class WithTables(LooksOn):
+    """Within it the port's tables are the original's from the first call that reads them; each is its own again in the end."""
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__()
+        self._tables, self._before = tables, list[tuple[torch.Tensor, torch.Tensor]]()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for tensor in tensors_in([*args, *(kwargs or {}).values()]):
+            wanted = _in_place_of(self._tables, tensor)
+            if wanted is not None:
+                self._before.append((tensor, tensor.detach().clone()))
+                tensor.detach().copy_(wanted)
+        return function(*args, **(kwargs or {}))
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for tensor, before in reversed(self._before):
+            tensor.detach().copy_(before)
+        self._before.clear()
+
+
 class _Forwarding(LooksOn):
     """Hands each call to a capture that has been put aside for the call that it is answering."""
 
@@ -307,7 +337,7 @@ class Capture(Onlooker):
         forced: results to exchange, so that the run goes on with another program's values.
         attributes: attributes to exchange, so that a call computes what another program's call computes.
         touch: called with each call and its first result; may change it, to measure how far rounding errors travel.
-        constants: values for what is there before, by its number in the trace; each gets its own again in the end.
+        tables: of what is there before; each gets its own again in the end.
     """
 
     def __init__(
@@ -317,14 +347,14 @@ class Capture(Onlooker):
         until: CodeType | None = None,
         forced: Forced | None = None,
         touch: Callable[[TraceCall, torch.Tensor], None] | None = None,
-        constants: Mapping[int, torch.Tensor] | None = None,
+        tables: Tables = (),
         attributes: Attributes | None = None,
     ) -> None:
         super().__init__()
         self.called: list[str] = []  # the names of all calls, in order
         self.api: Any = None  # the call of Paddle's API that is being answered
         self._attributes = attributes or {}
-        self._exchanged, self._before = constants or {}, list[tuple[torch.Tensor, torch.Tensor]]()
+        self._tables, self._before = tables, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
         self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
         self._labels, self._of_numbers = frozenset(names.values()), set[TraceCall]()  # calls that read neither inputs nor weights
@@ -590,7 +620,7 @@ class Capture(Onlooker):
         tensor.copy_(wanted)
 
     def _constant(self, tensor: torch.Tensor, label: str) -> Value:
-        wanted = self._exchanged.get(len(self.trace.constants))
+        wanted = _in_place_of(self._tables, tensor)
         if wanted is not None:
             self._overwrite(tensor, wanted, again=True)
         alias = tensor.detach()

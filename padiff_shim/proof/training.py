@@ -21,6 +21,7 @@ from .agreement import Agreement, Array, Noise, RunOutcome
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .locate import IDENTICAL, LOSS, ROUNDED, Differing, identical
 from .programs import ModelSide, NotWider, PaddleSide, TorchSide, failure_of_backward, forward_alone, in_wider
+from .trace import WithTables
 from .updates import USUAL, Recipe, Settings, StepUpdate
 
 if TYPE_CHECKING:
@@ -578,7 +579,7 @@ def _in_wider(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Pa
         noise = Noise(torch.Generator().manual_seed(0), original.wider)
         original.train(trained.recipe, steps, outcomes[0].append, wide=True)
         original.train(trained.recipe, steps, outcomes[1].append, wide=True, within=noise)
-        port.train(trained.recipe, steps, outcomes[2].append, wide=True)
+        port.train(trained.recipe, steps, outcomes[2].append, wide=True, within=WithTables(port.tables))
         return outcomes
 
     originals, touched, ports = in_wider(original, port, trainings)

@@ -72,6 +72,26 @@ def test_tables_that_are_made_at_construction(name):
         assert proof.differences["float64"] > 1e-6
 
 
+@pytest.mark.parametrize("base", [1e4, 1.0001e4])
+@pytest.mark.parametrize("born", ["port", "original", "both"])
+def test_tables_that_are_made_at_construction_in_a_training(born, base):
+    def original(self, x):
+        return self.q(x + (self.table if born != "port" else waves(torch, angles(torch))).to(x.dtype))
+
+    def port(self, x):
+        return self.q(x + (self.table if born != "original" else waves(paddle, angles(paddle, base))).astype(x.dtype))
+
+    ours, theirs = pair(port, original, q=("Linear", WIDTH, WIDTH))
+    ours.table, theirs.table = waves(paddle, angles(paddle, base)), waves(torch, angles(torch))
+    optimizer = (
+        lambda parameters: paddle.optimizer.SGD(0.1, parameters=parameters.parameters()),
+        lambda module: torch.optim.SGD(module.parameters(), 0.1),
+    )
+    x = numbers(2, PLACES, WIDTH)
+    proof = prove(ours, theirs, x, phase="train", steps=3, optimizer=optimizer, loss=lambda result: (result**2).mean())
+    assert bool(proof) is (base == 1e4), str(proof)
+
+
 class Looked(torch.nn.Module):
     """Positions as a parameter that is not trained, as transformers' RoFormer has them."""
 
