@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..modes.environment import not_imported
+from ..recording.reading import read
+from ..runlog.reader import text_of
 from ..text import tr
 
 WHO = "padiff-shim: "  # who speaks among the lines of the program
@@ -89,7 +91,11 @@ def report(run: RecordedProgram | None, remarks: list[str], options: RecordOptio
         print(f"{WHO}{remark}", file=sys.stderr)
     if any(Path(folder).glob("records-*.jsonl")):
         shown = os.path.relpath(folder)
-        print(
-            tr("{who}recorded in {shown}; to compare it with another run: padiff-shim diff {shown} OTHER", who=WHO, shown=shown),
-            file=sys.stderr,
-        )
+        stopped = [why for recorded in read(Path(folder)).values() if (why := text_of(recorded.header, "stopped"))]
+        if stopped:
+            text = tr("{who}the recording in {shown} is not complete: {why}", who=WHO, shown=shown, why=stopped[0])
+        else:
+            text = tr(
+                "{who}recorded in {shown}; to compare it with another run: padiff-shim diff {shown} OTHER", who=WHO, shown=shown
+            )
+        print(text, file=sys.stderr)

@@ -268,6 +268,15 @@ def test_a_whole_program(tmp_path):
     assert "holds a recording of rank 0 already" in run("run", "--record", "a", "train.py", "9").stderr
 
 
+def test_a_program_whose_disk_is_full_is_not_said_to_be_recorded(tmp_path):
+    limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))\n"
+    (tmp_path / "train.py").write_text(limit + PROGRAM.replace("range(6)", "range(400)"))
+    done = forked.run(["-m", "padiff_shim", "record", "a", "train.py", "-1"], cwd=tmp_path)
+    assert "is not complete" in done.stderr
+    assert "recorded in" not in done.stderr
+
+
 def test_a_whole_program_of_torch(tmp_path):
     (tmp_path / "train.py").write_text(
         "import torch\nmodel = torch.nn.Linear(4, 4); optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
