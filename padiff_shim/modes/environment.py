@@ -16,10 +16,19 @@ from ..errors import BackendError, MissingFrameworkError, PadiffShimError, descr
 from ..text import joined, tr
 
 _TORCH_VERSIONS = "padiff_shim.torch_versions"
-INSTALL = {
-    "paddle": "pip install paddlepaddle==3.3.1   (or the GPU build for your CUDA)",
-    "torch": "pip install torch   (CPU only: add the CPU index of pytorch.org)",
-}
+INSTALL = {"paddle": "paddlepaddle==3.3.1", "torch": "torch==2.13.0"}  # as `make` installs them
+
+
+def install_command(name: str) -> str:
+    """Installs a framework, and the other one if it is missing, too; a build for CUDA or for CPUs alone has an index of its own."""
+    return f"pip install {' '.join(INSTALL[each] for each in INSTALL if each == name or not _is_there(each))}"
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _refuse_torch_proxy() -> None:
@@ -69,7 +78,12 @@ def explained(error: Exception) -> Exception:
                     )
                 )
             return MissingFrameworkError(
-                tr("{name} cannot be imported ({error}). Install it: {command}", name=name, error=error, command=INSTALL[name])
+                tr(
+                    "{name} cannot be imported ({error}). Install it: {command}",
+                    name=name,
+                    error=error,
+                    command=install_command(name),
+                )
             )
     if _TORCH_VERSIONS in modules:
         version = sys.modules["torch"].__version__
@@ -94,13 +108,11 @@ def _too_old(environment: Mapping[str, str]) -> BackendError | None:
 
 def not_imported(name: str) -> str:
     """What to say of a program that did not import a framework: how to install it, if it is not there."""
-    try:
-        there = importlib.util.find_spec(name) is not None
-    except ImportError:
-        there = False
-    if there:
+    if _is_there(name):
         return tr("the program did not import {name}", name=name)
-    return tr("the program did not import {name}, which is not installed. Install it: {command}", name=name, command=INSTALL[name])
+    return tr(
+        "the program did not import {name}, which is not installed. Install it: {command}", name=name, command=install_command(name)
+    )
 
 
 def _framework(name: str) -> Any:

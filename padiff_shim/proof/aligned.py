@@ -91,8 +91,7 @@ class AlignedDtype:
 
     def leave_out(self, reason: str) -> None:
         """Nothing was compared, for this reason."""
-        names = (tr("forward"), tr("loss"), tr("gradients"), tr("training"), tr("generation"))
-        self.unchecked = dict.fromkeys(names, reason)
+        self.unchecked = {tr("anything"): reason}
 
     def first_apart(self, side: str) -> DriftRow | None:
         """The first tensor of the forward, in all layers, that differs in a bit on a side: ``"substituted"`` or ``"native"``."""

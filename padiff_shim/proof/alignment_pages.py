@@ -105,7 +105,10 @@ def _evidence(alignment: AlignedModels) -> list[doc.ListItem]:
                 tone = "good" if row.first is None else "open"
                 text = tr("{same} of {all} equal", same=row.same, all=many(row.sequences * row.tokens, "token"))
                 items.append(doc.ListItem(text, tr("{dtype} {stage}", dtype=aligned.dtype, stage=tr("generation")), tone))
+    reasons = [str(aligned.proof.reason) for aligned in alignment.dtypes]
     for what, why in alignment.unchecked.items():
+        if str(why) in reasons:  # its dtype's line says it
+            continue
         items.append(doc.ListItem(why, tr("not compared: {what}", what=what), "open"))
     return items
 

@@ -7,6 +7,7 @@ import copy
 import inspect
 import random
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Set
 from types import CodeType
 from typing import Any, TypeVar
@@ -1189,6 +1190,15 @@ def error_text(error: BaseException) -> str:
     if lacks:
         what = tr("of which this Paddle has none in {dtype}", dtype=lacks)
     return joined("", (what, where))
+
+
+def not_running(error: BaseException) -> str:
+    """An error of one of both models, with its side and line."""
+    owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    frameworks = [owner.framework for owner in owners if isinstance(owner, ModelSide)]
+    if frameworks[-1:] == ["torch"]:
+        return tr("the original does not run: {error}", error=error_text(error))
+    return tr("the port does not run: {error}", error=error_text(error))
 
 
 def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = None) -> tuple[RunOutcome | None, str]:

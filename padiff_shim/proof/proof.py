@@ -18,7 +18,7 @@ from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import HEADLINE, Presented, divided
 from ..progress import Waiting
-from ..text import joined, marked, shown, tr
+from ..text import joined, marked, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .aligned import AlignedDtype, aligned_dtype
 from .alignment import Alignment, origins, surroundings
@@ -30,7 +30,7 @@ from .drift import Drift, drift
 from .findings import LayerRow, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
 from .pages import annotated, proof_document
-from .programs import PaddleSide, TorchSide, generators_restored
+from .programs import PaddleSide, TorchSide, generators_restored, not_running
 from .updates import Recipe
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -297,7 +297,7 @@ class Proof(ProofAnswer):
         except PadiffShimError:
             raise
         except Exception as error:  # the models' own
-            reason = tr("the models do not run: {error}", error=f"{type(error).__name__}: {shown(error)}")
+            reason = not_running(error)
             aligned = AlignedDtype(dtype, Proof(ProofVerdict.NOT_COMPARABLE, reason), weights)
             aligned.leave_out(reason)
             return aligned

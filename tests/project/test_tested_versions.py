@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from padiff_shim.modes.environment import INSTALL
 from padiff_shim.tested import PADDLES, PYTHONS, TORCHES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,11 @@ def test_each_has_requirements(version):
     assert named
     assert all("==" in line for line in named)
     assert not own.exists() or f"paddlepaddle=={version}" in named
+
+
+def test_what_is_missing_is_installed_as_make_does():
+    assert INSTALL["paddle"] in text("requirements/run-3.3.1.txt").splitlines()
+    assert INSTALL["torch"] in text("requirements/run.txt").splitlines()
 
 
 def test_the_matrix_and_the_range_of_the_wheel_end_with_them():
