@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from padiff_shim.numerics.ties import Sampled
 from padiff_shim.table.op import Floats, KernelLimits, Op, Sample, each, function, op
 
 from ._resampling import RESAMPLED
@@ -105,6 +106,7 @@ def interp_antialias(*arguments: Any) -> torch.Tensor:
     tensors=2,
     legacy="grid_sampler: x grid * mode='bilinear' padding_mode='zeros' align_corners=True",
     limits=KernelLimits(wanting=0),
+    ties=Sampled(),
     samples=(
         Sample((2, 3, 4, 5), Floats((2, 3, 4, 2), -1.2, 1.2)),
         Sample((2, 3, 4, 5), Floats((2, 3, 4, 2), -1.2, 1.2), padding_mode="border", align_corners=False),

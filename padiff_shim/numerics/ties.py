@@ -7,10 +7,12 @@ answer is held against what is allowed there, and what is not allowed is wrong. 
 - :class:`Kinks`: functions of single elements.
 - :class:`Selected`: elements of a row that are chosen by their order; :class:`Running` extrema, :class:`Frequent` ones, and
   :class:`Pools`, which overlap.
+- :class:`Sampled`: values at places between points.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from .precision import KINDS, equal_in_value
 Kernel = Callable[..., torch.Tensor]
 CROSSED = 0.75  # of a unit in the last place: beyond a number that was rounded to the dtype, not as far as the next number
 WIDENED = 1.25  # times as far: what still changes there is a slope
+BESIDE = 2.0**-20  # of a coordinate between -1 and 1: further than its roundings
 STEEP = 16.0  # times that change: a step
 LEAST = 2.0**-12  # of the value: smaller steps do not count
 ROUNDINGS = 8.0  # unit roundoffs that an allowed answer may be off
@@ -471,6 +474,33 @@ class Groups:
         first[..., 1:] = self._group[..., 1:] != self._group[..., :-1]
         start = torch.where(first, torch.arange(sums.shape[-1], device=sums.device), 0).cummax(-1).values
         return sums - before.gather(-1, start)
+
+
+class Sampled(Ties):
+    """Values that are read at places between points: on a point, half-way between two, and at the edge each side's answer will do.
+
+    The operand of places is the last one of those that it may move; its last axis holds the coordinates of a place.
+    """
+
+    def of_result(self, call: TiedCall, paddle: torch.Tensor, torch_: torch.Tensor) -> Allowed | None:
+        return self._beside(call, len(call.operands) - 1, paddle, torch_)
+
+    def of_gradient(self, call: TiedCall, paddle: torch.Tensor, torch_: torch.Tensor) -> Allowed | None:
+        shown = [place for place in range(call.movable) if call.operands[place].shape == paddle.shape]
+        return self._beside(call, shown[-1], paddle, torch_) if shown else None
+
+    @staticmethod
+    def _beside(call: TiedCall, at: int, paddle: torch.Tensor, torch_: torch.Tensor) -> Allowed | None:
+        places, own = call.wide[at], call.value()
+        sides = itertools.product((-BESIDE, BESIDE), repeat=places.shape[-1])
+        moved = [places + torch.tensor(side, dtype=places.dtype, device=places.device) for side in sides]
+        values = torch.stack([own, *(call.value([*call.wide[:at], other, *call.wide[at + 1 :]]) for other in moved)])
+        room = (ROUNDINGS * call.roundoff + LEAST / 4) * values.abs().max()  # a slope is as large as all of them
+        tied = values.amax(0) - values.amin(0) > room
+        if not bool(tied.any()) or not bool(values.isfinite().all()):
+            return None
+        refused = [tied & ((values - side.double()).abs() > room).all(0) for side in (paddle, torch_)]
+        return Allowed(tied, own, (refused[0], refused[1]))
 
 
 def _quantum(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
