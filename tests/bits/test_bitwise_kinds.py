@@ -202,6 +202,23 @@ INSTANCES = (
 )
 
 
+class Rotated(Net):
+    def forward(self, x):
+        h = torch.view_as_complex(self.up(x).reshape(33, 20, 2).contiguous())
+        angles = torch.outer(torch.arange(33).float(), 1.0 / (10000 ** (torch.arange(20).float() / 20)))
+        return self.down(torch.view_as_real(h * torch.polar(torch.ones_like(angles), angles)).flatten(1))
+
+
+ROTATION = (
+    "h = self.up(x).reshape([33, 20, 2])\n"
+    'f = 1.0 / (10000 ** (paddle.arange(20, dtype="float32") / 20))\n'
+    'angles = paddle.outer(paddle.arange(33, dtype="float32"), f)\n'
+    "c, s = paddle.cos(angles), paddle.sin(angles)\n"
+    "u, v = h[..., 0], h[..., 1]\n"
+    "return self.down(paddle.stack([u * c - v * s, u * s + v * c], -1).reshape([33, 40]))"
+)
+
+
 GROUPS = (
     "h = self.up(x)\ng = h.reshape([33, 4, 10])\nm = g.mean(-1, keepdim=True)\nv = ((g - m) ** 2).mean(-1, keepdim=True)\n"
     "return self.down(((g - m) / paddle.sqrt(v + 1e-5)).reshape([33, 40]))"
@@ -233,6 +250,7 @@ GLU = (
         ("return x + self.down(Activation.apply(self.up(x)))", Blocked, "bfloat16"),
         (WINDOW, Windowed, "float32"),
         (INSTANCES, InstanceNormed, "float32"),
+        (ROTATION, Rotated, "float32"),
     ],
 )
 def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):

@@ -71,6 +71,7 @@ def _look_into(answer: Bitwise, search: OriginSearch, port: PaddleSide) -> None:
         return
     try:
         answer.origins, answer.explained = _searched(search)
+        answer.results, answer.gradients = search.identical(search.natural)  # without layers that return something else
         changed = _run_as_written(answer, search, search.identical(search.changed()))
         answer.results_changed, answer.gradients_changed = changed
     except NotWider:

@@ -132,11 +132,12 @@ class Translator:
             if text.startswith("(") and text.endswith(")") and _is_whole(text):
                 text = text[1:-1]
             assert last is not None
-            complexes = side.is_complex() is not last.result.tensor.is_complex()
-            if complexes or (tuple(side.shape) != tuple(last.result.tensor.shape) and last.name not in _PRODUCTS):
+            made = last.result.tensor
+            if side.shape != made.shape or side.is_complex() is not made.is_complex():
                 whole = text if text.endswith(")") else f"({text})"
-                texts += [text] if last.name.startswith("native_") else []  # norms see their operands in another shape
-                text = self._paired(whole, last.result.tensor, side, last)
+                # Norms see their operands in another shape, and products of rows keep the axes of theirs.
+                texts += [text] if last.name.startswith("native_") or last.name in _PRODUCTS else []
+                text = self._paired(whole, made, side, last)
             texts.append(text)
         if not texts:
             return None
@@ -254,7 +255,7 @@ class Translator:
             return self._named(known)
         sides = self._by_memory.get(partner.tensor.untyped_storage().data_ptr(), [])
         for value, side in sorted(sides, key=lambda pair: pair[1].stride() != operand.tensor.stride()):
-            if side.shape == operand.tensor.shape:
+            if side.shape == operand.tensor.shape and side.is_complex() is operand.tensor.is_complex():
                 laid = operand.tensor.is_contiguous() and not side.is_contiguous() and not call.name.startswith("native_")
                 dense = ".contiguous()" if laid else ""  # norms lay their operand out themselves
                 return self._cast(self._named(value) + dense, side, operand.tensor)
