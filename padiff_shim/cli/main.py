@@ -70,6 +70,10 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
         return error.exit_code if error.exit_code != 1 else UNUSABLE  # 1 is an answer here: no
     except click.Abort:
         return 128 + 2  # Ctrl-C
+    except SystemExit:
+        if type(sys.stdout).__name__ != "PacifyFlushWrapper":
+            raise
+        return 128 + 13  # click's 1, for a pipe that nobody reads any longer, would be an answer here
     except PadiffShimError as error:
         print(f"padiff-shim: {error}", file=sys.stderr)
         return UNUSABLE

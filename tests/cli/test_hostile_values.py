@@ -184,6 +184,7 @@ def test_a_closed_standard_output_is_no_traceback(name, runs, folder):
     command = [sys.executable, "-m", "padiff_shim", name, *base]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     for closed in (">&-", "| true") if name == "diff" else (">&-",):
-        line = ["bash", "-c", f'"$@" {closed}', "bash", *command]
+        line = ["bash", "-o", "pipefail", "-c", f'"$@" {closed}', "bash", *command]
         done = subprocess.run(line, env=environment, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
         assert "Traceback" not in done.stderr, (closed, done.stderr)
+        assert done.returncode in ((0, 141) if closed == "| true" else (0,)), "no answer, and not the answer no"
