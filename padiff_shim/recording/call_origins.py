@@ -8,39 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ..measure.distance import Distance
 from ..runlog.events import STATE
 from ..text import tr
 from .switches import SwitchDifference, candidates, device_of, unfixed
 from .tensors import CallReads, Tensor, parameter_name
+
+if TYPE_CHECKING:
+    from .difference import TensorRow
 
 MOST = 100  # origins that are held
 
 CALL, ARGUMENTS, RANDOM, LAYOUT, BACKWARD, UPDATE, KEPT, BETWEEN, UNSEEN = (
     "call", "arguments", "random numbers", "layout", "backward", "update", "optimizer state", "between steps", "unseen"
 )  # fmt: skip
-
-
-class ComparedRow(Protocol):
-    """A row of a difference."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def a(self) -> Tensor | None: ...
-    @property
-    def b(self) -> Tensor | None: ...
-    @property
-    def apart(self) -> Distance | None: ...
-    @property
-    def differs(self) -> bool: ...
-    @property
-    def joined(self) -> str: ...
-    @property
-    def any(self) -> Tensor: ...
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -61,7 +43,7 @@ class CallOrigin:
     """
 
     kind: str
-    row: ComparedRow
+    row: TensorRow
     kernel: str
     details: tuple[str, ...]
     switches: tuple[SwitchDifference, ...]
@@ -120,12 +102,12 @@ class OriginFinder:
         self._tainted: set[str] = set()  # parameters whose gradient or value differed
         self._last_call: dict[str, int] = {}  # layer -> number of its last call
 
-    def step(self, rows: Sequence[ComparedRow], inputs: Sequence[ComparedRow]) -> None:
+    def step(self, rows: Sequence[TensorRow], inputs: Sequence[TensorRow]) -> None:
         """The rows of one step, with the inputs of both runs in it."""
         self._inputs_differ = self._inputs_differ or any(row.differs for row in inputs)
         self._steps += 1
         self._gradients = {}
-        gradients: list[ComparedRow] = []
+        gradients: list[TensorRow] = []
         for row in rows:
             if row.a is None or row.b is None:
                 self._differ = True
@@ -145,7 +127,7 @@ class OriginFinder:
         if gradients:
             self._backward(gradients)
 
-    def _judge(self, row: ComparedRow, a: Tensor, b: Tensor) -> None:
+    def _judge(self, row: TensorRow, a: Tensor, b: Tensor) -> None:
         if a.kind == "op":
             self._call(row, a, b)
         elif a.kind in ("parameter", STATE):
@@ -158,7 +140,7 @@ class OriginFinder:
             self._tainted.add(name)
         self._differ = True
 
-    def _call(self, row: ComparedRow, a: Tensor, b: Tensor) -> None:
+    def _call(self, row: TensorRow, a: Tensor, b: Tensor) -> None:
         if a.reads is None or b.reads is None:
             self._origins.unknown += 1
             return
@@ -204,7 +186,7 @@ class OriginFinder:
             return RANDOM, (tr("it reads no bits that differ: it draws random numbers, and the generators stand elsewhere"),)
         return CALL, ()
 
-    def _backward(self, rows: list[ComparedRow]) -> None:
+    def _backward(self, rows: list[TensorRow]) -> None:
         """Gradients that differ: an origin, if all of the forward and all weights are equal."""
         for row in rows:
             assert row.a is not None
@@ -233,7 +215,7 @@ class OriginFinder:
         """The number of the last call of a parameter's layer; -1 where it is not known."""
         return self._last_call.get(name.rpartition(".")[0], -1)
 
-    def _add(self, kind: str, row: ComparedRow, kernel: str, details: tuple[str, ...], family: str, kernels: str) -> None:
+    def _add(self, kind: str, row: TensorRow, kernel: str, details: tuple[str, ...], family: str, kernels: str) -> None:
         switches = tuple(candidates(*self._headers, family, kernels)) if kind not in (ARGUMENTS, RANDOM, KEPT, UNSEEN) else ()
         if kind in (CALL, BACKWARD, UPDATE) and not switches:
             details = (*details, *_nothing_known(self._headers))
@@ -255,7 +237,7 @@ def _read_already(kind: str, names: str) -> str:
     )
 
 
-def _bits_differ(row: ComparedRow) -> bool:
+def _bits_differ(row: TensorRow) -> bool:
     """Whether two results differ in any bit, whatever counts as a difference elsewhere."""
     assert row.a is not None
     assert row.b is not None

@@ -9,12 +9,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import tensors as contents
 from .tensors import WEIGHT, Array, Tensor, is_weight
+
+if TYPE_CHECKING:
+    from .reading import Recorded, RecordedStep
 
 # The parts of a fused layer in their order: the words that the name of each may have. Weights of Llama's own code are w1 and w3.
 _PARTS = (
@@ -208,19 +211,7 @@ def _proportions(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(size // math.gcd(*sizes) for size in sizes)
 
 
-class FusedRun(Protocol):
-    """A recording, as far as its fused layers ask for."""
-
-    framework: str
-    fusions: list[Fusion]
-    gathers: list[Fusion]
-
-    @property
-    def has_values(self) -> bool: ...
-    def steps(self) -> Iterator[HasTensors]: ...
-
-
-def take_apart(runs: Sequence[FusedRun], others: Sequence[FusedRun]) -> None:
+def take_apart(runs: Sequence[Recorded], others: Sequence[Recorded]) -> None:
     """Have the processes of a run read as if each layer were separate that is separate in the other run.
 
     A part of a fused tensor is known by its values alone; without them the other run's parts are put together.
@@ -248,14 +239,7 @@ def take_apart(runs: Sequence[FusedRun], others: Sequence[FusedRun]) -> None:
         run.fusions += [way for way in ways if way not in run.fusions]
 
 
-class HasTensors(Protocol):
-    """A step of a recording."""
-
-    tensors: list[Tensor]
-    inputs: list[Tensor]
-
-
-def arranged(fusion: Fusion, wholes: HasTensors, parts: Sequence[HasTensors]) -> Fusion:
+def arranged(fusion: Fusion, wholes: RecordedStep, parts: Sequence[RecordedStep]) -> Fusion:
     """How the parts lie in a fused layer: by what it returns and what those of the other run return, with values in both."""
     best, nearest = fusion, math.inf
     for whole in wholes.tensors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..measure.difference import figures_of, in_words, ulp_text
 from ..measure.distance import Distance
@@ -24,10 +24,11 @@ from .call_origins import (
     UNSEEN,
     UPDATE,
     CallOrigin,
-    CallOrigins,
-    ComparedRow,
 )  # fmt: skip
 from .tensors import SHOWN_KINDS, WEIGHT
+
+if TYPE_CHECKING:
+    from .difference import Difference, HeatMap, StepDifference, TensorRow
 
 ROWS = doc.Most(12, 12, 1000)
 ORIGINS = 5  # that are shown
@@ -38,78 +39,7 @@ REASONS = 3  # that a headline names
 NO_VALUES = marked("its values were not recorded")
 
 
-class StepView(Protocol):
-    """A step of a difference."""
-
-    rank: int
-    step: int
-    losses: tuple[float | None, float | None]
-    kinds: dict[str, tuple[int, int]]
-    largest: float
-    first: str
-
-
-class CountsView(Protocol):
-    """Numbers of rows."""
-
-    rows: int
-    compared: int
-    differing: int
-
-
-class HeatView(Protocol):
-    """The largest differences by layer and column."""
-
-    width: int
-    layers: dict[str, dict[int, float]]
-
-    @property
-    def columns(self) -> int: ...
-
-
-class DifferenceView(Protocol):
-    """A difference, as far as a document shows it."""
-
-    a: str
-    b: str
-    surroundings: list[tuple[str, Any, Any]]
-    notes: list[str]
-    frameworks: tuple[str, str]
-    met: bool
-    holes: list[str]
-    one_sided: dict[str, str]
-    unpaired: dict[tuple[str, str], set[str]]
-    not_joined: list[tuple[str, str]]
-    values_missing: int
-    ranks_lost: bool
-    begins: tuple[str, int] | None
-    reason: Any
-    call_origins: CallOrigins
-
-    def __bool__(self) -> bool: ...
-    @property
-    def counts(self) -> CountsView: ...
-    @property
-    def heat(self) -> HeatView: ...
-    @property
-    def steps(self) -> Sequence[StepView]: ...
-    @property
-    def rows(self) -> list[Any]: ...
-    @property
-    def inputs(self) -> list[Any]: ...
-    @property
-    def origin(self) -> Any: ...
-    @property
-    def compared(self) -> list[Any]: ...
-    @property
-    def differing(self) -> list[Any]: ...
-    @property
-    def first(self) -> Any: ...
-    @property
-    def answer(self) -> str: ...
-
-
-def headline(difference: DifferenceView) -> str:
+def headline(difference: Difference) -> str:
     """The answer in one line."""
     counts = difference.counts
     if not counts.differing and difference.values_missing:
@@ -127,7 +57,7 @@ def headline(difference: DifferenceView) -> str:
     return tr("{answer}; {not_paired}", answer=text, not_paired=_not_paired(difference.not_joined))
 
 
-def first_and_origins(difference: DifferenceView) -> list[Finding]:
+def first_and_origins(difference: Difference) -> list[Finding]:
     """The first difference and the places where bits part, at the lines of b, or of a."""
     first = difference.first
     answer = [] if first is None else [_first_finding(difference, first)]
@@ -137,17 +67,17 @@ def first_and_origins(difference: DifferenceView) -> list[Finding]:
     return answer
 
 
-def _first_finding(difference: DifferenceView, first: ComparedRow) -> Finding:
+def _first_finding(difference: Difference, first: TensorRow) -> Finding:
     places, tensor = _lines(first), first.b or first.a
     where = "" if places or tensor is None else str(tensor)
     return Finding("DIFFERENT", "error", headline(difference), places, what=described(first), where=where, numbers=_numbers(first))
 
 
-def _numbers(row: ComparedRow) -> dict[str, float]:
+def _numbers(row: TensorRow) -> dict[str, float]:
     return {} if row.apart is None else figures_of(row.apart)
 
 
-def _lines(row: ComparedRow) -> list[tuple[str, int]]:
+def _lines(row: TensorRow) -> list[tuple[str, int]]:
     return [place for tensor in (row.b, row.a) if tensor is not None for place in places_of(tensor.site, tensor.file, tensor.line)]
 
 
@@ -161,7 +91,7 @@ def _not_paired(not_joined: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _answer(difference: DifferenceView) -> str:
+def _answer(difference: Difference) -> str:
     """The answer, without what has no partner."""
     counts = difference.counts
     if not counts.compared:
@@ -192,28 +122,28 @@ def _answer(difference: DifferenceView) -> str:
     return tr("DIFFERENT: {differing}", differing=_differing(difference, difference.first))
 
 
-def _differing(difference: DifferenceView, row: ComparedRow) -> str:
+def _differing(difference: Difference, row: TensorRow) -> str:
     """How many tensors differ, and which is the first."""
     counts = difference.counts
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     first = described(row)
     text = tr("{number}, the first at {first}", number=number, first=first)
     if difference.origin:
-        origin, reason = _origin(difference), difference.reason
+        origin, reason = _origin(difference, difference.origin), difference.reason
         origin = origin if reason is None else tr("{origin}; {reason}", origin=origin, reason=reason.text)
         return tr("{origin}; of what was computed {differing}", origin=origin, differing=text)
     return text if difference.reason is None else tr("{reason}; {number}", reason=difference.reason.text, number=text)
 
 
-def _alone(difference: DifferenceView) -> str:
+def _alone(difference: Difference) -> str:
     """What one recording alone has of the kinds that go by the name of a parameter, and what kinds it alone has."""
     kinds = [f"{tr(kind)} ({side})" for kind, side in difference.one_sided.items()]
     return ", ".join(kinds + [f"{many(len(names), kind)} ({side})" for (kind, side), names in difference.unpaired.items()])
 
 
-def _origin(difference: DifferenceView) -> str:
+def _origin(difference: Difference, origin: TensorRow) -> str:
     """How both runs differ in what they were given: the weights at the start, or the data from a step and batch on."""
-    origin, weights = difference.origin, [row for row in difference.inputs if row.any.tensor == WEIGHT]
+    weights = [row for row in difference.inputs if row.any.tensor == WEIGHT]
     if origin.any.tensor == WEIGHT:
         number = sum(row.differs for row in weights)
         return tr(
@@ -236,21 +166,21 @@ def _origin(difference: DifferenceView) -> str:
     return tr("the inputs differ, from step {step}, batch {batch} on ({tensor}{reordered})", **words)
 
 
-def _place(row: ComparedRow) -> Any:
+def _place(row: TensorRow) -> Any:
     tensor = row.any
     return row.rank, tensor.name, tensor.tensor, tensor.layer, tensor.site
 
 
-def reordered(difference: DifferenceView, origin: ComparedRow) -> int:
+def reordered(difference: Difference, origin: TensorRow) -> int:
     """How many samples a call has read in all steps, if both runs gave it the same ones in another order; else 0."""
-    batches = [row for row in difference.inputs if _place(row) == _place(origin)]
+    batches: list[Any] = [row for row in difference.inputs if _place(row) == _place(origin)]
     samples = [Counter(sample for row in batches for sample in getattr(row, side).rows) for side in "ab"]
     if samples[0] != samples[1] or not all(tensor.rows for row in batches for tensor in (row.a, row.b)):
         return 0
     return sum(samples[0].values())
 
 
-def remarks(difference: DifferenceView) -> list[str]:
+def remarks(difference: Difference) -> list[str]:
     """Notes on the inputs."""
     differing = [row for row in difference.inputs if row.differs]
     if difference.inputs and not differing:
@@ -277,7 +207,7 @@ def _slices(number: int) -> str:
     )
 
 
-def described(row: ComparedRow) -> str:
+def described(row: TensorRow) -> str:
     """A row in words: what, where, how far."""
     place = [tr("rank {rank}", rank=row.rank)] if row.rank else []
     place += [tr("step {step}", step=row.any.step)] if row.any.step else []
@@ -286,11 +216,11 @@ def described(row: ComparedRow) -> str:
     return joined("", (what, tr(": "), _only(row) if row.apart is None else size(row.apart, row), *made))
 
 
-def _only(row: ComparedRow) -> str:
+def _only(row: TensorRow) -> str:
     return tr("only in {side}", side="a" if row.b is None else "b")
 
 
-def size(apart: Distance, row: ComparedRow) -> str:
+def size(apart: Distance, row: TensorRow) -> str:
     """How far two tensors are apart, in words."""
     if apart.how == "shape":
         return tr("shapes {a} and {b}", a=list(row.a.shape) if row.a else "", b=list(row.b.shape) if row.b else "")
@@ -323,7 +253,7 @@ def size(apart: Distance, row: ComparedRow) -> str:
     )
 
 
-def difference_document(difference: DifferenceView) -> doc.Document:
+def difference_document(difference: Difference) -> doc.Document:
     """All of a difference."""
     counts, differing, first = difference.counts, difference.differing, difference.first
     sides = zip("ab", (difference.a, difference.b), difference.frameworks)
@@ -380,7 +310,7 @@ def difference_document(difference: DifferenceView) -> doc.Document:
     )
 
 
-def _begins(difference: DifferenceView) -> Iterator[doc.Part]:
+def _begins(difference: Difference) -> Iterator[doc.Part]:
     """The calls that read equal bits and make other ones."""
     origins = difference.call_origins
     if not origins.held:
@@ -443,7 +373,7 @@ _KINDS = {
 }
 
 
-def _steps(difference: DifferenceView) -> Iterator[doc.Part]:
+def _steps(difference: Difference) -> Iterator[doc.Part]:
     """The losses and differences over the steps of a run of several."""
     steps = difference.steps
     if len(steps) < 2:
@@ -468,12 +398,12 @@ def _steps(difference: DifferenceView) -> Iterator[doc.Part]:
     yield doc.Section(tr("Over the steps"), [doc.Only((doc.PAGE,), charts), table])
 
 
-def _loss_distance(step: StepView) -> float:
+def _loss_distance(step: StepDifference) -> float:
     first, second = step.losses
     return 0.0 if first is None or second is None else abs(first - second)
 
 
-def _chosen(steps: Sequence[StepView], most: int) -> list[int]:
+def _chosen(steps: Sequence[StepDifference], most: int) -> list[int]:
     """Places of the first step, those around the first that differs, some between, and the last."""
     if len(steps) <= most:
         return list(range(len(steps)))
@@ -484,7 +414,7 @@ def _chosen(steps: Sequence[StepView], most: int) -> list[int]:
     return sorted({place for place in (*around, *spread) if 0 <= place < len(steps)})
 
 
-def _step_row(step: StepView, kinds: Sequence[str], with_losses: bool) -> doc.Row:
+def _step_row(step: StepDifference, kinds: Sequence[str], with_losses: bool) -> doc.Row:
     losses = ["" if loss is None else f"{loss:.7g}" for loss in step.losses] if with_losses else []
     counts = [step.kinds.get(kind, (0, 0)) for kind in kinds]
     equal = [f"{same:,}/{compared:,}" if compared else "" for same, compared in counts]
@@ -492,7 +422,7 @@ def _step_row(step: StepView, kinds: Sequence[str], with_losses: bool) -> doc.Ro
     return (number, *losses, *equal, f"{step.largest:.2g}" if step.largest else "", shown(step.first, SENTENCE))
 
 
-def _heat(heat: HeatView) -> Iterator[doc.Part]:
+def _heat(heat: HeatMap) -> Iterator[doc.Part]:
     """The largest differences by layer and step, the darker the larger."""
     values = [value for row in heat.layers.values() for value in row.values() if 0 < value < math.inf]
     if not values or heat.columns < 2:
@@ -513,7 +443,7 @@ def _heat(heat: HeatView) -> Iterator[doc.Part]:
     yield doc.Section(tr("By layer and step"), [doc.HeatChart(names, heat.columns, cells, ends)], note)
 
 
-def _cells(row: ComparedRow) -> doc.Row:
+def _cells(row: TensorRow) -> doc.Row:
     tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
     kind = f"{tr(SHOWN_KINDS[tensor.kind])} " if tensor.kind in SHOWN_KINDS else ""
@@ -524,7 +454,7 @@ def _cells(row: ComparedRow) -> doc.Row:
     return doc.Cell([shown(f"{rank}{kind}{what}{step}")], "strong"), shown(tensor.layer), *map(code_line, places), *_figures(row)
 
 
-def _figures(row: ComparedRow) -> list[str]:
+def _figures(row: TensorRow) -> list[str]:
     apart = row.apart
     if apart is None:
         return [_only(row), "", "", ""]
@@ -534,7 +464,7 @@ def _figures(row: ComparedRow) -> list[str]:
     return [*known, "" if apart.ulp is None else ulp_text(apart.ulp)]
 
 
-def _along(difference: DifferenceView) -> doc.Part:
+def _along(difference: Difference) -> doc.Part:
     """Relative differences by the place in the run."""
     placed = [(place, row) for place, row in enumerate(difference.rows) if _relative(row)]
     every = -(-len(placed) // DOTS)
@@ -546,6 +476,6 @@ def _along(difference: DifferenceView) -> doc.Part:
     return doc.Section(tr("Along the run"), [chart], note)
 
 
-def _relative(row: ComparedRow) -> float:
+def _relative(row: TensorRow) -> float:
     relative = 0.0 if row.apart is None else row.apart.relative
     return relative if math.isfinite(relative) else 0.0

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -286,17 +286,10 @@ def merged(steps: Iterable[RecordedStep]) -> RecordedStep:
     return whole
 
 
-class _HasStep(Protocol):
-    """A step of a recording."""
-
-    @property
-    def step(self) -> int: ...
+StepPairs = Iterator[tuple[RecordedStep | None, RecordedStep | None]]
 
 
-AnyStep = TypeVar("AnyStep", bound=_HasStep)
-
-
-def side_by_side(a: Iterator[AnyStep], b: Iterator[AnyStep], begin: int = 0) -> Iterator[tuple[AnyStep | None, AnyStep | None]]:
+def side_by_side(a: Iterator[RecordedStep], b: Iterator[RecordedStep], begin: int = 0) -> StepPairs:
     """The steps of two runs by their numbers, from ``begin`` on; None for a run that lacks a step."""
     a, b = (itertools.dropwhile(lambda step: step.step < begin, steps) for steps in (a, b))
     first, second = next(a, None), next(b, None)
