@@ -71,7 +71,7 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
     except click.Abort:
         return 128 + 2  # Ctrl-C
     except SystemExit:
-        if type(sys.stdout).__name__ != "PacifyFlushWrapper":
+        if not type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
             raise
         return 128 + 13  # click's 1, for a pipe that nobody reads any longer, would be an answer here
     except PadiffShimError as error:
