@@ -79,7 +79,7 @@ def test_rounding_explains_all(runs, name, kind):
     assert "until" not in reason.numbers
     assert 0 < reason.numbers["begins"] < 2e-6
     assert reason.numbers["amplification"] < 100
-    assert reason.text in difference.headline
+    assert reason.text in difference.answer
     assert diff(runs / "plain", runs / name, rtol=1e-2).counts.differing == 0
 
 
@@ -129,4 +129,4 @@ def test_the_setting_that_differs_stands_in_the_headline(tmp_path, monkeypatch):
     train(tmp_path / "b", mode=padiff_shim.reference("torch"))
     difference = diff(tmp_path / "a", tmp_path / "b")
     assert difference.reason.numbers["settings"] == ["environment.MKL_CBWR"]
-    assert "COMPATIBLE" in difference.headline
+    assert "COMPATIBLE" in difference.answer
