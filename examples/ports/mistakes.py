@@ -111,7 +111,7 @@ MISTAKES = (
         "swiglu(self.up_proj(x), self.gate_proj(x))",
         "and the other way round",
     ),
-    Mistake("the scale of scores", "Llama", LLAMA, "query_states / math.sqrt(head_dim)", "query_states / head_dim", "other="),
+    Mistake("the scale of scores", "Llama", LLAMA, "query_states / math.sqrt(head_dim)", "query_states / head_dim", "against / "),
     Mistake(
         "an offset of positions",
         "OPT",

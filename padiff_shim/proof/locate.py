@@ -50,7 +50,7 @@ from .findings import Cause, Mistake, Stage
 from .match import CallPair, Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rules import Evidence, diagnosed
-from .trace import Called, Capture, Key, Tables, Trace, TraceCall, Value, numbers
+from .trace import FUSED_ATTENTION, Called, Capture, Key, Tables, Trace, TraceCall, Value, numbers
 
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
@@ -182,13 +182,14 @@ class _MistakeSearch:
 
     def __init__(self, original: ModelSide, port: ModelSide, mapping: Mapping, before: Sequence[str] | None = None) -> None:
         self._sides, self._mapping = (original, port), mapping
-        self._original = original.run_wide(Capture)
+        self._port = _repeatable(port, before)
+        parts = not any(FUSED_ATTENTION in name for name in _called(self._port))
+        self._original = original.run_wide(functools.partial(Capture, parts=parts))
         nudge = rounding_noise(torch.Generator().manual_seed(0))
-        touched = original.run_wide(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor)))
+        touched = original.run_wide(functools.partial(Capture, touch=lambda _, tensor: nudge(tensor), parts=parts))
         self._tolerance = Tolerances(self._original.trace, touched.trace)
         touched.trace.forget()
         self._agreement = Agreement(mapping, self._original, touched, original.wider)
-        self._port = _repeatable(port, before)
         self.apart = agreement_module.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._attributes: dict[Key, dict[str, Any]] = {}

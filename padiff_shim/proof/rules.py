@@ -212,9 +212,6 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
 def _scaled_scores(call: TraceCall, trace: Trace) -> tuple[torch.Tensor | None, float]:
     """The scores of the original's attention of which a call is a part, and their scale; None where it is none."""
     tensors, attributes = [operand.tensor.detach() for operand in call.operands], call.attributes
-    if "scaled_dot_product" in call.name:
-        scale = attributes.get("scale") or tensors[0].shape[-1] ** -0.5
-        return tensors[0] @ tensors[1].mT * scale, scale
     if call.name == "baddbmm" and attributes.get("beta") == 0 and len(tensors) > 1:
         return tensors[-2] @ tensors[-1] * attributes["alpha"], attributes["alpha"]
     beside = [node for node in trace.nodes if (node.site, node.layer) == (call.site, call.layer)]

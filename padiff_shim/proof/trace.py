@@ -304,6 +304,21 @@ class WithTables(LooksOn):
         self._before.clear()
 
 
+FUSED_ATTENTION = "scaled_dot_product"  # in the names of such operators
+
+
+def _attention(arguments: Mapping[str, Any]) -> torch.Tensor:
+    """What an attention computes in one call, without dropout, call by call."""
+    query, key, value = (arguments[name] for name in ("query", "key", "value"))
+    scores = query @ key.mT * (arguments.get("scale") or query.shape[-1] ** -0.5)
+    masks = [arguments[name] for name in ("attn_mask", "attn_bias") if arguments.get(name) is not None]
+    if arguments.get("is_causal"):
+        masks.append(torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype, device=scores.device).triu(1))
+    for mask in masks:
+        scores = scores.masked_fill(mask.logical_not(), -torch.inf) if mask.dtype is torch.bool else scores + mask
+    return scores.softmax(-1) @ value
+
+
 class _Forwarding(LooksOn):
     """Hands each call to a capture that has been put aside for the call that it is answering."""
 
@@ -338,6 +353,10 @@ class Capture(Onlooker):
         attributes: attributes to exchange, so that a call computes what another program's call computes.
         touch: called with each call and its first result; may change it, to measure how far rounding errors travel.
         tables: of what is there before; each gets its own again in the end.
+
+
+        constants: values for what is there before, by its number in the trace; each gets its own again in the end.
+        parts: whether an attention that is one call is written down as the products and the softmax that it stands for.
     """
 
     def __init__(
@@ -349,8 +368,11 @@ class Capture(Onlooker):
         touch: Callable[[TraceCall, torch.Tensor], None] | None = None,
         tables: Tables = (),
         attributes: Attributes | None = None,
+        *,
+        parts: bool = False,
     ) -> None:
         super().__init__()
+        self._parts = parts
         self.called: list[str] = []  # the names of all calls, in order
         self.api: Any = None  # the call of Paddle's API that is being answered
         self._attributes = attributes or {}
@@ -391,21 +413,27 @@ class Capture(Onlooker):
             self._keep(tensor)
         result = function(*args, **kwargs)
         results = tensors_in(result)
-        if shape.base in SAME and not written and len(results) == 1:
+        if self._parts and FUSED_ATTENTION in shape.base and backward_node() is None:
+            self._note_parts(arguments, results[0])
+        elif shape.base in SAME and not written and len(results) == 1:
             self._is(results[0], operands[0].value)
             if shape.base in COPIES:
                 self.moved(results[0], operands[0].tensor)
-            if shape.base in ARRANGING:
-                step = _step(shape.base, operands[0].tensor, results[0], arguments, self._where()[0])
-                self._ways[id(results[0])] = (*operands[0].way, step)
-            else:
-                if shape.base == "expand":  # whose backward sums: the one view that has a call of its own there
-                    self._where()
-                self._ways[id(results[0])] = operands[0].way
+            site = self._where()[0] if shape.base in (*ARRANGING, "expand") else None  # the backward of expand sums: a call
+            steps = (_step(shape.base, operands[0].tensor, results[0], arguments, site),) if site and shape.base != "expand" else ()
+            self._ways[id(results[0])] = (*operands[0].way, *steps)
         elif results or written:
             updated = [tensor for tensor in written if results and all(tensor is not result_ for result_ in results)]
             self._note(shape.base, arguments, operands, [*(results or written), *wholes], updated)
         return result
+
+    def _note_parts(self, arguments: Sequence[tuple[str, Any, bool]], result: torch.Tensor) -> None:
+        """Write down what an attention computes, call by call; its result has the value of the last."""
+        with _Forwarding(self):
+            mixed = _attention({name: value for name, value, _ in arguments})
+        self._is(result, self._value(mixed))
+        if self._touch is not None:
+            result.copy_(mixed)  # the rounding errors of the parts travel on
 
     def _of_each(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """A call for each tensor of a list, as the calls that it stands for: on a processor it makes just these."""

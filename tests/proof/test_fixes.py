@@ -190,6 +190,10 @@ def test_the_changed_line_where_the_call_tells_it(tmp_path, monkeypatch):
 # A port's lines, the original's; then, where layers are meant, how both make ``self.n``.
 LAYER = "self.n(q)"
 WRONG = {
+    "weights of one call": (
+        "F.softmax(q @ k.transpose([0, 2, 1]) * 8**-0.5, axis=1) @ x",
+        "F.scaled_dot_product_attention(*(side.unsqueeze(1) for side in (q, k, x))).squeeze(1)",
+    ),
     "number": ("q * 0.5 + k", "q * 0.25 + k"),
     "divisor": ("q / 2.0 + k", "q * 0.25 + k"),
     "left number": ("(2.0 - q) * k", "(1.0 - q) * k"),

@@ -79,7 +79,7 @@ WRONG = {
         "[state, context, words[:, step]]",
         "[state, words[:, step], context]",
         "logits.append",
-        "operands swapped: the operands of concat are exchanged (4 times)",
+        "operands swapped: the operands of concat are exchanged (write x=[state, context, words[:, step]]) (4 times)",
     ),
     "switch: not normed": (
         "        weights = weights / (weights.sum(axis=-1, keepdim=True) + 1e-9)\n",
@@ -131,7 +131,7 @@ WRONG = {
         "[self.dilation, 0]",
         "[0, self.dilation]",
         "F.pad",
-        "another attribute: pad=[0, 1] against [1, 0] (in 6 layers)",
+        "another attribute: pad=[0, 1] against [1, 0] (write pad=[1, 0]) (in 6 layers)",
     ),
     "wavenet: shifted": ("logits[:, :, :-1]", "logits[:, :, 1:]", "logits[:, :, 1:]", "start=1 against 0"),
     "resnext: momentum": (
