@@ -281,8 +281,8 @@ def _optimizer_states(aligned: AlignedDtype) -> doc.Part:
 
 
 def _hashes(aligned: AlignedDtype) -> doc.Part:
-    columns = [doc.Column(tr("tensor")), *map(doc.Column, (tr("original"), tr("Torch's kernels"), tr("native")))]
-    rows: list[doc.Row] = [(shown(name), *hashes) for name, *hashes in aligned.hashes]
+    columns = [doc.Column(tr("tensor")), *map(doc.Column, (tr("native"), tr("Torch's kernels"), tr("original")))]
+    rows: list[doc.Row] = [(shown(name), *reversed(hashes)) for name, *hashes in aligned.hashes]
     table = doc.Table(columns, rows, most=ROWS, cards=False, hint=tr("the page shows all"))
     return doc.Section(tr("MD5 of results in {dtype}", dtype=aligned.dtype), [table] if rows else [], folded=True)
 
