@@ -70,9 +70,9 @@ _DEFECTS = f"""\
 # Defects of Paddle and Torch
 
 {{count}} faults found with Paddle {PADDLES[-1]} and Torch {TORCHES[-1]}, with {{programs}} programs that show them: written by
-`make docs` from [patches/defects/](../patches/defects), and run by `tests/catalogue/test_defects.py`. {_SEARCH}
+`make docs` from [tests/defects/](../tests/defects), and run by `tests/catalogue/test_defects.py`. {_SEARCH}
 
-A program needs Paddle or Torch with NumPy alone: `python patches/defects/relu_hides_nan.py` ends with 0 if the fault is absent.
+A program needs Paddle or Torch with NumPy alone: `python tests/defects/relu_hides_nan.py` ends with 0 if the fault is absent.
 Send it to their authors as it is. `padiff_shim.testing.reproducer("relu hides NaN")` returns its text. In quotes: the name
 under which [compare](compare.md) counts it as a known difference.
 """
@@ -182,7 +182,7 @@ def defects_page():
 
 def defect_row(defect):
     known = f' ("{defect.known}")' if defect.known else ""
-    program = f"[{cell(defect.name)}](../patches/defects/{defect.file})"
+    program = f"[{cell(defect.name)}](../tests/defects/{defect.file})"
     return program + known, cell(defect.op), cell(defect.facts["Seen on"]), cell(defect.facts["Effect"])
 
 

@@ -42,10 +42,9 @@ _OTHERS = (
 
 
 def sources():
-    """Path in the repository -> tree of each module of the package; defects are programs."""
+    """Path in the repository -> tree of each module of the package."""
     paths = [path for folder in ("padiff_shim", "patches") for path in sorted((ROOT / folder).rglob("*.py"))]
-    trees = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
-    return {name: tree for name, tree in trees.items() if not name.startswith("patches/defects")}
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def dotted(node, aliases):

@@ -1,4 +1,4 @@
-"""Faults of Paddle and Torch: ``patches/defects`` holds a program for each, which shows the fault without this library.
+"""Faults of Paddle and Torch: ``tests/defects`` holds a program for each, which shows the fault without this library.
 
 A program ends with exit status 0 if the fault is absent. If it is there, the program ends as its header says, by default with an
 AssertionError. The header is the docstring: a title, paragraphs that say what is wrong, and lines ``Key: value`` (:data:`KEYS`);
@@ -171,7 +171,8 @@ def defects() -> Mapping[str, Defect]:
     """
     from .. import patches
 
-    folder = Path(patches.__file__).with_name("defects")
+    package = Path(patches.__file__).parent  # with the programs where it is installed, beside their tests in a checkout
+    folder = next(path for path in (package / "defects", package.parent / "tests" / "defects") if path.is_dir())
     every = [parsed(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.py"))]
     order = [*SECTIONS, MENDED]
     return {defect.name: defect for defect in sorted(every, key=lambda defect: order.index(defect.section))}

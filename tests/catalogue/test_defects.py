@@ -1,4 +1,4 @@
-"""Each program of ``patches/defects`` shows its fault on the versions that it names, and on no others."""
+"""Each program of ``tests/defects`` shows its fault on the versions that it names, and on no others."""
 
 import ast
 import re
@@ -73,7 +73,7 @@ def test_reference_has_it_not_unless_the_header_says_so(defect, program):
 )
 def test_the_exit_status_says_whether_the_fault_is_there(name):
     defect = defects()[name]
-    run = forked.run([ROOT / "patches" / "defects" / defect.file])
+    run = forked.run([ROOT / "tests" / "defects" / defect.file])
     expected = -signal.Signals[defect.ends[0]] if defect.ends[0].startswith("SIG") else 1
     if not (defect.by_processor and not run.returncode):
         assert run.returncode == (expected if claimed(defect) else 0)
@@ -146,7 +146,7 @@ def test_a_file_has_the_name_of_its_title():
 
 
 def test_the_text_of_a_program():
-    path = ROOT / "patches" / "defects" / "layer_norm_gradient_lacks_a_frozen_weight.py"
+    path = ROOT / "tests" / "defects" / "layer_norm_gradient_lacks_a_frozen_weight.py"
     assert padiff_shim.testing.reproducer("layer_norm gradient lacks a frozen weight") == path.read_text()
     celu = reproducer("python numbers go through float32: celu")
     assert "F.celu" in celu

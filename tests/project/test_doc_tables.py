@@ -58,7 +58,7 @@ def test_families_and_native_ops_are_all_there(pages):
 
 
 def test_every_defect_has_a_line_that_leads_to_its_program(pages):
-    linked = re.findall(r"^\| \[.+?\]\(\.\./patches/defects/(\w+\.py)\)", pages["defects.md"], re.MULTILINE)
+    linked = re.findall(r"^\| \[.+?\]\(\.\./tests/defects/(\w+\.py)\)", pages["defects.md"], re.MULTILINE)
     assert sorted(linked) == sorted(defect.file for defect in defects().values())
 
 

@@ -29,7 +29,7 @@ def sources():
     """{name in the table: path}: `op`, `report/html`, `patches/linalg`, `__init__` for the package itself."""
     modules = {}
     for folder, prefix in (("padiff_shim", ""), ("patches", "patches/")):
-        for path in sorted({*(ROOT / folder).rglob("*.py")} - {*(ROOT / "patches" / "defects").iterdir()}):  # programs, no modules
+        for path in sorted((ROOT / folder).rglob("*.py")):
             modules[prefix + path.relative_to(ROOT / folder).with_suffix("").as_posix()] = path
     return modules
 
