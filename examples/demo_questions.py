@@ -48,9 +48,9 @@ HEAD = """\
 ## Public questions
 Users asked in public issue trackers why Paddle and Torch differ. A script of at most 30 lines in
 [examples/questions](../examples/questions) rebuilds each thread and asks `compare` or `prove`: `make demo-questions`, or
-`python examples/demo_questions.py --verbose 35123 609` for some. Where a thread needs another machine, mostly a GPU, the
-script emulates it in place of Paddle's kernel (`padiff_shim.testing.planted`). Where the answer is rounding, the last column
-is the smallest safe `atol` for a test of that call (within a factor of two).
+`python examples/demo_questions.py --verbose 35123 609` for some. Where a thread needs another machine, mostly a GPU, the script
+emulates it in place of Paddle's kernel (`padiff_shim.testing.planted`). Where the answer is rounding, the last column is the
+smallest safe `atol` for a test of that call (within a factor of two).
 
 """
 

@@ -64,7 +64,7 @@ class Alignment(Presented):
     >>> import numpy, paddle, torch, padiff_shim
     >>> port, original = paddle.nn.LayerNorm(8, epsilon=1e-6), torch.nn.LayerNorm(8)
     >>> alignment = padiff_shim.prove(port, original, numpy.eye(8) + 1).report()
-    >>> bool(alignment), alignment.headline.partition("float32: ")[2]
+    >>> bool(alignment), alignment.answer.partition("float32: ")[2]
     (False, 'another attribute: epsilon=1e-06 against eps=1e-05 (write epsilon=1e-05)')
     """
 

@@ -548,7 +548,7 @@ class Capture(Onlooker):
         for tensor in results:
             node.results.append(self._new(tensor, Value(tensor, node)))
         for tensor in updated:
-            node.updated.append(self._new(tensor, Value(tensor, node)))
+            node.updated.append(self._new(tensor, Value(tensor.clone(), node)))  # a model's state is put back behind a run
 
     def _read(self, node: TraceCall) -> None:
         """Write down a call, and that it reads its operands."""

@@ -182,7 +182,8 @@ class LogWriter:
         reason = error.strerror or str(error)
         if error.errno in _FULL:
             reason = tr("the disk is full ({reason})", reason=reason)
-        self._mark(f"its disk was full at {now()}" if error.errno in _FULL else f"it could not be written at {now()}")
+        if not self.gone:  # what stands in its place is somebody else's
+            self._mark(f"its disk was full at {now()}" if error.errno in _FULL else f"it could not be written at {now()}")
         self.failed = joined(
             "; ",
             filter(

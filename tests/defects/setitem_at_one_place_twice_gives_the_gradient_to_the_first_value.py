@@ -6,7 +6,7 @@ Section: Gradients
 Ops: setitem
 Seen on: Paddle 3.3.1; CPU
 Effect: another value's gradient
-Under the shim: Torch's gradient, which goes to all values of the place; compare names the call, on both sides.
+Under the shim: Wrong, too: Torch's gradient goes to all values of the place; compare names the call, on both sides.
 """
 
 import numpy as np

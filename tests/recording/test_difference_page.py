@@ -7,6 +7,7 @@ from report_page import DESKTOP, scrolls_sideways
 
 from padiff_shim import FileError, diff
 from padiff_shim.present import document, html
+from padiff_shim.present.result import divided
 
 PHONE = {"width": 360, "height": 740}
 EVIL = "</style><script>window.broken=1</script>"
@@ -38,7 +39,8 @@ def opened(browser, tmp_path):
 def test_the_answer_comes_first_then_the_run_then_rows(opened, difference):
     page = opened(difference)
     text = page.locator("body").inner_text()
-    parts = (difference.answer.partition(": ")[2], "first in a:", "Along the run", "max, mean: absolute differences")
+    headline, rest = divided(difference.answer)
+    parts = (headline.partition(": ")[2], rest, "first in a:", "Along the run", "max, mean: absolute differences")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert page.locator("table.rows").first.locator("tbody tr").count() == len(difference.differing)
     assert page.locator("h1 .status.bad").inner_text() == "DIFFERENT"

@@ -153,9 +153,7 @@ class Partners:
         for node in self.trace.nodes:
             if node.view or (node.moves and not self._is_followed(node)):
                 continue
-            # Running statistics are put back behind a run, and no step of a training reads them.
-            values = node.results if node.name.endswith("batch_norm") else node.values
-            wanted = [self.wanted.get(value) for value in values]
+            wanted = [self.wanted.get(value) for value in node.values]
             if any(tensor is not None for tensor in wanted):
                 forced[node.key] = wanted
         return forced
