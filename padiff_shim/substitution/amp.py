@@ -74,7 +74,7 @@ def recast(name: str, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]
     Where Paddle has no kernel for the low dtype on this CPU, the call is made in float32: so does Paddle itself on a GPU.
     """
     tracer, tensors = grad_tracer(), tensors_of(args, kwargs)
-    if not tensors or not autocast.active(tracer):
+    if name == "cast" or not tensors or not autocast.active(tracer):  # of a cast C++ casts nothing
         return call(args, kwargs)
     dtypes = [_NAMES[tensor.dtype] for tensor in tensors]
     chosen = autocast.destination(tracer, name, dtypes, on_accelerator=True)
@@ -84,8 +84,13 @@ def recast(name: str, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]
     except Exception as error:
         if chosen == "float32" or not dtype_without_kernel(error):
             raise
-    targets = autocast.casts(name, "float32", dtypes)
-    return call(*_cast(args, kwargs, iter(targets)))
+    return call(*in_float32(args, kwargs))
+
+
+def in_float32(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments, those of 16 bits in float32."""
+    dtypes = [_NAMES[tensor.dtype] for tensor in tensors_of(args, kwargs)]
+    return _cast(args, kwargs, iter(autocast.casts("", "float32", dtypes)))
 
 
 def _cast(args: tuple[Any, ...], kwargs: dict[str, Any], targets: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -86,6 +87,10 @@ class Substituting:
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel, on the tape as an island, counted with the reason."""
         if autocast.HERE.on and self.autocasts and not door.entry.inplace:
+            if why.why is TORCH_RAISED and (autocast.spreads(grad_tracer()) or not door.python):
+                with contextlib.suppress(StayNative), autocast.autocast_off():
+                    upcast = amp.in_float32(args, kwargs)  # on Torch's kernel, if 16 bits were what it refused
+                    return self.call(door, frame, door.bind(*upcast), *upcast)
             if door.python:
                 return door.original(*args, **kwargs)  # its parts are seen, each with casts of its own
             name = door.op.amp[0] or door.op.name

@@ -2,11 +2,12 @@
 
 import functools
 
+import paddle
 import pytest
 import torch
 from helpers import Call, array, entries, flat, same, takes
 from padiff_shim.patches._sixteen_bit import BOTH, HALVES, OLDER, PADDLE, TORCH
-from trials import formula, outcome, pulled, wanted
+from trials import arriving, differentiable, formula, outcome, pulled, wanted
 
 import padiff_shim
 from padiff_shim.catalogue.registry import ops
@@ -123,3 +124,39 @@ def test_further_samples(name, dtype):
         error = check(op, entry, sample, dtype)
         if error is not None and formula(Call(op, entry, sample, dtype))[0] is not None:
             assert outcome(functools.partial(pulled, Call(op, entry, sample, grad=True), "float32"))[1] is not None, sample
+
+
+# Op -> (library's definition, dtypes) in which a guard without promotion makes it raise, where Paddle's and Torch's own code does.
+RAISES_UNDER_A_GUARD = {"matrix_exp": ("paddle", ("float16",)), "pinv": ("torch", BOTH)}
+
+
+def guarded(op, entry, sample, dtype, **options):
+    with paddle.amp.auto_cast(dtype=dtype, **options):
+        results = Call(op, entry, sample, grad=True).run()
+    # Without elements it stays on Paddle's kernel, which has exp and log in 16 bits, and no backward of them.
+    ends = [end for end in differentiable(results) if end.size or end.dtype == paddle.float32]
+    if ends:
+        paddle.autograd.backward(ends, arriving(ends, "float32"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", BOTH)
+@pytest.mark.parametrize("name", TRIED)
+def test_under_a_guard_nothing_raises_that_does_not_natively(name, dtype):
+    """The casts of O1, of O2, and of O2 on every operand: forward and backward."""
+    tried = door(name)
+    if tried is None:
+        pytest.skip("this Paddle answers no sample in float32")
+    op, entry, samples = tried
+    raised = {}
+    for definition in ("paddle", "torch"):
+        for sample in samples:
+            if outcome(functools.partial(guarded, op, entry, sample, dtype, level="O1"))[1] is not None:
+                continue
+            for options in ({"level": "O1"}, {"level": "O2"}, {"level": "O2", "use_promote": False}):
+                with padiff_shim.reference("torch", definitions=definition):
+                    error = outcome(functools.partial(guarded, op, entry, sample, dtype, **options))[1]
+                if error is not None:
+                    raised.setdefault(definition, []).append((sample, options, error))
+    definition, dtypes = RAISES_UNDER_A_GUARD.get(name, ("", ()))
+    assert set(raised) == ({definition} if dtype in dtypes else set()), raised

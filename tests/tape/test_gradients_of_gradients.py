@@ -5,7 +5,9 @@ import contextlib
 import numpy as np
 import paddle
 import pytest
+import second_orders
 import torch
+from helpers import ROOT
 from paddle.autograd import PyLayer
 from paddle.distributed.fleet.utils import recompute
 
@@ -288,6 +290,13 @@ def test_outputs_that_come_twice_are_refused_as_natively():
         return str(caught.value).partition("(at ")[0]
 
     assert refusal(padiff_shim.reference("torch")) == refusal(contextlib.nullcontext())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not IS_3, reason="the page's counts are those of Paddle 3")
+def test_the_page_counts_the_ops_that_lack_second_derivatives():
+    lines = second_orders.lines()
+    assert "\n".join(lines) in (ROOT / "docs/run.md").read_text("utf-8")
 
 
 # ---- PyLayers that return None.
