@@ -140,6 +140,7 @@ def guarded(op, entry, sample, dtype, **options):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not IS_3, reason="2.6 ends the process at nan_to_num, with which nobody tried further ops")
 @pytest.mark.parametrize("dtype", BOTH)
 @pytest.mark.parametrize("name", TRIED)
 def test_under_a_guard_nothing_raises_that_does_not_natively(name, dtype):
