@@ -320,7 +320,8 @@ class ArrivedGradient:
 def on_result(subject: ComparedCall, position: int, grad: Any) -> None:
     """Hook on a result of a call: keep what the incoming gradient is. Of several results some have none."""
     _HANDED.results.clear()  # the last node's: what Paddle has read by now, and would not compute in
-    if position not in subject.shown or grad is None or not grad._is_initialized() or misfit(subject, position, grad):
+    aside = subject.comparison.aside  # in a forked child, where Torch's copy could wait for threads that are not there
+    if aside or position not in subject.shown or grad is None or not grad._is_initialized() or misfit(subject, position, grad):
         return
     create = paddle_graph.backward_options([grad])[1]  # then Paddle itself keeps it
     subject.incoming = {**subject.incoming, position: grad if create else ArrivedGradient(grad)}
