@@ -50,20 +50,24 @@ i0 = unary(torch.special.i0, name="i0")
 i0e = unary(torch.special.i0e, name="i0e")
 
 
-def _differentiable(formula: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A function whose gradient Torch lacks in 16 bits on a CPU: a backward would be the first to say so."""
-
-    @functools.wraps(formula)
-    def checked(x: torch.Tensor) -> torch.Tensor:
-        if x.requires_grad and x.dtype in (torch.float16, torch.bfloat16):
-            raise NotImplementedError("its gradient in 16 bits")
-        return formula(x)
-
-    return checked
+def _check_gradient(x: torch.Tensor) -> None:
+    """Torch lacks it in 16 bits on a CPU, and a backward would be the first to say so."""
+    if x.requires_grad and x.dtype in (torch.float16, torch.bfloat16):
+        raise NotImplementedError("its gradient in 16 bits")
 
 
-i1 = unary(_differentiable(torch.special.i1), name="i1")
-i1e = unary(_differentiable(torch.special.i1e), name="i1e")
+def _i1(x: torch.Tensor) -> torch.Tensor:
+    _check_gradient(x)
+    return torch.special.i1(x)
+
+
+def _i1e(x: torch.Tensor) -> torch.Tensor:
+    _check_gradient(x)
+    return torch.special.i1e(x)
+
+
+i1 = unary(_i1, name="i1")
+i1e = unary(_i1e, name="i1e")
 angle = unary(torch.angle, inplace=False)
 
 

@@ -107,6 +107,8 @@ class Audit(Presented):
 
     def _versions(self) -> str:
         names = ("paddle", "torch", "processor", "device")
+        if not self.environment:  # stopped before a process was asked
+            return ""
         return tr(
             "Kernels audited: Paddle {paddle}, Torch {torch}, {processor}, {device}",
             **{name: self.environment.get(name) for name in names},

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..errors import ArgumentError
 from ..progress import Waiting
 from ..text import tr
 from . import output
@@ -102,7 +103,7 @@ def command(
         (tr("several --dtype belong to --report"), len(dtypes) > 1 and report is None),
     ):
         if wrong:
-            raise click.UsageError(str(option))
+            raise ArgumentError(str(option))
     from ..modes.environment import frameworks
 
     with Waiting("importing Paddle and Torch"):

@@ -27,7 +27,8 @@ class CommonSamples:
                 continue
             places = {sample: place for place, sample in enumerate(b.rows)}
             common = [(place, places[sample]) for place, sample in enumerate(a.rows) if sample in places]
-            if common and (len(a.rows), len(b.rows)) not in self._counts:
+            all_of_one = len(common) == min(len(a.rows), len(b.rows))  # other data that share a sample are other data
+            if all_of_one and (len(a.rows), len(b.rows)) not in self._counts:
                 self._counts.append((len(a.rows), len(b.rows)))
                 self._places.append((tuple(place for place, _ in common), tuple(place for _, place in common)))
 

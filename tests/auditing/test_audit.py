@@ -135,17 +135,16 @@ def test_one_op_is_one_op_and_a_known_defect_is_no_ordinary_operand(tmp_path):
     text = " ".join(audited.text(160).split())
     assert "1 op, 1 call," in text
     assert text.endswith("audit.json")
-    assert (
-        "With ordinary operands, or by a known defect, Paddle's kernels are wrong in 1 op, Torch's in 0, both in 0; no op ended"
-        in text
-    )
+    assert "With ordinary operands, or by a known defect, Paddle's kernels are wrong in 1 op, Torch's in 0, both in 0" in text
+    assert "no op ended" in text
     assert "Wrong: 1 op: relu" in text
     assert "Ordinary operands, or a known defect with any" in audited.markdown()
 
 
 def test_one_that_was_stopped_at_once_accuses_and_acquits_nobody(tmp_path):
     text = Audit(tmp_path, {}, {}, seconds=3.0).text(80)
-    assert text.startswith("No op was audited\n0 ops, 0 calls")
+    assert text.startswith("No op was audited\n")
+    assert "0 ops, 0 calls" in text
     assert "None" not in text
 
 
