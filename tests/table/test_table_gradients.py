@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import Call, array, flat, same, takes
+from helpers import Call, array, flat, has_defect, same, takes
 from torch._subclasses.fake_tensor import FakeTensorMode
 from trials import (
     DOORS,
@@ -202,11 +202,13 @@ def test_gradients_through_in_place_forms(op, entry):
 @pytest.mark.parametrize(("op", "entry"), [case for case in DOORS if case.values[0].exact])
 def test_ops_that_round_nothing_are_judged_too(op, entry):
     """Their honest kernels are accused of nothing but what is known."""
+    wrong = {"masked_fill": ("grad:value",)} if has_defect("masked_fill gradient of the value is wrong") else {}
     with padiff_shim.compare("torch") as run:
         result = outcome(Call(op, entry, op.samples[0], grad=True).run)[0]
         ends = differentiable(result)
         outcome(functools.partial(paddle.autograd.backward, ends, arriving(ends, "float32")))  # legacy forms have none natively
     records = run.calls.filter(op=op.name)
     assert {record.phase for record in records} >= {"forward"}
-    assert not [record for record in records if record.verdict in HARD and not record.quirk]
+    accused = [record for record in records if record.verdict in HARD and not record.quirk]
+    assert {record.tensor for record in accused} <= set(wrong.get(op.name, ())), accused
     assert op.name not in run.native
