@@ -208,6 +208,7 @@ OWN_TEXT = {  # what they execute
     "substitution/execute.py",  # a template of ours
     "auditing/cases.py",  # programs that the package declares
     "bits/spelling.py",  # formulations that the package declares
+    "proof/arguments.py",  # names and attributes in the running program's own line
     "cli/program.py",  # the script that the user names
     "cli/ranks.py",  # a raise
 }
