@@ -299,7 +299,7 @@ def test_command_configuration_weights_and_batches_are_posted(tmp_path):
     options = {"loss": LOSSES, "phase": "train", "optimizer": "SGD", "steps": 2}
     report = padiff_shim.prove(port, original, batches, **options).report(tokens=0)
     rows = report.environment
-    assert "pytest" in rows["command"]
+    assert "python" in rows["command"]
     assert json.loads(rows["configuration of OriginalModel"])["hidden_size"] == D
     assert hashlib.sha256(b"weights").hexdigest() in rows["weights"]
     assert rows["inputs"].endswith("another batch at each step")
