@@ -84,10 +84,11 @@ def test_reference_mode_says_what_does_not_pass_through():
         result = step(PAIRS["to NumPy and back"])
     np.testing.assert_allclose(result, native, rtol=1e-5)
     assert PACKED in run.warnings
-    with padiff_shim.reference("torch") as run:
-        recompute(paddle.nn.Tanh(), paddle.to_tensor([0.5], stop_gradient=False), use_reentrant=False).sum().backward()
-    assert RECOMPUTED in run.warnings
-    assert "twice" in run.answer
+    if IS_3:  # 2.6 has no recompute without reentry on a CPU
+        with padiff_shim.reference("torch") as run:
+            recompute(paddle.nn.Tanh(), paddle.to_tensor([0.5], stop_gradient=False), use_reentrant=False).sum().backward()
+        assert RECOMPUTED in run.warnings
+        assert "twice" in run.answer
     with padiff_shim.reference("torch") as run:
         paddle.exp(paddle.ones([2]))
     assert run.warnings == []
