@@ -65,19 +65,13 @@ def command(
     ranks: str | None,
     shards: str | None,
     names: str | None,
-    form: str | None,
-    sarif: str | None,
-    html: str | None,
-    markdown: str | None,
-    data: str | None,
+    **files: Any,
 ) -> int:
     """Compare two runs that padiff_shim.record() recorded: machines, devices, versions, commits, Paddle and Torch. Says where
     they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
     difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards), names=_names(names))
-    files = (html, markdown, data, sarif)
-    output.answer(difference, html, markdown, data, form, sarif, always=False)
-    if form is None and "-" not in files and files != (None,) * 4:
+    if not output.answer(difference, **files, always=False):
         click.echo("\n".join(map(str, (difference.answer, *difference.untested()))))
     return FINE if difference else NO
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ..progress import Waiting
@@ -41,13 +43,11 @@ def command(
     baseline: str,
     update: bool,
     margin: float,
-    form: str | None,
-    sarif: str | None,
-    markdown: str | None,
+    **files: Any,
 ) -> int:
     """Compare the log of a comparison with a baseline, and fail if a call got worse: its verdict, from LOW_ACCURACY up, or its
     error by more than the margin; if calls are missing, or the program ended with an error. New calls are listed."""
     with Waiting(tr("reading {folder}", folder=folder)):
         result = gate(folder, baseline, update=update, margin=margin)
-    output.answer(result, None, markdown, None, form, sarif)
+    output.answer(result, **files)
     return FINE if result else NO

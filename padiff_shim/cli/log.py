@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
 
@@ -53,11 +54,7 @@ def command(
     saved: bool,
     call: str | None,
     script: str | None,
-    form: str | None,
-    sarif: str | None,
-    html: str | None,
-    markdown: str | None,
-    data: str | None,
+    **files: Any,
 ) -> int:
     """Show what a log holds. Of a comparison: the worst calls, verdicts per op and layer, what was not checked. Of a reference run:
     coverage, what stayed native and at which lines, where the time went.
@@ -67,7 +64,7 @@ def command(
     if saved:
         return _listed(load(folder))
     if call is None:
-        output.answer(load_any(folder), html, markdown, data, form, sarif, always=False)
+        output.answer(load_any(folder), **files, always=False)
         return FINE
     run = load(folder)
     chosen = _chosen(run, call)

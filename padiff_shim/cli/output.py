@@ -82,6 +82,7 @@ def file_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FORMATS = ("text", "markdown", "github", "sarif")
+FILES = ("html", "markdown", "data", "form", "sarif")  # what both kinds of options name, as :func:`answer` takes it
 _LEVELS: dict[str, Level] = {"": "note", "good": "note", "bad": "error"}  # of a document's tone; others: warning
 
 
@@ -117,20 +118,23 @@ def write_sarif(path: str | None, result: Presented) -> None:
 
 def answer(
     result: Presented,
-    html: str | None,
-    markdown: str | None,
-    data: str | None,
+    html: str | None = None,
+    markdown: str | None = None,
+    data: str | None = None,
     form: str | None = None,
     sarif: str | None = None,
     *,
     always: bool = True,
     piped: bool = False,
-) -> None:
+) -> bool:
     """Write a result into the files that the options name, and print it, unless standard output has one of them.
 
     Args:
         always: print it also if files are named and no ``--format`` is.
         piped: standard output has something else already.
+
+    Returns:
+        Whether standard output has the result, or something else.
 
     Raises:
         FileError: a file cannot be written.
@@ -140,8 +144,12 @@ def answer(
     write_markdown(markdown, result)
     write_sarif(sarif, result)
     files = [path for path in (html, markdown, data, sarif) if path is not None]
-    if "-" not in files and not piped and (always or form is not None or not files):
+    if "-" in files or piped:
+        return True
+    printed = always or form is not None or not files
+    if printed:
         click.echo(formatted(result, form))
+    return printed
 
 
 def _put(path: str | None, text: Callable[[], str], who: str | None) -> None:

@@ -83,11 +83,6 @@ def command(
     arguments: tuple[str, ...],
     config: tuple[str, ...],
     layer_map: tuple[str, ...],
-    form: str | None,
-    sarif: str | None,
-    html: str | None,
-    markdown: str | None,
-    data: str | None,
     **options: Any,
 ) -> int:
     """Say whether a Paddle layer computes what a Torch module computes, and if not, at which line and why.
@@ -118,17 +113,19 @@ def command(
         options["optimizer"] = named_object(optimizer, "--train") if ":" in optimizer else optimizer
     from ..proof.prove import prove
 
+    files = {name: options.pop(name) for name in output.FILES}
     proof = prove(layer, module, model_inputs(inputs), **options)
     answer: Any = proof.bits() if bits else proof.drift(calls=calls) if drift else proof
     right = bool(proof) and (bool(answer) or not bits)
     if report is not None:
         alignment = proof.report(dtypes=dtypes[1:], tokens=tokens, generate=named_object(generate, "--generate"))
         right = right and bool(alignment)
-        for suffix in (".md", ".html") if report != "-" else ():
-            output.written(alignment.save(Path(report).with_suffix(suffix)))
         if report == "-":
             output.write_markdown(report, alignment)
-    output.answer(answer, html, markdown, data, form, sarif, piped=report == "-")
+        else:
+            for suffix in (".md", ".html"):
+                output.written(alignment.save(Path(report).with_suffix(suffix)))
+    output.answer(answer, **files, piped=report == "-")
     for path in answer.apply() if applied else ():
         output.written(path)
     return FINE if right else NO

@@ -323,8 +323,9 @@ def on_result(subject: ComparedCall, position: int, grad: Any) -> None:
     aside = subject.comparison.aside  # in a forked child, where Torch's copy could wait for threads that are not there
     if aside or position not in subject.shown or grad is None or not grad._is_initialized() or misfit(subject, position, grad):
         return
-    kept = not NODE_HOOKS or paddle_graph.backward_options([grad])[1]  # Paddle keeps it for a graph; 2.6 goes on adding to it
-    subject.incoming = {**subject.incoming, position: grad if kept else ArrivedGradient(grad)}
+    makes_graph = paddle_graph.backward_options([grad])[1]  # Paddle itself keeps the gradient then; 2.6 goes on adding to it
+    arrived = grad if makes_graph or not NODE_HOOKS else ArrivedGradient(grad)
+    subject.incoming = {**subject.incoming, position: arrived}
     if engine_runs():
         _HANDED.subjects.append(subject)
         _HANDED.until_engine_ends()

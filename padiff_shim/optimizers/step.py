@@ -125,15 +125,10 @@ class Updating:
                 self._native(call.frame, call, why)
                 continue
             groups.setdefault((update.key, *_rates(here, call)), []).append((call, update))
-        if waiting:
-            self._all(waiting[0].frame, groups)
-
-    def _all(self, frame: Frame, groups: Groups) -> None:
-        """Make updates in groups."""
         with torch.no_grad():
             for (_, lr, decay), group in groups.items():
                 items = [update.item for _, update in group]
-                self._together(frame, group, Batch(items, group[0][1].numbers, lr, decay))
+                self._together(waiting[0].frame, group, Batch(items, group[0][1].numbers, lr, decay))
 
     def _together(self, frame: Frame, group: Sequence[tuple[WaitingUpdate, CrossedUpdate]], batch: Batch) -> None:
         first, update = group[0]

@@ -409,7 +409,7 @@ class Hints(NamedTuple):
     axes: int
 
     def numbers(self, value: Any) -> Iterator[Any]:
-        """Numbers, whole ones for a whole one: an operator's may be either."""
+        """Numbers; whole ones in place of a whole one, but for operators, which take any."""
         whole = isinstance(value, int) and not self.call.symbol
         for hint in (*self.known, *(() if self.call.symbol else _USUAL)):
             for number in hint if isinstance(hint, (list, tuple)) else [hint]:

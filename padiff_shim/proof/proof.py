@@ -312,7 +312,7 @@ class Proof(ProofAnswer):
                 float64, and each call's backward by itself.
 
         Returns:
-            A :class:`CarriedBy`; also kept in :attr:`carried` or :attr:`carried_gradients`, and printed with the proof.
+            A :class:`CarriedBy`; :attr:`carried` or :attr:`carried_gradients` holds it as well, and the proof prints it.
 
         Raises:
             PadiffShimError: nothing was run, as for inputs that differ, or no backward (``phase="forward"``), or the port does

@@ -277,12 +277,7 @@ class Onlooker(LooksOn):
 Tables = Sequence[tuple[torch.Tensor, torch.Tensor]]  # the port's own, and the original's that it gets
 
 
-def _in_place_of(tables: Tables, tensor: torch.Tensor) -> torch.Tensor | None:
-    """The table that a tensor gets; None where it holds none of the port's."""
-    return next((wanted for own, wanted in tables if own.shape == tensor.shape and torch.equal(own, tensor)), None)
-
-
-class WithTables(LooksOn):
+class WithTables(Onlooker):
     """Within it the port's tables are the original's from the first call that reads them; each is its own again in the end."""
 
     def __init__(self, tables: Tables) -> None:
@@ -291,17 +286,27 @@ class WithTables(LooksOn):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for tensor in tensors_in([*args, *(kwargs or {}).values()]):
-            wanted = _in_place_of(self._tables, tensor)
-            if wanted is not None:
-                self._before.append((tensor, tensor.detach().clone()))
-                tensor.detach().copy_(wanted)
+            self._exchange_table(tensor)
         return function(*args, **(kwargs or {}))
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        for tensor, before in reversed(self._before):
-            tensor.detach().copy_(before)
+        with torch.no_grad():
+            for tensor, before in reversed(self._before):
+                tensor.copy_(before)
         self._before.clear()
+
+    def _exchange_table(self, tensor: torch.Tensor) -> None:
+        """Give a tensor that holds one of the port's tables the original's."""
+        wanted = next((table for own, table in self._tables if own.shape == tensor.shape and torch.equal(own, tensor)), None)
+        if wanted is not None:
+            self._overwrite(tensor, wanted, again=True)
+
+    def _overwrite(self, tensor: torch.Tensor, wanted: torch.Tensor, *, again: bool) -> None:
+        """Give a tensor other elements; ``again``: its memory is the program's, and gets its own elements back in the end."""
+        if again:
+            self._before.append((tensor, tensor.detach().clone()))
+        tensor.copy_(wanted)
 
 
 FUSED_ATTENTION = "scaled_dot_product"  # in the names of such operators
@@ -342,7 +347,7 @@ class Called(Onlooker):
         return function(*args, **(kwargs or {}))
 
 
-class Capture(Onlooker):
+class Capture(WithTables):
     """Within it every call of Torch's kernels is written into :attr:`trace`.
 
     Args:
@@ -352,10 +357,7 @@ class Capture(Onlooker):
         forced: results to exchange, so that the run goes on with another program's values.
         attributes: attributes to exchange, so that a call computes what another program's call computes.
         touch: called with each call and its first result; may change it, to measure how far rounding errors travel.
-        tables: of what is there before; each gets its own again in the end.
-
-
-        constants: values for what is there before, by its number in the trace; each gets its own again in the end.
+        tables: the original's, in place of the port's that are there before.
         parts: whether an attention that is one call is written down as the products and the softmax that it stands for.
     """
 
@@ -371,12 +373,11 @@ class Capture(Onlooker):
         *,
         parts: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(tables)
         self._parts = parts
         self.called: list[str] = []  # the names of all calls, in order
         self.api: Any = None  # the call of Paddle's API that is being answered
         self._attributes = attributes or {}
-        self._tables, self._before = tables, list[tuple[torch.Tensor, torch.Tensor]]()
         self.trace = Trace()
         self._names, self._layer, self._until, self._forced, self._touch = names, layer, until, forced or {}, touch
         self._labels, self._of_numbers = frozenset(names.values()), set[TraceCall]()  # calls that read neither inputs nor weights
@@ -419,13 +420,21 @@ class Capture(Onlooker):
             self._is(results[0], operands[0].value)
             if shape.base in COPIES:
                 self.moved(results[0], operands[0].tensor)
-            site = self._where()[0] if shape.base in (*ARRANGING, "expand") else None  # the backward of expand sums: a call
-            steps = (_step(shape.base, operands[0].tensor, results[0], arguments, site),) if site and shape.base != "expand" else ()
-            self._ways[id(results[0])] = (*operands[0].way, *steps)
+            self._ways[id(results[0])] = self._way_to(results[0], shape.base, operands[0], arguments)
         elif results or written:
             updated = [tensor for tensor in written if results and all(tensor is not result_ for result_ in results)]
             self._note(shape.base, arguments, operands, [*(results or written), *wholes], updated)
         return result
+
+    def _way_to(
+        self, result: torch.Tensor, name: str, operand: TraceOperand, arguments: Sequence[tuple[str, Any, bool]]
+    ) -> tuple[Step, ...]:
+        """The steps to a view or copy of an operand."""
+        if name in ARRANGING:
+            return (*operand.way, _step(name, operand.tensor, result, arguments, self._where()[0]))
+        if name == "expand":  # whose backward sums: the one view that has a call of its own there
+            self._where()
+        return operand.way
 
     def _note_parts(self, arguments: Sequence[tuple[str, Any, bool]], result: torch.Tensor) -> None:
         """Write down what an attention computes, call by call; its result has the value of the last."""
@@ -634,23 +643,11 @@ class Capture(Onlooker):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        with torch.no_grad():
-            for tensor, before in reversed(self._before):
-                tensor.copy_(before)
-        self._before.clear()
         for known in (self._known, self._ways, self._memory, self._moved, self._copies, self._before_calls, self._objects):
             known.clear()  # what the trace does not hold is the program's again
 
-    def _overwrite(self, tensor: torch.Tensor, wanted: torch.Tensor, *, again: bool) -> None:
-        """Give a tensor other elements; ``again``: its memory is the program's, and gets its own elements back in the end."""
-        if again:
-            self._before.append((tensor, tensor.detach().clone()))
-        tensor.copy_(wanted)
-
     def _constant(self, tensor: torch.Tensor, label: str) -> Value:
-        wanted = _in_place_of(self._tables, tensor)
-        if wanted is not None:
-            self._overwrite(tensor, wanted, again=True)
+        self._exchange_table(tensor)
         alias = tensor.detach()
         value = self._new(tensor, Value(alias if _address(tensor) in self.unwritten else alias.clone(), None, label))
         self.trace.constants.append(value)

@@ -16,7 +16,7 @@ class CommonSamples:
     """The samples that both runs read in a step, where batches hold others, or in another order.
 
     Args:
-        data: what both were given in the step.
+        data: pairs of what the runs read in the step.
     """
 
     def __init__(self, data: Sequence[Pair]) -> None:
@@ -27,8 +27,8 @@ class CommonSamples:
                 continue
             places = {sample: place for place, sample in enumerate(b.rows)}
             common = [(place, places[sample]) for place, sample in enumerate(a.rows) if sample in places]
-            all_of_one = len(common) == min(len(a.rows), len(b.rows))  # other data that share a sample are other data
-            if all_of_one and (len(a.rows), len(b.rows)) not in self._counts:
+            is_contained = len(common) == min(len(a.rows), len(b.rows))  # other data that share a sample are other data
+            if is_contained and (len(a.rows), len(b.rows)) not in self._counts:
                 self._counts.append((len(a.rows), len(b.rows)))
                 self._places.append((tuple(place for place, _ in common), tuple(place for _, place in common)))
 
