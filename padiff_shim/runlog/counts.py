@@ -115,17 +115,8 @@ RECOMPUTED = logged(
     "what it keeps stays in memory"
 )
 OTHER_NAMES = "(others)"
-_COUNTED = (
-    "float_calls",
-    "checked_calls",
-    "float_elements",
-    "checked_elements",
-    "screened",
-    "exact_calls",
-    "updates",
-    "idle",
-    "stretches",
-)
+_IF_ANY = ("screened", "exact_calls", "updates", "idle", "stretches")
+_COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements", *_IF_ANY)
 
 
 def is_float(dtype: str | None) -> bool:
@@ -213,7 +204,7 @@ class Coverage:
             "checked_elements": self.checked_elements,
             "unchecked": dict(by_reason.most_common()),
             "unchecked_ops": by_op,
-            **{name: getattr(self, name) for name in _COUNTED[4:] if getattr(self, name)},
+            **{name: getattr(self, name) for name in _IF_ANY if getattr(self, name)},
             **({"estimated_calls": self.estimated_calls} if self.idle else {}),
         }
 
