@@ -27,8 +27,6 @@ from .tensors import INPUT, NORM, WEIGHT, Array
 
 _LATEST = 0.05  # seconds after which steps are written
 Framework = Any  # a tensor, layer or parameter of Paddle or Torch
-
-
 _FLOAT32 = np.dtype("float32")
 
 Of = tuple[str, str, str, str]  # kind, name, layer, and the place in a call's operands or results
@@ -40,8 +38,6 @@ class _Described(NamedTuple):
     number: int
     of: Of
     shape: tuple[int, ...]
-    dtype: str
-    size: int
     small: bool
 
 
@@ -248,12 +244,12 @@ class FingerprintRun:
         """One tensor of the step. Steps mostly have the same tensors in the same order as the step before."""
         position, sequence = len(self._of), self._sequence
         if position < len(sequence):
-            known = sequence[position]
-            if known.small and (known.of is of or known.of == of):
+            number, of_known, shape, small = sequence[position]
+            if small and (of_known is of or of_known == of):
                 array = self._side.small(tensor)
-                if array is not None and array.shape == known.shape and array.dtype is _FLOAT32:  # the one dtype of its kind
+                if array is not None and array.shape == shape and array.dtype is _FLOAT32:  # the one dtype of its kind
                     self._step.add_small(array)
-                    self._of.append(known.number)
+                    self._of.append(number)
                     return
         self._add_any(of, tensor)
 
@@ -286,9 +282,8 @@ class FingerprintRun:
         dtype, shape = str(tensor.dtype).rpartition(".")[2], tuple(tensor.shape)
         known = self._known.get((of, count, shape, dtype))
         if known is None:
-            size = math.prod(shape)
-            small = dtype == "float32" and size <= SMALL
-            known = self._known[of, count, shape, dtype] = _Described(len(self._known), of, shape, dtype, size, small)
+            small = dtype == "float32" and 0 < math.prod(shape) <= SMALL
+            known = self._known[of, count, shape, dtype] = _Described(len(self._known), of, shape, small)
             site = call_site() if kind in ("layer", INPUT, LOSS, "note") and place != WEIGHT else None
             lines = {} if site is None else {"site": str(site), "file": site.name, "line": site.line}
             self._undescribed.append({
@@ -304,7 +299,9 @@ class FingerprintRun:
             self._ended.append((self.step, self._span()))
             self.records += len(self._of)
             self._of = []
-        if self._step.full or time.perf_counter() - self._wrote > _LATEST:
+            if self._starts:
+                self._sequence = [described for described in self._sequence if described.of[3] != WEIGHT]
+        if time.perf_counter() - self._wrote > _LATEST:
             self.write()
 
     def write(self) -> None:

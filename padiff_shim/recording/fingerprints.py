@@ -15,7 +15,6 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -122,8 +121,7 @@ def _figures_of_any(flat: Array) -> tuple[float, float, float, float]:
     with np.errstate(all="ignore"):
         wide = flat.view(flat.real.dtype) if np.iscomplexobj(flat) else flat
         wide = wide.astype(np.float64)
-        repeats = -(-len(wide) // len(signs()))
-        projected = float(np.dot(wide, np.tile(signs(), repeats)[: len(wide)]))
+        projected = float(np.dot(wide, np.resize(signs(), len(wide)) if len(wide) > len(signs()) else signs()[: len(wide)]))
         return _rounded(float(np.dot(wide, wide)), float(wide.sum()), len(wide), float(np.abs(wide).max()), projected)
 
 
@@ -149,18 +147,8 @@ class OnDevice(Protocol):
         """Hashes and figures of all since the last call."""
 
 
-@dataclass
-class _Step:
-    """The tensors of a step: how many, small ones with their places, fingerprints that are ready, places of those on a device."""
-
-    number: int = 0
-    small: list[tuple[int, Array]] = field(default_factory=list)
-    ready: list[tuple[int, Fingerprint]] = field(default_factory=list)
-    on_device: list[int] = field(default_factory=list)
-
-
 class StepFingerprints:
-    """The fingerprints of steps, each of tensors in their order. Small tensors are copied, and those of one size computed at once.
+    """The fingerprints of steps, each of tensors in their order. Small tensors are copied, and computed in one pass over all.
 
     >>> steps = StepFingerprints()
     >>> steps.add(np.zeros(3, np.float32)); steps.add(np.ones((2, 2), np.float32)); steps.end_step()
@@ -170,87 +158,105 @@ class StepFingerprints:
     """
 
     def __init__(self, device: OnDevice | None = None) -> None:
-        self._steps: list[_Step] = []  # that have ended
-        self._step = _Step()
-        self._held = 0  # elements of small tensors
+        self._number = 0  # tensors since the last :meth:`take`
+        self._ends: list[int] = []  # of the steps that have ended
+        self._small: list[Array] = []  # that wait, and their places
+        self._places: list[int] = []
+        self._ready: list[tuple[Sequence[int], Array, Array]] = []  # places, hashes and figures
         self._device = device  # collects tensors on a GPU
-
-    @property
-    def full(self) -> bool:
-        """Whether the small tensors have grown to a megabyte."""
-        return self._held > 2**20
+        self._on_device: list[int] = []
 
     def add(self, array: Array, *, bfloat16: bool = False) -> None:
         """One tensor; its values may change afterwards. ``bfloat16``: they are its bits as uint16."""
-        if array.size <= SMALL and array.dtype == np.float32 and not bfloat16:
+        if 0 < array.size <= SMALL and array.dtype == np.float32 and not bfloat16:
             self.add_small(array.copy())
             return
-        step = self._step
-        step.ready.append((step.number, of_bfloat16(array) if bfloat16 else fingerprint(array)))
-        step.number += 1
+        bits, *figures = of_bfloat16(array) if bfloat16 else fingerprint(array)
+        self._ready.append(([self._number], np.array([bits], np.uint64), np.array([figures])))
+        self._number += 1
 
     def add_small(self, array: Array) -> None:
-        """:meth:`add` of a float32 array of at most :data:`SMALL` elements that nobody changes."""
-        step = self._step
-        step.small.append((step.number, array))
-        step.number += 1
+        """:meth:`add` of a float32 array of 1 to :data:`SMALL` elements that nobody changes."""
+        self._small.append(array)
+        self._places.append(self._number)
+        self._number += 1
 
     def add_on_device(self, tensor: Any) -> None:
         """One tensor of Torch on a GPU."""
         if self._device is None:
             raise ValueError(tr("no device= computes fingerprints"))
-        step = self._step
-        step.on_device.append(step.number)
+        self._on_device.append(self._number)
         self._device.add(tensor)
-        step.number += 1
+        self._number += 1
 
     def end_step(self) -> None:
-        """What is added next belongs to the next step."""
-        self._held += sum([array.size for _, array in self._step.small])
-        self._steps.append(self._step)
-        self._step = _Step()
+        """What is added next belongs to the next step. Small steps wait for each other."""
+        self._ends.append(self._number)
+        if sum([array.size for array in self._small]) >= SMALL:
+            self._compute()
+
+    def _compute(self) -> None:
+        """Of the small tensors that wait, as many at once as a processor's cache holds."""
+        begin = elements = 0
+        for end, array in enumerate(self._small, 1):
+            elements += array.size
+            if elements >= _TOGETHER or end == len(self._small):
+                self._ready.append((self._places[begin:end], *_together(self._small[begin:end])))
+                begin, elements = end, 0
+        self._small, self._places = [], []
 
     def take(self) -> list[tuple[Array, Array]]:
         """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, once."""
-        starts = list(itertools.accumulate((step.number for step in self._steps), initial=0))
-        bits, figures = np.zeros(starts[-1], np.uint64), np.zeros((starts[-1], len(FIGURES)))
-        by_size: dict[int, tuple[list[int], list[Array]]] = {}
-        on_device: list[int] = []
-        for start, step in zip(starts, self._steps):
-            for place, array in step.small:
-                places, arrays = by_size.setdefault(array.size, ([], []))
-                places.append(start + place)
-                arrays.append(array)
-            for place, ready in step.ready:
-                bits[start + place], figures[start + place] = ready.bits, ready[1:]
-            on_device += [start + place for place in step.on_device]
-        for size, (places, arrays) in by_size.items():
-            together = 2 * SMALL // max(size, 1)
-            for begin in range(0, len(arrays) if size else 0, together):
-                chosen = places[begin : begin + together]
-                bits[chosen], figures[chosen] = _together(size, arrays[begin : begin + together])
+        self._compute()
+        bits, figures = np.zeros(self._number, np.uint64), np.zeros((self._number, len(FIGURES)))
         if self._device is not None:
-            bits[on_device], figures[on_device] = self._device.take()
-        self._steps, self._held = [], 0
-        return [(bits[begin:end], figures[begin:end]) for begin, end in itertools.pairwise(starts)]
+            self._ready.append((self._on_device, *self._device.take()))
+        for places, hashes, rows in self._ready:
+            bits[places], figures[places] = hashes, rows
+        spans = itertools.pairwise([0, *self._ends])
+        self._number, self._ends, self._ready, self._on_device = 0, [], [], []
+        return [(bits[begin:end], figures[begin:end]) for begin, end in spans]
 
 
-def _together(size: int, arrays: Sequence[Array]) -> tuple[Array, Array]:
-    """Hashes and figures of float32 arrays of one size, a row each; as many as a processor's cache holds."""
+_TOGETHER = 2**16  # elements of small tensors that are computed in one pass
+
+
+class _Layout(NamedTuple):
+    """Tensors one behind the other, each from an even element on."""
+
+    starts: Array  # the first element of each
+    weights: Array  # of each word
+    signs: Array  # of each element
+    sizes: Array
+
+
+_ZERO = bytes(4)
+
+
+@functools.lru_cache(maxsize=64)
+def _layout(sizes: tuple[int, ...]) -> _Layout:
+    even = [size + size % 2 for size in sizes]
+    weighted = np.concatenate([weights()[: size // 2] for size in even])
+    return _Layout(np.cumsum([0, *even[:-1]]), weighted, np.concatenate([signs()[:size] for size in even]), np.array(sizes))
+
+
+def _together(arrays: Sequence[Array]) -> tuple[Array, Array]:
+    """Hashes and figures of float32 arrays, a row each. A zero behind an odd number of elements changes neither."""
+    layout = _layout(tuple([array.size for array in arrays]))
     try:
-        content = b"".join(list[Any](arrays))
+        content = b"".join([part for array in arrays for part in list[Any]((array, _ZERO) if array.size % 2 else (array,))])
     except TypeError:  # an array lies otherwise
-        content = b"".join([array.tobytes() for array in arrays])
-    values = np.frombuffer(content, np.float32).reshape(len(arrays), size)
-    whole = np.pad(values, ((0, 0), (0, 1))) if size % 2 else values
-    words = whole.view(np.uint64)
+        content = b"".join([array.tobytes() + _ZERO * (array.size % 2) for array in arrays])
+    values = np.frombuffer(content, np.float32)
+    words = values.view(np.uint64)
     mixed = words >> _HALF
     mixed ^= words
-    mixed *= weights()[: words.shape[1]]
-    figures = np.empty((len(arrays), len(FIGURES)))
+    mixed *= layout.weights
+    starts = layout.starts
+    figures = np.empty((len(starts), len(FIGURES)))
     with np.errstate(all="ignore"):
-        figures[:, 0] = np.sqrt(np.einsum("ij,ij->i", values, values))
-        figures[:, 1] = np.einsum("ij->i", values) / size
-        figures[:, 2] = np.maximum(values.max(axis=1), -values.min(axis=1))
-        figures[:, 3] = np.einsum("ij,j->i", values, signs()[:size])
-    return mixed.sum(axis=1), figures
+        figures[:, 0] = np.sqrt(np.add.reduceat(values * values, starts))
+        figures[:, 1] = np.add.reduceat(values, starts) / layout.sizes
+        figures[:, 2] = np.maximum(np.maximum.reduceat(values, starts), -np.minimum.reduceat(values, starts))
+        figures[:, 3] = np.add.reduceat(values * layout.signs, starts)
+    return np.add.reduceat(mixed, starts // 2), figures

@@ -295,7 +295,7 @@ def test_small_tensors_that_lie_otherwise_have_the_same_fingerprints():
     numbers = np.arange(15, dtype=np.float32).reshape(3, 5)
     steps = StepFingerprints()
     for array in (numbers.T, numbers[:, ::2], np.asfortranarray(numbers), numbers[:0], np.float32(3.0).reshape(())):
-        steps.add_small(array)
+        steps.add(array)
     steps.end_step()
     ((bits, figures),) = steps.take()
     for array, hashed, row in zip((numbers.T, numbers[:, ::2], numbers, numbers[:0], np.full((), 3.0, np.float32)), bits, figures):
