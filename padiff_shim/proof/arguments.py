@@ -13,6 +13,7 @@ import functools
 import inspect
 import itertools
 import linecache
+import math
 import operator
 import re
 import sys
@@ -199,7 +200,7 @@ def equal_settings(value: Any, other: Any) -> bool:
     if (value is None) is not (other is None):
         return _bounds_nothing(other if value is None else value)
     if isinstance(value, (int, float)) and isinstance(other, (int, float)):
-        return abs(value - other) <= 1e-7 * max(abs(value), abs(other)) or value == other
+        return math.isclose(value, other, rel_tol=1e-7)
     return bool(value == other)
 
 
@@ -237,6 +238,8 @@ def write(call: ApiCall, changes: Mapping[str, Any]) -> str:
 
 def shown(value: Any) -> str:
     """A value of an argument as a program writes it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
 
 

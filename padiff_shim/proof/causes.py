@@ -841,7 +841,21 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
         return Cause.MISSING, missing_text(alone, pairs), both
     if (lookup := _same_lookup(matching, alone)) is not None:
         return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))
-    return Cause.EXTRA, tr("the port calls {alone} here, the original does not", alone=alone), both
+    cause, text = Cause.EXTRA, tr("the port calls {alone} here, the original does not", alone=alone)
+    if alone.backward and (partner := _forward_of(matching, alone)) is not None:
+        text = tr("a gradient goes back here, in the original it ends: write detach() or paddle.no_grad() as there")
+        cause, both = Cause.GRAPH_GOES_ON, CallPair(partner, alone)
+    return cause, text, both
+
+
+def _forward_of(matching: Matching, alone: TraceCall) -> TraceCall | None:
+    """The original's call that stands for the call of the port's whose gradient is computed, if both are of one kind."""
+    for value, partner in matching.of_first.items():
+        if value.node is None or partner.node is None or value.node.backward or partner.node.backward:
+            continue
+        if (partner.node.site, partner.node.layer) == (alone.site, alone.layer) and kind(value.node) == kind(partner.node):
+            return value.node
+    return None
 
 
 def _same_lookup(matching: Matching, alone: TraceCall) -> TraceCall | None:

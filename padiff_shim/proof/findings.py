@@ -61,6 +61,7 @@ class Cause(str, Enum):
     UNKNOWN = marked("other calls")
     BUFFER = marked("another buffer")
     GRAPH_ENDS = marked("the graph ends")
+    GRAPH_GOES_ON = marked("the graph goes on")
     TIED = marked("weights tied otherwise")
     DTYPE = marked("another dtype")
     OVERFLOW = marked("an overflow")

@@ -130,7 +130,7 @@ def _located(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
 def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located | None:
     """No difference, where both give the same, tables and all; None where they do not. Its runs write no call down."""
     expected, actual = original.run_wide(), port.run_wide()
-    if agreement_module.shapes_differ(expected, actual):
+    if agreement_module.shapes_differ(expected, actual) or _gradients_alone(mapping, original.trained_names(), expected, actual):
         return None
     distances = agreement_module.Distances(mapping, expected, actual)
     if not distances.beyond(floor_of(original.wider)):  # however far rounding travels
@@ -223,7 +223,9 @@ class _MistakeSearch:
         return self._end_alike()
 
     def _end_alike(self) -> bool:
-        return not self._rest and not agreement_module.shapes_differ(self._original, self._port)
+        if self._rest or agreement_module.shapes_differ(self._original, self._port):
+            return False
+        return not _gradients_alone(self._mapping, self._sides[0].trained_names(), self._original, self._port)
 
     def to_its_end(self) -> Located:
         """All differences, until both agree or one cannot be mended."""
@@ -278,10 +280,22 @@ class _MistakeSearch:
         matching = Matching(self._original.trace, self._port.trace, self._tolerance)
         difference = _first_remaining(matching, self._mapping, self._original, self._port, forward=forward)
         if difference is None:
+            difference = self._first_gradient_alone(matching)
+        if difference is None:
             return None
         answering = self._sides[1].answering if isinstance(self._sides[1], PaddleSide) else None
         evidence = Evidence(self._original.trace, self._port.trace, matching, self._forced.keys(), answering=answering)
         return diagnosed([difference], evidence)[0]
+
+    def _first_gradient_alone(self, matching: Matching) -> CallDifference | None:
+        """Where the port's gradient goes back, and the original's graph ends."""
+        for gradient in _gradients_alone(self._mapping, self._sides[0].trained_names(), self._original, self._port):
+            end = _end(self._port.trace, gradient)
+            calls = [] if end is None else wrong_calls([end], matching.is_matched)
+            if calls and not any(difference.part == BACKWARD for difference in self._differences):
+                difference = explain(matching, [], calls, (None, end))
+                return difference and replace(difference, part=BACKWARD)
+        return None
 
     def _note_effect(self, since: int, other: RunOutcome) -> None:
         """Note how far the port's outputs are from another run's, one before the differences ``since`` a place were mended."""
@@ -428,6 +442,12 @@ def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome
     return explain(matching, original_calls, port_calls, wrong[0]) or explain_result(matching, wrong)
 
 
+def _gradients_alone(mapping: Mapping, trained: Collection[str], original: RunOutcome, port: RunOutcome) -> list[Array]:
+    """The gradients that the port alone has, of weights that the original trains, too."""
+    rows = zip(mapping, agreement_module.gradients(mapping, original, port))
+    return [actual for pair, (_, expected, actual) in rows if expected is None and actual is not None and pair.torch in trained]
+
+
 def _outputs(original: RunOutcome, port: RunOutcome) -> ArrayPairs:
     return [
         (expected, other)
@@ -463,9 +483,9 @@ def _equal(numbers_: torch.Tensor, other: torch.Tensor) -> bool:
 def _same(matching: Matching, original_end: Value | None, port_end: Value | None, expected: Array, actual: Array) -> bool:
     """Whether two arrays agree, by their values in the traces; an array that no call of Torch made is compared itself."""
     if original_end is not None and port_end is not None:
-        placed = expected.shape != actual.shape or not matching.may_lie_turned(original_end, port_end)
         return matching.same(original_end, port_end) and (
-            placed or matching.in_order(original_end, torch.from_numpy(expected.copy()), torch.from_numpy(actual.copy()))
+            expected.shape != actual.shape
+            or matching.in_order(original_end, torch.from_numpy(expected.copy()), torch.from_numpy(actual.copy()))
         )
     if expected.shape != actual.shape:
         return False

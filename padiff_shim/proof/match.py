@@ -580,7 +580,8 @@ def call_in_its_place(matching: Matching, missing: TraceCall, following: CallPai
         value = waiting.pop(0)
         if value.node is None or value.node.index not in alone or matching.is_matched(value):
             continue
-        if not value.node.view and not value.node.moves and value is value.node.result and same_shape(value, missing.result):
+        is_like = not value.node.view and (missing.moves or not value.node.moves)
+        if is_like and value is value.node.result and same_shape(value, missing.result):
             return value.node
         waiting += [operand.value for operand in value.node.operands]
     return None

@@ -481,7 +481,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
             mending_settings(original, port, mapping, (expected, actual)) as otherwise,
             mending_ends(original, port, mapping, differing) as ends,
         ):
-            located = locate(original, port, mapping) if differing.first else Located([], True, 0.0)
+            located = locate(original, port, mapping) if differing.first or differing.missing else Located([], True, 0.0)
     except NotWider as error:
         reason = tr(
             "{first}; whether that is rounding cannot be told, for the models run in no wider dtype ({error})",

@@ -388,7 +388,8 @@ def gradients_of_tied_weights(differences: Differences, evidence: Evidence) -> D
 
 
 def _adds_gradients(difference: CallDifference) -> bool:
-    alone = {Cause.MISSING: difference.original, Cause.EXTRA: difference.port}.get(difference.cause)
+    port = difference.port
+    alone = {Cause.MISSING: difference.original, Cause.EXTRA: port, Cause.GRAPH_GOES_ON: port}.get(difference.cause)
     return alone is not None and alone.backward and alone.name == "add"
 
 
@@ -549,12 +550,16 @@ def _goes_on(node: TraceCall, known: set[Key]) -> bool:
 
 
 def gradients_of_mistakes(differences: Differences, evidence: Evidence) -> Differences:
-    """Drops differences of gradients in lines that hold a mistake already."""
+    """Drops differences of gradients in lines that hold a mistake already, and of sums with a gradient that goes on too far."""
     left: Differences = []
     wrong: set[Line] = set()
+    goes_on = {_lines(difference)[1] for difference in differences if difference.cause is Cause.GRAPH_GOES_ON}
     for difference in differences:
         lines = {line for line in _lines(difference) if line}
-        if not (difference.backward and lines & wrong):
+        at_end = difference.cause is Cause.GRAPH_GOES_ON
+        reads = [operand.value.node for operand in difference.port.operands] if difference.port and not at_end else []
+        sums = difference.backward and any(node is not None and node.site[:2] in goes_on for node in reads)
+        if not (((difference.backward or at_end) and lines & wrong) or sums):
             wrong |= lines
             left.append(difference)
     return left

@@ -167,12 +167,12 @@ def test_a_mistake_in_front_of_what_paddle_computes_by_itself(between):
 
 
 class _Gated(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, changed=lambda h: h):
         super().__init__()
-        self.a, self.b, self.c = (torch.nn.Linear(8, 8) for _ in range(3))
+        self.a, self.b, self.c, self.changed = *(torch.nn.Linear(8, 8) for _ in range(3)), changed
 
     def forward(self, x):
-        h = torch.tanh(self.a(x))
+        h = self.changed(torch.tanh(self.a(x)))
         return self.c(h * torch.sigmoid(self.b(h)))
 
 
@@ -250,3 +250,101 @@ def test_a_loss_in_numpy_ends_the_graph():
 def test_the_backward_is_wrong_behind_an_end():
     proof = prove(_GatedPort(ENDS["half of it"]), _Gated(), np.random.default_rng(1).standard_normal((5, 8)).astype("float32"))
     assert {stage.name: stage.right for stage in proof.stages}["backward"] is False
+
+
+def _without_torchs_gradient(h):
+    with torch.no_grad():
+        return h * 1.0
+
+
+ENDS_OF_THE_ORIGINAL = {
+    "detach": (lambda h: h.detach(), lambda h: h),
+    "data": (lambda h: h.data, lambda h: h),
+    "no_grad": (_without_torchs_gradient, lambda h: h * 1.0),
+    "rounded": (lambda h: h + (torch.round(h) - h).detach(), lambda h: h + (paddle.round(h) - h)),
+}
+
+
+@pytest.mark.parametrize("end", ENDS_OF_THE_ORIGINAL)
+def test_a_graph_that_goes_on_behind_the_originals_end_has_its_line(end):
+    original, port = ENDS_OF_THE_ORIGINAL[end]
+    x = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
+    proof = prove(_GatedPort(port), _Gated(original), x)
+    (mistake,) = proof.mistakes
+    assert (mistake.cause.name, proof.stages[-1].right) == ("GRAPH_GOES_ON", False)
+    reader = _GatedPort.forward.__code__.co_firstlineno + 2
+    assert mistake.paddle.line == (port.__code__.co_firstlineno if "+" in mistake.paddle.source else reader)
+
+
+def test_a_weight_that_the_original_freezes_is_no_graph_that_goes_on():
+    original = _Gated()
+    original.a.requires_grad_(False)
+    proof = prove(_GatedPort(lambda h: h), original, np.ones((5, 8), "float32"))
+    assert (proof.verdict.name, proof.mistakes) == ("CODE_DIFFERS", [])
+    assert "a.weight" in proof.reason
+
+
+class _Halves(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.LSTM(8, 5, batch_first=True, bidirectional=True)
+
+    def forward(self, x):
+        return self.rnn(x)[0]
+
+
+class _HalvesPort(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.rnn = paddle.nn.LSTM(8, 5, direction="bidirect")
+
+    def forward(self, x):
+        y = self.rnn(x)[0]
+        return paddle.concat([y[..., 5:], y[..., :5]], -1)
+
+
+def test_a_result_of_the_same_numbers_in_another_order_is_named_where_it_is_made():
+    proof = prove(_HalvesPort(), _Halves(), np.random.default_rng(1).standard_normal((2, 4, 8)).astype("float32"))
+    assert [(mistake.cause.name, mistake.paddle.line) for mistake in proof.mistakes] == [
+        ("SWAPPED", _HalvesPort.forward.__code__.co_firstlineno + 2)
+    ]
+
+
+class _Masked(torch.nn.Module):
+    def __init__(self, made):
+        super().__init__()
+        self.a, self.made = torch.nn.Linear(6, 6), made
+
+    def forward(self, x):
+        return self.made(self.a(x))
+
+
+class _MaskedPort(paddle.nn.Layer):
+    def __init__(self, made):
+        super().__init__()
+        self.a, self.made = paddle.nn.Linear(6, 6), made
+
+    def forward(self, x):
+        return self.made(self.a(x))
+
+
+ROWS = np.arange(6) % 2 == 0
+MASKS = {
+    "triangle": (
+        lambda s: (s + torch.triu(torch.full((6, 6), -1e9), 1)).softmax(-1),
+        lambda s: paddle.nn.functional.softmax(s + paddle.tril(paddle.full([6, 6], -1e9), -1), -1),
+        "OTHER_OP",
+    ),
+    "number": (
+        lambda s: s.masked_fill(torch.tensor(ROWS), -torch.inf).softmax(-1),
+        lambda s: paddle.nn.functional.softmax(s.masked_fill(paddle.to_tensor(ROWS), 0.0), -1),
+        "ATTRIBUTE",
+    ),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_another_mask_is_named_where_it_is_made(mask):
+    original, port, cause = MASKS[mask]
+    proof = prove(_MaskedPort(port), _Masked(original), np.random.default_rng(1).standard_normal((6, 6)).astype("float32"))
+    assert [(mistake.cause.name, mistake.paddle.line) for mistake in proof.mistakes] == [(cause, port.__code__.co_firstlineno)]
