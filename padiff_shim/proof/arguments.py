@@ -17,6 +17,7 @@ import math
 import operator
 import re
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -217,6 +218,7 @@ _WRITES = frozenset({"embedding"})  # its max_norm scales the table itself
 _STATISTICS = {"running_mean", "running_var"}  # a call may write them
 _AXES = ("axis", "axes", "dim", "begin_norm_axis", "start_axis", "stop_axis")
 _QUOTED = re.compile(r"['\"](\w+)['\"]")
+_LARGEST_SQUARE = 2.0**20  # of a head's or a layer's size
 _MOST, _AT_ONCE = 96, 4  # calls that are tried for one argument; arguments that are wrong at once
 _GONE = 8.0  # a call that is not made is worse than one with other attributes
 
@@ -237,10 +239,23 @@ def write(call: ApiCall, changes: Mapping[str, Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value of an argument as a program writes it."""
+    """A value of an argument as a program writes it; the root of a whole number, or one over it, as a power.
+
+    >>> shown(0.25), shown(8**0.5), shown(1 / 64**0.5), shown(1 / 8**0.5)
+    ('0.25', '8 ** 0.5', '0.125', '8 ** -0.5')
+    """
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
-    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
+    if not isinstance(value, float) or float(f"{value:g}") == value:
+        return f"{value:g}" if isinstance(value, float) else repr(value)
+    return next((text for root, text in _roots(value) if root == value), repr(value))
+
+
+def _roots(number: float) -> Iterator[tuple[float, str]]:
+    """The roots of whole numbers that a number may be, or one over them, each with its text."""
+    for square, power in ((number * number, 0.5), (1 / (number * number or 1.0), -0.5)):
+        if 1 < square < _LARGEST_SQUARE:
+            yield round(square) ** power, f"{round(square)} ** {power}"
 
 
 class Name(str):
@@ -287,7 +302,11 @@ def _outcome(call: ApiCall, changes: Mapping[str, Any]) -> Outcome | None:
     arguments.update({name: arguments[name].clone() for name in _STATISTICS & arguments.keys() if arguments[name] is not None})
     try:
         with _Called() as called, paddle.no_grad():
-            result = call.function(*arguments.values()) if inspect.isbuiltin(call.function) else call.function(**arguments)
+            if inspect.isbuiltin(call.function):
+                result = call.function(*arguments.values())
+            else:  # `einsum(equation, *operands)`, too
+                bound = inspect.BoundArguments(inspect.signature(call.function), OrderedDict(arguments))
+                result = call.function(*bound.args, **bound.kwargs)
     except Exception:  # any answer of Paddle's to arguments that nobody has written
         return None
     tensors = [leaf for _, leaf in leaves(result) if type(leaf) in TENSOR_TYPES and leaf._is_initialized()]
@@ -378,12 +397,19 @@ def _values_of(original: TraceCall | None, beside: Sequence[TraceCall]) -> Itera
     for call in (*([original] if original else []), *beside):
         for value in call.attributes.values():
             alike = [value]
-            if isinstance(value, float):  # 1 - 0.7 is 0.3 to a reader
-                alike += [float(f"{other:.12g}") for other in (1 - value, 1 / value if value else value)]
+            if isinstance(value, float):
+                alike += [as_read(other) for other in (1 - value, 1 / value if value else value)]
             for other in alike:
                 if not any(type(other) is type(known) and other == known for known in seen):
                     seen.append(other)
                     yield other
+
+
+def as_read(number: float) -> float:
+    """A computed number as a program has it: 1 - 0.7 is 0.3 to a reader, and 2.8284271247461907 the root of 8."""
+    roots = [root for root, _ in _roots(number)]
+    near = (other for other in (float(f"{number:.12g}"), *roots) if abs(other - number) <= 8 * sys.float_info.epsilon * abs(number))
+    return next(near, number)
 
 
 @functools.cache
@@ -439,7 +465,7 @@ class Hints(NamedTuple):
         doc = inspect.getdoc(self.call.function) or ""
         quoted, known = frozenset(_QUOTED.findall(doc)), _words().get(name, frozenset())
         yield from (hint for hint in self.known if isinstance(hint, str) and (not doc or hint in doc))
-        yield from sorted((known & quoted or known) if known else quoted)
+        yield from (*sorted(known & quoted), *sorted(quoted - known or known))
 
 
 _USUAL = (-1.0, 0.0, 1.0, 2.0)  # where the original has a call without attributes: a sign, a square
@@ -452,7 +478,22 @@ class TriedArgument(NamedTuple):
     values: Callable[[Hints, str, Any], Iterable[Any]]
 
 
+def _equations(value: str) -> Iterator[str]:
+    """An equation of ``einsum`` with other letters in its result, or in one operand, or its operands in another order."""
+    sources, arrow, result = value.replace(" ", "").partition("->")
+    terms = sources.split(",")
+    if not arrow or "." in sources:
+        return
+    for parts in itertools.permutations(terms):
+        yield from (f"{','.join(parts)}->{''.join(letters)}" for letters in itertools.permutations(result))
+    for at, term in enumerate(terms):
+        others = [*map("".join, itertools.permutations(term))]
+        others += [term.replace(old, new) for old in term for new in sorted({*sources} - {",", *term})]
+        yield from (f"{','.join([*terms[:at], other, *terms[at + 1 :]])}->{result}" for other in others)
+
+
 TRIED = (
+    TriedArgument(lambda name, _: name == "equation", lambda hints, _, value: _equations(value)),
     TriedArgument(lambda _, value: isinstance(value, bool), lambda hints, _, value: [not value]),  # keepdim, approximate, ceil_mode
     TriedArgument(lambda _, value: isinstance(value, str), lambda hints, name, _: hints.words(name)),  # reduction, mode, padding
     TriedArgument(lambda name, _: name == "perm", lambda hints, _, value: itertools.permutations(range(hints.axes))),
@@ -488,7 +529,8 @@ def _operands(call: ApiCall, changes: Mapping[str, Any]) -> Iterator[dict[str, A
             yield from [{name: Name(other), other: Name(name)}] if name < other else []
 
     for name, value in call.arguments.items():
-        if isinstance(value, (list, tuple)) and 1 < len(value) <= _MOST_IN_ORDER and _holds_tensors(value) and name not in changes:
+        ordered = isinstance(value, (list, tuple)) and 1 < len(value) <= _MOST_IN_ORDER and _holds_tensors(value)
+        if ordered and name not in changes and "equation" not in call.arguments:
             yield from ({name: type(value)(parts)} for parts in itertools.permutations(value))
 
 

@@ -12,7 +12,7 @@ import linecache
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import Any
@@ -47,7 +47,7 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
     fix = made or Fix(text, place.file, place.line)
     names = _names_in(fix.file, layers)
     if (operator := _parsed_operator(text)) is not None:
-        return replace(fix, patch=_patch_of_operator(fix, operator))
+        return replace(fix, patch=_patch_of_operator(fix, operator, names))
     calls = [call for call in ast.walk(parsed(fix.file)) if isinstance(call, ast.Call) and _covers(call, fix.line)]
     if made or _of_a_library(type(layers.get(place.layer))):
         made_by = [call for call in calls if _resolved(call.func, names) is type(layers[place.layer])]
@@ -80,7 +80,7 @@ def _parsed_operator(text: str) -> ast.BinOp | None:
     return None
 
 
-def _patch_of_operator(fix: Fix, wanted: ast.BinOp) -> Patch | None:
+def _patch_of_operator(fix: Fix, wanted: ast.BinOp, names: Mapping[str, Any]) -> Patch | None:
     """The line with another number; None where several operators have one there, or none."""
     left, right = ast.unparse(wanted.left), ast.unparse(wanted.right)
     nodes = [
@@ -89,11 +89,24 @@ def _patch_of_operator(fix: Fix, wanted: ast.BinOp) -> Patch | None:
         if isinstance(node, ast.BinOp) and _covers(node, fix.line) and type(node.op) is type(wanted.op)
     ]
     if "..." not in (left, right):
-        nodes = [node for node in nodes if (ast.unparse(node.right), ast.unparse(node.left)) == (left, right)]
+        straight = [node for node in nodes if (ast.unparse(node.right), ast.unparse(node.left)) == (left, right)]
+        nodes = straight or [node for node in nodes if _exchanged(node.left, node.right, names) == [left, right]]
         return _changed(fix.file, [(*_extent(nodes[0]), fix.text)]) if len(nodes) == 1 else None
-    numbers = [node.left if right == "..." else node.right for node in nodes]
-    numbers = [number for number in numbers if _is_literal(number)]
+    operands = [node.left if right == "..." else node.right for node in nodes]
+    numbers = [operand for operand in operands if _is_number(operand, names)] or operands
     return _changed(fix.file, [(*_extent(numbers[0]), left if right == "..." else right)]) if len(numbers) == 1 else None
+
+
+def _is_number(node: ast.expr, names: Mapping[str, Any]) -> bool:
+    """Whether an operand is a number by its form: ``0.5``, ``math.sqrt(d)``, ``float(d)``, ``d ** -0.5``."""
+    if isinstance(node, ast.BinOp):
+        return _is_literal(node.right) and (isinstance(node.op, ast.Pow) or _is_number(node.left, names))
+    if isinstance(node, ast.Call):
+        return getattr(_resolved(node.func, {"float": float, "int": int, **names}), "__module__", "") in _OF_NUMBERS
+    return _is_literal(node)
+
+
+_OF_NUMBERS = ("math", "numpy", "builtins")
 
 
 def _extent(node: ast.expr) -> tuple[int, int, int, int]:
@@ -154,6 +167,52 @@ def argument_source(site: CallSite, call: ApiCall, name: str) -> Name | None:
             if (written := named or position) is not None:
                 return Name(ast.unparse(written))
     return None
+
+
+def exchanged_source(site: CallSite, call: ApiCall) -> dict[str, Name]:
+    """A product's operands with what is transposed in them exchanged, as its line has them; none where several may be meant."""
+    names, places = _names_in(site.file, {}), list(call.arguments)[:2]
+    pairs = []
+    for node in ast.walk(parsed(site.file)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and call.symbol and _covers(node, site.line):
+            pairs.append((node.left, node.right))
+        elif isinstance(node, ast.Call) and len(node.args) == 2 and _covers(node, site.line) and _is_called(node, call.name):
+            pairs.append((node.args[0], node.args[1]))
+    turned = [pair for pair in pairs if any(_arranged_field(operand, names) for operand in pair)]
+    return dict(zip(places, map(Name, _exchanged(*turned[0], names)))) if len(turned) == 1 else {}
+
+
+def _exchanged(left: ast.expr, right: ast.expr, names: Mapping[str, Any]) -> list[str]:
+    return [ast.unparse(_on_another(*pair, names)) for pair in ((left, _root(right, names)), (right, _root(left, names)))]
+
+
+def _root(node: ast.expr, names: Mapping[str, Any]) -> ast.expr:
+    """What an expression arranges: ``q`` in ``q.transpose([0, 2, 1])``, ``paddle.transpose(q, [0, 2, 1])`` and ``q.mT``."""
+    field = _arranged_field(node, names)
+    return node if field is None else _root(field[0], names)
+
+
+def _on_another(node: ast.expr, root: ast.expr, names: Mapping[str, Any]) -> ast.expr:
+    """The same arrangement of something else."""
+    field = _arranged_field(node, names)
+    return root if field is None else field[1](_on_another(field[0], root, names))
+
+
+def _arranged_field(node: ast.expr, names: Mapping[str, Any]) -> tuple[ast.expr, Callable[[ast.expr], ast.expr]] | None:
+    """The operand of an arranging expression, and that expression of another one; None of any other expression."""
+    if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+        return node.value, lambda other: ast.Attribute(other, node.attr, node.ctx)
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return None
+    func = node.func
+    if func.attr not in _ARRANGE:
+        return None
+    if inspect.ismodule(_resolved(func.value, names)):
+        return node.args[0], lambda other: ast.Call(func, [other, *node.args[1:]], node.keywords)
+    return func.value, lambda other: ast.Call(ast.Attribute(other, func.attr, func.ctx), node.args, node.keywords)
+
+
+_ARRANGE = ("transpose", "t", "swapaxes", "swapdims", "matrix_transpose", "moveaxis", "unsqueeze", "reshape")
 
 
 def _is_called(node: ast.Call, name: str) -> bool:

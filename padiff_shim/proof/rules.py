@@ -17,7 +17,7 @@ import torch
 
 from ..dispatch.call_site import CallSite
 from ..text import fields_of, joined, tr, with_fields
-from .arguments import ApiCall, Name, OtherArguments, explained_by_arguments, shown, write
+from .arguments import ApiCall, Name, OtherArguments, as_read, explained_by_arguments, shown, write
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
@@ -27,7 +27,7 @@ from .causes import (
     unlike_attributes,
 )
 from .findings import Cause, Mistake, ProgramPlace
-from .fixes import argument_source, reordered_source
+from .fixes import argument_source, exchanged_source, reordered_source
 from .match import Matching, depends_on, kind
 from .plans import Defined
 from .trace import Key, Model, Trace, TraceCall, Value, numbers
@@ -142,7 +142,7 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
         return differences
     original, port, matching = difference.original, difference.port, evidence.matching
     beside = [call for call in evidence.original.nodes if original and not call.backward and call.site == original.site]
-    lacking = [value for value in evidence.original.values() if value not in matching.of_first and not _is_plain(value)]
+    values = [value for value in evidence.original.values() if not _is_plain(value)]
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
     if difference.cause is Cause.EXTRA and original is not None:  # without the call its reader reads what the original's reads
         mended += [operand.tensor for operand in original.operands if operand.value.node is not None]
@@ -152,8 +152,10 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
             if api.symbol and difference.cause in _OF_CALLS:
                 continue
             own = [value for node in nodes for value in node.results]
+            within = [value for value in own if value.readers and all(reader in nodes for reader in value.readers)]
+            lacking = [value for value in values if (partner := matching.of_first.get(value)) is None or partner in within]
 
-            def wanted(result: torch.Tensor, own: Sequence[Value] = own) -> bool:
+            def wanted(result: torch.Tensor, own: Sequence[Value] = own, lacking: Sequence[Value] = lacking) -> bool:
                 """Whether a result is a value of the original that the port lacks; other than its own in another order."""
                 made = Value(result)
                 if (
@@ -183,30 +185,83 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
     """
     difference = differences[-1]
     original = difference.original
-    if evidence.matching is None or original is None or difference.backward or difference.cause is Cause.ATTRIBUTE:
+    if evidence.matching is None or original is None or difference.backward:
+        return differences
+    if difference.cause is Cause.ATTRIBUTE and original.name != "mul":  # baddbmm says its alpha
         return differences
     expected, wanted = _scaled_scores(original, evidence.original)
     if expected is None:
         return differences
-    scores = [(node, node.operands[0].tensor.detach()) for node in _softmaxes(evidence.port)]
-    for node, own in scores:
-        factor = _factor(expected, own.reshape(expected.shape)) if own.numel() == expected.numel() else 1.0
-        if factor is None or abs(factor - 1.0) < 1e-6 or node.key in evidence.mended:
+    for node in _softmaxes(evidence.port):
+        own = node.operands[0].tensor.detach()
+        if own.numel() != expected.numel() or node.key in evidence.mended:
             continue
+        turned, factor = False, _factor(expected, own.reshape(expected.shape))
+        if factor is None:
+            turned, factor = True, _factor(expected, own.mT.reshape(expected.shape))
+        if factor is None or (abs(factor - 1.0) < 1e-6 and not turned):
+            continue
+        scores = (own.mT if turned else own) / factor
+        mend = (node, [torch.softmax(scores, node.attributes["dim"])])
+        if turned and (product := _behind(node, lambda call: kind(call) == "product")) is not None:
+            return [*differences[:-1], _turned_product(replace(difference, original=original, mend=mend), product)]
         text = tr(
             "the scores are multiplied by {own:.6g}, in the original by {wanted:.6g}, "
             "the scale= of its attention (by default 1 / sqrt(the size of a head))",
             own=wanted * factor,
             wanted=wanted,
         )
-        weights = torch.softmax(own / factor, node.attributes["dim"])
-        words = tr("multiply the scores by {factor:.6g}", factor=1 / factor)
-        mend = (node, [weights])
+        scaling = _behind(node, lambda call: call.api is not None and call.api.symbol in ("*", "/") and "other" in call.attributes)
+        if scaling is not None and scaling.api is not None:
+            number = scaling.attributes["other"]
+            number = as_read(number / factor if scaling.api.symbol == "*" else number * factor)
+            words = write(scaling.api, {"y": number})
+        else:
+            words = tr("multiply the scores by {factor}", factor=shown(as_read(1 / factor)))
         return [
             *differences[:-1],
-            CallDifference(Cause.ATTRIBUTE, text, original, node, mend, part=FORWARD, write=words, arguments=("scale",)),
+            CallDifference(Cause.ATTRIBUTE, text, original, scaling or node, mend, part=FORWARD, write=words, arguments=("scale",)),
         ]
     return differences
+
+
+def _behind(node: TraceCall, wanted: Callable[[TraceCall], bool]) -> TraceCall | None:
+    """The nearest call behind one that is of a kind."""
+    waiting, seen = [operand.value.node for operand in node.operands], set[Key]()
+    while waiting:
+        call = waiting.pop(0)
+        if call is not None and call.key not in seen:
+            if wanted(call):
+                return call
+            seen.add(call.key)
+            waiting += [operand.value.node for operand in call.operands]
+    return None
+
+
+def turned_products(differences: Differences, evidence: Evidence) -> Differences:
+    """Says of a product whose result lies transposed in the port that its operands are exchanged, as its line would have them."""
+    difference = differences[-1]
+    original, port = difference.original, difference.port
+    if evidence.matching is None or difference.cause is not Cause.SWAPPED or difference.write or difference.backward:
+        return differences
+    if original is None or port is None or kind(port) != "product" or not _lies_turned(original, port, evidence.matching):
+        return differences
+    return [*differences[:-1], _turned_product(difference, port)]
+
+
+def _lies_turned(original: TraceCall, port: TraceCall, matching: Matching) -> bool:
+    expected, actual = original.result.tensor, port.result.tensor
+    return expected.shape == actual.mT.shape and matching.in_order(original.result, expected, actual.mT)
+
+
+def _turned_product(difference: CallDifference, product: TraceCall) -> CallDifference:
+    """The difference as one of a product's operands, with what to write where its line tells it."""
+    changes = exchanged_source(product.site, product.api) if product.api is not None else {}
+    if product.api is None or not changes:
+        return replace(difference, cause=Cause.SWAPPED, port=product)
+    written, name = write(product.api, changes), product.api.symbol or product.api.name
+    text = tr("the operands of {call} are exchanged (write {write})", call=name, write=written)
+    return replace(difference, cause=Cause.SWAPPED, text=text, port=product, write=written, arguments=tuple(changes))
 
 
 def _scaled_scores(call: TraceCall, trace: Trace) -> tuple[torch.Tensor | None, float]:
@@ -397,12 +452,20 @@ def consequences(differences: Differences, evidence: Evidence) -> Differences:
     """Drops what another difference says already.
 
     A call whose counterpart has other attributes is neither missing nor too much. A call in another place is missing where it was,
-    and too much where it is, in each layer that runs these lines; and the reader of its line's result gets another op's.
+    and too much where it is, in each layer that runs these lines; and the reader of its line's result gets another op's. What else
+    is computed within a call of Paddle's API follows from the argument of it that is named.
     """
+    named = {_api_of(other) for other in differences if other.arguments} - {None}
+    differences = [other for other in differences if other.write or _api_of(other) not in named]
     paired = [(other.cause, other.original, other.port) for other in differences if other.original and other.port]
     moved = [(original, port) for cause, original, port in paired if cause is Cause.PLACE]
     others = [pair[1:] for pair in paired if pair[0] not in (Cause.PLACE, Cause.MISSING, Cause.EXTRA)]
     return [difference for difference in differences if not _follows(difference, moved, others)]
+
+
+def _api_of(difference: CallDifference) -> tuple[str, CallSite, str] | None:
+    port = difference.port
+    return None if port is None or port.api is None or port.api.symbol else (port.api.name, port.site, port.layer)
 
 
 Pairs = Sequence[tuple[TraceCall, TraceCall]]  # the original's call and the port's
@@ -589,6 +652,7 @@ RULES = (
     DiagnosisRule(turned_masks, searching=True),
     DiagnosisRule(attention_scales, searching=True),
     DiagnosisRule(exchanged_arguments, searching=True),
+    DiagnosisRule(turned_products, searching=True),
     DiagnosisRule(moved_calls),
     DiagnosisRule(gradients_of_tied_weights),
     DiagnosisRule(consequences),

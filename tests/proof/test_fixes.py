@@ -198,6 +198,29 @@ WRONG = {
     "divisor": ("q / 2.0 + k", "q * 0.25 + k"),
     "left number": ("(2.0 - q) * k", "(1.0 - q) * k"),
     "minus": ("q - k", "k - q"),
+    "root": ("F.softmax(q @ k.transpose([0, 2, 1]) / math.sqrt(4), -1) @ x", "torch.softmax(q @ k.mT / math.sqrt(8), -1) @ x"),
+    "power": ("(q @ k.transpose([0, 2, 1])) * 4**-0.5", "(q @ k.mT) * 8**-0.5"),
+    "root of a size": (
+        "F.softmax(q @ k.transpose([0, 2, 1]) / math.sqrt(q.shape[1] - 2), -1) @ x",
+        "F.scaled_dot_product_attention(q, k, x)",
+    ),
+    "scale of scores": ("F.softmax(q @ k.transpose([0, 2, 1]) * 0.5, -1) @ x", "F.scaled_dot_product_attention(q, k, x)"),
+    "scale of queries": ("F.softmax((q * 0.5) @ k.transpose([0, 2, 1]), -1) @ x", "F.scaled_dot_product_attention(q, k, x)"),
+    "times for over": ("q * 0.5", "q / math.sqrt(8)"),
+    "scores turned": ("F.softmax(k @ q.transpose([0, 2, 1]), -1) @ x", "torch.softmax(q @ k.mT, -1) @ x"),
+    "scores turned in bmm": (
+        "F.softmax(paddle.bmm(k, paddle.transpose(q, [0, 2, 1])), -1) @ x",
+        "torch.softmax(torch.bmm(q, k.mT), -1) @ x",
+    ),
+    "scores turned of sdpa": (
+        "F.softmax(k @ q.transpose([0, 2, 1]) / math.sqrt(8), -1) @ x",
+        "F.scaled_dot_product_attention(q, k, x)",
+    ),
+    "einsum's result": ("paddle.einsum('bid,bjd->bij', q, k)", "torch.einsum('bid,bjd->bji', q, k)"),
+    "einsum's letters": ("paddle.einsum('bid,bjd->bid', q, k)", "torch.einsum('bid,bid->bid', q, k)"),
+    "median": ("paddle.median(q, axis=1, mode='avg')", "torch.median(q, 1)[0]"),
+    "nanmedian": ("paddle.nanmedian(q, axis=1, mode='avg')", "torch.nanmedian(q, 1)[0]"),
+    "lp pool": ("F.lp_pool2d(q.unsqueeze(1), 2.0, 2)", "F.lp_pool2d(q.unsqueeze(1), 2.0, 3)"),
     "over": ("q / (k + 5.0)", "(k + 5.0) / q"),
     "subtract": ("paddle.subtract(q, k)", "torch.sub(k, q)"),
     "matmul": ("paddle.matmul(q, k, transpose_y=True)", "k @ q.mT"),
@@ -289,6 +312,8 @@ WRONG = {
     ),
 }
 MODULE = """\
+import math
+
 import {framework}
 import {framework}.nn.functional as F
 
@@ -341,7 +366,7 @@ NAMED = {  # what is no argument: the words, and the causes
     ),
     "name": ("q / float(self.q.weight.shape[0])", "q / 4", "/ 8 against / 4"),
     "part": ("paddle.split(q, 2, axis=-1)[0]", "torch.chunk(q, 2, -1)[1]", "result 1 of split"),
-    "waves": ("q * k.sin() + k * k.cos()", "q * k.cos() + k * k.sin()", "comes from sin (line 14), in the original from cos"),
+    "waves": ("q * k.sin() + k * k.cos()", "q * k.cos() + k * k.sin()", "comes from sin (line 16), in the original from cos"),
     "heads": ("F.softmax(q.reshape([2, 6, 4, 2]), -1)", "torch.softmax(q.reshape(2, 6, 2, 4), -1)", "reshape([2, 6, 4, 2])"),
     "base": (
         "q * (x[0, :, :1] * 0 + 1) * (10.0 ** -(paddle.arange(8, dtype='float32') / 2))",
@@ -361,4 +386,4 @@ def test_what_no_argument_mends_is_one_finding_in_words(kind, tmp_path):
     ]
     (mistake,) = prove(*models, np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32"), phase="forward").mistakes
     assert words in mistake.text
-    assert mistake.paddle.line == 14
+    assert mistake.paddle.line == 16
