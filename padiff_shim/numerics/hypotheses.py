@@ -522,9 +522,10 @@ def explained(
     """
     results = {Side.PADDLE: paddle, Side.TORCH: torch_}
     odd = {side: result for side, result in results.items() if not fits(formula, result)}
-    if not odd and judged.side in results:  # inside of the bound, and much worse than the other one
+    inside = not odd and judged.side in results  # of the bound, and much worse than the other one
+    if inside:
         odd = {judged.side: results[judged.side]}
-    causes = _causes(odd, formula, alternatives)
+    causes = _causes(odd, formula, alternatives, inside)
     if not odd or len(causes) < len(odd):
         return None
     side = judged.side if judged.side in causes else next(iter(odd))
@@ -547,8 +548,13 @@ def explained(
     return replace(judged, verdict=verdict, side=side, hypothesis=cause.name, alternatives=(), modifiers=(), reason=reason)
 
 
-def _causes(odd: Mapping[Side, torch.Tensor], formula: Formula, alternatives: Iterable[Alternative]) -> dict[Side, Alternative]:
-    """The first alternative for each side's result that gives it, and says more of it than the formula does."""
+def _causes(
+    odd: Mapping[Side, torch.Tensor], formula: Formula, alternatives: Iterable[Alternative], inside: bool
+) -> dict[Side, Alternative]:
+    """The first alternative for each side's result that gives it, and says more of it than the formula does.
+
+    ``inside``: the result may be the formula's, rounded: one that rounds worse says nothing of it.
+    """
     causes: dict[Side, Alternative] = {}
     for other in alternatives:
         if len(causes) == len(odd):
@@ -560,14 +566,16 @@ def _causes(odd: Mapping[Side, torch.Tensor], formula: Formula, alternatives: It
             continue
         if measured.shape == formula.shape:
             waiting = {side: result for side, result in odd.items() if side not in causes}
-            causes.update({side: other for side, y in waiting.items() if fits(measured, y) and _tells(measured, formula, y)})
+            causes.update(
+                {side: other for side, y in waiting.items() if fits(measured, y) and _tells(measured, formula, y, inside)}
+            )
     return causes
 
 
 NEARER, LOOSER = 2.0, 3.0  # times; measured bounds of one formula that is spelled in two ways differ by less
 
 
-def _tells(other: Formula, formula: Formula, result: torch.Tensor) -> bool:
+def _tells(other: Formula, formula: Formula, result: torch.Tensor, inside: bool) -> bool:
     """Whether an alternative says more of a result than the formula does, where that is worst: it is nearer, or rounds worse.
 
     What has the formula's values and its roundings explains nothing: any error within its bound would be its.
@@ -580,7 +588,8 @@ def _tells(other: Formula, formula: Formula, result: torch.Tensor) -> bool:
         errors, left, bound = (np.nan_to_num(np.abs(numbers)) for numbers in (y - own.value, y - there.value, own.bound(1.0)))
         excess = errors / np.maximum(bound, np.finfo(np.float64).tiny)
         worst = (excess >= 0.5 * excess.max(initial=0.0)) & (errors > 0)
-        return bool(((NEARER * left <= errors) | (there.bound(1.0) >= LOOSER * bound))[worst].all())
+        looser = (there.bound(1.0) >= LOOSER * bound) & (not inside)
+        return bool(((NEARER * left <= errors) | looser)[worst].all())
 
 
 def fits(formula: Formula, result: torch.Tensor) -> bool:

@@ -58,7 +58,7 @@ TOKENS = np.random.default_rng(0).integers(0, 20, (3, 5))
 MISTAKES = [
     ({"epsilon": 1e-12}, "another attribute", "epsilon=1e-12 against eps=1e-05", "self.norm(x)"),
     ({"epsilon": 1.2e-5}, "another attribute", "epsilon=1.2e-05 against eps=1e-05", "self.norm(x)"),
-    ({"scale": D / 2}, "another attribute", "/ 6 against / 3.4641", "scores /"),
+    ({"scale": D / 2}, "another attribute", "/ 6 against / 12 ** 0.5", "scores /"),
     ({"axis": 1}, "another attribute", "axis=1 against dim=-1", "PF.softmax"),
     ({"approximate": True}, "another attribute", "approximate=True against False", "PF.gelu"),
     ({"factor": 0.25}, "another attribute", "* 0.25 against * 0.5", "factor"),
@@ -67,7 +67,7 @@ MISTAKES = [
     ({"no residual": True}, "an op is missing", "add", "PF.gelu"),
     ({"extra": True}, "an op too many", "mul(other=3.0)", "x * 3.0"),
     ({"relu": True}, "another op", "relu in place of gelu", "PF.relu"),
-    ({"swapped": True}, "operands swapped", "second operand", "matmul(q, k"),
+    ({"swapped": True}, "operands swapped", "the operands of matmul are exchanged", "matmul(q, k"),
     ({"shift": True}, "another constant", "indices", "self.words"),
 ]
 
