@@ -19,7 +19,6 @@ from ..frameworks import autocast, weight_copies
 from ..frameworks.autocast import grad_tracer
 from ..frameworks.memory import dtype_of, to_paddle, to_torch
 from ..numerics import same, ties_and_moves
-from ..numerics.bounds import array
 from ..numerics.generic import Variant
 from ..numerics.measured import JointFormula, JointResult, TraceCache, Traces
 from ..numerics.ties import TiedCall
@@ -448,7 +447,6 @@ def _in_float32(value: Any) -> Any:
 # ---- One compared call.
 
 _NONE: dict[int, Any] = {}  # never written to
-_UNSEEN = (None, None)
 _NOWHERE: frozenset[int] = frozenset()
 
 
@@ -505,9 +503,7 @@ class ComparedCall(Kernels):
     __slots__ = (
         "__weakref__",
         "_ahead",
-        "_arrays",
         "_graph",
-        "_incoming",
         "_leaves",
         "_renew",
         "aliased",
@@ -565,8 +561,6 @@ class ComparedCall(Kernels):
         self.further: tuple[Mapping[int, Any], Any] | None = None  # that backward, while it runs, and its incoming gradients
         self.asks_ahead = False  # Paddle has two nodes for the call: Torch's engine is asked once
         self._ahead: tuple[torch.Tensor, dict[int, torch.Tensor]] | None = None  # the incoming gradient, and what it gave
-        self._arrays: dict[int, np.ndarray] = {}
-        self._incoming: tuple[Any, Any] = _UNSEEN
         # The results, and the gradients for these incoming ones, as formulas.
         self.results: JointFormula | None = None
         self.together: tuple[Mapping[int, torch.Tensor], JointFormula] | None = None
@@ -609,21 +603,6 @@ class ComparedCall(Kernels):
     def values(self) -> tuple[Any, ...]:
         """The arguments as ``Op.reference`` takes them."""
         return (self.operands, *self.attributes) if self.door.op.operands else (*self.operands, *self.attributes)
-
-    def array(self, place: int, grads: Mapping[int, torch.Tensor] | None = None) -> np.ndarray:
-        """A tensor on the host for NumPy: an operand, by its place, or behind all arguments the first incoming gradient.
-
-        It lies over the tensor's own memory; made once, for several verdicts read it.
-        """
-        if place < len(self.operands):
-            values = self._arrays.get(place)
-            if values is None:
-                values = self._arrays[place] = array(self.operands[place])
-            return values
-        assert grads is not None
-        if self._incoming[0] is not grads:
-            self._incoming = grads, array(grads[0])
-        return self._incoming[1]
 
     def differentiable(self, position: int) -> bool:
         """Whether Torch gives a result a gradient: not indices, nor running statistics."""
@@ -687,8 +666,7 @@ class ComparedCall(Kernels):
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
         self._graph = self._renew = self.replay = self.results = self.together = self._ahead = None
-        self._leaves = self.incoming = self._arrays = _NONE
-        self._incoming = _UNSEEN
+        self._leaves = self.incoming = _NONE
         self.operands = self.outs = []
         self.like = ()
         self.saved = self.shared = ()
@@ -696,7 +674,7 @@ class ComparedCall(Kernels):
 
     def let_go(self) -> None:
         """The backward has ended: an incoming gradient that its node never took is held no longer."""
-        self.incoming, self.together, self._incoming, self._ahead = _NONE, None, _UNSEEN, None
+        self.incoming, self.together, self._ahead = _NONE, None, None
 
     @property
     def altered(self) -> bool:
@@ -762,10 +740,6 @@ class ComparedTensor:
 
     def arguments(self) -> Sequence[Any]:
         """The call's arguments, and the incoming gradient."""
-        raise NotImplementedError
-
-    def array(self, place: int) -> np.ndarray:
-        """A tensor of :meth:`arguments` on the host, for NumPy."""
         raise NotImplementedError
 
     def kernels(self) -> dict[str, Any]:
@@ -842,9 +816,6 @@ class Result(ComparedTensor):
     def arguments(self) -> Sequence[Any]:
         return self.subject.values()
 
-    def array(self, place: int) -> np.ndarray:
-        return self.subject.array(place)
-
     def kernels(self) -> dict[str, Any]:
         return self.subject.kernels(self.position, *self.call)
 
@@ -910,9 +881,6 @@ class Gradient(ComparedTensor):
 
     def arguments(self) -> Sequence[Any]:
         return (*self.subject.values(), self.grads[0])
-
-    def array(self, place: int) -> np.ndarray:
-        return self.subject.array(place, self.grads)
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.gradient_kernels(self.operand, self.grads)

@@ -375,11 +375,7 @@ class Judge:
             return None
         if not case.modelled:
             return None
-        judgement: Judgement | None = None
-        if learnt.small:
-            judgement = numerics.harmless_small(*sides, learnt, case.array)
-        if judgement is None:
-            judgement = numerics.harmless(*sides, learnt, case.arguments())
+        judgement: Judgement | None = numerics.harmless(*sides, learnt, case.arguments())
         if judgement is not None:
             spot.failed = 0
         return judgement
@@ -405,7 +401,7 @@ def _learnt(case: ComparedTensor, quantity: Any) -> Learnt | None:
     bound = quantity.harmless
     if not isinstance(bound, Bound) or not all(map(_constant, case.subject.attributes)):
         return None
-    return bound.among(case.arguments(), case.reference) if case.modelled else None
+    return bound.among(case.arguments()) if case.modelled else None
 
 
 def _constant(value: Any) -> bool:

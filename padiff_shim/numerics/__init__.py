@@ -4,7 +4,7 @@ from . import ties_and_moves
 from .difference import equal_but_nan, far_apart, same
 from .generic import fallback
 from .ties_and_moves import settle
-from .verdict import equal, harmless, harmless_small, judge
+from .verdict import equal, harmless, judge
 
 __all__ = [
     "equal",
@@ -12,7 +12,6 @@ __all__ = [
     "fallback",
     "far_apart",
     "harmless",
-    "harmless_small",
     "judge",
     "same",
     "settle",

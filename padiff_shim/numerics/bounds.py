@@ -5,9 +5,7 @@ neither does, they are wrong alike, which is the question of an audit. The funct
 that part of the bounds in :mod:`.quantity` and :mod:`.formulas`, for a few passes over memory in the tensors' own dtype. There are
 none for 16-bit results, whose bounds hold the roundings of many steps.
 
-Each formula is written once, for two array namespaces. ``xp`` is NumPy for small tensors on the host, where the number of steps is
-what costs and a step of NumPy costs a fraction of Torch's; it is Torch for all others, on any device. There a limit is asked for
-piece by piece, so that no tensor of the result's size is made of it.
+A limit is asked for piece by piece, so that no tensor of the result's size is made of it.
 """
 
 from __future__ import annotations
@@ -17,13 +15,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from .precision import KINDS, Array, confidence
+from .precision import KINDS, confidence
 
 CLOSE = 0.75  # of the unit bound: an honest kernel is off by a quarter or so
 # Of the probabilistic bound: an error below it is nobody's fault, however small the other side's is.
@@ -33,18 +30,9 @@ PIECE = 65536  # elements that are looked at in one go: a few arrays of them sta
 # :mod:`.trial`): two results may be apart by ``APART`` unit bounds, and by ``USUAL`` in root mean square.
 TERMS, APART, USUAL = 8, 2.0, 0.5
 WORK = 1 << 22  # multiplications that a product's bound may cost: beyond, the oracle on a sample is cheaper
-# Up to these sizes NumPy makes the limits: elements of a result, of each tensor that the bound reads, and multiplications of a
-# product (NumPy's BLAS takes more than one thread for larger ones).
-SMALL, SMALL_READ, SMALL_WORK = 4096, 16384, 1 << 17
 
 _UNITS = {dtype: KINDS[dtype].format.unit for dtype in (torch.float32, torch.float64)}
-_LETTERS = {np.dtype(name).char: unit for name, unit in zip(("float32", "float64"), _UNITS.values())}
 _NONE = torch.empty(0)
-
-Tensor = Any  # of the namespace ``xp``: a torch.Tensor or a NumPy array
-# What needs no oracle, as NumPy gives it: this times the result's magnitude, if it is not 0; else these differences, and which part
-# of them in root mean square (infinite where that is not asked), as `Limit` has it.
-Near = tuple[float, "Array | None", float]
 
 
 class Limit:
@@ -92,18 +80,13 @@ def unknown(result: torch.Tensor) -> Limit | None:
 
 
 class BoundFormula(ABC):
-    """Limits as a function of one of the results and of the bound's tensors. ``small``: NumPy can make them of small tensors."""
+    """Limits as a function of one of the results and of the bound's tensors."""
 
-    __slots__ = ("small",)
-    small: bool
+    __slots__ = ()
 
     @abstractmethod
     def limit(self, result: torch.Tensor, *tensors: torch.Tensor | None) -> Limit | None:
         """By Torch, in pieces; None: there are none."""
-
-    @abstractmethod
-    def near(self, result: Array, *arrays: Any) -> Near | None:
-        """By NumPy, at once."""
 
 
 class Bound:
@@ -117,11 +100,10 @@ class Bound:
     def __call__(self, result: torch.Tensor) -> Limit | None:
         return self.formula.limit(result, *map(_detached, self.tensors)) if result.dtype in _UNITS else None
 
-    def among(self, arguments: Sequence[Any], result: torch.Tensor | None = None) -> Learnt | None:
+    def among(self, arguments: Sequence[Any]) -> Learnt | None:
         """The same for another call whose tensors are alike in all but their values; ``arguments``: this call's.
 
-        None where a tensor is not among them, or more than once: which is meant in another call is not known. ``result``: one of
-        this call's results, which says how small they are.
+        None where a tensor is not among them, or more than once: which is meant in another call is not known.
         """
         places = []
         for tensor in self.tensors:
@@ -129,20 +111,16 @@ class Bound:
             if len(matches) != 1:
                 return None
             places += matches
-        small = self.formula.small and result is not None and _are_small(result, self.tensors)
-        return Learnt(self.formula, places, small=small)
+        return Learnt(self.formula, places)
 
 
 class Learnt:
-    """A :class:`Bound` without its tensors: ``places`` says which of a call's they are (-1: None).
+    """A :class:`Bound` without its tensors: ``places`` says which of a call's they are (-1: None)."""
 
-    ``small``: they are small and on the host, so that :meth:`near` serves.
-    """
+    __slots__ = ("_formula", "_places")
 
-    __slots__ = ("_formula", "_places", "small")
-
-    def __init__(self, formula: BoundFormula, places: Sequence[int], *, small: bool = False) -> None:
-        self._formula, self._places, self.small = formula, tuple(places), small
+    def __init__(self, formula: BoundFormula, places: Sequence[int]) -> None:
+        self._formula, self._places = formula, tuple(places)
 
     def of(self, result: torch.Tensor, arguments: Sequence[Any]) -> Limit | None:
         """The limits for one of the results of a call, and its arguments."""
@@ -150,26 +128,9 @@ class Learnt:
             return None
         return self._formula.limit(result, *[None if place < 0 else _detached(arguments[place]) for place in self._places])
 
-    def near(self, result: Array, arrays: Callable[[int], Array]) -> Near | None:
-        """The same by NumPy; ``arrays``: gives the call's tensors, by their places."""
-        return self._formula.near(result, *[None if place < 0 else arrays(place) for place in self._places])
-
-
-def array(tensor: torch.Tensor) -> Array:
-    """Over a tensor's memory."""
-    return (tensor.detach() if tensor.requires_grad else tensor).numpy()
-
 
 def _detached(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return tensor.detach() if tensor is not None and tensor.requires_grad else tensor
-
-
-def _are_small(result: torch.Tensor, tensors: Sequence[torch.Tensor | None]) -> bool:
-    """Whether NumPy can make the bound of a result by these tensors. Of one without axes it makes a number, not an array."""
-    present = [tensor for tensor in tensors if tensor is not None]
-    if result.numel() > SMALL or result.dtype not in _UNITS or not all(tensor.ndim for tensor in present):
-        return False
-    return all(tensor.is_cpu and tensor.dtype is result.dtype and tensor.numel() <= SMALL_READ for tensor in (result, *present))
 
 
 # ---- The kinds of bounds.
@@ -181,20 +142,17 @@ class _Relative(BoundFormula):
     __slots__ = ("_rounds",)
 
     def __init__(self, rounds: float) -> None:
-        self._rounds, self.small = rounds * CLOSE, True
+        self._rounds = rounds * CLOSE
 
     def limit(self, result: torch.Tensor, *tensors: torch.Tensor | None) -> Limit | None:
         factor = self._rounds * _UNITS[result.dtype]
-        limit = _by_rows(lambda y: _times(torch, torch.abs(y), factor), (), result)
+        limit = _by_rows(lambda y: _times(torch.abs(y), factor), (), result)
         limit.relative = factor
         return limit
 
-    def near(self, result: Array, *arrays: Any) -> Near | None:
-        return self._rounds * _LETTERS[result.dtype.char], None, math.inf
-
 
 class _OfRows(BoundFormula):
-    """By a formula of rows: (xp, unit, rows of the result and of the first tensors, the other tensors) -> limits: new arrays.
+    """By a formula of rows: (unit, rows of the result and of the first tensors, the other tensors) -> limits: new arrays.
 
     ``shape``: of one row; ``()`` for functions of single elements. ``cut``: how many tensors are cut into rows, too. The unit is
     :data:`CLOSE` times the unit roundoff.
@@ -202,36 +160,26 @@ class _OfRows(BoundFormula):
 
     __slots__ = ("_cut", "_formula", "_shape")
 
-    def __init__(self, formula: Callable[..., Tensor], shape: Sequence[int], cut: int) -> None:
-        self._formula, self._shape, self._cut, self.small = formula, tuple(shape), cut, True
+    def __init__(self, formula: Callable[..., torch.Tensor], shape: Sequence[int], cut: int) -> None:
+        self._formula, self._shape, self._cut = formula, tuple(shape), cut
 
     def limit(self, result: torch.Tensor, *tensors: torch.Tensor | None) -> Limit | None:
         unit, whole = CLOSE * _UNITS[result.dtype], tensors[self._cut :]
-        return _by_rows(lambda *rows: self._formula(torch, unit, *rows, *whole), self._shape, result, *tensors[: self._cut])
-
-    def near(self, result: Array, *arrays: Any) -> Near | None:
-        unit, rows = CLOSE * _LETTERS[result.dtype.char], [result, *arrays[: self._cut]]
-        if self._shape:
-            rows = [row.reshape(-1, *self._shape) for row in rows]
-        return 0.0, self._formula(np, unit, *rows, *arrays[self._cut :]).reshape(-1), math.inf
+        return _by_rows(lambda *rows: self._formula(unit, *rows, *whole), self._shape, result, *tensors[: self._cut])
 
 
 class _OfSum(BoundFormula):
-    """A sum of k terms: roundings of the sums of the terms' magnitudes, which ``terms(xp, *tensors)`` gives as a new array."""
+    """A sum of k terms: roundings of the sums of the terms' magnitudes, which ``terms(*tensors)`` gives as a new array."""
 
     __slots__ = ("_factor", "_k", "_known", "_rounds", "_terms")
 
-    def __init__(self, terms: Callable[..., Tensor], k: int, rounds: float, factor: float, *, small: bool = True) -> None:
-        self._terms, self._k, self._rounds, self._factor, self.small = terms, k, rounds, abs(factor), small
+    def __init__(self, terms: Callable[..., torch.Tensor], k: int, rounds: float, factor: float) -> None:
+        self._terms, self._k, self._rounds, self._factor = terms, k, rounds, abs(factor)
         self._known: dict[int, float] = {}
 
     def limit(self, result: torch.Tensor, *tensors: torch.Tensor | None) -> Limit | None:
-        size = self._terms(torch, *tensors).reshape(-1)
-        return Limit.of(_times(torch, size, self._allowed(result.numel()) * _UNITS[result.dtype]))
-
-    def near(self, result: Array, *arrays: Any) -> Near | None:
-        size = self._terms(np, *arrays)
-        return 0.0, _times(np, size, self._allowed(result.size) * _LETTERS[result.dtype.char]).reshape(-1), math.inf
+        size = self._terms(*tensors).reshape(-1)
+        return Limit.of(_times(size, self._allowed(result.numel()) * _UNITS[result.dtype]))
 
     def _allowed(self, count: int) -> float:
         """How many roundings of its terms' magnitudes each of ``count`` sums may be off by."""
@@ -249,31 +197,24 @@ class _OfProduct(BoundFormula):
 
     def __init__(self, orders: Sequence[tuple[int, ...] | None], shapes: _Matrices, k: int, size: float) -> None:
         self._orders, self._shapes, self._k, self._size = orders, shapes, k, size
-        self.small = math.prod(shapes.x) * shapes.y[-2] <= SMALL_WORK
 
     def limit(self, result: torch.Tensor, *tensors: torch.Tensor | None) -> Limit | None:
         if result.numel() * self._k > WORK:
             return None
-        product = self._product(torch, *tensors)
+        product = self._product(*tensors)
         if product.numel() != result.numel():
             return None
-        limit = Limit.of(_times(torch, product, self._size * _UNITS[result.dtype]).reshape(-1))
+        limit = Limit.of(_times(product, self._size * _UNITS[result.dtype]).reshape(-1))
         limit.usual = USUAL / APART
         return limit
 
-    def near(self, result: Array, *arrays: Any) -> Near | None:
-        product = self._product(np, *arrays)
-        if product.size != result.size:
-            return None
-        return 0.0, _times(np, product, self._size * _LETTERS[result.dtype.char]).reshape(-1), USUAL / APART
-
-    def _product(self, xp: ModuleType, x: Tensor, y: Tensor) -> Tensor:
+    def _product(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         (x_order, y_order), (x_shape, y_shape, turned) = self._orders, self._shapes
-        rows = xp.abs((x if x_order is None else _permuted(xp, x, x_order)).reshape(x_shape))
-        columns = xp.abs((y if y_order is None else _permuted(xp, y, y_order)).reshape(y_shape))
+        rows = torch.abs((x if x_order is None else x.permute(x_order)).reshape(x_shape))
+        columns = torch.abs((y if y_order is None else y.permute(y_order)).reshape(y_shape))
         if turned:
             rows, columns = columns, rows
-        return rows.dot(columns.T) if xp is np and rows.ndim == 2 else xp.matmul(rows, columns.swapaxes(-1, -2))
+        return rows @ columns.mT
 
 
 def _by_rows(formula: Callable[..., torch.Tensor], shape: Sequence[int], *tensors: torch.Tensor) -> Limit:
@@ -301,10 +242,10 @@ def gelu(rounds: float, x: torch.Tensor) -> Harmless:
     return Bound(_OfRows(partial(_gelu, rounds), (), 1), x)
 
 
-def _gelu(rounds: float, xp: ModuleType, unit: float, result: Tensor, x: Tensor) -> Tensor:
-    size = _leaky(xp, x, -0.5)
-    size += xp.abs(result)
-    return _times(xp, size, rounds * unit)
+def _gelu(rounds: float, unit: float, result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    size = torch.nn.functional.leaky_relu(x, -0.5)  # the larger of x and -x / 2
+    size += torch.abs(result)
+    return _times(size, rounds * unit)
 
 
 def gelu_gradient(rounds: float, form: str, grad: torch.Tensor, x: torch.Tensor) -> Harmless:
@@ -312,25 +253,27 @@ def gelu_gradient(rounds: float, form: str, grad: torch.Tensor, x: torch.Tensor)
     return Bound(_OfRows(partial(_gelu_gradient, rounds, form), (), 2), grad, x)
 
 
-def _gelu_gradient(rounds: float, form: str, xp: ModuleType, unit: float, result: Tensor, grad: Tensor, x: Tensor) -> Tensor:
-    size = xp.sign(x)
+def _gelu_gradient(
+    rounds: float, form: str, unit: float, result: torch.Tensor, grad: torch.Tensor, x: torch.Tensor
+) -> torch.Tensor:
+    size = torch.sign(x)
     size *= 0.25
     size += 0.75  # 1, and a half below 0
     if form == "none":  # and |x| pdf(x) (1 + min(x^2, 100))
         square = x * x
         bent = square * -0.5
-        xp.exp(bent, out=bent)
-        bent *= xp.abs(x)
-        square = _at_most(xp, square, 100.0)
+        torch.exp(bent, out=bent)
+        bent *= torch.abs(x)
+        square.clamp_(max=100.0)
         square += 1.0
-        size = _add_product(xp, size, bent, square, 0.3989)
+        size.addcmul_(bent, square, value=0.3989)
     elif form == "tanh":  # and |x| times a part of the argument's slope
         square = x * x
         square *= 0.1341
         square += 1.0
-        size = _add_product(xp, size, square, xp.abs(x), 0.3989)
-    size *= xp.abs(grad)
-    return _times(xp, size, rounds * unit)
+        size.addcmul_(square, torch.abs(x), value=0.3989)
+    size *= torch.abs(grad)
+    return _times(size, rounds * unit)
 
 
 def softmax(x: torch.Tensor, axis: int) -> Harmless:
@@ -338,12 +281,12 @@ def softmax(x: torch.Tensor, axis: int) -> Harmless:
     return Bound(_OfRows(_softmax, x.shape[axis % x.ndim :], 1), x) if x.ndim else unknown
 
 
-def _softmax(xp: ModuleType, unit: float, result: Tensor, x: Tensor) -> Tensor:
-    y, z = xp.abs(result), _most(xp, x) - x
-    mean = _total(xp, y * z)
+def _softmax(unit: float, result: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    y, z = torch.abs(result), x.amax(1, keepdim=True) - x
+    mean = _total(y * z)
     mean += 7.0
     z += mean
-    z *= _times(xp, y, unit)
+    z *= _times(y, unit)
     return z
 
 
@@ -352,13 +295,13 @@ def softmax_gradient(x: torch.Tensor, axis: int, grad: torch.Tensor) -> Harmless
     return Bound(_OfRows(_softmax_gradient, x.shape[axis % x.ndim :], 2), x, grad) if x.ndim else unknown
 
 
-def _softmax_gradient(xp: ModuleType, unit: float, result: Tensor, x: Tensor, grad: Tensor) -> Tensor:
-    p, size = _probabilities(xp, x), xp.abs(grad)
-    mean = _times(xp, _total(xp, size * p), 4.5)
-    mean += xp.abs(_total(xp, grad * p))
+def _softmax_gradient(unit: float, result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    p, size = torch.softmax(x, 1), torch.abs(grad)
+    mean = _times(_total(size * p), 4.5)
+    mean += torch.abs(_total(grad * p))
     size += mean
-    size *= _times(xp, p, 2.0 * unit)
-    return _add(xp, size, xp.abs(result), 7.0 * unit)
+    size *= _times(p, 2.0 * unit)
+    return size.add_(torch.abs(result), alpha=7.0 * unit)
 
 
 def layer_norm(
@@ -371,13 +314,13 @@ def layer_norm(
 
 
 def _layer_norm(
-    epsilon: float, xp: ModuleType, unit: float, y: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None
-) -> Tensor:
-    spread = _moments(xp, x, epsilon)[1]
-    spread *= _total(xp, xp.abs(x))
-    spread = _times(xp, spread, 2.0 * unit / x.shape[1])
-    scaled = _times(xp, xp.abs(y if bias is None else y - bias.reshape(-1)), 8.0 * unit)
-    scaled += spread if weight is None else spread * xp.abs(weight.reshape(-1))
+    epsilon: float, unit: float, y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None
+) -> torch.Tensor:
+    spread = _moments(x, epsilon)[1]
+    spread *= _total(torch.abs(x))
+    spread = _times(spread, 2.0 * unit / x.shape[1])
+    scaled = _times(torch.abs(y if bias is None else y - bias.reshape(-1)), 8.0 * unit)
+    scaled += spread if weight is None else spread * torch.abs(weight.reshape(-1))
     return scaled
 
 
@@ -391,30 +334,30 @@ def layer_norm_gradient(
 
 
 def _layer_norm_gradient(
-    epsilon: float, xp: ModuleType, unit: float, result: Tensor, x: Tensor, grad: Tensor, weight: Tensor | None
-) -> Tensor:
-    h = xp.abs(grad)
+    epsilon: float, unit: float, result: torch.Tensor, x: torch.Tensor, grad: torch.Tensor, weight: torch.Tensor | None
+) -> torch.Tensor:
+    h = torch.abs(grad)
     if weight is not None:
-        h *= xp.abs(weight.reshape(-1))
-    (mean, spread), width = _moments(xp, x, epsilon), x.shape[1]
+        h *= torch.abs(weight.reshape(-1))
+    (mean, spread), width = _moments(x, epsilon), x.shape[1]
     hat = x - mean
     hat *= spread
-    xp.abs(hat, out=hat)
-    total, sizes = _total(xp, h), _total(xp, xp.abs(x))
-    product = _times(xp, _total(xp, h * hat), 10.0 / width)
+    torch.abs(hat, out=hat)
+    total, sizes = _total(h), _total(torch.abs(x))
+    product = _times(_total(h * hat), 10.0 / width)
     sizes *= spread
     sizes *= total
-    hat *= _add(xp, product, sizes, 2.0 / width**2)
-    hat += _times(xp, total, 5.0 / width)
-    hat = _add(xp, hat, h, 3.0)
-    hat *= _times(xp, spread, unit)
-    return _add(xp, hat, xp.abs(result), 4.0 * unit)
+    hat *= product.add_(sizes, alpha=2.0 / width**2)
+    hat += _times(total, 5.0 / width)
+    hat.add_(h, alpha=3.0)
+    hat *= _times(spread, unit)
+    return hat.add_(torch.abs(result), alpha=4.0 * unit)
 
 
 def of_axes(x: torch.Tensor, over: tuple[int, ...], k: int, factor: float) -> Harmless:
     """``factor`` times a sum of k elements of a tensor over some axes."""
     leading = over == tuple(range(len(over)))
-    terms = partial(_over_rows, x.shape[len(over) :].numel()) if leading else lambda xp, x: xp.abs(x).sum(over)
+    terms = partial(_over_rows, x.shape[len(over) :].numel()) if leading else lambda x: x.abs().sum(over)
     return Bound(_OfSum(terms, k, 0.0, factor), x)
 
 
@@ -422,7 +365,7 @@ def of_broadcast(shape: torch.Size, k: int, tensor: torch.Tensor, factor: float 
     """``factor`` times a sum of k elements of a tensor over the axes along which ``shape`` was broadcast to it."""
     if shape.numel() and tensor.shape[tensor.ndim - len(shape) :] == shape:
         return Bound(_OfSum(partial(_over_rows, shape.numel()), k, 0.0, factor), tensor)
-    return Bound(_OfSum(lambda xp, tensor: tensor.abs().sum_to_size(shape), k, 0.0, factor, small=False), tensor)
+    return Bound(_OfSum(lambda tensor: tensor.abs().sum_to_size(shape), k, 0.0, factor), tensor)
 
 
 def of_rows(tensor: torch.Tensor, count: int) -> Harmless:
@@ -430,9 +373,9 @@ def of_rows(tensor: torch.Tensor, count: int) -> Harmless:
     return Bound(_OfSum(partial(_over_rows, count), tensor.numel() // max(count, 1), 0.0, 1.0), tensor)
 
 
-def _over_rows(count: int, xp: ModuleType, tensor: Tensor) -> Tensor:
+def _over_rows(count: int, tensor: torch.Tensor) -> torch.Tensor:
     """The sums of magnitudes over rows of ``count`` elements."""
-    return _summed(xp, xp.abs, tensor.reshape(-1, count))
+    return _summed(torch.abs, tensor.reshape(-1, count))
 
 
 def normalised_sums(x: torch.Tensor, grad: torch.Tensor, count: int, epsilon: float, rounds: float) -> Harmless:
@@ -440,17 +383,17 @@ def normalised_sums(x: torch.Tensor, grad: torch.Tensor, count: int, epsilon: fl
     return Bound(_OfSum(partial(_normalised, count, epsilon), x.numel() // max(count, 1), rounds, 1.0), x, grad)
 
 
-def _normalised(count: int, epsilon: float, xp: ModuleType, x: Tensor, grad: Tensor) -> Tensor:
+def _normalised(count: int, epsilon: float, x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
     """A lower estimate of the sums of the magnitudes: twice |g| r |x - mean|."""
 
-    def term(x: Tensor, grad: Tensor) -> Tensor:
-        mean, spread = _moments(xp, x, epsilon)
+    def term(x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        mean, spread = _moments(x, epsilon)
         size = x - mean
         size *= spread
         size *= grad
-        return xp.abs(size, out=size)
+        return torch.abs(size, out=size)
 
-    return _times(xp, _summed(xp, term, x.reshape(-1, count), grad.reshape(-1, count)), 2.0)
+    return _times(_summed(term, x.reshape(-1, count), grad.reshape(-1, count)), 2.0)
 
 
 def of_product(seats: Sequence[Seat], tensors: Sequence[torch.Tensor], k: int, rounds: float, factor: float) -> Harmless:
@@ -509,13 +452,8 @@ def _matrices(left: Seat, x_shape: tuple[int, ...], other: Seat, y_shape: tuple[
     return _Matrices((*lots, *sides[0]), (*lots, *sides[1]), turned)
 
 
-# ---- Operations that NumPy and Torch spell differently, or that one of them makes in fewer steps.
-
-
-def _times(xp: ModuleType, tensor: Tensor, factor: float) -> Tensor:
+def _times(tensor: torch.Tensor, factor: float) -> torch.Tensor:
     """The tensor itself, multiplied: NumPy takes a fraction of the time that a number takes Torch, which makes a tensor of it."""
-    if xp is np:
-        return np.multiply(tensor, factor, tensor)
     if tensor.is_cuda:
         return tensor.mul_(factor)
     values = tensor.numpy()
@@ -523,89 +461,29 @@ def _times(xp: ModuleType, tensor: Tensor, factor: float) -> Tensor:
     return tensor
 
 
-def _add(xp: ModuleType, tensor: Tensor, other: Tensor, factor: float) -> Tensor:
-    """The tensor itself with ``factor * other`` added; ``other`` may be overwritten."""
-    if xp is np:
-        return np.add(tensor, np.multiply(other, factor, other), tensor)
-    return tensor.add_(other, alpha=factor)
-
-
-def _add_product(xp: ModuleType, tensor: Tensor, first: Tensor, second: Tensor, factor: float) -> Tensor:
-    """The tensor itself with ``factor * first * second`` added; ``first`` may be overwritten."""
-    if xp is np:
-        return _add(np, tensor, np.multiply(first, second, first), factor)
-    return tensor.addcmul_(first, second, value=factor)
-
-
-def _at_most(xp: ModuleType, tensor: Tensor, most: float) -> Tensor:
-    """The tensor, clipped from above."""
-    return np.minimum(tensor, most) if xp is np else tensor.clamp_(max=most)
-
-
-def _leaky(xp: ModuleType, x: Tensor, slope: float) -> Tensor:
-    """The larger of x and ``slope`` x."""
-    return np.maximum(x, x * slope) if xp is np else torch.nn.functional.leaky_relu(x, slope)
-
-
-def _permuted(xp: ModuleType, tensor: Tensor, order: tuple[int, ...]) -> Tensor:
-    return tensor.transpose(order) if xp is np else tensor.permute(order)
-
-
-def _most(xp: ModuleType, rows: Tensor) -> Tensor:
-    """The largest element of each row: along the second axis, which stays."""
-    return rows.amax(1, keepdim=True) if xp is not np else np.maximum.reduce(rows, 1, keepdims=True)
-
-
-def _probabilities(xp: ModuleType, rows: Tensor) -> Tensor:
-    """The softmax of each row."""
-    if xp is not np:
-        return torch.softmax(rows, 1)
-    p = np.exp(np.subtract(rows, _most(np, rows)))
-    p /= _total(np, p)
-    return p
-
-
-def _total(xp: ModuleType, rows: Tensor) -> Tensor:
+def _total(rows: torch.Tensor) -> torch.Tensor:
     """The sum of each row: along the second axis, which stays."""
-    if xp is not np:
-        return rows.sum(1, keepdim=True)
-    if rows.ndim > 2:
-        return np.add.reduce(rows, 1, keepdims=True)
-    return rows.dot(_ones(rows.shape[1], rows))[:, None]
+    return rows.sum(1, keepdim=True)
 
 
-def _moments(xp: ModuleType, rows: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def _moments(rows: torch.Tensor, epsilon: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Mean, and 1 / sqrt(variance + epsilon), of each row; never more. (``torch.var`` takes many times as long.)"""
-    mean, width = _total(xp, rows), rows.shape[1]
+    mean, width = _total(rows), rows.shape[1]
     mean /= width
-    squares = _total(np, rows * rows) if xp is np else torch.linalg.vector_norm(rows, 2, 1, keepdim=True).square_()
+    squares = torch.linalg.vector_norm(rows, 2, 1, keepdim=True).square_()
     squares /= width
-    variance = squares - mean * mean
-    variance = np.maximum(variance, 0.0) if xp is np else variance.clamp_(min=0.0)
-    variance = _add(xp, variance, squares, 8.0 * (_LETTERS[rows.dtype.char] if xp is np else _UNITS[rows.dtype]))
+    variance = (squares - mean * mean).clamp_(min=0.0).add_(squares, alpha=8.0 * _UNITS[rows.dtype])
     variance += epsilon
-    return mean, 1.0 / xp.sqrt(variance, out=variance)
+    return mean, 1.0 / variance.sqrt_()
 
 
-def _summed(xp: ModuleType, function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+def _summed(function: Callable[..., torch.Tensor], *tensors: torch.Tensor) -> torch.Tensor:
     """The sum over the rows of a function of matrices of one shape, some rows at a time: of one axis."""
     rows, width = tensors[0].shape
     if rows * width <= PIECE:
-        return _column_sums(xp, function(*tensors))
+        return function(*tensors).sum(0)
     step = max(PIECE // width, 1)
-    total = _column_sums(xp, function(*[tensor[:step] for tensor in tensors]))
+    total = function(*[tensor[:step] for tensor in tensors]).sum(0)
     for first in range(step, rows, step):
-        total += _column_sums(xp, function(*[tensor[first : first + step] for tensor in tensors]))
+        total += function(*[tensor[first : first + step] for tensor in tensors]).sum(0)
     return total
-
-
-def _column_sums(xp: ModuleType, matrix: Tensor) -> Tensor:
-    return matrix.sum(0) if xp is not np else _ones(len(matrix), matrix).dot(matrix)
-
-
-def _ones(count: int, like: Array) -> Array:
-    """By which a matrix is multiplied to add up its rows or columns: a fraction of the time of NumPy's sums over one axis."""
-    return _ONES[like.dtype.char][:count] if count <= SMALL_READ else np.ones(count, like.dtype)
-
-
-_ONES = {letter: np.ones(SMALL_READ, letter) for letter in _LETTERS}

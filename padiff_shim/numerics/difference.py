@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..measure.distance import unit_in_last_place
-from .bounds import PIECE, Learnt, Limit
+from .bounds import PIECE, Limit
 from .precision import KINDS, Array, equal_in_value, norm
 
 # ---- Where a tensor is largest: one candidate of each of its blocks.
@@ -509,83 +509,3 @@ def stats_of(paddle: torch.Tensor, torch_: torch.Tensor) -> dict[str, Any]:
 def equal_stats(count: int) -> dict[str, Any]:
     """The statistics of two equal results."""
     return statistics(count, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "")
-
-
-# ---- The same statistics, bit for bit, for results whose difference needs no oracle: most are so.
-#
-# This way takes fewer steps: the arithmetic is what costs for large tensors, the number of steps for small ones.
-
-_FORMATS = {torch.float32: np.float32, torch.float64: np.float64}
-
-
-class _Format:
-    """What is to be known of a dtype."""
-
-    __slots__ = ("dtype", "floor", "least", "ones")
-
-    def __init__(self, kind: Any) -> None:
-        about = np.finfo(kind)
-        self.dtype = str(about.dtype)
-        self.floor, self.least = kind(2.0 * float(about.tiny) / float(about.eps)), float(about.tiny) / float(about.eps)
-        self.ones = np.ones(CHUNK, kind)
-
-
-_ABOUT = {dtype: _Format(kind) for dtype, kind in _FORMATS.items()}
-
-
-def _flat_contiguous(tensor: torch.Tensor) -> Array:
-    tensor = tensor.detach() if tensor.requires_grad else tensor
-    return tensor.contiguous().numpy().reshape(-1)
-
-
-def quick_compare(paddle: torch.Tensor, torch_: torch.Tensor, harmless: Limit) -> tuple[dict[str, Any], float] | None:
-    """The statistics, and the largest difference beside what is ``harmless``; None where that is more than 1, or not said here.
-
-    NumPy's warnings are the caller's to keep quiet.
-    """
-    about = _ABOUT.get(paddle.dtype)
-    if about is None or not 0 < paddle.numel() <= CHUNK or paddle.is_cuda:
-        return None
-    return _look(about, _flat_contiguous(paddle), _flat_contiguous(torch_), harmless.relative, harmless, harmless.usual)
-
-
-def quick_compare_small(
-    paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, arrays: Callable[[int], Array]
-) -> tuple[dict[str, Any], float] | None:
-    """:func:`quick_compare` of two small results on the host, by a bound that NumPy makes. ``arrays``: see :meth:`Learnt.near`."""
-    own = (torch_.detach() if torch_.requires_grad else torch_).contiguous().numpy()
-    near = learnt.near(own, arrays)
-    return None if near is None else _look(_ABOUT[torch_.dtype], _flat_contiguous(paddle), own.reshape(-1), *near)
-
-
-def _look(
-    about: _Format, p: Array, t: Array, relative: float, harmless: Limit | Array | None, usual: float
-) -> tuple[dict[str, Any], float] | None:
-    """``relative``, ``usual``: as :class:`Limit` has them; ``harmless``: the limit, or its values."""
-    count = t.size
-    d = np.subtract(p, t)
-    squares, total = d.dot(d).item(), t.dot(t).item()
-    if not (about.least < squares < math.inf and about.least < total < math.inf):
-        return None  # a NaN, or a number that has no square
-    size = math.sqrt(total)
-    np.absolute(d, d)
-    r = np.absolute(t)
-    normal, peak = r.item(r.argmin()) >= about.floor, r.item(r.argmax())
-    if not normal:
-        np.maximum(r, about.floor, out=r)
-    np.divide(d, r, r)
-    top = r.item(r.argmax())
-    if relative and normal:
-        beyond, share = top / relative, relative * size
-    else:
-        limit = harmless.between(0, count).numpy() if isinstance(harmless, Limit) else harmless
-        if limit is None:
-            return None
-        np.divide(d, limit, r)
-        beyond, share = r.item(r.argmax()), math.sqrt(limit.dot(limit).item())
-        if usual < math.inf and (far := r.dot(r).item()):
-            beyond = max(beyond, math.sqrt(far / count) / usual)
-    if not (beyond <= 1.0 and share <= SHARE * size):  # NaN: 0 / 0, or a limit of NaN
-        return None
-    mean = d.dot(about.ones[:count]).item() / count
-    return statistics(count, unequal(d), d.item(d.argmax()), mean, math.sqrt(squares), size, top, peak, about.dtype), beyond

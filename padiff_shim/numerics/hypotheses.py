@@ -525,7 +525,7 @@ def explained(
     inside = not odd and judged.side in results  # of the bound, and much worse than the other one
     if inside:
         odd = {judged.side: results[judged.side]}
-    causes = _causes(odd, formula, alternatives, inside)
+    causes = _causes(odd, formula, alternatives, inside or judged.verdict is Verdict.UNVERIFIED)
     if not odd or len(causes) < len(odd):
         return None
     side = judged.side if judged.side in causes else next(iter(odd))
@@ -549,11 +549,11 @@ def explained(
 
 
 def _causes(
-    odd: Mapping[Side, torch.Tensor], formula: Formula, alternatives: Iterable[Alternative], inside: bool
+    odd: Mapping[Side, torch.Tensor], formula: Formula, alternatives: Iterable[Alternative], doubtful: bool
 ) -> dict[Side, Alternative]:
     """The first alternative for each side's result that gives it, and says more of it than the formula does.
 
-    ``inside``: the result may be the formula's, rounded: one that rounds worse says nothing of it.
+    ``doubtful``: the result may be the formula's, rounded, or at a tie: a formula that rounds worse says nothing of it.
     """
     causes: dict[Side, Alternative] = {}
     for other in alternatives:
@@ -565,17 +565,16 @@ def _causes(
             let_pass(error)
             continue
         if measured.shape == formula.shape:
-            waiting = {side: result for side, result in odd.items() if side not in causes}
-            causes.update(
-                {side: other for side, y in waiting.items() if fits(measured, y) and _tells(measured, formula, y, inside)}
-            )
+            for side, result in odd.items():
+                if side not in causes and fits(measured, result) and _tells(measured, formula, result, doubtful):
+                    causes[side] = other
     return causes
 
 
 NEARER, LOOSER = 2.0, 3.0  # times; measured bounds of one formula that is spelled in two ways differ by less
 
 
-def _tells(other: Formula, formula: Formula, result: torch.Tensor, inside: bool) -> bool:
+def _tells(other: Formula, formula: Formula, result: torch.Tensor, doubtful: bool) -> bool:
     """Whether an alternative says more of a result than the formula does, where that is worst: it is nearer, or rounds worse.
 
     What has the formula's values and its roundings explains nothing: any error within its bound would be its.
@@ -588,7 +587,7 @@ def _tells(other: Formula, formula: Formula, result: torch.Tensor, inside: bool)
         errors, left, bound = (np.nan_to_num(np.abs(numbers)) for numbers in (y - own.value, y - there.value, own.bound(1.0)))
         excess = errors / np.maximum(bound, np.finfo(np.float64).tiny)
         worst = (excess >= 0.5 * excess.max(initial=0.0)) & (errors > 0)
-        looser = (there.bound(1.0) >= LOOSER * bound) & (not inside)
+        looser = (there.bound(1.0) >= LOOSER * bound) & (not doubtful)
         return bool(((NEARER * left <= errors) | looser)[worst].all())
 
 

@@ -15,9 +15,9 @@ from ..verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
 from . import difference as difference_module
 from . import sampling, special_cases, trial
 from .bounds import Learnt
-from .difference import TensorDifference, quick_compare, quick_compare_small
+from .difference import TensorDifference
 from .hypotheses import Confirmation, Explained, explain, order, readable, treatment
-from .precision import WIDE, Array
+from .precision import WIDE
 from .quantity import Quantity
 from .trial import Errors, Trial, classify, explained_whole, small, sound
 
@@ -62,15 +62,7 @@ def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, argumen
     """
     with np.errstate(all="ignore"):
         limit = learnt.of(torch_, arguments)
-        seen = None if limit is None else quick_compare(paddle, torch_, limit)
-    return None if seen is None else _harmless(*seen)
-
-
-def harmless_small(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, arrays: Callable[[int], Array]) -> Judgement | None:
-    """:func:`harmless` of small tensors, by a bound that NumPy makes. ``arrays``: gives the call's tensors, by their places."""
-    with np.errstate(all="ignore"):
-        seen = quick_compare_small(paddle, torch_, learnt, arrays)
-    return None if seen is None else _harmless(*seen)
+        return None if limit is None else _harmless(difference_module.differ(paddle, torch_, relative=False, harmless=limit))
 
 
 def equal(tensor: torch.Tensor) -> Judgement:
@@ -92,12 +84,10 @@ def _compare(
         difference = difference_module.no_difference(torch_)
     else:
         limit = quantity.harmless(torch_) if apriori and not audit else None
-        if limit is not None and (seen := quick_compare(paddle, torch_, limit)) is not None:
-            return _harmless(*seen)
         relative = quantity.relatively and not _whole_grid(quantity, FIRST)
         difference = difference_module.differ(paddle, torch_, relative=relative, harmless=limit)
-        if difference.finite and difference.beyond <= 1.0:
-            return _harmless(difference.stats, difference.beyond)
+        if (judgement := _harmless(difference)) is not None:
+            return judgement
     # Blind: there is no place to look at first, or every one is looked at.
     scales = [] if same or _whole_grid(quantity, FIRST) else quantity.scale(torch_)
     if quantity.kind.oracle is np.longdouble and not WIDE:
@@ -119,13 +109,12 @@ def _compare(
     return _weigh(full, difference, (paddle, torch_), same, hypotheses)
 
 
-def _harmless(stats: dict[str, Any], beyond: float) -> Judgement:
-    """The verdict on results that are ``beyond`` <= 1 of what needs no oracle apart."""
-    return Judgement(
-        Verdict.ROUNDING,
-        reason=logged("nowhere further apart than {beyond:.2g} of what needs no oracle", beyond=beyond),
-        stats=stats,
-    )
+def _harmless(difference: TensorDifference) -> Judgement | None:
+    """The verdict on results that are no further apart than what needs no oracle."""
+    if not (difference.finite and difference.beyond <= 1.0):
+        return None
+    reason = logged("nowhere further apart than {beyond:.2g} of what needs no oracle", beyond=difference.beyond)
+    return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.stats)
 
 
 def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, *look: Any) -> Judgement:

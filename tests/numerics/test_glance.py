@@ -1,4 +1,4 @@
-"""A glance at two results says what the passes over them say, and a bound that was learnt what the quantity's own says."""
+"""A bound that was learnt says what the quantity's own says; nothing is harmless of what has to be looked at."""
 
 import functools
 import types
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.numerics import bounds, difference
+from padiff_shim.numerics import difference
 from padiff_shim.numerics.bounds import Bound, BoundFormula, Learnt, Limit
 
 DTYPES = (torch.float32, torch.float64)
@@ -18,13 +18,6 @@ def normal(*shape, seed=0, dtype=torch.float64):
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape)).to(dtype)
 
 
-def seen(paddle, torch_, limit):
-    """By both ways."""
-    with np.errstate(all="ignore"):
-        whole = difference.differ(paddle, torch_, relative=False, harmless=limit())
-        return difference.quick_compare(paddle, torch_, limit()), whole
-
-
 def near(result, seed=1):
     """Some elements moved by up to three units in the last place, others not at all."""
     steps = np.random.default_rng(seed).integers(-3, 4, result.shape)
@@ -32,64 +25,29 @@ def near(result, seed=1):
     return result * (1 + unit * torch.from_numpy(steps).to(result.dtype))
 
 
-def limits(result, room):
-    """One that follows the result, one for each element, and one that asks for the usual difference, too."""
-    size = room * torch.finfo(result.dtype).eps
-    relative = bounds.relative(room * 4)
-    each = torch.full((result.numel(),), size * float(result.abs().max()) or 1.0, dtype=result.dtype)
-
-    def usual():
-        limit = Limit.of(each)
-        limit.usual = 0.25
-        return limit
-
-    return lambda: relative(result), lambda: Limit.of(each), usual
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (33, 31), (2, 3, 40), (70, 70)], ids=str)
-def test_it_gives_the_figures_of_the_passes_to_the_last_bit(dtype, shape):
-    count = 0
-    for seed in range(4):
-        result = normal(*shape, seed=seed, dtype=dtype)
-        for layout in (result, result.mT if result.ndim > 1 else result, result * (result > 0.5)):
-            for room in (0.5, 4.0, 64.0):
-                for limit in limits(layout, room):
-                    quick, whole = seen(near(layout, seed), layout, limit)
-                    if quick is None:
-                        continue
-                    count += 1
-                    assert quick == (whole.stats, whole.beyond)
-                    assert whole.finite
-    assert count > 20
+def test_nothing_is_harmless_of_what_has_to_be_looked_at(dtype):
+    """NaN and infinities on either side, differences beyond the limit, sums that cancel."""
 
+    def harmless(paddle, torch_, limit):
+        with np.errstate(all="ignore"):
+            whole = difference.differ(paddle, torch_, relative=False, harmless=limit)
+        return whole.finite and whole.beyond <= 1.0
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_it_says_nothing_of_what_has_to_be_looked_at(dtype):
-    """NaN and infinities on either side, results without a square, differences beyond the limit, sums that cancel."""
     result = normal(6, 40, dtype=dtype) + 3.0
     generous = Limit.of(torch.full((240,), 1e-4, dtype=dtype))
-    assert difference.quick_compare(near(result), result, generous) is not None
+    assert harmless(near(result), result, generous)
     for bad in (float("nan"), float("inf"), -float("inf")):
         spoiled = near(result)
         spoiled[3, 7] = bad
         for actual, other in ((spoiled, result), (result, spoiled), (spoiled, spoiled)):
-            assert seen(actual, other, lambda: generous)[0] is None
-    tiny = result * torch.finfo(dtype).tiny
-    assert seen(near(tiny), tiny, lambda: generous)[0] is None
+            assert not harmless(actual, other, generous)
     moved = near(result)
     moved[5, 39] += 2e-4
-    quick, whole = seen(moved, result, lambda: generous)
-    assert quick is None
-    assert whole.beyond > 1
+    assert not harmless(moved, result, generous)
     cancelled = Limit.of(torch.full((240,), 1.0, dtype=dtype))  # more than a part of the result
-    quick, whole = seen(near(result), result, lambda: cancelled)
-    assert quick is None
-    assert whole.beyond == float("inf")
-    nothing = Limit.of(torch.zeros(240, dtype=dtype))  # 0 / 0
-    assert seen(near(result), result, lambda: nothing)[0] is None
-    half = result.half()
-    assert difference.quick_compare(half, half, generous) is None
+    assert not harmless(near(result), result, cancelled)
+    assert not harmless(near(result), result, Limit.of(torch.zeros(240, dtype=dtype)))  # 0 / 0
 
 
 def calls(dtype, seed):
@@ -180,9 +138,9 @@ def test_what_was_learnt_holds_no_tensor_of_the_call():
     count = 0
     for call in calls(torch.float32, 0):
         bound = quantity_of(*call).harmless
-        learnt = bound.among(of_call(call[2], call[3]), call[4]) if isinstance(bound, Bound) else None
+        learnt = bound.among(of_call(call[2], call[3])) if isinstance(bound, Bound) else None
         if learnt is not None:
-            count += learnt.small
+            count += 1
             reached(learnt)
     assert count > 25
 
