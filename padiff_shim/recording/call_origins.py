@@ -165,7 +165,7 @@ class OriginFinder:
 
     def _kind(self, a: CallReads, b: CallReads) -> tuple[str, tuple[str, ...]]:
         """What sets a call apart from its partner, and that in sentences."""
-        numbers = _other_arguments(a, b)
+        numbers = other_arguments(a, b)
         if numbers:
             return ARGUMENTS, tuple(
                 tr("{name} is {a} in a and {b} in b", name=name, a=first, b=second) for name, first, second in numbers
@@ -256,7 +256,7 @@ def _equal_operands(a: CallReads, b: CallReads) -> bool | None:
     return all((first.shape, first.dtype) == (second.shape, second.dtype) for first, second in pairs)
 
 
-def _other_arguments(a: CallReads, b: CallReads) -> list[tuple[str, str, str]]:
+def other_arguments(a: CallReads, b: CallReads) -> list[tuple[str, str, str]]:
     """The arguments that both calls name and give otherwise. Places say something only where both have the same ones."""
     by_place = any(name.startswith("argument ") for name in (*a.arguments, *b.arguments))
     if by_place and set(a.arguments) != set(b.arguments):

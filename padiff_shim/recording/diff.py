@@ -15,7 +15,7 @@ from ..arguments import function, path, whole
 from ..errors import ArgumentError, described
 from ..measure.difference import Comparator
 from ..progress import Waiting
-from ..runlog.events import IN_STEP, LOSS, NAMED
+from ..runlog.events import LOSS, NAMED
 from ..text import joined, many, marked, tr
 from .alignment import SUMS, Pair, align
 from .call_origins import OriginFinder
@@ -347,11 +347,6 @@ def _common_kinds(a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: 
 
 def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow], *, crossing: bool) -> Iterator[str]:
     """What a reader should know of the rows."""
-    if {"gradient", IN_STEP} <= common and difference.first is not None and difference.first.any.kind == IN_STEP:
-        yield tr(
-            "gradients are equal behind the backward, and differ as step() uses them: a sum over ranks, accumulation, "
-            "unscaling, or clipping that the program computes itself"
-        )
     if unknown:
         number = many(len(unknown), "tensor")
         yield tr(
@@ -433,12 +428,16 @@ def _paired_steps(
     if begins is None and min(map(len, begun)) < 2:
         yield merged(runs[0]), merged(runs[1])
         return
-    for first, second in side_by_side(*runs, begins[1] if begins else 0):
+    before: dict[str, Tensor] = {}  # parameters of the earlier run as the other begins
+    for first, second in side_by_side(*runs):
         step = next(side.step for side in (first, second) if side is not None)
         pair = first or RecordedStep(step), second or RecordedStep(step)
-        if begins is not None and step == begins[1]:  # the other run had written these parameters behind the step before
-            later = pair["ab".index(begins[0])]
-            later.tensors = list(itertools.dropwhile(lambda tensor: tensor.kind == "parameter", later.tensors))
+        if begins is not None and step <= begins[1]:
+            earlier = pair["ba".index(begins[0])]
+            if step < begins[1]:
+                before |= {tensor.name: replace(tensor, step=begins[1]) for tensor in _of(earlier, "parameter")}
+                continue
+            earlier.tensors = [*before.values(), *earlier.tensors]
         yield pair
 
 

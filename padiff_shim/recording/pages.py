@@ -132,7 +132,12 @@ def _differing(difference: Difference, row: TensorRow) -> str:
         origin, reason = _origin(difference, difference.origin), difference.reason
         origin = origin if reason is None else tr("{origin}; {reason}", origin=origin, reason=reason.text)
         return tr("{origin}; of what was computed {differing}", origin=origin, differing=text)
-    return text if difference.reason is None else tr("{reason}; {number}", reason=difference.reason.text, number=text)
+    if difference.reason is None:
+        return text
+    if "until" in difference.reason.numbers:  # it has a place of its own
+        return tr("{reason}; {number}", reason=difference.reason.text, number=text)
+    words = {"reason": difference.reason.text, "place": _row_place(row), "number": number, "far": _row_size(row)}
+    return tr("{reason}, first at {place}; {number}: {far}", **words)
 
 
 def _alone(difference: Difference) -> str:
@@ -209,11 +214,20 @@ def _slices(number: int) -> str:
 
 def described(row: TensorRow) -> str:
     """A row in words: what, where, how far."""
+    return joined("", (_row_place(row), tr(": "), _row_size(row)))
+
+
+def _row_place(row: TensorRow) -> str:
+    """What and where."""
     place = [tr("rank {rank}", rank=row.rank)] if row.rank else []
     place += [tr("step {step}", step=row.any.step)] if row.any.step else []
-    what = joined(", ", [*place, row.any.sentence()])
+    return joined(", ", [*place, row.any.sentence()])
+
+
+def _row_size(row: TensorRow) -> str:
+    """How far."""
     made = (" (", row.joined, ")") if row.joined else ()
-    return joined("", (what, tr(": "), _only(row) if row.apart is None else size(row.apart, row), *made))
+    return joined("", (_only(row) if row.apart is None else size(row.apart, row), *made))
 
 
 def _only(row: TensorRow) -> str:

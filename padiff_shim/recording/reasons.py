@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
-from ..text import joined, shown, tr
+from ..text import joined, marked, shown, tr
 from . import pages
+from .call_origins import ARGUMENTS, other_arguments
 from .difference import Difference, TensorRow
 from .rank_causes import BACKWARD, BIAS, ORDER, PARTIAL_SUMS, SCALE, SHARES, RankCause
 from .rounding import Rounding, explained
 from .shards import JoinedTensor
 from .switches import SwitchDifference
 from .tensors import NORM as NORM_NOTE
-from .tensors import WEIGHT, Array, Tensor
+from .tensors import WEIGHT, Array
+from .updates import GRADIENTS, Updates, linear, multiple, wide
 
-RATE, DECAY, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
-    "learning rate", "weight decay", "optimizer state", "update", "random numbers", "norm", "constant"
+RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
+    "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
 )  # fmt: skip
+CALLS, OPERAND, NOT_CLEARED, CLIPS = "calls", "operand", "not cleared", "clipping"
 BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
     "batch size", "order of samples", "order of batches", "rounding", "settings"
 )  # fmt: skip
-_GRADIENTS = (CLIPPED, IN_STEP, "gradient")  # the last of them is what an update uses
 _SETTINGS = 2  # that a headline names
 _FITS = 1e-2  # relative: an update that a rule explains
+_ROUNDED = 1e-6  # relative: no more than rounding of an update
 _FACTOR = 1e-3  # relative: two tensors of which one is a multiple of the other
+_DECAY = 1e-5  # less is none
+_COUNT = 10**7  # beyond, a number says nothing of how many are added up
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,11 @@ def reason_of(
     inputs = _of_inputs(difference)
     if difference.first is None or (difference.origin is not None and inputs is None):
         return inputs
-    rounding = explained(difference.rows, lambda row, rows: _same_update(difference, row, rows))
+    updates = Updates(difference)
+    rounding = explained(difference.rows, updates.same)
     rest = rounding.rest
     comparable = inputs is None or inputs.kind == ORDER_OF_SAMPLES or difference.origin is None
-    reason = None if rest is None or not comparable else _of_row(difference, rest, rounding, cause)
+    reason = None if rest is None or not comparable else _of_row(updates, difference, rest, rounding, cause)
     parts = [] if inputs is None else [inputs.text]
     numbers: dict[str, Any] = {} if inputs is None else dict(inputs.numbers)
     if rounding.rows:
@@ -80,6 +86,8 @@ def reason_of(
         else:
             numbers |= {"until": str(rest.any), "step": rest.any.step}
             parts.append(tr("rounding explains what differs before {rest}", rest=pages.described(rest)))
+    elif rest is not None and not rest.differs:
+        parts.append(tr("within the tolerances, and more than rounding: {rest}", rest=pages.described(rest)))
     elif rest is not None and comparable and inputs is not None:
         parts.append(tr("rounding does not explain {rest}", rest=pages.described(rest)))
     if switches and (rounding.rows or (reason is None and rounding.incoming == 0)):
@@ -87,25 +95,67 @@ def reason_of(
         parts += [tr("{name}: {a} in a, {b} in b", name=name, a=a, b=b) for name, a, b, _ in switches[:_SETTINGS]]
     if not parts:
         return reason
-    kind = inputs.kind if inputs is not None else (ROUNDING if rounding.rows else SETTINGS) if reason is None else reason.kind
+    placed = reason is None or reason.kind in _PLACES
+    kind = inputs.kind if inputs is not None else reason.kind if reason and not (placed and rounding.rows) else ROUNDING
     parts += [] if reason is None else [reason.text]
     return DifferenceReason(kind, joined("; ", parts), {**numbers, **({} if reason is None else reason.numbers)})
 
 
 def _of_row(
-    difference: Difference, first: TensorRow, rounding: Rounding, cause: Callable[[TensorRow], RankCause | None]
+    updates: Updates,
+    difference: Difference,
+    first: TensorRow,
+    rounding: Rounding,
+    cause: Callable[[TensorRow], RankCause | None],
 ) -> DifferenceReason | None:
     """The reason for a row that rounding does not explain."""
+    same_framework = difference.frameworks[0] == difference.frameworks[1]
     if first.a is None or first.b is None:
-        return None
-    if first.any.kind in ("parameter", STATE):
-        return _of_update(difference, first, rounding.rows)
+        return _of_call(first) if same_framework else None
+    side = difference.one_sided.get(CLIPPED)
+    updated = first.any.kind in ("parameter", STATE)
+    if side and (updated or rounding.unseen):
+        return DifferenceReason(CLIPS, tr("{side} alone clips its gradients", side=side), {"side": side})
+    if updated:
+        return _of_update(updates, first, rounding.rows)
     known = cause(first)
     if known is not None:
         return DifferenceReason(known[0], rank_words(known), dict(known[1]))
-    if first.any.kind in _GRADIENTS or (first.any.kind, first.any.name) == ("note", NORM_NOTE):
-        return _of_gradients(difference, first)
-    return _of_random(first) or _of_numbers(first)
+    if first.any.kind in GRADIENTS or (first.any.kind, first.any.name) == ("note", NORM_NOTE):
+        return _of_gradients(updates, difference, first) or _of_place(difference, first)
+    if rounding.unseen:
+        return _of_unseen(first, rounding)
+    calls = _of_random(first) or (_of_call(first) if same_framework else None) or _of_numbers(first)
+    return calls or (_of_operands(first) if same_framework and not rounding.incoming else None) or _of_place(difference, first)
+
+
+# Kinds of tensors -> what a difference there says, of which nothing else tells the reason.
+_PLACES = {
+    LOSS: marked("what the layers return agrees, the loss does not"),
+    "op": marked("all before agrees: this call has other arguments, or reads something else beside"),
+    "layer": marked("all before agrees: this layer computes something else"),
+    "gradient": marked("the forward agrees, the backward does not"),
+    IN_STEP: marked("a sum over ranks, accumulation or unscaling: gradients behind the backward agree"),
+    CLIPPED: marked("gradients agree before clipping, and not behind it"),
+}
+
+
+def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | None:
+    """What the kind of the first difference says of it."""
+    kind = first.any.kind
+    if kind == IN_STEP and not any(row.any.kind == "gradient" for row in difference.rows):
+        kind = "gradient"
+    return DifferenceReason(kind, tr(_PLACES[kind]), {}) if kind in _PLACES else None
+
+
+def _of_unseen(first: TensorRow, rounding: Rounding) -> DifferenceReason:
+    """The first difference is behind an update of which no weights were recorded."""
+    step = first.any.step - 1
+    if rounding.rows or (first.apart is not None and first.apart.relative < _ROUNDED):
+        text = tr("the update of step {step} was not recorded, so it is not known whether rounding explains more", step=step)
+    else:
+        text = tr("another learning rate, decay or state: step {step} is equal, its update is not", step=step)
+    return DifferenceReason(UPDATE, tr("{text} (record it with parameters=True, states=True)", text=text), {"step": step})
 
 
 def rank_words(cause: RankCause) -> str:
@@ -141,6 +191,39 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
     return None
 
 
+def _of_call(first: TensorRow) -> DifferenceReason | None:
+    """What sets a call apart from its partner in the other run: its name, its arguments, or what it reads."""
+    if first.any.kind != "op":
+        return None
+    if first.a is None or first.b is None:
+        side, other = "ba" if first.a is None else "ab"
+        text = tr("{side} calls {name} here, {other} does not", side=side, name=shown(first.any.name), other=other)
+        return DifferenceReason(CALLS, text, {"side": side})
+    if first.a.name != first.b.name:
+        a, b = shown(first.a.name), shown(first.b.name)
+        return DifferenceReason(CALLS, tr("a calls {a} here, b {b}", a=a, b=b), {"a": first.a.name, "b": first.b.name})
+    reads = first.a.reads, first.b.reads
+    if reads[0] is None or reads[1] is None:
+        return None
+    arguments = other_arguments(reads[0], reads[1])
+    if arguments:
+        words = [tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(a), b=shown(b)) for name, a, b in arguments]
+        return DifferenceReason(ARGUMENTS, joined("; ", words), {name: (a, b) for name, a, b in arguments})
+    return None
+
+
+def _of_operands(first: TensorRow) -> DifferenceReason | None:
+    """A call whose operand differs though nothing differs before it."""
+    if first.a is None or first.b is None or first.a.reads is None or first.b.reads is None:
+        return None
+    operands = zip(first.a.reads.operands, first.b.reads.operands)
+    names = [one_side.name for one_side, other in operands if one_side.digest != other.digest]
+    if not names:
+        return None
+    text = tr("its operand {names} differs, nothing before it does", names=", ".join(map(shown, names)))
+    return DifferenceReason(OPERAND, text, {"operands": names})
+
+
 def _of_random(first: TensorRow) -> DifferenceReason | None:
     """Where the first result that differs is one of dropout: the generators stand elsewhere."""
     tensor = first.any
@@ -153,9 +236,10 @@ def _of_random(first: TensorRow) -> DifferenceReason | None:
 
 
 def _of_numbers(first: TensorRow) -> DifferenceReason | None:
-    """One factor, or one number that is added, between two results."""
-    factor, (a, b) = _factor(first), (_wide(first.a), _wide(first.b))
-    if factor is not None and abs(factor - 1) > _FACTOR:
+    """One factor, or one number that is added, between two results; of a single number, a factor that a count explains."""
+    factor, (a, b) = _factor(first), (wide(first.a), wide(first.b))
+    telling = first.any.size > 1 and a is not None  # two figures of a fingerprint may have one factor by chance
+    if factor is not None and abs(factor - 1) > _FACTOR and (telling or _counted(factor)):
         return DifferenceReason(SCALE, tr("a's values are {factor:.6g} times b's", factor=factor), {"factor": factor})
     if a is None or b is None or a.shape != b.shape or a.size < 2:
         return None
@@ -165,8 +249,14 @@ def _of_numbers(first: TensorRow) -> DifferenceReason | None:
     return None
 
 
-def _of_gradients(difference: Difference, first: TensorRow) -> DifferenceReason | None:
-    """One factor between all gradients of the step, or a norm that differs between ranks."""
+def _counted(factor: float) -> bool:
+    """Whether a factor is a whole number, or one over it."""
+    whole = max(abs(factor), 1 / abs(factor)) if factor else math.inf
+    return whole < _COUNT and abs(whole - round(whole)) <= _FACTOR * whole
+
+
+def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) -> DifferenceReason | None:
+    """One factor between all gradients of the step, those of a step before in one run, or a norm that differs between ranks."""
     kind, step = first.any.kind, first.any.step
     if kind == "note":
         whole = [row for row in difference.compared if row.any.kind == IN_STEP and row.any.step == step]
@@ -174,185 +264,108 @@ def _of_gradients(difference: Difference, first: TensorRow) -> DifferenceReason 
             return None
         return DifferenceReason(NORM, tr("the norm is not summed over ranks: each clips by its own"), {"step": step})
     rows = [row for row in difference.differing if row.any.kind == kind and row.any.step == step]
+    crossing = difference.frameworks[0] != difference.frameworks[1]
+    if side := _not_cleared(updates, [row for row in rows if not crossing or len(row.any.shape) == 1]):
+        text = tr("the gradients of the step before were not cleared in {side}", side=side)
+        return DifferenceReason(NOT_CLEARED, text, {"side": side, "step": step})
     factors = [_factor(row) for row in rows]
     if not factors or None in factors:
         return None
     factor = float(np.median([known for known in factors if known is not None]))
     if any(known is None or abs(known / factor - 1) > _FACTOR for known in factors):
         return None
+    backward = [row.differs for row in difference.compared if row.any.kind == "gradient" and row.any.step == step]
     if kind == CLIPPED:
-        text = tr("gradients are equal before clipping, and clipped to {factor:.4g} times the norm", factor=factor)
+        text = tr("clipped to {factor:.4g} times the norm: gradients are equal before", factor=factor)
+    elif kind == IN_STEP and backward and not any(backward):
+        text = tr("gradients are {factor:.4g} times b's: {why}", why=tr(_PLACES[IN_STEP]), factor=factor)
     else:
-        text = tr("the forward is equal, and all gradients are {factor:.4g} times b's: the loss is scaled otherwise", factor=factor)
+        text = tr("gradients are {factor:.4g} times b's: the loss is scaled otherwise, the forward is equal", factor=factor)
     return DifferenceReason(SCALE, text, {"factor": factor})
+
+
+def _not_cleared(updates: Updates, rows: Sequence[TensorRow]) -> str:
+    """The run in which gradients are the other run's plus its own of the step before; "" if they are not."""
+    sides = list("ab") if rows else []
+    for row in rows:
+        a, b = linear(row.a), linear(row.b)
+        if a is None or b is None or a.shape != b.shape:
+            return ""
+        before = updates.gradients_before(row)
+        sides = [side for side in sides if any(_are(a - b if side == "a" else b - a, linear(getattr(old, side))) for old in before)]
+    return "".join(sides[:1])
+
+
+def _are(values: Array, other: Array | None) -> bool:
+    """Whether two arrays are the same but for rounding."""
+    if other is None or values.shape != other.shape:
+        return False
+    return float(np.linalg.norm(values - other)) <= _FITS * float(np.linalg.norm(other))
 
 
 def _factor(row: TensorRow) -> float | None:
     """By which a's values are b's; None where they are no multiple of them."""
-    a, b = _wide(row.a), _wide(row.b)
+    a, b = linear(row.a), linear(row.b)
     if a is None or b is None:
         return None
-    for turned in (b, b.T) if b.ndim == 2 else (b,):
-        if a.shape == turned.shape:
-            square = float(np.vdot(turned, turned))
-            factor = float(np.vdot(a, turned)) / square if square else math.nan
-            if np.linalg.norm(a - factor * turned) <= _FACTOR * np.linalg.norm(a):
-                return factor
-    return None
+    ways = (multiple(a, turned, _FACTOR) for turned in ((b, b.T) if b.ndim == 2 else (b,)) if a.shape == turned.shape)
+    return next((factor for factor in ways if factor is not None), None)
 
 
 # ---- Updates
 
 
-@dataclass(frozen=True)
-class _Update:
-    """What one run did with a parameter in a step: its values before and behind it, its gradient, and the optimizer's states."""
-
-    old: Array
-    new: Array
-    gradient: Array
-    states: Mapping[str, Array]
-    step: int
-
-    def fitted(self, *, first: bool) -> tuple[float, float, float] | None:
-        """The learning rate, the decay, and how much of the update they leave, by the direction that explains most of it."""
-        made = self.new - self.old
-        size = float(np.linalg.norm(made))
-        best: tuple[float, float, float] | None = None
-        for direction in self._directions(first=first) if size else ():
-            known = np.abs(direction) > 0
-            matrix = np.stack([direction[known], self.old[known]], 1)
-            if len(matrix) < 3:
-                continue
-            (rate, decay), *_ = np.linalg.lstsq(matrix, -made[known], rcond=None)
-            left = float(np.linalg.norm(matrix @ [rate, decay] + made[known])) / size
-            if rate and (best is None or left < best[2]):
-                best = float(rate), float(decay / rate), left
-        return best
-
-    def _directions(self, *, first: bool) -> Iterator[Array]:
-        """Of SGD, Momentum and Adam, where what they keep is known; Adam's first step is known without."""
-        yield self.gradient
-        if "velocity" in self.states:
-            yield self.states["velocity"]
-        if {"moment1", "moment2"} <= self.states.keys():
-            first_moment, second = self.states["moment1"], self.states["moment2"]
-            count = self.step + 1  # corrected as with the usual betas
-            corrected = math.sqrt(1 - 0.999**count) / (1 - 0.9**count)
-            yield np.where(second > 0, corrected * first_moment / np.sqrt(np.maximum(second, 1e-38)), 0)
-        elif first:
-            yield np.sign(self.gradient)
-
-
-def _fits(difference: Difference, row: TensorRow, used: TensorRow) -> list[tuple[float, float, float] | None]:
-    """By which rates and decays both runs have updated a parameter."""
-    sides = [_update(difference, row, used, side) for side in "ab"]
-    return [None if update is None else update.fitted(first=_starts(difference, row)) for update in sides]
-
-
-def _starts(difference: Difference, row: TensorRow) -> bool:
-    """Whether a row is of the first step."""
-    return row.any.step == (difference.steps[0].step if difference.steps else 0)
-
-
-def _same_update(difference: Difference, row: TensorRow, rounded: set[int]) -> bool:
-    """Whether both runs update a parameter with one rate and decay, each by its own gradient."""
-    used = _last(difference, row.any.name, row.any.step, _GRADIENTS) if row.any.kind == "parameter" else None
-    if used is None or (used.differs and id(used) not in rounded):
-        return False
-    a, b = _fits(difference, row, used)
-    if a is None or b is None or max(a[2], b[2]) > _FITS:
-        return False
-    return abs(a[0] / b[0] - 1) <= _FACTOR and abs(a[1] - b[1]) <= _FITS * max(abs(a[1]), abs(b[1]), 1.0)
-
-
-def _of_update(difference: Difference, first: TensorRow, rounded: set[int]) -> DifferenceReason | None:
+def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> DifferenceReason | None:
     """Gradients are equal, the update is not; ``rounded``: rows that rounding explains."""
-    used = _last(difference, first.any.name, first.any.step, _GRADIENTS)
+    used = updates.gradient(first)
     if used is None or (used.differs and id(used) not in rounded):
         return None
     if first.any.kind == STATE:
-        return _of_state(first, used)
-    starts = _starts(difference, first)
-    fits = _fits(difference, first, used)
-    if fits[0] is not None and fits[1] is not None:
-        good = [fit is not None and fit[2] < _FITS for fit in fits]
-        (rate, decay, _), (other_rate, other_decay, _) = fits[0], fits[1]
-        if all(good) and abs(rate / other_rate - 1) > _FACTOR:
-            text = tr("gradients are equal, the updates are not: learning rate {a:.4g} in a, {b:.4g} in b", a=rate, b=other_rate)
-            return DifferenceReason(RATE, text, {"a": rate, "b": other_rate})
-        if all(good) and abs(decay - other_decay) > _FITS * max(abs(decay), abs(other_decay)):
-            least = _FACTOR * max(abs(decay), abs(other_decay))
-            a, b = (known if abs(known) > least else 0.0 for known in (decay, other_decay))
-            text = tr("gradients are equal, the updates are not: weight decay {a:.3g} in a, {b:.3g} in b", a=a, b=b)
-            return DifferenceReason(DECAY, text, {"a": a, "b": b})
-        if good[0] != good[1] and starts:
-            side = "ab"[good[1]]
+        return _of_state(updates, first, used)
+    a, b = updates.rules(first, used)
+    if a is not None and b is not None:
+        if a.fits and b.fits and not a.explains(b) and not updates.contradicted(first):
+            if abs(a.rate / b.rate - 1) > _FACTOR:
+                return _numbered(RATE, tr("learning rate {a:.4g} in a, {b:.4g} in b", a=a.rate, b=b.rate), a.rate, b.rate)
+            if abs(a.decay - b.decay) > max(_DECAY, _FITS * max(abs(a.decay), abs(b.decay))):
+                least = _FACTOR * max(abs(a.decay), abs(b.decay))
+                decays = [known if abs(known) > least else 0.0 for known in (a.decay, b.decay)]
+                return _numbered(DECAY, tr("weight decay {a:.3g} in a, {b:.3g} in b", a=decays[0], b=decays[1]), *decays)
+            return _numbered(EPSILON, tr("epsilon {a:.2g} in a, {b:.2g} in b", a=a.epsilon, b=b.epsilon), a.epsilon, b.epsilon)
+        if a.fits != b.fits and updates.starts(first):
+            side = "ab"[b.fits]
             text = tr(
                 "weights and gradients are equal, and {side}'s update is that of a first step: {lost}", side=side, lost=_lost()
             )
             return DifferenceReason(NOT_LOADED, text, {"side": side})
-    text = tr("gradients are equal, the updates are not: another learning rate, decay or state of the optimizer")
+    text = tr("another rate, decay or state: gradients are equal, updates are not")
     return DifferenceReason(UPDATE, text, {})
+
+
+def _numbered(kind: str, why: str, a: float, b: float) -> DifferenceReason:
+    """A number of an optimizer that differs."""
+    return DifferenceReason(kind, tr("{why}: gradients are equal, updates are not", why=why), {"a": a, "b": b})
 
 
 def _lost() -> str:
     return str(tr("the optimizer's state was not loaded"))
 
 
-def _of_state(first: TensorRow, used: TensorRow) -> DifferenceReason:
-    """A state that begins at zero in one run is a multiple of its first gradient, or of that squared."""
-    state, zero = first.any.tensor or STATE, list[bool]()
-    for tensor, gradient in ((first.a, used.a), (first.b, used.b)):
-        values, made = _wide(tensor), _wide(gradient)
-        made = None if made is None else made**2 if state == "moment2" else made
-        zero.append(values is not None and made is not None and values.shape == made.shape and _multiple(values, made))
+def _of_state(updates: Updates, first: TensorRow, used: TensorRow) -> DifferenceReason:
+    """Of another beta, of a decay that is added to gradients, or of a state that begins at zero in one run alone."""
+    state, (a, b) = first.any.tensor or STATE, (updates.kept(first, used, side) for side in "ab")
+    zero = [known is not None and known.begins for known in (a, b)]
     if zero[0] != zero[1]:
         side = "ab"[zero[1]]
         text = tr(
             "weights and gradients are equal, and {state} begins at zero in {side}: {lost}", state=state, side=side, lost=_lost()
         )
         return DifferenceReason(NOT_LOADED, text, {"side": side, "state": state})
+    if a is not None and b is not None:
+        if abs(a.decay - b.decay) > _FITS * max(abs(a.decay), abs(b.decay)):
+            return _numbered(DECAY, tr("weight decay {a:.3g} in a, {b:.3g} in b", a=a.decay, b=b.decay), a.decay, b.decay)
+        if a.beta is not None and b.beta is not None and abs(a.beta - b.beta) > _FACTOR * (1 - max(a.beta, b.beta)):
+            name = {"moment1": "beta1", "moment2": "beta2", "velocity": "momentum"}.get(state, state)
+            return _numbered(BETA, tr("{name} {a:.4g} in a, {b:.4g} in b", name=name, a=a.beta, b=b.beta), a.beta, b.beta)
     text = tr("gradients are equal, and {state} is not: the optimizer began with another one", state=state)
     return DifferenceReason(UPDATE, text, {"state": state})
-
-
-def _multiple(values: Array, of: Array) -> bool:
-    square = float(np.vdot(of, of))
-    factor = float(np.vdot(values, of)) / square if square else 0.0
-    return bool(factor) and bool(np.linalg.norm(values - factor * of) <= _FACTOR * np.linalg.norm(values))
-
-
-def _last(difference: Difference, name: str, step: int, kinds: Sequence[str]) -> TensorRow | None:
-    """The row of a parameter's gradient as its update used it."""
-    for kind in kinds:
-        for row in difference.compared:
-            if row.any.kind == kind and row.any.name == name and row.any.step == step:
-                return row
-    return None
-
-
-def _update(difference: Difference, first: TensorRow, used: TensorRow, side: str) -> _Update | None:
-    old = None
-    states: dict[str, Array] = {}
-    for row in difference.compared:
-        tensor = getattr(row, side)
-        if row is first:
-            break
-        if row.any.kind == "parameter" and row.any.name == first.any.name:
-            old = tensor
-        if row.any.kind == STATE and row.any.name == first.any.name and row.any.step == first.any.step:
-            values = _wide(tensor)
-            states |= {} if values is None else {row.any.tensor: values}
-    arrays = [_wide(tensor) for tensor in (old, getattr(first, side), getattr(used, side))]
-    known = [array for array in arrays if array is not None]
-    if len(known) < len(arrays) or any(array.shape != known[0].shape for array in known):
-        return None
-    return _Update(known[0], known[1], known[2], states, first.any.step)
-
-
-def _wide(tensor: Tensor | None) -> Array | None:
-    """Values in float64; None where they are not known, or not all finite numbers."""
-    values = None if tensor is None or tensor.kind == LOSS else tensor.values()
-    wide = None if values is None or np.iscomplexobj(values) else values.astype(np.float64)
-    return None if wide is None or not np.isfinite(wide).all() else wide

@@ -7,17 +7,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..measure.distance import coarser
-from ..runlog.events import CLIPPED, IN_STEP
+from ..runlog.events import CLIPPED, IN_STEP, STATE
 from .difference import TensorRow
 from .tensors import Tensor
 
 _UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 _OWN = 8.0  # units of roundoff, times the root of how many numbers a call sums: what its own rounding makes
 _SUMMED = 4096  # where that is not known: of a layer, or of a backward
+_UPDATED = 64  # as many numbers as an update rounds like
 _AMPLIFIED = 100.0  # what a call makes of a difference that it reads; beyond, something else is the reason
-_ONE_SIDED = 0.5  # of a difference that lies along the tensor, as that of a factor does, and rounding's does not
-_FEW = 16  # elements of which that says nothing
 _GRADIENTS = frozenset({"gradient", IN_STEP, CLIPPED})
+_SMALL = 1e-2  # relative: beyond, a backward or an update makes no more of it than this
+_UPDATED_FAR = 10.0
+_FAR = dict.fromkeys(("parameter", STATE, *_GRADIENTS), _UPDATED_FAR)
+_ONE_SIDED = 0.5  # of a difference that lies along the tensor, as that of a factor does, and rounding's does not
+_FIGURES = 3e-7  # relative: figures have no more digits
+_FEW = 16  # elements of which that says nothing
 
 
 @dataclass
@@ -30,6 +35,7 @@ class Rounding:
         largest: the largest relative difference that it explains.
         rest: the first row that rounding does not explain; None where it explains all.
         incoming: the relative difference of what that row's call reads; 0 where nothing before it differs.
+        unseen: that row reads weights behind an update, and parameters were not recorded.
         rows: those that it explains, by identity.
     """
 
@@ -38,17 +44,19 @@ class Rounding:
     largest: float = 0.0
     rest: TensorRow | None = None
     incoming: float = 0.0
+    unseen: bool = False
     rows: set[int] = field(default_factory=set)
 
 
-def explained(rows: Sequence[TensorRow], same_update: Callable[[TensorRow, set[int]], bool]) -> Rounding:
+def explained(rows: Sequence[TensorRow], same_update: Callable[[TensorRow, set[int]], bool | None]) -> Rounding:
     """Follow rounding along a run.
 
     Args:
         rows: of the difference, in the order of the runs.
-        same_update: whether both runs update a parameter by one rule, each by its own gradient; with the rows explained so far.
+        same_update: whether both runs update a parameter by one rule, each by its own gradient, or None where that is not known;
+            with the rows explained so far.
     """
-    rounding, flow = Rounding(), _Flow()
+    rounding, flow = Rounding(), _Flow(rows)
     for row in rows:
         if row.a is None or row.b is None or row.apart is None:
             if row.differs:
@@ -56,59 +64,133 @@ def explained(rows: Sequence[TensorRow], same_update: Callable[[TensorRow, set[i
                 return rounding
             continue
         incoming, size = flow.incoming(row.a, row.b), row.apart.relative
-        if row.differs:
+        if not row.apart.identical:
             unit = _UNITS.get(coarser(row.a.dtype, row.b.dtype), math.nan)
             own = size <= _OWN * unit * math.sqrt(_summed(row.a)) and not (incoming == 0 and _one_sided(row.a, row.b, size))
+            own = own and not (flow.unseen(row.a) and flow.equal)
             negligible = row.a.kind in _GRADIENTS and flow.negligible(row, unit)
             factor = size / max(incoming, unit)
-            if not (own or negligible or (incoming > 0 and factor <= _AMPLIFIED) or same_update(row, rounding.rows)):
-                rounding.rest, rounding.incoming = row, incoming
+            far = size > _SMALL or row.a.kind == "parameter"
+            carried = incoming > 0 and factor <= (_FAR.get(row.a.kind, _AMPLIFIED) if far else _AMPLIFIED)
+            if not (own or negligible) and incoming > 0 and row.a.kind == "parameter":
+                updated = same_update(row, rounding.rows)
+                carried = updated or (updated is None and (carried or flow.alone(row)))
+            if not (own or negligible or carried):
+                rounding.rest, rounding.incoming, rounding.unseen = row, incoming, flow.unseen(row.a)
                 return rounding
-            rounding.rows.add(id(row))
-            rounding.largest = max(rounding.largest, size)
-            if incoming and not own and not negligible and factor <= _AMPLIFIED:
+            if row.differs:
+                rounding.rows.add(id(row))
+                rounding.largest = max(rounding.largest, size)
+            if carried and not own and not negligible and factor <= _AMPLIFIED:
                 rounding.amplification = max(rounding.amplification, factor)
+        else:
+            own = negligible = False
         size = 0.0 if row.apart.identical or math.isnan(size) else size
-        rounding.begins = rounding.begins if incoming else max(rounding.begins, size)
-        flow.add(row, size)
+        rounding.begins = rounding.begins if incoming or negligible else max(rounding.begins, size)
+        flow.add(row, size, negligible=negligible and not own)
     return rounding
 
 
 class _Flow:
-    """Relative differences of what a run has made so far."""
+    """Relative differences of what a run has made so far.
 
-    def __init__(self) -> None:
+    Args:
+        rows: all of the run.
+    """
+
+    def __init__(self, rows: Sequence[TensorRow]) -> None:
         self._made: dict[str, float] = {}  # digest of a result of a -> its difference
-        self._largest = 0.0
-        self._gradients = 0.0  # the largest norm of a gradient
+        self._largest = 0.0  # of all
+        self._first = self._step = rows[0].any.step if rows else 0
+        self._forward = self._backward = 0.0  # the largest of this step
+        self._gradients: dict[str, float] = {}  # of this step: parameter -> the difference of its gradient
+        self._states: dict[tuple[str, str], float] = {}  # parameter, name of a state -> its difference
+        self._parameters: dict[str, float] = {}
+        self._norm = 0.0  # the largest of a gradient
+        self._vectors = [row for row in rows if row.any.kind == "parameter" and row.apart is not None and len(row.any.shape) == 1]
+        self._recorded = any(row.any.kind == "parameter" for row in rows)
 
-    def add(self, row: TensorRow, size: float) -> None:
-        """What was made next."""
+    def add(self, row: TensorRow, size: float, *, negligible: bool = False) -> None:
+        """What was made next; a ``negligible`` gradient counts for its own parameter alone."""
+        assert row.a is not None
         assert row.b is not None
-        if size and row.a is not None:
+        if row.a.digest:
             self._made[row.a.digest] = size
-            self._largest = max(self._largest, size)
-        if row.b.kind in _GRADIENTS:
-            self._gradients = max(self._gradients, row.b.figures.get("norm", 0.0))
+        kind, name = row.a.kind, row.a.name
+        self._largest = max(self._largest, 0.0 if negligible else size)
+        if kind in _GRADIENTS:
+            self._gradients[name] = size
+            self._backward = max(self._backward, 0.0 if negligible else size)
+            self._norm = max(self._norm, row.b.figures.get("norm", 0.0))
+        elif kind == STATE:
+            self._states[name, row.a.tensor] = size
+        elif kind == "parameter":
+            self._parameters[name] = size
+        else:
+            self._forward = max(self._forward, size)
 
     def incoming(self, a: Tensor, b: Tensor) -> float:
-        """The largest difference of what a call reads; where its operands were not recorded, of all that was made before."""
+        """The largest difference of what is read; where operands were not recorded, of what was made before in this step."""
+        if a.step != self._step:
+            self._step, self._forward, self._backward = a.step, 0.0, 0.0
+            self._gradients.clear()
+        name, gradient = a.name, self._gradients.get(a.name)
+        if a.kind == STATE and gradient is not None:
+            return max(gradient, self._states.get((name, a.tensor), 0.0))
+        if a.kind == "parameter" and gradient is not None:
+            states = [size for (parameter, _), size in self._states.items() if parameter == name]
+            return max(gradient, self._parameters.get(name, 0.0), *states)
+        if a.kind in (IN_STEP, CLIPPED) and gradient is not None:
+            return max(gradient, self._backward)
+        if a.kind in _GRADIENTS:
+            return self._forward
         if a.reads is None or b.reads is None:
-            return self._largest
+            return self._made.get(a.digest) or self._unknown(a.layer)
         equal = {operand.digest for operand in b.reads.operands}
-        sizes = [self._made.get(operand.digest, self._largest) for operand in a.reads.operands if operand.digest not in equal]
+        sizes = [
+            self._unknown(a.layer) if (size := self._made.get(operand.digest)) is None else size
+            for operand in a.reads.operands
+            if operand.digest not in equal
+        ]
         return max(sizes, default=0.0)
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing has differed so far."""
+        return not self._largest
+
+    def _unknown(self, layer: str) -> float:
+        """What a call may read that no recorded call has made: what was made in this step, or the layer's own parameters."""
+        if not self._recorded:
+            return self._largest
+        own = (size for name, size in self._parameters.items() if name.startswith(f"{layer}." if layer else ""))
+        return max(self._forward, max(own, default=0.0))
+
+    def unseen(self, a: Tensor) -> bool:
+        """Whether a call reads weights behind an update that was not recorded."""
+        return not self._recorded and a.step > self._first
+
+    def alone(self, row: TensorRow) -> bool:
+        """Whether a vector's update is apart beyond its gradient's difference, and those of most vectors in this step are not.
+
+        An adaptive optimizer makes a whole update of elements whose gradients are zero but for rounding, as of a bias of keys.
+        """
+        peers = [(peer, peer.apart) for peer in self._vectors if peer.any.step == row.any.step]
+        near = [peer for peer, apart in peers if apart and apart.relative <= _UPDATED_FAR * self._gradients.get(peer.any.name, 0.0)]
+        return len(row.any.shape) == 1 and 2 * len(near) > len(peers)
 
     def negligible(self, row: TensorRow, unit: float) -> bool:
         """Whether a gradient, as one that is zero but for rounding, differs by no more than rounding of the largest gradients."""
         assert row.b is not None
         assert row.apart is not None
         norm = row.b.figures.get("norm", 0.0)
-        return row.apart.relative * norm <= _OWN * unit * math.sqrt(_SUMMED) * max(self._gradients, norm)
+        return row.apart.relative * norm <= _OWN * unit * math.sqrt(_SUMMED) * max(self._norm, norm)
 
 
 def _summed(tensor: Tensor) -> float:
     """How many numbers a call adds up for an element of its result."""
+    if tensor.kind == "parameter":
+        return _UPDATED
     sizes = [math.prod(operand.shape) for operand in tensor.reads.operands] if tensor.reads is not None else []
     sizes = sorted(size for size in sizes if size)
     if not sizes or not tensor.size:
@@ -121,6 +203,6 @@ def _summed(tensor: Tensor) -> float:
 def _one_sided(a: Tensor, b: Tensor, size: float) -> bool:
     """Whether a difference changes the norm nearly as much as itself, as another factor or constant does."""
     norms = a.figures.get("norm"), b.figures.get("norm")
-    if norms[0] is None or not norms[1] or b.size < _FEW:
+    if norms[0] is None or not norms[1] or b.size < _FEW or size < _FIGURES:
         return False
     return abs(norms[0] - norms[1]) > _ONE_SIDED * size * norms[1]

@@ -62,7 +62,8 @@ def test_a_sum_over_ranks_that_is_forgotten_is_the_first_difference(tmp_path):
     assert not difference
     assert (difference.first.any.kind, difference.first.any.name) == ("step gradient", "weight")
     assert not [row for row in difference.differing if row.any.kind == "gradient"]
-    assert "sum over ranks" in " ".join(difference.notes)
+    assert difference.reason.numbers["factor"] == pytest.approx(2)
+    assert "sum over ranks" in difference.reason.text
 
 
 PRESETS = {"values": {"gradients": True, "calls": False}, "calls": {"gradients": True}, "fingerprint": {"values": "fingerprint"}}
