@@ -166,3 +166,36 @@ def test_dtypes_are_the_frameworks_own_whatever_others_write_into_their_modules(
     source = textwrap.dedent(program).replace("{change}", DTYPES[change]).replace("{first}", str(first))
     done = forked.run(["-c", source.replace("{folder}", repr(str(tmp_path / "log")))])
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("change", DTYPES)
+def test_dtypes_that_others_write_while_a_mode_is_open_change_nothing(change):
+    program = """
+    import numpy as np, paddle, torch, padiff_shim
+    half, net = paddle.ones([1], "bfloat16").dtype, paddle.nn.Linear(8, 3)
+    x = paddle.to_tensor(np.random.default_rng(0).standard_normal([4, 8]).astype("float32"))
+
+    def trained(dtype):
+        net.clear_gradients()
+        result = paddle.nn.functional.softmax(net(x) if dtype == "float32" else net.to(dtype=dtype)(x.astype(dtype)))
+        (result * result).sum().backward()
+        return [tensor.astype("float32").numpy() for tensor in (result, net.weight.grad)], net.weight.grad.dtype
+
+    with padiff_shim.reference("torch") as run:
+        low = trained("bfloat16")
+        net.to(dtype="float32")
+        before = trained("float32")
+        {change}
+        after, again = trained("float32"), trained("bfloat16")
+    assert low[1] == again[1] == half and not run.native, run.native
+    for (first, _), (second, _) in ((before, after), (low, again)):
+        assert all(map(np.array_equal, first, second))
+    net.to(dtype="float32")
+    with padiff_shim.compare("torch", progress=False) as compared:
+        trained("float32")
+        {change}
+        trained("float32")
+    assert compared.coverage()["checked_calls"] and not compared.by_line(), compared
+    """
+    done = forked.run(["-c", textwrap.dedent(program).replace("{change}", DTYPES[change])])
+    assert done.returncode == 0, done.stderr[-3000:]
