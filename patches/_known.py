@@ -77,6 +77,16 @@ QUIRKS: tuple[dict[str, Any], ...] = (
         **_SEEN,
     },
     {
+        "name": "master weight that stays as it was",
+        "op": "sgd",
+        "tensor": "master",
+        "side": "paddle",
+        "verdict": "SEMANTICS",
+        "hypothesis": "not-written",
+        "reason": "Paddle's sgd on a CPU updates a bfloat16 parameter alone, and not its master weight",
+        **_SEEN,
+    },
+    {
         "name": "number of an optimizer in float32",
         "op": ("adamw", "momentum", "lamb", "nadam", "adagrad", "adadelta", "rmsprop", "adamax", "radam"),
         "dtype": "float64",

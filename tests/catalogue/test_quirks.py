@@ -93,6 +93,7 @@ GENERIC = {
     "range left on the way",
     "vectors of eigenvalues near the real axis",
     "number of an optimizer in float32",
+    "master weight that stays as it was",
 }
 
 FAULTS = {
