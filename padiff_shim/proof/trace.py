@@ -228,10 +228,11 @@ class TraceCall:
 
 @dataclass
 class Trace:
-    """The calls of one run in order, and what the run began with."""
+    """The calls of one run in order, and what the run began with; ``parted``: results of calls that are written in parts."""
 
     nodes: list[TraceCall] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
+    parted: dict[Key, Value] = field(default_factory=dict)
 
     def forget(self, but: Collection[Value] = ()) -> None:
         """Hold the numbers of no value any longer, ``but`` of some; calls and operands stay."""
@@ -315,7 +316,7 @@ FUSED_ATTENTION = "scaled_dot_product"  # in the names of such operators
 def _attention(arguments: Mapping[str, Any]) -> torch.Tensor:
     """What an attention computes in one call, without dropout, call by call."""
     query, key, value = (arguments[name] for name in ("query", "key", "value"))
-    scores = query @ key.mT * (arguments.get("scale") or query.shape[-1] ** -0.5)
+    scores = query @ key.transpose(-2, -1) * (arguments.get("scale") or query.shape[-1] ** -0.5)
     masks = [arguments[name] for name in ("attn_mask", "attn_bias") if arguments.get(name) is not None]
     if arguments.get("is_causal"):
         masks.append(torch.full(scores.shape[-2:], -torch.inf, dtype=scores.dtype, device=scores.device).triu(1))
@@ -415,7 +416,7 @@ class Capture(WithTables):
         result = function(*args, **kwargs)
         results = tensors_in(result)
         if self._parts and FUSED_ATTENTION in shape.base and backward_node() is None:
-            self._note_parts(arguments, results[0])
+            self._note_parts(shape.base, arguments, results[0])
         elif shape.base in SAME and not written and len(results) == 1:
             self._is(results[0], operands[0].value)
             if shape.base in COPIES:
@@ -436,11 +437,14 @@ class Capture(WithTables):
             self._where()
         return operand.way
 
-    def _note_parts(self, arguments: Sequence[tuple[str, Any, bool]], result: torch.Tensor) -> None:
+    def _note_parts(self, name: str, arguments: Sequence[tuple[str, Any, bool]], result: torch.Tensor) -> None:
         """Write down what an attention computes, call by call; its result has the value of the last."""
+        key = self._key(name, *self._where()[:2])
+        self._count[key[:3]] += 1
         with _Forwarding(self):
             mixed = _attention({name: value for name, value, _ in arguments})
         self._is(result, self._value(mixed))
+        self.trace.parted[key] = self._value(mixed)
         if self._touch is not None:
             result.copy_(mixed)  # the rounding errors of the parts travel on
 

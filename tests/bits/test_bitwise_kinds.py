@@ -1,5 +1,6 @@
 """Origins in a backward's sums, in tables, in a branch that is recomputed, and in clipping by hand."""
 
+import importlib
 import importlib.util
 import sys
 
@@ -336,3 +337,46 @@ def test_values_that_are_overwritten_in_place(tmp_path):
     answer, behind = ask(tmp_path, body, Viewed)
     assert answer.mended, str(answer)
     assert behind.identical, str(behind)
+
+
+ATTENTION = """
+import paddle
+import paddle.nn.functional as F
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = paddle.nn.Linear(24, 72), paddle.nn.Linear(24, 24)
+
+    def forward(self, x):
+        parts = self.qkv(x).reshape([2, 17, 3, 3, 8]).transpose([2, 0, 3, 1, 4])
+        q, k, v = parts[0], parts[1], parts[2]
+        scores = q.matmul(k.transpose([0, 1, 3, 2])) * 8**-0.5
+        return self.out(F.softmax(scores, axis=-1).matmul(v).transpose([0, 2, 1, 3]).reshape([2, 17, 24]))
+"""
+
+
+class OneCall(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = torch.nn.Linear(24, 72), torch.nn.Linear(24, 24)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).reshape(2, 17, 3, 3, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        return self.out(torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 17, 24))
+
+
+def test_attention_in_one_call_is_written_for_parts_of_one_projection(tmp_path, monkeypatch):
+    """The original's call is seen as its steps in float64, and its operands begin at other places of one memory."""
+    (tmp_path / "attention_in_parts.py").write_text(ATTENTION, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    port = importlib.import_module("attention_in_parts").Port()
+    x = np.random.default_rng(0).standard_normal((2, 17, 24)).astype("float32")
+    answer = padiff_shim.prove(port, OneCall(), x).bits()
+    (origin,) = answer.origins
+    assert answer.mended
+    assert not answer.identical
+    assert "scaled_dot_product_attention" in origin.change
+    assert "x1" in origin.change
+    assert "x3" in origin.change

@@ -216,6 +216,9 @@ def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict
             if source is not None and source.count == node.result.count:
                 classes[node.result] = source
                 continue
+        key = keys.get(node, node.key)
+        if key in wide.parted:
+            classes[node.result] = wide.parted[key]
         if twin is None or len(twin.values) != len(node.values) or twin.backward is not node.backward:
             continue
         if _gradients_read(node) == _gradients_read(twin):  # clipping may take them in another order in another dtype

@@ -3,7 +3,7 @@
 A pattern is no description by hand: a spelling is run on its samples, in float32 and in bfloat16, and what all these runs have in
 common is the pattern: the ops, the values that flow between them, and those attributes that do not change with shapes and numbers.
 An attribute that is a number operand, or a simple function of one, binds that operand; one that changes otherwise may be anything.
-So a match is a candidate: :meth:`Candidate.holds` replays its spelling on the operands and compares bits.
+So a match is a candidate: its spellings are replayed on the operands, and their bits compared.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import paddle
 
 from ...catalogue.formulations import formulations
-from ...measure.bits import same_bits
 from ...modes.reference import reference
 from ...table.formulation import Formulation
-from ...trees import as_array
-from .calls import CallRecorder, OpCall, ValueId, recording
+from .calls import OpCall, ValueId, recording
 from .spelling import drawn, listed, paddle_operands, replay
 
 RECORDED = ("float32", "bfloat16")  # dtypes of the operands of the runs that patterns come from
@@ -120,7 +117,6 @@ class Candidate:
         operands: the value of each tensor operand, and the number of each number operand that the calls tell.
         missing: names of number operands that no call tells.
         results: the values that stand for the spelling's results.
-        in_order: the program makes the calls in the spelling's order, which orders the sums of their backward.
     """
 
     formulation: Formulation
@@ -129,29 +125,6 @@ class Candidate:
     operands: Mapping[str, ValueId | float]
     missing: tuple[str, ...]
     results: tuple[ValueId, ...]
-
-    def holds(self, recorder: CallRecorder) -> bool | None:
-        """Whether the spelling, replayed on the operands in the mode that is open, gives the bits that the program's calls gave.
-
-        None if it cannot be replayed: a number is missing, or a shape does not fit. Tensors must hold what they held then.
-        """
-        if self.missing:
-            return None
-        try:
-            operands = recorder.operands(self.operands)
-            with paddle.no_grad():
-                made = listed(replay(self.formulation.spellings[self.spelling].paddle, operands))
-        except Exception:  # any answer of Paddle's to a call that nobody has written
-            return None
-        wanted = [recorder.tensor(value) for value in self.results]
-        return len(made) == len(wanted) and all(
-            same_bits(as_array(result.detach()), as_array(tensor.detach())) for result, tensor in zip(made, wanted)
-        )
-
-    @property
-    def in_order(self) -> bool:
-        """See above."""
-        return list(self.calls) == sorted(self.calls)
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -303,7 +276,7 @@ def match(calls: Sequence[OpCall], among: Iterable[Formulation] | None = None, *
         reach: the calls of a group lie within so many calls of each other.
 
     Returns:
-        Candidates. A group may match several spellings, and not every match is one: ask :meth:`Candidate.holds`.
+        Candidates. A group may match several spellings, and not every match is one.
     """
     index = _Index(calls)
     wanted = list(among or (formulation for formulation in formulations().values() if not formulation.equal))

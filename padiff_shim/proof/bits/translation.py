@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ...table.formulation import Formulation, Spelling
-from ..trace import Trace, TraceCall, TraceOperand, Value
+from ..trace import FUSED_ATTENTION, Trace, TraceCall, TraceOperand, Value
 from .calls import CallRecorder, OpCall, ValueId
 from .following import LinkedCapture, as_side, call_number
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
@@ -54,6 +54,13 @@ def _norm(operands: list[str], attributes: Mapping[str, Any]) -> str:
         return f"paddle.linalg.norm({operands[0]}.flatten(), {order})"
     axis, keepdim = axes[0] if len(axes) == 1 else axes, ", keepdim=True" if attributes.get("keepdim") else ""
     return f"paddle.linalg.norm({operands[0]}, {order}, {axis}{keepdim})"
+
+
+def _attention(operands: list[str], attributes: Mapping[str, Any]) -> str:
+    words = [f"{text}.transpose([0, 2, 1, 3])" for text in operands[:3]]
+    words += [f"attn_mask={text}" for text in operands[3:]] + ["is_causal=True"] * bool(attributes.get("is_causal"))
+    words += [f"scale={_number(scale)}"] if (scale := attributes.get("scale")) is not None else []
+    return f"F.scaled_dot_product_attention({', '.join(words)}).transpose([0, 2, 1, 3])"
 
 
 _SIGNS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
@@ -105,7 +112,7 @@ class Translator:
                 value = recorder.known(tensor)
                 assert value is not None
                 self._whole += [(value, side)] if side.dtype in (torch.int64, torch.int32) else []
-                self._by_memory.setdefault(side.untyped_storage().data_ptr(), []).append((value, side))
+                self._by_memory.setdefault(side.data_ptr(), []).append((value, side))
 
     def candidate(self, groups: Sequence[OriginGroup], numbers: set[int]) -> Candidate | None:
         """The original's calls at an origin as a spelling of the port's values; None if they have no words here.
@@ -231,7 +238,7 @@ class Translator:
         if call.name == "addmm" and call.operands[2].value.node is None:
             bias, rows, weight = (self._operand(call, operand) for operand in call.operands)
             return f"F.linear({rows}, {weight}, {bias})"
-        write = _SIGNS.get(call.name)
+        write = _attention if FUSED_ATTENTION in call.name else _SIGNS.get(call.name)
         if write is None or call in self._changing:
             raise Untranslatable(call.name)
         operands = [self._operand(call, operand) for operand in call.operands]
@@ -253,7 +260,7 @@ class Translator:
             if known is None:
                 raise Untranslatable(partner.label)
             return self._named(known)
-        sides = self._by_memory.get(partner.tensor.untyped_storage().data_ptr(), [])
+        sides = self._by_memory.get(partner.tensor.data_ptr(), [])  # a part of a tensor begins elsewhere
         for value, side in sorted(sides, key=lambda pair: pair[1].stride() != operand.tensor.stride()):
             if side.shape == operand.tensor.shape and side.is_complex() is operand.tensor.is_complex():
                 laid = operand.tensor.is_contiguous() and not side.is_contiguous() and not call.name.startswith("native_")
