@@ -22,7 +22,7 @@ from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .locate import IDENTICAL, LOSS, ROUNDED, Differing, identical
 from .programs import ModelSide, NotWider, PaddleSide, TorchSide, failure_of_backward, forward_alone, in_wider
 from .trace import WithTables
-from .updates import USUAL, Recipe, Settings, StepUpdate
+from .updates import PADDLES_WORDS, USUAL, Recipe, Settings, StepUpdate, same_in_paddle
 
 if TYPE_CHECKING:
     from .proof import Proof
@@ -41,6 +41,7 @@ class _Apart(NamedTuple):
     step: int
     names: list[str]
     sites: tuple[CallSite | None, CallSite | None] = (None, None)
+    write: str = ""  # where it holds for all weights
 
 
 def faults(
@@ -77,11 +78,13 @@ def _settings(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], 
     seen: set[tuple[str, Cause, str]] = set()
     for step, (expected, actual) in enumerate(zip(original, port)):
         for original_name, port_name in pairs:
-            for cause, word, text in _between(expected.settings.get(original_name), actual.settings.get(port_name)):
+            for cause, word, text, write in _between(expected.settings.get(original_name), actual.settings.get(port_name)):
                 if (port_name, cause, word) in seen:
                     continue
                 seen.add((port_name, cause, word))
-                settings.setdefault((cause, text), _Apart(cause, text, step, [])).names.append(port_name)
+                if word == "lr" and _is_constant(original, original_name) and _is_constant(port, port_name):
+                    write = f"learning_rate={_shown(expected.settings[original_name]['lr'])}"
+                settings.setdefault((cause, text), _Apart(cause, text, step, [], write=write)).names.append(port_name)
     rates = [apart for apart in settings.values() if apart.cause is Cause.RATE]
     if rates and (shifted := _shifted(pairs, original, port)):
         settings = {key: apart for key, apart in settings.items() if apart is not rates[0]}
@@ -93,27 +96,39 @@ def _settings(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], 
     return list(settings.values())
 
 
-def _between(original: Settings | None, port: Settings | None) -> Iterator[tuple[Cause, str, str]]:
-    """(cause, setting, both values) of all that differs for one parameter; nothing if a side's optimizer is not known."""
+def _between(original: Settings | None, port: Settings | None) -> Iterator[tuple[Cause, str, str, str]]:
+    """(cause, setting, both values, what to write) of what differs for a parameter; nothing if a side's optimizer is not known."""
     if original is None or original == {} or port == {}:
         return
     if port is None:
-        yield Cause.SETTING, "", tr("is not in the port's optimizer")
+        yield Cause.SETTING, "", tr("is not in the port's optimizer"), ""
         return
+    same = same_in_paddle(original)
+    class_ = "" if same is None else f"paddle.optimizer.{same.name}"
     if original["optimizer"] != port["optimizer"]:
-        yield Cause.OPTIMIZER, "", tr("{port} in place of {original}", port=port["optimizer"], original=original["optimizer"])
+        text = tr("{port} in place of {original}", port=port["optimizer"], original=original["optimizer"])
+        yield Cause.OPTIMIZER, "", text, class_
         return
     for word in sorted({*original, *port} - {"optimizer", "decoupled"}):
         expected, actual = original.get(word, USUAL.get(word)), port.get(word, USUAL.get(word))
         if not _equal(expected, actual):
-            text = tr("{name}={own} against {other}", name=word, own=_shown(actual), other=_shown(expected))
-            yield Cause.RATE if word == "lr" else Cause.SETTING, word, text
+            own = PADDLES_WORDS.get(word, word)
+            there = _shown(expected) if own == word else f"{word}={_shown(expected)}"
+            text = tr("{name}={own} against {other}", name=own, own=_shown(actual), other=there)
+            write = f"{own}={_shown(expected)}" if word in PADDLES_WORDS and not isinstance(expected, str) else ""
+            yield Cause.RATE if word == "lr" else Cause.SETTING, word, text, write
     if original["weight_decay"] and port["weight_decay"] and original.get("decoupled") != port.get("decoupled"):
         ways = [
             tr("apart from the gradient") if settings.get("decoupled") else tr("added to the gradient")
             for settings in (port, original)
         ]
-        yield Cause.SETTING, "decoupled", tr("weight decay is {here}, in the original {there}", here=ways[0], there=ways[1])
+        text = tr("weight decay is {here}, in the original {there}", here=ways[0], there=ways[1])
+        yield Cause.SETTING, "decoupled", text, class_
+
+
+def _is_constant(updates: Sequence[StepUpdate], name: str) -> bool:
+    """Whether a parameter has one learning rate in all steps."""
+    return len({update.settings.get(name, {}).get("lr") for update in updates}) == 1
 
 
 def _equal(value: Any, other: Any) -> bool:
@@ -271,16 +286,18 @@ def _masters(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
 
 
 def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
-    text = apart.text
-    if apart.names and len(apart.names) < all_of_them:
+    text, everywhere = apart.text, len(apart.names) == all_of_them
+    if apart.names and not everywhere:
         weights, names = many(all_of_them, "weight"), listed(apart.names, _SHOWN)
         text = tr("{text} for {count} of {weights} ({names})", text=text, count=len(apart.names), weights=weights, names=names)
+    write = apart.write if everywhere else ""
+    text = tr("{text} (write {write})", text=text, write=write) if write else text
     text = tr("{text} from step {step} on", text=text, step=apart.step + 1) if apart.step else text
     original, port = (
         place_of(function) if site is None or is_library(site.file) else ProgramPlace.at(site, "", tr("a step of the optimizer"))
         for function, site in zip(recipe.places, apart.sites)
     )
-    return Mistake(apart.cause, text, original, port, ("",))
+    return Mistake(apart.cause, text, original, port, ("",), write=write)
 
 
 def place_of(function: Any) -> ProgramPlace | None:

@@ -47,6 +47,7 @@ _PADDLE = {
     "Adadelta": _OptimizerKind("Adadelta", {"eps": "epsilon", "rho": "rho"}),
     "RMSProp": _OptimizerKind("RMSprop", {"alpha": "rho", "eps": "epsilon", "momentum": "momentum", "centered": "centered"}),
 }
+PADDLES_WORDS = {"weight_decay": "weight_decay", **{word: own for kind in _PADDLE.values() for word, own in kind.settings.items()}}
 # Values without effect: such a setting counts as absent.
 USUAL = {
     "dampening": 0, "maximize": False, "lr_decay": 0, "momentum": 0, "nesterov": False, "decoupled_weight_decay": False,
@@ -190,7 +191,8 @@ def torchs_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | No
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 _ACCEPTED = marked(
     "optimizer= is a function of 'paddle' or 'torch' and the model, a pair of functions of the model (Paddle's, Torch's), or the "
-    "name of an optimizer. A function returns an optimizer, (optimizer, schedule), or what the loop does after each backward"
+    "name of an optimizer. A function returns an optimizer, (optimizer, schedule), or a function without arguments that does what "
+    "the loop does after each backward"
 )
 
 
@@ -267,13 +269,13 @@ class Trainer:
             list({id(member): member for member in _found(made, wanted)}.values())
             for wanted in (kind, paddle.amp.AmpScaler if self._of_paddle else torch.amp.GradScaler)
         )
-        if not callable(made) and not self._optimizers:
+        if _wants_arguments(made) if callable(made) else not self._optimizers:
             raise ArgumentError(
                 tr(
                     "{accepted}; for {framework} it returned {made}",
                     accepted=tr(_ACCEPTED),
                     framework=framework.title(),
-                    made=described(made),
+                    made=tr("a function of arguments") if callable(made) else described(made),
                 )
             )
 
@@ -375,6 +377,16 @@ def unscaling_float64() -> Iterator[None]:
         yield
     finally:
         scaler._unscale = native
+
+
+def _wants_arguments(function: Callable[..., Any]) -> bool:
+    """Whether a function, or an optimizer's step, cannot be called without arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # not written in Python
+        return False
+    named = [parameter for parameter in parameters if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)]
+    return any(parameter.default is parameter.empty for parameter in named)
 
 
 def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:

@@ -85,7 +85,7 @@ def test_a_training_in_another_order_is_right_within_rounding():
     assert right(proof)["training"] is True
     wrong = proven(ours(epsilon=1e-5), theirs(), port=Handmade)
     assert wrong.verdict is ProofVerdict.CODE_DIFFERS
-    assert "eps=1e-05 against 1e-08" in wrong.answer
+    assert [mistake.write for mistake in wrong.mistakes] == ["epsilon=1e-08"]
 
 
 class WrongForward(Port):

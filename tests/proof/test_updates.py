@@ -1,5 +1,7 @@
 """Optimizers of right ports that are written otherwise, and mistakes in them, each named with both values."""
 
+import ast
+
 import paddle
 import pytest
 import torch
@@ -7,6 +9,7 @@ import training_pair
 from training_pair import ours, proven, right, theirs
 
 from padiff_shim import ProofVerdict
+from padiff_shim.errors import ArgumentError
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -217,21 +220,26 @@ def _twice(layer):
 
 SETTING, RATE = "another setting of the optimizer", "another learning rate"
 WRONG = {
-    "epsilon": (ours(epsilon=1e-6), theirs(), SETTING, "eps=1e-06 against 1e-08"),
+    "epsilon": (ours(epsilon=1e-6), theirs(), SETTING, "epsilon=1e-06 against eps=1e-08 (write epsilon=1e-08)"),
     "beta": (ours(beta2=0.99), theirs(), SETTING, "beta2=0.99 against 0.999"),
     "decay": (ours(weight_decay=0.1), theirs(), SETTING, "weight_decay=0.1 against 0.01"),
     "no decay": (ours("Momentum"), theirs("SGD", momentum=0.9, weight_decay=0.1), SETTING, "weight_decay=0 against 0.1"),
-    "coupled": (ours("Adam", weight_decay=0.01), theirs(), SETTING, "weight decay is added to the gradient"),
+    "coupled": (
+        ours("Adam", weight_decay=0.01),
+        theirs(),
+        SETTING,
+        "in the original apart from the gradient (write paddle.optimizer.AdamW)",
+    ),
     "decay of vectors": (ours(), _groups, SETTING, "weight_decay=0.01 against 0 for 4 of 6 weights"),
     "momentum": (ours("Momentum", momentum=0.1), theirs("SGD", momentum=0.9), SETTING, "momentum=0.1 against 0.9"),
     "nesterov": (
         ours("Momentum", use_nesterov=True),
         theirs("SGD", momentum=0.9),
         SETTING,
-        "nesterov=True against False",
+        "use_nesterov=True against nesterov=False (write use_nesterov=False)",
     ),
-    "rho": (ours("RMSProp", rho=0.95, epsilon=1e-8), theirs("RMSprop"), SETTING, "alpha=0.95 against 0.99"),
-    "rate": (ours(learning_rate=0.001), theirs(), RATE, "lr=0.001 against 0.01"),
+    "rho": (ours("RMSProp", rho=0.95, epsilon=1e-8), theirs("RMSprop"), SETTING, "rho=0.95 against alpha=0.99 (write rho=0.99)"),
+    "rate": (ours(learning_rate=0.001), theirs(), RATE, "lr=0.001 against 0.01 (write learning_rate=0.01)"),
     "schedule early": (lambda layer: _scheduled(layer, 1), _torch_scheduled, RATE, "the schedule is one step early"),
     "schedule late": (_late, _torch_scheduled, RATE, "the schedule is one step late from step 2 on"),
     "no schedule": (ours("SGD"), _torch_scheduled, RATE, "lr=0.01 against 0.005"),
@@ -275,6 +283,31 @@ def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
     for shown in (str(proof), proof.markdown(), proof.html()):
         assert "training" in shown
         assert cause in shown
+
+
+@pytest.mark.parametrize(("kind", "options", "theirs_"), [
+    ("AdamW", {"epsilon": 1e-6}, theirs()),
+    ("AdamW", {"beta1": 0.8, "learning_rate": 0.1}, theirs()),
+    ("AdamW", {"weight_decay": 0.3}, theirs()),
+    ("Momentum", {"use_nesterov": True, "momentum": 0.5}, theirs("SGD", momentum=0.9)),
+    ("RMSProp", {"rho": 0.95, "epsilon": 1e-8}, theirs("RMSprop")),
+])  # fmt: skip
+def test_what_is_written_of_an_optimizer_mends_it(kind, options, theirs_):
+    wrong = proven(ours(kind, **options), theirs_)
+    assert not wrong
+    written = [dict([mistake.write.split("=")]) for mistake in wrong.mistakes]
+    assert all(written)
+    changed = {name: ast.literal_eval(value) for each in written for name, value in each.items()}
+    assert proven(ours(kind, **{**options, **changed}), theirs_)
+
+
+@pytest.mark.parametrize("arguments", [("loss",), ("loss", "step")])
+def test_a_step_that_wants_arguments_is_refused(arguments):
+    def made(layer):
+        return eval(f"lambda {', '.join(arguments)}: None")
+
+    with pytest.raises(ArgumentError, match="without arguments"):
+        proven(made, theirs())
 
 
 def _scaled(order, scale=1000.0):
