@@ -724,6 +724,19 @@ def explain_result(matching: Matching, ends: Sequence[End]) -> CallDifference | 
     return None
 
 
+def explain_order(matching: Matching, ends: Sequence[End]) -> CallDifference | None:
+    """The first result that holds what the original's call gave, laid out otherwise behind that call."""
+    for expected, actual in ends:
+        here, there = (None if value is None else value.node for value in (actual, expected))
+        if expected is None or actual is None or here is None or there is None or here.backward or kind(here) != kind(there):
+            continue
+        results = there.result.tensor, here.result.tensor
+        if matching.same(expected, actual) and results[0].shape == results[1].shape and matching.in_order(expected, *results):
+            text = tr("the model's result holds the elements of {call} in another order than the original's", call=here.name)
+            return CallDifference(Cause.ORDER, text, there, here, None)
+    return None
+
+
 def explain_shape(matching: Matching, ends: Sequence[CallPair]) -> CallDifference | None:
     """The first pair of calls that give the same elements in another shape (``keepdim``)."""
     for original, port in ends:

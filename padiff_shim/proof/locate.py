@@ -42,6 +42,7 @@ from .causes import (
     CallDifference,
     calls_alike,
     explain,
+    explain_order,
     explain_result,
     explain_shape,
     unlike_attributes,
@@ -425,6 +426,8 @@ def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome
             shapes.append(CallPair(original_end.node, port_end.node))
     if not wrong:
         return explain_shape(matching, shapes)
+    if (laid_otherwise := explain_order(matching, wrong)) is not None:
+        return laid_otherwise
     # Values that agree, though not in their places.
     turned = {
         value

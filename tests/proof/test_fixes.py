@@ -365,6 +365,7 @@ NAMED = {  # what is no argument: the words, and the causes
         "by 0.353553, the scale=",
     ),
     "name": ("q / float(self.q.weight.shape[0])", "q / 4", "/ 8 against / 4"),
+    "laid otherwise": ("F.relu(q).transpose([0, 2, 1]).reshape([2, 6, 8])", "F.relu(q)", "elements of relu in another order"),
     "part": ("paddle.split(q, 2, axis=-1)[0]", "torch.chunk(q, 2, -1)[1]", "result 1 of split"),
     "waves": ("q * k.sin() + k * k.cos()", "q * k.cos() + k * k.sin()", "comes from sin (line 16), in the original from cos"),
     "heads": ("F.softmax(q.reshape([2, 6, 4, 2]), -1)", "torch.softmax(q.reshape(2, 6, 2, 4), -1)", "reshape([2, 6, 4, 2])"),
