@@ -10,7 +10,7 @@ QUESTION = Question(
     "ROUNDING",
     "Rounding: a variance in one pass, E[x^2] - E[x]^2, against one in two. Both stay within the bound; no kernel reaches "
     "1e-6 relative to elements near 0.",
-    ("No kernel is accused, only rounding", "where two right kernels may be"),
+    ("No wrong kernel found, only rounding", "is allowed"),
     tolerance=1.5e-4,
     emulated="the variance in one pass",
 )

@@ -10,7 +10,7 @@ QUESTION = Question(
     "ROUNDING",
     "Rounding on both sides: float32 holds sums of 768 products of that size no more exactly. No two right kernels "
     "promise 1e-6 relative.",
-    ("No kernel is accused, only rounding", "where two right kernels may be"),
+    ("No wrong kernel found, only rounding", "is allowed"),
     tolerance=0.13,
     emulated="the order of the sums",
 )

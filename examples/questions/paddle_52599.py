@@ -9,7 +9,7 @@ QUESTION = Question(
     "`Conv2D(2048, 256, 1)`: 1.9e-4 apart; reprod_log asks for 1e-5",
     "ROUNDING",
     "Rounding: a 1x1 convolution of 2048 channels adds up 2048 products. Two right kernels may differ by more than 1e-5.",
-    ("No kernel is accused, only rounding", "where two right kernels may be"),
+    ("No wrong kernel found, only rounding", "is allowed"),
     tolerance=1.1e-3,
     emulated="the order of the sums",
 )

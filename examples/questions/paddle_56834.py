@@ -11,7 +11,7 @@ QUESTION = Question(
     "ROUNDING",
     "Rounding: one unit in the last place of 0.46. The kernel chooses where the sum over the row begins, so a shifted row "
     "rounds differently.",
-    ("No kernel is accused", "where two right kernels may be"),
+    ("No wrong kernel found", "is allowed"),
     tolerance=9e-7,
     emulated="the order of the sums",
 )

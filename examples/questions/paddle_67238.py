@@ -10,7 +10,7 @@ QUESTION = Question(
     "ROUNDING",
     "Rounding: the third convolution adds up 288 products that cancel, so that values near 0 keep no digit. The shadow "
     "stream shows the incoming error.",
-    ("No kernel is accused, only rounding", "amplification x"),
+    ("No wrong kernel found, only rounding", "amplification x"),
     tolerance=3e-4,
     emulated="the order of the sums",
 )

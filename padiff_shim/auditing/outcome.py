@@ -176,7 +176,7 @@ def _document(audit: Audit, folder: str = ".") -> doc.Document:
     """``folder``: the audit's, as seen from the document."""
     by_kind = {kind: [finding for finding in audit.entries if finding.kind == kind] for kind in _kinds()}
     return doc.Document(
-        _headline(by_kind) if audit.reports else tr("No op was audited"),
+        _headline(by_kind, complete=audit.complete) if audit.reports else tr("No op was audited"),
         [
             doc.Facts([_extent(audit)]),
             doc.Only((doc.TEXT,), list(_summary(audit, by_kind))),
@@ -187,30 +187,33 @@ def _document(audit: Audit, folder: str = ".") -> doc.Document:
     )
 
 
-def _headline(by_kind: dict[str, list[AuditFinding]]) -> str:
+def _headline(by_kind: dict[str, list[AuditFinding]], *, complete: bool) -> str:
     sides = {side: {finding.op for finding in by_kind[WRONG] if finding.side == side} for side in ("paddle", "torch", "both")}
-    crashes = len({finding.op for finding in by_kind[CRASH]})
-    wrong = tr(
-        "With ordinary operands, or by a known defect, Paddle's kernels are wrong in {paddle}, Torch's in {torch}, both in {both}",
-        paddle=many(len(sides["paddle"]), "op"),
-        torch=len(sides["torch"]),
-        both=len(sides["both"]),
-    )
-    if not crashes:
-        return tr("{wrong}; no op ended the process", wrong=wrong)
-    return tr("{wrong}; calls of {ops} end the process", wrong=wrong, ops=many(crashes, "op"))
+    crashes, edges = (len({finding.op for finding in by_kind[kind]}) for kind in (CRASH, RANGE))
+    sentences = [] if complete else [tr("Stopped before the end.")]
+    if any(sides.values()):
+        paddle, torch, both = (len(sides[side]) for side in ("paddle", "torch", "both"))
+        wrong = tr(
+            "Wrong kernels: Paddle's in {paddle}, Torch's in {torch}, both in {both}.",
+            paddle=many(paddle, "op"),
+            torch=torch,
+            both=both,
+        )
+        sentences.append(wrong)
+    sentences += [tr("At the edges of the range {ops} are wrong.", ops=many(edges, "op"))] if edges else []
+    sentences += [tr("Calls of {ops} end the process.", ops=many(crashes, "op"))] if crashes else []
+    return joined(" ", sentences if any(sides.values()) or edges or crashes else [*sentences, tr("No wrong kernel found.")])
 
 
 def _extent(audit: Audit) -> str:
     reports = audit.reports.values()
-    text = tr(
+    return tr(
         "{ops}, {calls}, {judged} judged, in {seconds:.0f} s",
         ops=many(len(reports), "op"),
         calls=many(sum(report.calls for report in reports), "call"),
         judged=many(sum(report.judged for report in reports), "result or gradient", "results and gradients"),
         seconds=audit.seconds,
     )
-    return text if audit.complete else tr("{text}; stopped before the end", text=text)
 
 
 def _summary(audit: Audit, by_kind: dict[str, list[AuditFinding]]) -> Iterator[doc.Part]:

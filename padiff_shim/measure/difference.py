@@ -61,6 +61,17 @@ class TreeDifference(Presented):
             Finding("DIFFERENT", "error", in_words(apart), where=apart.name, numbers=figures_of(apart)) for apart in self.differing
         ]
 
+    def _shorter(self) -> Iterator[str]:
+        tensors = many(len(self.tensors), "tensor")
+        if self.unpaired:
+            yield tr(
+                "DIFFERENT: {alone} only in one of both, {count} of {tensors} differ",
+                alone=len(self.unpaired),
+                count=len(self.differing),
+                tensors=tensors,
+            )
+        yield tr("DIFFERENT: {count} of {tensors}", count=len(self.differing), tensors=tensors)
+
     @property
     def answer(self) -> str:
         """The answer in one line."""

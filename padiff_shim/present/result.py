@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,23 +20,6 @@ from .document import Document, Facts, untested_words, version_words
 
 _WIDE = 120  # columns of a text in a file
 HEADLINE = 120  # characters
-_ENDS = (  # where a headline may end: behind a sentence, a part of one, a word
-    re.compile(r"(?<=\.) |; |(?<=。)|；"),
-    re.compile(r", | (?=\()|: |(?=（)|，|："),
-    re.compile(r" "),
-)
-
-
-def divided(answer: str) -> tuple[str, str]:
-    """An answer as a headline of at most :data:`HEADLINE` characters, and the rest of it: of whole sentences, clauses, or words."""
-    whole = str(answer)
-    if len(whole) <= HEADLINE:
-        return answer, ""
-    for end in _ENDS:
-        places = [match.span() for match in end.finditer(whole) if HEADLINE // 3 < match.start() <= HEADLINE]
-        if places:
-            return whole[: places[-1][0]], whole[places[-1][1] :]
-    return whole[: HEADLINE - 3] + "...", whole
 
 
 class Presented:
@@ -72,9 +55,8 @@ class Presented:
         return self._with_versions(self.content())
 
     def _with_versions(self, content: Document) -> Document:
-        headline, rest = divided(content.headline)
-        if self.headline != headline and self.answer == content.headline:  # a class shortens its own, whose findings say the rest
-            headline, rest = self.headline, ""
+        headline = self.headline
+        rest = str(content.headline).removeprefix(str(headline)).lstrip(" ,;，；")
         facts = Facts([*self.untested(), *filter(None, [rest, self._versions()])])
         return replace(content, headline=headline, parts=[facts, *content.parts])
 
@@ -93,8 +75,16 @@ class Presented:
 
     @property
     def headline(self) -> str:
-        """The answer in one line of at most 120 characters; what more there is to it stands below, in :attr:`answer`."""
-        return divided(self.answer)[0]
+        """What is wrong, where, do this, in at most 120 characters; what more there is to it stands below, in :attr:`answer`."""
+        way = ""
+        for way in itertools.chain([self.answer], self._shorter()):
+            if len(str(way)) <= HEADLINE:
+                return way
+        return str(way)[: HEADLINE - 1] + "…"
+
+    def _shorter(self) -> Iterator[str]:
+        """Ways to say an answer that is too long for a headline, the fullest first."""
+        return iter(())
 
     @property
     def findings(self) -> list[Finding]:

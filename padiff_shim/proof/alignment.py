@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -120,6 +120,20 @@ class Alignment(Presented):
                 parts.append(tr("in {dtype} {reason}", dtype=aligned.dtype, reason=reason) if reason else _right([aligned])[0])
             text = joined("; ", parts)
         return joined("", (f"{verdict}: ", text))
+
+    def _shorter(self) -> Iterator[str]:
+        verdict = self.verdict
+        if verdict is AlignmentVerdict.WRONG:
+            wrong = next(aligned for aligned in self.dtypes if aligned.proof.verdict is ProofVerdict.CODE_DIFFERS)
+            for text in wrong.proof.brief():
+                text = tr("in {dtype}: {mistake}", dtype=wrong.dtype, mistake=text) if len(self.dtypes) > 1 else text
+                yield joined("", (f"{verdict}: ", text))
+        elif verdict:
+            dtypes = joined(", ", [aligned.dtype for aligned in self.dtypes])
+            yield joined("", (f"{verdict}: ", tr("in {dtypes}, for these weights and inputs; details below", dtypes=dtypes)))
+        else:
+            unknown = next(aligned for aligned in self.dtypes if not aligned.proof or _contradicted(aligned))
+            yield joined("", (f"{verdict}: ", tr("in {dtype}: the reason stands below", dtype=unknown.dtype)))
 
     def __bool__(self) -> bool:
         return bool(self.verdict)

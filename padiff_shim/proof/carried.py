@@ -152,6 +152,15 @@ class CarriedBy(Presented):
             layer=shown(first.layer) or tr("(the model)"),
         )
 
+    def _shorter(self) -> Iterator[str]:
+        if self.failed:
+            yield tr("What carries the native difference of {whose} is not known: the reason stands below", whose=self.whose)
+        elif self.wrong:
+            yield tr("{whose} are wrong on Paddle's own kernels: {ops}", whose=self.whose, ops=many(len(self.wrong), "op"))
+        elif self.rows:
+            first = self.rows[0]
+            yield tr("{share:.1%} of the native difference comes from {op}", share=first.share, op=_op(first))
+
     def content(self) -> doc.Document:
         """The largest carrier, then all of them."""
         return doc.Document(self.answer, _parts(self))

@@ -6,7 +6,7 @@ import csv
 import io
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,6 +140,17 @@ class Drift(Presented):
         parts += [tr("gradients: {summary}", summary=_summary(gradients))] if gradients else []
         return joined("; ", parts)
 
+    def _shorter(self) -> Iterator[str]:
+        worst, same = _largest(self.rows), sum(row.substituted.identical for row in self.rows)
+        text = tr("{same} of {all} identical on Torch's kernels", same=same, all=len(self.rows))
+        kinds = [[row for row in self.rows if row.of_gradient is back] for back in (False, True)]
+        meanings = list(dict.fromkeys(_meaning(rows, _largest(rows)) for rows in kinds if rows))
+        if "native" in worst and all(meanings):
+            meaning = tr("{meaning}; gradients: {other}", meaning=meanings[0], other=meanings[1]) if meanings[1:] else meanings[0]
+            apart = worst["native"].max_abs
+            yield tr("{text}; natively up to {largest:.2g} apart: {meaning}", text=text, largest=apart, meaning=meaning)
+        yield text
+
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
         return {"headline": self.answer, **asdict(self)}
@@ -201,25 +212,30 @@ def _finding(row: DriftRow) -> Finding:
 def _summary(rows: Sequence[DriftRow]) -> str:
     """All rows of one kind in a sentence."""
     worst, same = _largest(rows), sum(row.substituted.identical for row in rows)
+    meaning = _meaning(rows, worst)
     text = tr("{same} of {all} identical on Torch's kernels", same=same, all=len(rows))
     if same < len(rows):
         text = tr("{text} (largest difference {largest:.2g})", text=text, largest=worst["substituted"].max_abs)
     if "native" not in worst:
         return tr("{text}; natively it fails", text=text)
     text = tr("{text}; natively up to {largest:.2g} apart", text=text, largest=worst["native"].max_abs)
-    if "float64" not in worst or not worst["native"].max_abs:
+    if not meaning:
         return text
+    return tr("{text}, in float64 {largest:.2g}: {meaning}", text=text, largest=worst["float64"].max_abs, meaning=meaning)
+
+
+def _meaning(rows: Sequence[DriftRow], worst: Mapping[str, Distance]) -> str:
+    """Whether what differs natively is rounding; "" where nothing differs, or float64 says nothing."""
+    if "float64" not in worst or "native" not in worst or not worst["native"].max_abs:
+        return ""
     ratio = worst["float64"].max_abs / worst["native"].max_abs
     if ratio > 0.5:
-        largest = worst["float64"].max_abs
-        return tr("{text}, and in float64 {largest:.2g}: it is not rounding; prove names the lines", text=text, largest=largest)
+        return tr("it is not rounding; prove names the lines")
     if ratio < 1e-6:  # the unit roundoff of float64 is 2e-9 of float32's
-        meaning = tr("it is rounding")
-    elif all(row.substituted.identical for row in rows):
-        meaning = tr("the code is right: what stays comes from kernels, or from casts to narrower dtypes in both models")
-    else:
-        meaning = tr("nearly all of it is rounding") if ratio < 1e-3 else tr("it is not rounding alone")
-    return tr("{text}, in float64 {largest:.2g}: {meaning}", text=text, largest=worst["float64"].max_abs, meaning=meaning)
+        return tr("it is rounding")
+    if all(row.substituted.identical for row in rows):
+        return tr("the code is right; the rest comes from kernels or casts")
+    return tr("nearly all of it is rounding") if ratio < 1e-3 else tr("it is not rounding alone")
 
 
 def _row(row: DriftRow) -> Row:

@@ -32,7 +32,7 @@ class Proven(Protocol):
     def __bool__(self) -> bool: ...
 
     @property
-    def answer(self) -> str: ...
+    def headline(self) -> str: ...
 
     stages: list[Stage]
     mistakes: list[Mistake]
@@ -48,7 +48,7 @@ def proof_document(proof: Proven, following: Sequence[str] = ()) -> doc.Document
     measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
     stages = doc.Items([doc.ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in proof.stages], marks=True)
     return doc.Document(
-        proof.answer,
+        proof.headline,
         [
             doc.Findings([listed_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
             stages,
@@ -56,10 +56,15 @@ def proof_document(proof: Proven, following: Sequence[str] = ()) -> doc.Document
             *(carriers.section() for carriers in measured),
             _layers(proof.layers),
             doc.Notes(proof.notes),
-            doc.Items([doc.ListItem(text, tr("next")) for text in following]),
+            next_steps(following),
         ],
         "good" if proof else "bad",
     )
+
+
+def next_steps(following: Sequence[str]) -> doc.Items:
+    """What to do next."""
+    return doc.Items([doc.ListItem(text, tr("next")) for text in following])
 
 
 def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:

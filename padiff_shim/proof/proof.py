@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.environment import versions
 from ..present.annotations import Finding
 from ..present.document import Document
-from ..present.result import HEADLINE, Presented, divided
+from ..present.result import Presented
 from ..progress import Waiting
 from ..text import joined, marked, tr
 from ..weights.mapping import Mapping as WeightMapping
@@ -39,16 +39,18 @@ _BITS = marked("proof.bits(), or --bits: the lines where the bits part, and what
 _DRIFT = marked("proof.drift(), or --drift: how the difference of the kernels grows from layer to layer")
 _REPORT = marked("proof.report(), or --report align.md: what goes into the pull request")
 _RECORD = marked("padiff-shim record, there and here, then diff: if another machine gives other numbers")
-_WEIGHTS = marked('prove with weights="torch->paddle", or make the weights equal, then prove again')
 _AGAIN = marked("correct that, then prove again")
 
 
 class ProofAnswer(Presented):
-    """What answers about a port's code share. ``verdict``, ``reason``, ``mistakes``: those of the dataclass that inherits."""
+    """What answers about a port's code share. ``verdict``, ``reason``, ``mistakes`` ...: those of the dataclass that inherits."""
 
     verdict: ProofVerdict
     reason: str
+    stages: list[Stage]
     mistakes: list[Mistake]
+    differences: dict[str, float | None]
+    _equal_weights = marked("make the weights equal, then prove again")
 
     def __bool__(self) -> bool:
         return bool(self.verdict)
@@ -57,38 +59,64 @@ class ProofAnswer(Presented):
     def answer(self) -> str:
         """The answer in a sentence, with the first mistake's line."""
         place = self._place()
-        return self._with_line(at_line(place.file, place.line) if place else "")
+        return joined("", (f"{self.verdict}: ", self._with_line(at_line(place.file, place.line) if place else "")))
 
     def _place(self) -> ProgramPlace | None:
         return (self.mistakes[0].paddle or self.mistakes[0].torch) if self.mistakes else None
 
     def _with_line(self, line: str, *, layer: bool = True) -> str:
         if not self.mistakes:
-            return joined("", (f"{self.verdict}: ", self.reason))
+            return self.reason
         text, place = self.mistakes[0].sentence(), self._place()
         if place:
-            text = tr("{text} at {line}", text=text, line=line)
+            text = tr("{text}, at {line}", text=text, line=line)
             text = tr("{text} (layer {layer})", text=text, layer=place.layer) if layer and place.layer else text
         if len(self.mistakes) > 1:
             text = tr("{text}, and {more} more", text=text, more=len(self.mistakes) - 1)
-        return joined("", (f"{self.verdict}: ", text))
+        return text
+
+    def _shorter(self) -> Iterator[str]:
+        return (joined("", (f"{self.verdict}: ", text)) for text in self.brief())
+
+    def brief(self) -> Iterator[str]:
+        """The answer without its verdict, for a headline: a mistake without folder and layer, then its cause and what to write."""
+        wide = next((name for name, apart in self.differences.items() if name not in ("native", "shim") and apart is not None), "")
+        if not self.mistakes:
+            if self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING and wide:
+                apart = self.differences[wide]
+                yield tr("same mathematics; in {dtype} both differ by {apart:.2g}, which is rounding", dtype=wide, apart=apart)
+            stage = next((stage.name for stage in self.stages if stage.right is False), "")
+            yield tr("{stage}: the reason stands below", stage=tr(stage)) if stage else tr("the reason stands below")
+            return
+        first, place = self.mistakes[0], self._place()
+        line = at_line(place.file, place.line).rpartition("/")[2] if place else ""
+        if place:
+            yield self._with_line(line, layer=True)
+            yield self._with_line(line, layer=False)
+        cause = tr("{cause} at {line}", cause=tr(first.cause.value), line=line) if place else tr(first.cause.value)
+        if first.fix is not None and first.fix.text:
+            yield tr("{cause}: write {fix}", cause=cause, fix=first.fix.text)
+        yield cause
 
     @property
-    def headline(self) -> str:
-        """The same in at most 120 characters: of a long one without folder and layer, or the line first, and what to write."""
-        place = self._place()
-        if place is None or len(str(self.answer)) <= HEADLINE:
-            return super().headline
-        line = at_line(place.file, place.line).rpartition("/")[2]
-        for layer in (True, False):
-            if len(str(text := self._with_line(line, layer=layer))) <= HEADLINE:
-                return text
-        first = self.mistakes[0]
-        text = divided(tr("{verdict}: at {line}: {mistake}", verdict=self.verdict, line=line, mistake=first.sentence()))[0]
-        if first.fix is None or not first.fix.text or first.fix.text in text:
-            return text
-        advised = tr("{text}; write {fix}", text=text, fix=first.fix.text)
-        return advised if len(str(advised)) <= HEADLINE else text
+    def following(self) -> list[str]:
+        """What to do next, in one sentence or two."""
+        if self.mistakes:
+            first = self.mistakes[0]
+            place = first.fix if first.fix is not None and first.fix.file else first.paddle or first.torch
+            if not place:
+                return [tr(_AGAIN)]
+            line = at_line(place.file, place.line)
+            if first.fix is not None and first.fix.text:
+                return [tr("write {fix} at {line}, then prove again", fix=first.fix.text, line=line)]
+            return [tr("correct {line}, then prove again", line=line)]
+        if self.verdict:
+            return [*map(tr, self._views())]
+        return [tr(self._equal_weights if self.verdict is ProofVerdict.WEIGHTS_DIFFER else _AGAIN)]
+
+    def _views(self) -> list[str]:
+        """What to ask next of a right port."""
+        return [_RECORD]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
@@ -172,6 +200,8 @@ class Proof(ProofAnswer):
     complete: bool = True
     seconds: float = 0.0
     environment: dict[str, str] = field(default_factory=versions)
+
+    _equal_weights = marked('prove with weights="torch->paddle", or make the weights equal, then prove again')
 
     def __post_init__(self) -> None:
         self.ran: Ran | None = None
@@ -336,20 +366,7 @@ class Proof(ProofAnswer):
         """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""
         return proof_document(self, self.following)
 
-    @property
-    def following(self) -> list[str]:
-        """What to do next, in one sentence or two."""
-        if self.mistakes:
-            first = self.mistakes[0]
-            place = first.fix if first.fix is not None and first.fix.file else first.paddle or first.torch
-            if not place:
-                return [tr(_AGAIN)]
-            line = at_line(place.file, place.line)
-            if first.fix is not None and first.fix.text:
-                return [tr("write {fix} at {line}, then prove again", fix=first.fix.text, line=line)]
-            return [tr("correct {line}, then prove again", line=line)]
+    def _views(self) -> list[str]:
         if self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING:
-            return [tr(_BITS), tr(_REPORT)]
-        if self.verdict is ProofVerdict.CODE_CORRECT:
-            return [tr(_DRIFT if self.differences.get("native") else _RECORD), tr(_REPORT)]
-        return [tr(_WEIGHTS if self.verdict is ProofVerdict.WEIGHTS_DIFFER else _AGAIN)]
+            return [_BITS, _REPORT]
+        return [_DRIFT if self.differences.get("native") else _RECORD, _REPORT]

@@ -274,12 +274,19 @@ class Bisection(Presented):
     @property
     def answer(self) -> str:
         """The answer in one line."""
-        units = tr("{part} of {all}", part=len(self.minimal), all=many(self.units, self.over[:-1]))
+        return self._says(listed(self.minimal, 3))
+
+    def _shorter(self) -> Iterator[str]:
+        yield self._says(many(len(self.minimal), self.over[:-1]))
+
+    def _says(self, units: str) -> str:
+        """The answer, with these words for its units."""
+        part = tr("{part} of {all}", part=len(self.minimal), all=many(self.units, self.over[:-1]))
         others = tr("no other is needed or makes it") if self.alone else tr("others make it as well")
         if self.kernel == "paddle":
-            answer = tr("Paddle's kernels of {units} make the difference ({others})", units=units, others=others)
+            answer = tr("Paddle's kernels of {units} make the difference ({part}; {others})", units=units, part=part, others=others)
         else:
-            answer = tr("Torch's kernels of {units} make the difference ({others})", units=units, others=others)
+            answer = tr("Torch's kernels of {units} make the difference ({part}; {others})", units=units, part=part, others=others)
         return joined("; ", (answer, many(self.runs, "run")))
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,10 @@ class HarmReport(Presented):
             compared=compared,
             shown=shown,
         )
+
+    def _shorter(self) -> Iterator[str]:
+        compared = many(self.compared, "tensor or state", "tensors and states")
+        yield tr("do no harm: {differences} of {compared} differ", differences=len(self.differences), compared=compared)
 
     @property
     def findings(self) -> list[Finding]:

@@ -26,7 +26,7 @@ from ..modes.environment import versions
 from ..present.document import Document, Findings, Items, ListItem, Notes
 from ..progress import Waiting
 from ..proof.findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
-from ..proof.pages import TONES, listed_finding
+from ..proof.pages import TONES, listed_finding, next_steps
 from ..proof.programs import Inputs
 from ..proof.proof import ProofAnswer
 from ..proof.prove import both_losses
@@ -108,8 +108,8 @@ class ShardedProof(ProofAnswer):
         """The verdict, the first mistake with its lines, stages and notes."""
         stages = Items([ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in self.stages], marks=True)
         findings = Findings([listed_finding(mistake, len(self.mistakes)) for mistake in self.mistakes])
-        parts = [findings, stages, Notes(self.notes)]
-        return Document(self.answer, parts, "good" if self else "bad")
+        parts = [findings, stages, Notes(self.notes), next_steps(self.following)]
+        return Document(self.headline, parts, "good" if self else "bad")
 
 
 # ---- The question.
@@ -505,7 +505,7 @@ class _Judge:
         proof.first = first
         known = causes().of(first)
         cause, words = (Cause.RANK_RESULT, "") if known is None else _cause(known)
-        text = tr("{words} ({row})", words=words, row=row_text(first)) if words else _row_text(first)
+        text = words or _row_text(first)
         layer = first.any.layer or (first.any.name.rpartition(".")[0] if first.any.kind in _GRADIENTS else "")
         places = [None if side is None or not side.site else _place(side) for side in (first.b, first.a)]
         proof.mistakes = [Mistake(cause, text, places[0], places[1], (layer,))]

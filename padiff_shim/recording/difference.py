@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -269,6 +269,9 @@ class Difference(Presented):
     def answer(self) -> str:
         """The answer in one line."""
         return pages.headline(self)
+
+    def _shorter(self) -> Iterator[str]:
+        return pages.shorter(self)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""

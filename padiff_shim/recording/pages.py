@@ -57,6 +57,29 @@ def headline(difference: Difference) -> str:
     return tr("{answer}; {not_paired}", answer=text, not_paired=_not_paired(difference.not_joined))
 
 
+def shorter(difference: Difference) -> Iterator[str]:
+    """The same for a headline: why the runs differ, or where first, and of how many tensors."""
+    counts, first, reason = difference.counts, difference.first, difference.reason
+    compared = many(counts.compared, "tensor")
+    if not counts.differing or first is None:
+        if not counts.compared or difference.values_missing:
+            yield tr("NOT COMPARABLE: values of {tensors} were not recorded", tensors=many(difference.values_missing, "tensor"))
+        elif difference.holes:
+            yield tr("INCOMPLETE: {tensors} compared, none differs, but a recording is not whole", tensors=compared)
+        else:
+            yield tr("SAME: {tensors} compared, none differs; some have no partner, as stands below", tensors=compared)
+        return
+    word = "INCOMPLETE" if difference.holes else "DIFFERENT"
+    number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
+    origin = [_origin(difference, difference.origin)] if difference.origin else []
+    reasons = [] if reason is None else [reason.brief or reason.text]
+    row = joined(", ", [*([tr("step {step}", step=first.any.step)] if first.any.step else []), first.any.sentence(brief=True)])
+    known = [[*origin, *reasons, number], [*origin, *reasons], origin, reasons] if origin or reasons else []
+    for parts in filter(None, (*known, [number, tr("first {row}", row=row)])):
+        yield joined("", (f"{word}: ", joined("; ", parts)))
+    yield joined("", (f"{word}: ", number))
+
+
 def first_and_origins(difference: Difference) -> list[Finding]:
     """The first difference and the places where bits part, at the lines of b, or of a."""
     first = difference.first

@@ -45,11 +45,13 @@ class DifferenceReason:
         kind: a word, as ``"learning rate"`` or ``"partial sums"``.
         text: in a sentence.
         numbers: what was measured, by name.
+        brief: the text for a headline; "": the same.
     """
 
     kind: str
     text: str
     numbers: Mapping[str, Any]
+    brief: str = ""
 
 
 def reason_of(
@@ -78,8 +80,7 @@ def reason_of(
         if rest is None:
             parts.append(
                 tr(
-                    "rounding explains all: {begins:.2g} where it begins, no call makes more than {amplification:.3g} times of "
-                    "what it reads, {largest:.2g} at most",
+                    "rounding explains all: {begins:.2g} at first, {largest:.2g} at most, times {amplification:.3g} in a call",
                     **words,
                 )
             )
@@ -98,7 +99,16 @@ def reason_of(
     placed = reason is None or reason.kind in _PLACES
     kind = inputs.kind if inputs is not None else reason.kind if reason and not (placed and rounding.rows) else ROUNDING
     parts += [] if reason is None else [reason.text]
-    return DifferenceReason(kind, joined("; ", parts), {**numbers, **({} if reason is None else reason.numbers)})
+    brief = [] if inputs is None else [inputs.text]
+    if reason is not None:
+        brief.append(reason.text)
+    elif rounding.rows:
+        brief.append(
+            tr("rounding explains all") if rest is None else tr("more than rounding from step {step} on", step=rest.any.step)
+        )
+    return DifferenceReason(
+        kind, joined("; ", parts), {**numbers, **({} if reason is None else reason.numbers)}, joined("; ", brief or parts[:1])
+    )
 
 
 def _of_row(
@@ -334,9 +344,7 @@ def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> Differe
             return _numbered(EPSILON, tr("epsilon {a:.2g} in a, {b:.2g} in b", a=a.epsilon, b=b.epsilon), a.epsilon, b.epsilon)
         if a.fits != b.fits and updates.starts(first):
             side = "ab"[b.fits]
-            text = tr(
-                "weights and gradients are equal, and {side}'s update is that of a first step: {lost}", side=side, lost=_lost()
-            )
+            text = tr("{side} updates as in a first step: the optimizer's state was not loaded", side=side)
             return DifferenceReason(NOT_LOADED, text, {"side": side})
     text = tr("another rate, decay or state: gradients are equal, updates are not")
     return DifferenceReason(UPDATE, text, {})
@@ -347,19 +355,13 @@ def _numbered(kind: str, why: str, a: float, b: float) -> DifferenceReason:
     return DifferenceReason(kind, tr("{why}: gradients are equal, updates are not", why=why), {"a": a, "b": b})
 
 
-def _lost() -> str:
-    return str(tr("the optimizer's state was not loaded"))
-
-
 def _of_state(updates: Updates, first: TensorRow, used: TensorRow) -> DifferenceReason:
     """Of another beta, of a decay that is added to gradients, or of a state that begins at zero in one run alone."""
     state, (a, b) = first.any.tensor or STATE, (updates.kept(first, used, side) for side in "ab")
     zero = [known is not None and known.begins for known in (a, b)]
     if zero[0] != zero[1]:
         side = "ab"[zero[1]]
-        text = tr(
-            "weights and gradients are equal, and {state} begins at zero in {side}: {lost}", state=state, side=side, lost=_lost()
-        )
+        text = tr("{state} begins at zero in {side}: the optimizer's state was not loaded", state=state, side=side)
         return DifferenceReason(NOT_LOADED, text, {"side": side, "state": state})
     if a is not None and b is not None:
         if abs(a.decay - b.decay) > _FITS * max(abs(a.decay), abs(b.decay)):

@@ -221,12 +221,15 @@ class Tensor:
             )
         return array
 
-    def sentence(self) -> str:
-        """What it is, where, in the language of who reads it."""
+    def sentence(self, *, brief: bool = False) -> str:
+        """What it is, where, in the language of who reads it; ``brief``: without layer, folder and function."""
         name = shown(self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}")
         what: str = tr("loss") if self.kind == LOSS else name
         if kind := SHOWN_KINDS.get(self.kind):
             what = tr("{kind} {name}", kind=tr(kind), name=what)
+        if brief:
+            line = shown(self.site).partition(" in ")[0].rpartition("/")[2]
+            return tr("{what}, {site}", what=what, site=line) if line else what
         if self.layer:
             what = joined("", (what, tr(" in layer {layer}", layer=shown(self.layer))))
         return tr("{what}, {site}", what=what, site=code_line(self.site)) if self.site else what

@@ -29,10 +29,10 @@ _SAYS = {
     Verdict.PRECISION_MODE: lambda name: tr("computes in a lower precision than its dtype{name}", name=name),
     Verdict.SEMANTICS: lambda name: tr("computes another formula{name}", name=name),
     Verdict.NONFINITE: lambda _: tr("gives NaN or Inf where the exact result is finite, or the other way round"),
-    Verdict.WRONG: lambda _: tr("is wrong: no order of summation explains the error"),
-    Verdict.LOCAL_WRONG: lambda _: tr("is wrong in single elements: no order of summation explains them"),
+    Verdict.WRONG: lambda _: tr("is wrong"),
+    Verdict.LOCAL_WRONG: lambda _: tr("is wrong in single elements"),
     Verdict.LOCAL_SUSPECT: lambda _: tr("is within its bound, but single elements stand far out"),
-    Verdict.LOW_ACCURACY: lambda _: tr("is far less accurate than need be, though some order of summation explains it"),
+    Verdict.LOW_ACCURACY: lambda _: tr("is far less accurate than need be"),
 }
 LAYERS_SHOWN, OPS, FINDINGS, ROUNDING, TIES = 12, 20, 10, 5, 5  # rows
 _QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE)
@@ -133,9 +133,26 @@ def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
 
     Before it stands with which error the program ended, and where a NaN or an infinity begins.
     """
-    ended = [tr("The program ended with {error}.", error=shown(counts.ended_by, SENTENCE))] if counts.ended_by else []
-    births = [tr("{more}.", more=words.born(record)) for _, record, _ in counts.first_births()]
-    return joined(" ", [*ended, *births, _answer(counts, coverage)])
+    return joined(" ", [*_ended(counts), *_births(counts), *_answer(counts, coverage)])
+
+
+def brief(counts: Counts, coverage: Mapping[str, Any]) -> Iterator[str]:
+    """The same for a headline: less and less of where the first finding is, and of what else there is to say."""
+    ended, births = _ended(counts, brief=True), _births(counts)
+    for layer in (True, False):
+        first, *others = _answer(counts, coverage, brief=True, layer=layer)
+        for texts in ([*births, first, *others], [first, *others], [first, *others[-1:]], [*births, first], [first]):
+            yield joined(" ", [*ended, *texts])
+
+
+def _ended(counts: Counts, *, brief: bool = False) -> list[str]:
+    """With which error the program ended; ``brief``: with its class alone."""
+    error = shown(counts.ended_by.partition(":")[0] if brief else counts.ended_by, SENTENCE)
+    return [tr("The program ended with {error}.", error=error)] if counts.ended_by else []
+
+
+def _births(counts: Counts) -> list[str]:
+    return [tr("{more}.", more=words.born(record)) for _, record, _ in counts.first_births()]
 
 
 def ties(counts: Counts) -> str:
@@ -153,16 +170,17 @@ def ties(counts: Counts) -> str:
     )
 
 
-def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
+def _answer(counts: Counts, coverage: Mapping[str, Any], *, brief: bool = False, layer: bool = True) -> list[str]:
+    """The sentences of the answer; ``brief``: each as short as it can be."""
     findings = [finding for finding in counts.sorted_findings() if not finding.apart]
     scope = _scope(coverage)
     if not counts.records:
-        return tr("Nothing was compared: {scope}.", scope=scope) if scope else tr("Nothing was compared.")
+        return [tr("Nothing was compared: {scope}.", scope=scope) if scope else tr("Nothing was compared.")]
     if findings:
         more = len(findings) - 1 + counts.further
         further = tr("And {more}.", more=many(more, "further finding")) if more else ""
         judged = tr("Judged: {scope}.", scope=scope) if coverage.get("idle") else ""
-        return joined(" ", filter(None, [_accusation(findings[0]), further, judged]))
+        return [*filter(None, [_accusation(findings[0], brief=brief, layer=layer), further, judged])]
     unjudged, tied = (counts.verdicts().get(verdict.value, 0) for verdict in (Verdict.UNVERIFIED, Verdict.TIE))
     known = sum(counts.apart().values())
     but = [tr("{number:,} could not be judged", number=unjudged)] if unjudged else []
@@ -170,8 +188,8 @@ def _answer(counts: Counts, coverage: Mapping[str, Any]) -> str:
     but += [tr("1 differs at ties, where both choices are allowed")] if tied == 1 else []
     but += [tr("{number:,} differ at ties, where both choices are allowed", number=tied)] if tied > 1 else []
     judged = tr("Judged: {scope}.", scope=scope) if scope else ""  # calls of integers alone
-    in_brackets = f"({', '.join(but)}.)" if but else ""
-    return joined(" ", filter(None, [_rounding_sentence(counts, unjudged, known, tied), in_brackets, judged]))
+    in_brackets = tr("({remarks}.)", remarks=joined(", ", but)) if but else ""
+    return [*filter(None, [_rounding_sentence(counts, unjudged, known, tied, brief=brief), in_brackets, judged])]
 
 
 def _names(counts: Counts) -> str:
@@ -210,7 +228,8 @@ def _scope(coverage: Mapping[str, Any]) -> str:
     return joined("; ", parts)
 
 
-def _accusation(finding: LineFinding) -> str:
+def _accusation(finding: LineFinding, *, brief: bool = False, layer: bool = True) -> str:
+    """A finding in a sentence; ``brief``: without folder and function; ``layer``: with its layer, and what explains it."""
     record = finding.worst
     verdict, name = Verdict(record["verdict"]), words.named(record).partition(" (")[2].rstrip(")")
     tensor, op = str(record.get("tensor")), shown(record["op"])
@@ -219,13 +238,13 @@ def _accusation(finding: LineFinding) -> str:
         what = tr("second derivative of {op} ({tensor})", op=op, tensor=shown(tensor.removeprefix(words.SECOND)))
     who = {"both": tr("Both frameworks' {what}", what=what), "paddle": tr("Paddle's {what}", what=what)}
     who["torch"] = tr("Torch's {what}", what=what)
-    says = _SAYS[verdict](f" ({name})" if name else "")
+    says = _SAYS[verdict](f" ({name})" if name and layer else "")
     if verdict is Verdict.LOW_ACCURACY and 0 < excess_of(record.get("stats") or {}) <= 1:
         says = tr("is within its bound, but far less accurate than the other side")
     return tr(
         "{who}{where} {says}{size}.",
         who=who.get(words.whose(record), tr("One side's {what}", what=what)),
-        where=_at(record, layer=within(finding)),
+        where=_at(record, layer=within(finding) if layer else "", brief=brief),
         says=says,
         size="" if verdict is Verdict.NONFINITE else _size(record),
     )
@@ -242,22 +261,23 @@ def annotated(finding: LineFinding) -> Finding:
     return Finding(verdict.value, level, _accusation(finding), places, where=where, numbers=numbers)
 
 
-def _at(record: Mapping[str, Any], layer: str = "") -> str:
-    """`` at train.py:7 in forward (layer encoder)``, as far as it is known."""
-    site = tr(" at {site}", site=code_line(record["site"])) if record.get("site") else ""
-    return site + (tr(" (layer {layer})", layer=layer) if layer else "")
+def _at(record: Mapping[str, Any], layer: str = "", *, brief: bool = False) -> str:
+    """`` at train.py:7 in forward (layer encoder)``, as far as it is known; ``brief``: without folder and function."""
+    line = code_line(record.get("site") or "")
+    line = shown(record.get("site") or "").partition(" in ")[0].rpartition("/")[2] if brief else line
+    return (tr(" at {site}", site=line) if line else "") + (tr(" (layer {layer})", layer=layer) if layer else "")
 
 
 def _size(record: Mapping[str, Any]) -> str:
     """How far it is out, or why that is said where nothing was measured."""
     error, bound, _ = words.observed(record)
     if error != "-":
-        return tr(": error {error}, where rounding explains {bound}", error=error, bound=bound)
+        return tr(": error {error}, rounding explains {bound}", error=error, bound=bound)
     reason = shown(from_log(record.get("reason") or ""), SENTENCE)
     return f": {reason}" if reason else ""
 
 
-def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int) -> str:
+def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int, *, brief: bool) -> str:
     largest, others = counts.innocent.largest(), known or tied
     if counts.ended_by:
         return tr("No fault was found up to there, and what did not run is not known.")
@@ -266,28 +286,22 @@ def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int) -> 
             tr("No fault was found but known differences.") if known else tr("No fault was found, but nothing could be verified.")
         )
     if not largest:
-        screened = ""
-        if counts.verdicts(everything=False).get(Verdict.ROUNDING.value):
-            screened = tr(", or only rounding")
+        screened = tr(", or only rounding") if counts.verdicts(everything=False).get(Verdict.ROUNDING.value) else ""
         if others:
-            text = tr("No kernel is accused: all other results that could be judged are equal{screened}.", screened=screened)
-        else:
-            text = tr("No kernel is accused: all results that could be judged are equal{screened}.", screened=screened)
-        return text
+            return tr("No wrong kernel found: all other results that could be judged are equal{screened}.", screened=screened)
+        return tr("No wrong kernel found: all results that could be judged are equal{screened}.", screened=screened)
     record: Mapping[str, Any] = largest[0][0]
     _, difference, allowed = words.innocent(record)
-    may = tr(", where two right kernels may be {allowed} apart", allowed=allowed) if allowed != "-" else ""
-    what = f"{shown(record['op'])} {shown(record.get('tensor'))}{_at(record)}"
-    if difference != "0":
-        return tr(
-            "No kernel is accused, only rounding: the largest difference is {difference}, of {what}{may}.",
-            difference=difference,
-            what=what,
-            may=may,
+    if difference == "0":
+        return (
+            tr("No wrong kernel found: all other results are equal.")
+            if others
+            else tr("No wrong kernel found: all results are equal.")
         )
-    if others:
-        return tr("No kernel is accused: all other results are equal, {what} among them{may}.", what=what, may=may)
-    return tr("No kernel is accused: all results are equal, {what} among them{may}.", what=what, may=may)
+    what = "" if brief else f"{shown(record['op'])} {shown(record.get('tensor'))}{_at(record)}"
+    may = tr(" ({allowed} is allowed)", allowed=allowed) if allowed != "-" else ""
+    text = tr("No wrong kernel found, only rounding: at most {difference}{may}", difference=difference, may=may)
+    return tr("{text}, {what}.", text=text, what=what) if what else tr("{text}.", text=text)
 
 
 def advice(counts: Counts) -> list[str]:

@@ -163,7 +163,12 @@ class ReferenceFigures:
         if RECOMPUTED in self.warnings:
             yield tr("Recomputed blocks ran once (natively twice): running statistics differ.")
 
-    def _coverage(self) -> str:
+    def shorter(self) -> Iterator[str]:
+        """The same for a headline: how much ran there, and how much did not."""
+        yield self._coverage()
+        yield self._coverage(brief=True)
+
+    def _coverage(self, *, brief: bool = False) -> str:
         calls, backend = self.substituted + self.native, shown(self.backend)
         if not calls:
             return tr("No float call was seen.")
@@ -171,7 +176,20 @@ class ReferenceFigures:
             return tr("The one float call ran on {backend}'s kernels.", backend=backend)
         if not self.native:
             return tr("All {calls} ran on {backend}'s kernels.", calls=many(calls, "float call"), backend=backend)
+        ran = {
+            "substituted": self.substituted,
+            "calls": many(calls, "float call"),
+            "share": share(self.substituted, calls),
+            "backend": backend,
+        }
         worst = next(stayed for stayed in self.stayed if not stayed.wanted)
+        if brief:
+            return tr(
+                "{substituted:,} of {calls} ({share}) ran on {backend}'s kernels; {native:,} stayed on Paddle's, such as {op}.",
+                **ran,
+                native=self.native,
+                op=shown(worst.op),
+            )
         place = worst.where(1)
         stayed = {
             "native": self.native,
@@ -185,14 +203,7 @@ class ReferenceFigures:
             why = tr("{native:,} stayed on Paddle's, all of them {op}{where}: {reason}", **stayed)
         else:
             why = tr("{native:,} stayed on Paddle's, a call of {op}{where}: {reason}", **stayed)
-        return tr(
-            "{substituted:,} of {calls} ({share}) ran on {backend}'s kernels; {why}.",
-            substituted=self.substituted,
-            calls=many(calls, "float call"),
-            share=share(self.substituted, calls),
-            backend=backend,
-            why=why,
-        )
+        return tr("{substituted:,} of {calls} ({share}) ran on {backend}'s kernels; {why}.", **ran, why=why)
 
     def without_kernel(self) -> str:
         """The calls that this Paddle cannot run natively, the commonest ops first; "" where there are none."""

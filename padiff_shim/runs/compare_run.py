@@ -6,7 +6,7 @@ import heapq
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,9 @@ class CompareRun(Run):
     def answer(self) -> str:
         """The answer in a sentence: whose kernel is wrong, where and by how much; or that there is only rounding."""
         return compare.headline(self.counts, self.coverage())
+
+    def _shorter(self) -> Iterator[str]:
+        return compare.brief(self.counts, self.coverage())
 
     def worst(self, n: int = 10) -> list[Call]:
         """The ``n`` most serious records: by class, then by the multiple of the probabilistic bound. Muted ones are left out.

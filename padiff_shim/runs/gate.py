@@ -187,15 +187,19 @@ class Gate(Presented):
         complaints += [(now, tr("new")) for now in self.new if now.severity]
         table = Table([*heads, *figures(tr("error in units"), tr("before"))], [(*now.cells, before) for now, before in complaints])
         meanings = [ListItem(tr(MEANING[Verdict(name)]), name) for name in sorted({now.verdict for now, _ in complaints})]
-        fields = {"places": many(self.places, "place"), "baseline": self.baseline}
+        fields = {"places": many(self.places, "place"), "baseline": self.baseline.name}
         if self.updated:
             headline = tr("updated: {baseline} holds {places} of this run now", **fields)
         elif self.refused:
             headline = tr("NOT UPDATED: records of this run are lost, {baseline} is as it was", **fields)
         elif self.passed:
-            headline = tr("passed: {places} against {baseline}", **fields)
+            headline = tr("passed: {places}, none worse than in {baseline}", **fields)
         else:
-            headline = tr("FAILED: {places} against {baseline}", **fields)
+            lines = [finding.where.rpartition("/")[2] for finding in self.findings]
+            fields["places"] = many(len(lines), "place")
+            first = code_line(lines[0]) if lines else ""
+            failed = tr("FAILED: {places} against {baseline}, first {first}", first=first, **fields)
+            headline = failed if lines else tr("FAILED: records of this run are lost")
         return Document(
             headline,
             [

@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -282,6 +282,9 @@ class Run(Presented):
     def answer(self) -> str:
         """How much ran on the reference's kernels, and what did not."""
         return reference.headline(self)
+
+    def _shorter(self) -> Iterator[str]:
+        return reference.ReferenceFigures(self.to_dict()).shorter()
 
     @property
     def findings(self) -> list[Finding]:

@@ -135,8 +135,6 @@ def test_one_op_is_one_op_and_a_known_defect_is_no_ordinary_operand(tmp_path):
     text = " ".join(audited.text(160).split())
     assert "1 op, 1 call," in text
     assert text.endswith("audit.json")
-    assert "With ordinary operands, or by a known defect, Paddle's kernels are wrong in 1 op, Torch's in 0, both in 0" in text
-    assert "no op ended" in text
     assert "Wrong: 1 op: relu" in text
     assert "Ordinary operands, or a known defect with any" in audited.markdown()
 

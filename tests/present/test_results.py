@@ -13,11 +13,13 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from log_data import record
 
 import padiff_shim
 from padiff_shim import ArgumentError, tested, testing
 from padiff_shim.auditing.outcome import Audit
 from padiff_shim.auditing.report import OpReport
+from padiff_shim.measure.distance import Distance
 from padiff_shim.modes.environment import versions
 from padiff_shim.present.annotations import Finding
 from padiff_shim.present.result import Presented
@@ -25,11 +27,18 @@ from padiff_shim.proof.aligned import AlignedDtype
 from padiff_shim.proof.alignment import Alignment
 from padiff_shim.proof.bits.result import BitOrigin, Bitwise
 from padiff_shim.proof.carried import CarriedBy
-from padiff_shim.proof.findings import Cause, Fix, Mistake, ProgramPlace, ProofVerdict
+from padiff_shim.proof.distances import DriftRow
+from padiff_shim.proof.drift import Drift
+from padiff_shim.proof.findings import Cause, Fix, Mistake, ProgramPlace, ProofVerdict, Stage
 from padiff_shim.proof.locate import Located
 from padiff_shim.proof.proof import Proof
 from padiff_shim.proof.prove import _bit_for_bit, _within_rounding
 from padiff_shim.questions.doctor import Health
+from padiff_shim.recording.difference import Difference, TensorRow
+from padiff_shim.recording.reasons import DifferenceReason
+from padiff_shim.recording.tensors import Tensor
+from padiff_shim.runs.compare_run import CompareRun
+from padiff_shim.runs.gate import Gate
 from padiff_shim.text import reader, tr
 
 FORMER = ("to_html", "to_markdown", "as_dict", "annotations", "page", "write", "to_csv", "plot", "done")
@@ -131,18 +140,21 @@ def further(results):
     """Situation -> a result that the fixture has not."""
     place = ProgramPlace("blocks.0", "port.py", 7, "x = y", "softmax(axis=1)")
     long = "momentum=0.1 against 0.9 (Paddle's momentum is the share of the old statistics that stays, Torch's that of the new)"
+    axis = tr("{here} against {there} (write {there})", here="axis=1", there="axis=-1")
     fix = Fix("momentum=0.9", place.file, 7)
     mistakes = {
-        "two mistakes": [Mistake(Cause.ATTRIBUTE, "axis=1 against dim=-1 (write axis=-1)", place, place, ("blocks.0",))] * 2,
+        "two mistakes": [Mistake(Cause.ATTRIBUTE, axis, place, place, ("blocks.0",))] * 2,
         "a mistake in many words": [Mistake(Cause.ATTRIBUTE, long, place, place, ("blocks.0",), fix=fix)],
-        "a call too many": [Mistake(Cause.EXTRA, tr("the port calls sum() here, the original does not"), None, place, ("",))],
+        "a call too many": [
+            Mistake(Cause.EXTRA, tr("the port calls {alone} here, the original does not", alone="sum()"), None, place, ("",))
+        ],
     }
     proofs = {name: Proof(ProofVerdict.CODE_DIFFERS, "", mistakes=these) for name, these in mistakes.items()}
     right = Proof(ProofVerdict.CODE_CORRECT, _bit_for_bit(3e-7, True, []))
     located = Located([], True, 5.5e-14)
-    rounded = Proof(
-        ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, _within_rounding(located, "output 0: largest difference 1e-06", "float64")
-    )
+    reason = _within_rounding(located, "output 0: largest difference 1e-06", "float64")
+    rounded = Proof(ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, reason, differences={"float64": 5.5e-14})
+    unknown = Proof(ProofVerdict.NOT_COMPARABLE, "x" * 200, stages=[Stage("weights", False, "")])
     spelled = BitOrigin("rounding", "scale of attention", "", place, place, ("",), "forward", 1.0, 0.5, change="x * c")
     sizes = {"results": (0, 9), "gradients": (0, 15)}
     changed = {"results_changed": (9, 9), "gradients_changed": (15, 15)}
@@ -159,8 +171,77 @@ def further(results):
         "bits of a wrong port": Bitwise(wrong, comparable=False),
         "a report of two dtypes": Alignment({}, {}, aligned),
         "a report of a wrong port": Alignment({}, {}, [AlignedDtype("float32", wrong, None), aligned[1]]),
+        "not comparable": unknown,
+        "a report that knows nothing": Alignment({}, {}, [AlignedDtype("float32", unknown, None)]),
+        **accused(),
+        **drifted(),
+        **parted(),
+        "an audit with findings": audited(normal=3, crash=1),
+        "an audit of edges, stopped": audited(huge=2, complete=False),
+        "nothing wrong in an audit": audited(),
+        "records of a gate are lost": Gate(Path("baseline.jsonl"), 4.0, missing=["a line is cut"]),
         "carriers that are not known": CarriedBy([], 0.0, 0.0, failed=tr("natively the port does not run")),
     }
+
+
+def accused():
+    """Situation -> a comparison whose sentences are long."""
+    runs = {}
+    for verdict in ("WRONG", "PRECISION_MODE", "NONFINITE", "LOW_ACCURACY", "ROUNDING", "UNVERIFIED"):
+        runs[f"compared: {verdict}"] = CompareRun()
+        runs[f"compared: {verdict}"].counts.add(
+            record(
+                verdict=verdict,
+                side="paddle",
+                site=f"{'/models/' * 20}blocks.py:7 in forward",
+                layer="encoder.layers.11.attention.self.query",
+                prob=99.0,
+            )
+        )
+    ended = CompareRun()
+    ended.counts.ended_by = "ValueError: " + "too much " * 30
+    return {**runs, "compared: ended early": ended}
+
+
+def drifted():
+    """Situation -> a drift of values and gradients."""
+
+    def drift(native, substituted, wide):
+        sides = [Distance(not size, max_abs=size, different=int(size > 0), elements=8) for size in (native, substituted, wide)]
+        kinds = ("layer", "output", "gradient of parameter")
+        return Drift(rows=[DriftRow(kind, "blocks.0", "blocks.0", 0, "port.py:7", *sides) for kind in kinds])
+
+    return {"drift: rounding": drift(3e-7, 0.0, 1e-16), "drift: a mistake": drift(1e-2, 1e-2, 1e-2)}
+
+
+def parted():
+    """Situation -> two recordings whose difference takes many words."""
+    site = f"{'/models/' * 20}blocks.py:7 in forward"
+    long = Tensor(
+        3, "op", ("linear",), "out", "encoder.layers.11", site, "", 7, "", 4, (2,), "float32", "", {}, "", (), Path(), None
+    )
+    row = TensorRow(0, long, long, Distance(False, max_abs=1e-3, relative=1e-3, different=1, elements=2), differs=True)
+    texts = "rounding explains what differs before layer_norm; " * 4, "learning rate 0.1 in a, 0.01 in b"
+    reason = DifferenceReason("learning rate", texts[0] + texts[1], {}, texts[1])
+    lost = {"rows": [row], "holes": ["rank 1 has written nothing since step 3"]}
+    return {
+        "diff: a reason": Difference("a", "b", [row], reason=reason),
+        "diff: no reason": Difference("a", "b", [row]),
+        "diff: a hole": Difference("a", "b", **lost),
+    }
+
+
+def audited(*, complete=True, **stresses):
+    """An audit; a stress of operands, or a crash -> how many ops are wrong there."""
+    reports = {"tanh": OpReport("tanh")}
+    for stress, ops in stresses.items():
+        for name in (f"{stress}{number}" for number in range(ops)):
+            report = reports[name] = OpReport(name)
+            if stress == "crash":
+                report.died("exp, normal, float32", "SIGSEGV")
+            else:
+                report.records.append(record(case=f"{name}, {stress}, float32", verdict="WRONG", side="paddle", prob=99.0))
+    return Audit(Path(), versions(), reports, complete=complete)
 
 
 def test_headlines(results):
@@ -185,7 +266,7 @@ def test_headlines(results):
 
 def shown_alike(text):
     """Without what differs from machine to machine."""
-    text = re.sub(r"\S*/baseline\.jsonl", "baseline.jsonl", re.sub(r"\S*(test_results|norm)\.py:\d+", r"\1.py:LINE", text))
+    text = re.sub(r"\S*/baseline\.jsonl", "baseline.jsonl", re.sub(r"[^\s（]*(test_results|norm)\.py:\d+", r"\1.py:LINE", text))
     return MEASURED.sub("N", text)
 
 

@@ -30,10 +30,10 @@ def train():
 SAYS = {
     "README.md": ["All 15 float calls ran on torch's kernels.", "Optimizers on torch kernels: adamw by Torch's definition (18)."],
     "README.zh-CN.md": ["全部 15 次浮点调用都在 torch 的内核上运行。", "torch 内核上的优化器：adamw 按 Torch 的定义（18）。"],
-    "docs/audit.md": ["Paddle's kernels of 1 of 4 ops make the difference (no other is needed or makes it); 7 runs"],
+    "docs/audit.md": ["Paddle's kernels of leaky_relu make the difference (1 of 4 ops; no other is needed or makes it); 7 runs"],
     "docs/compare.md": [],
     "docs/prove.md": [
-        "CODE_DIFFERS: another attribute: approximate=True against False (write approximate=False) at port.py:22",
+        "CODE_DIFFERS: another attribute: approximate=True against False (write approximate=False), at port.py:22",
         "return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))",
         "CODE_CORRECT: bit for bit on Torch's kernels; natively the port does not run",
         "another setting of the optimizer: weight_decay=0.1 against 0.01",

@@ -86,8 +86,6 @@ def test_the_figures_are_those_of_the_arrays():
 
 def test_what_is_no_rounding_stays_in_float64():
     drifts = padiff_shim.prove(*pair(factor=1.5), X, phase="forward").drift()
-    assert "apart, and in float64 " in drifts.answer
-    assert "it is not rounding; prove names the lines" in drifts.answer
     wrong = by_name(drifts, "output")["logits", "logits"]
     assert wrong.float64.max_abs == pytest.approx(wrong.substituted.max_abs, rel=1e-3)
     assert drifts.largest["float64"].max_abs >= wrong.float64.max_abs

@@ -7,7 +7,6 @@ from report_page import DESKTOP, scrolls_sideways
 
 from padiff_shim import FileError, diff
 from padiff_shim.present import document, html
-from padiff_shim.present.result import divided
 
 PHONE = {"width": 360, "height": 740}
 EVIL = "</style><script>window.broken=1</script>"
@@ -39,8 +38,7 @@ def opened(browser, tmp_path):
 def test_the_answer_comes_first_then_the_run_then_rows(opened, difference):
     page = opened(difference)
     text = page.locator("body").inner_text()
-    headline, rest = divided(difference.answer)
-    parts = (headline.partition(": ")[2], rest, "first in a:", "Along the run", "max, mean: absolute differences")
+    parts = (difference.headline.partition(": ")[2], difference.answer, "first in a:", "Along the run", "max, mean: absolute differences")
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert page.locator("table.rows").first.locator("tbody tr").count() == len(difference.differing)
     assert page.locator("h1 .status.bad").inner_text() == "DIFFERENT"

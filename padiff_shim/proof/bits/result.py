@@ -179,6 +179,16 @@ class Bitwise(Presented):
             return tr("{origins}; with {these} the result is identical", origins=origins, these=these)
         return tr("{origins}; with {these} all {what} are identical", origins=origins, these=these, what=_counted(whole))
 
+    def _shorter(self) -> Iterator[str]:
+        if not self.comparable:
+            yield from (tr("the port is not right, correct it first: {text}", text=text) for text in self.proof.brief())
+            return
+        origins = tr("{origins} of different bits", origins=many(len(self.origins), "origin"))
+        changes = many(sum(bool(origin.change) for origin in self.origins), "change")
+        if self.mended:
+            yield tr("{origins}; with {changes} all bits are identical", origins=origins, changes=changes)
+        yield tr("{origins}; with {changes} some bits still differ", origins=origins, changes=changes)
+
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
         data = {**asdict(self), "proof": self.proof.to_dict()}
