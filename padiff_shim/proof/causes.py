@@ -88,7 +88,7 @@ def extent(value: Value) -> str:
 
 
 def source_of(value: Value) -> str:
-    return value.label if value.node is None else tr("{name} (line {line})", name=value.node.name, line=value.node.site.line)
+    return value.label if value.node is None else tr("{name} (line {line})", name=value.node.function, line=value.node.site.line)
 
 
 def _exact_source_of(value: Value) -> str:
@@ -97,7 +97,9 @@ def _exact_source_of(value: Value) -> str:
         return value.label
     text = source_of(value)
     if value.node.layer:
-        text = tr("{name} (line {line}, layer {layer})", name=value.node.name, line=value.node.site.line, layer=value.node.layer)
+        text = tr(
+            "{name} (line {line}, layer {layer})", name=value.node.function, line=value.node.site.line, layer=value.node.layer
+        )
     several = len(value.node.results) > 1 and value in value.node.results
     return tr("result {number} of {source}", number=value.node.results.index(value) + 1, source=text) if several else text
 
@@ -844,7 +846,7 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
     if elsewhere is not None:
         return (
             Cause.PLACE,
-            tr("{name} stands in another place", name=alone.name),
+            tr("{name} stands in another place", name=alone.function),
             CallPair(pair.original or elsewhere.original, pair.port or elsewhere.port),
         )
     if pair.port is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import functools
+import linecache
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -179,10 +181,40 @@ class TraceOperand(NamedTuple):
     way: tuple[Step, ...]
 
 
-def described(name: str, attributes: dict[str, Any]) -> str:
-    """A call with its attributes in one line."""
-    shown = ", ".join(f"{key}={value!r}" for key, value in attributes.items())
-    return f"{name}({shown})" if shown else name
+_API = {  # operators that no function of Torch's API is called by -> the function that calls them
+    **{f"native_{name}": name for name in ("layer_norm", "group_norm", "batch_norm", "dropout")},
+    **{f"_{name}": name for name in ("softmax", "log_softmax", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "ctc_loss")},
+    **dict.fromkeys(("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "cudnn_batch_norm"), "batch_norm"),
+    **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), "nll_loss"),
+    "_safe_softmax": "softmax", "_prelu_kernel": "prelu", "_cdist_forward": "cdist", "_pdist_forward": "pdist",
+    "log_sigmoid_forward": "logsigmoid", "im2col": "unfold", "col2im": "fold", "_unsafe_view": "view", "_to_copy": "to",
+}  # fmt: skip
+_PRODUCTS = {"addmm": "linear", "mm": "linear", "bmm": "matmul", "baddbmm": "matmul"}  # unless the line says otherwise
+_OF_OPERATORS = {"half_to_float", "transposed", "N", "C", "HxW", "output_mask"}  # arguments that the functions have not
+_DEFAULTS = (("alpha", 1), ("beta", 1))  # that nobody writes
+_FAMILIES = re.compile(r"(linalg|fft|special)_(?!_)")
+
+
+def in_api(name: str, attributes: Mapping[str, Any], line: str = "") -> str:
+    """Torch's function that calls an operator: as users write it; ``line``: the text of theirs."""
+    if name in ("convolution", "_convolution", "convolution_overrideable") and "stride" in attributes:
+        return f"conv{'_transpose' if attributes.get('transposed') else ''}{len(attributes['stride'])}d"
+    if name in _PRODUCTS:
+        return next((word for word in (name, "einsum", "matmul") if word in line), "matmul" if "@" in line else _PRODUCTS[name])
+    if name.lstrip("_").startswith("upsample_"):
+        return "interpolate"
+    if "_pad" in name and name.startswith(("constant", "reflection", "replication", "_pad")):
+        return "pad"
+    return _API.get(name, _FAMILIES.sub(r"\1.", name, count=1) if _FAMILIES.match(name) else name)
+
+
+def described(name: str, attributes: Mapping[str, Any], line: str = "") -> str:
+    """A call with its attributes in one line, as users of Torch write it."""
+    words = {"group": "num_groups"} if name == "native_group_norm" else {}
+    known = {key: value for key, value in attributes.items() if key not in _OF_OPERATORS and (key, value) not in _DEFAULTS}
+    shown = ", ".join(f"{words.get(key, key)}={value!r}" for key, value in known.items())
+    function = in_api(name, attributes, line)
+    return f"{function}({shown})" if shown else function
 
 
 class Key(NamedTuple):
@@ -222,8 +254,17 @@ class TraceCall:
         """The first result."""
         return self.results[0]
 
+    @property
+    def function(self) -> str:
+        """Torch's function that makes the call, as users write it."""
+        return in_api(self.name, self.attributes, self._line)
+
+    @property
+    def _line(self) -> str:
+        return linecache.getline(self.site.file, self.site.line)
+
     def __str__(self) -> str:
-        return described(self.name, self.attributes)
+        return described(self.name, self.attributes, self._line)
 
 
 @dataclass

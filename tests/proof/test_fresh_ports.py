@@ -132,13 +132,13 @@ WRONG = {
         "F.silu(self.gate(x)) * self.up(x)",
         "F.silu(self.up(x)) * self.gate(x)",
         "F.silu",
-        "layer experts.0.up), in the original from addmm (line",
+        "layer experts.0.up), in the original from linear (line",
     ),
     "moe: experts of x": (
         "expert(flat[rows])",
         "expert(x.reshape([-1, x.shape[-1]])[rows])",
         "expert(x",
-        "comes from input 0, in the original from native_layer_norm",
+        "comes from input 0, in the original from layer_norm",
     ),
     "xl: one bias twice": (
         "q + self.v.",

@@ -85,7 +85,7 @@ WRONG = {
         "        weights = weights / (weights.sum(axis=-1, keepdim=True) + 1e-9)\n",
         "",
         "scale = ",  # which reads what is not normed
-        "the original calls sum(dim=[-1], keepdim=True), add(other=1e-09, alpha=1), div here, the port does not",
+        "the original calls sum(dim=[-1], keepdim=True), add(other=1e-09), div here, the port does not",
     ),
     "switch: gelu": ("F.relu(", "F.gelu(", "F.gelu(", "another op: gelu(approximate='none') in place of relu"),
     "swin: roll back": (
@@ -124,7 +124,7 @@ WRONG = {
         "self.self_attention(h, h)",
         "self.self_attention(h, x)",
         "self.kv(context)",
-        "comes from add (line 62), in the original from native_layer_norm",
+        "comes from add (line 62), in the original from layer_norm",
     ),
     "memory: mask": ("back > 0", "back > 1", "masked_fill", "another constant: mask (gt(other=0)) holds 0 at [0, 1] against 1"),
     "wavenet: padding": (
@@ -181,7 +181,7 @@ WRONG = {
         "weights.unsqueeze(1), memory",
         "energy.unsqueeze(1), memory",
         "energy.unsqueeze(1)",
-        "another operand: the first operand comes from add (line 18), in the original from _softmax (line 14) (4 times)",
+        "another operand: the first operand comes from add (line 18), in the original from softmax (line 14) (4 times)",
     ),
     "seq2seq: softmax over the batch": (
         "F.softmax(energy, axis=-1)",
@@ -205,7 +205,7 @@ WRONG = {
         "self.fc2(F.gelu(self.fc1(self.norm2(x))))",
         "self.norm2(self.fc2(F.gelu(self.fc1(x))))",
         "self.norm2(self.fc2(",
-        "an op in another place: native_layer_norm stands in another place (in 2 layers)",
+        "an op in another place: layer_norm stands in another place (in 2 layers)",
     ),
     "stn: border": (', padding_mode="border"', "", "grid_sample", "another attribute: padding_mode='zeros' against 'border'"),
     "stn: circular": (', padding_mode="circular"', "", "self.conv(image)", "an op is missing"),
@@ -277,7 +277,7 @@ def test_behind_what_is_too_much_other_mistakes_stay_findings(tmp_path):
     assert len(causes) == 5, str(proof)
     for cause in (
         text,
-        "the original calls mm here, the port does not",
+        "the original calls linear here, the port does not",
         "an op too many: the port calls tanh here, the original does not",
         "axis=-2 against dim=-1",
         "gelu(approximate='none') in place of silu",

@@ -63,7 +63,7 @@ MISTAKES = [
     ({"approximate": True}, "another attribute", "approximate=True against False", "PF.gelu"),
     ({"factor": 0.25}, "another attribute", "* 0.25 against * 0.5", "factor"),
     ({"no scale": True}, "an op is missing", "div", "PF.softmax"),
-    ({"no norm": True}, "an op is missing", "native_layer_norm", "self.q(h)"),
+    ({"no norm": True}, "an op is missing", "layer_norm", "self.q(h)"),
     ({"no residual": True}, "an op is missing", "add", "PF.gelu"),
     ({"extra": True}, "an op too many", "mul(other=3.0)", "x * 3.0"),
     ({"relu": True}, "another op", "relu in place of gelu", "PF.relu"),
