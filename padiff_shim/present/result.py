@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,15 @@ from .document import Document, Facts, untested_words, version_words
 
 _WIDE = 120  # columns of a text in a file
 HEADLINE = 120  # characters
+
+
+def fitting(ways: Iterable[str]) -> str:
+    """The first way to say something that fits into a headline; the last one, cut, where none does."""
+    way = ""
+    for way in ways:
+        if len(str(way)) <= HEADLINE:
+            return way
+    return str(way)[: HEADLINE - 1] + "…"
 
 
 class Presented:
@@ -76,11 +85,7 @@ class Presented:
     @property
     def headline(self) -> str:
         """What is wrong, where, do this, in at most 120 characters; what more there is to it stands below, in :attr:`answer`."""
-        way = ""
-        for way in itertools.chain([self.answer], self._shorter()):
-            if len(str(way)) <= HEADLINE:
-                return way
-        return str(way)[: HEADLINE - 1] + "…"
+        return fitting(itertools.chain([self.answer], self._shorter()))
 
     def _shorter(self) -> Iterator[str]:
         """Ways to say an answer that is too long for a headline, the fullest first."""

@@ -138,10 +138,10 @@ def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
 
 def brief(counts: Counts, coverage: Mapping[str, Any]) -> Iterator[str]:
     """The same for a headline: less and less of where the first finding is, and of what else there is to say."""
-    ended, births = _ended(counts, brief=True), _births(counts)
+    ended, births = _ended(counts, brief=True), _births(counts, brief=True)
     for layer in (True, False):
         first, *others = _answer(counts, coverage, brief=True, layer=layer)
-        for texts in ([*births, first, *others], [first, *others], [first, *others[-1:]], [*births, first], [first]):
+        for texts in ([*births, first, *others], [*births, first, *others[-1:]], [*births, first], [*births[:1], first], [first]):
             yield joined(" ", [*ended, *texts])
 
 
@@ -151,8 +151,14 @@ def _ended(counts: Counts, *, brief: bool = False) -> list[str]:
     return [tr("The program ended with {error}.", error=error)] if counts.ended_by else []
 
 
-def _births(counts: Counts) -> list[str]:
-    return [tr("{more}.", more=words.born(record)) for _, record, _ in counts.first_births()]
+def _births(counts: Counts, *, brief: bool = False) -> list[str]:
+    """Where the first NaN and infinity begin; ``brief``: the call and line alone."""
+    texts = []
+    for _, record, _ in counts.first_births():
+        name, where = shown((record.get("born") or {}).get("what")), _at(record, brief=True)
+        short = tr("First {what}: {op}{where}.", what=tr(name), op=shown(record["op"]), where=where)
+        texts.append(short if brief else tr("{more}.", more=words.born(record)))
+    return texts
 
 
 def ties(counts: Counts) -> str:

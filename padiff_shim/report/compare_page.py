@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 from ..arguments import whole
 from ..present.document import untested_words
 from ..present.html import application, translations
+from ..present.result import fitting
 from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
 from ..text import SENTENCE, from_log, reader, shown, tr
 from ..verdicts import MEANING, Verdict
-from .compare import advice, headline, status, ties
+from .compare import advice, brief, headline, status, ties
 from .source import Compared
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
@@ -296,7 +297,7 @@ def pack(
         reservoirs.get(verdict, usual).offer(partial(packer.row, position, record))
     rows = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
     return {
-        "headline": headline(known, coverage),
+        "headline": fitting([headline(known, coverage), *brief(known, coverage)]),
         "status": status(known),
         "advice": [_text(line) for line in advice(known)],
         **surveyed(known),

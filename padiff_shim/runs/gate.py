@@ -187,7 +187,7 @@ class Gate(Presented):
         complaints += [(now, tr("new")) for now in self.new if now.severity]
         table = Table([*heads, *figures(tr("error in units"), tr("before"))], [(*now.cells, before) for now, before in complaints])
         meanings = [ListItem(tr(MEANING[Verdict(name)]), name) for name in sorted({now.verdict for now, _ in complaints})]
-        fields = {"places": many(self.places, "place"), "baseline": self.baseline.name}
+        fields = {"places": many(self.places, "place"), "baseline": Path(self.baseline).name}
         if self.updated:
             headline = tr("updated: {baseline} holds {places} of this run now", **fields)
         elif self.refused:

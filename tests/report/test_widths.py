@@ -84,7 +84,7 @@ class Compared:
 class Proof:
     def __init__(self, layer, site):
         place = ProgramPlace(layer, *placed(site), "return self.dense(hidden) " + "+ x " * 40, "linear(x)")
-        self.answer = f"CODE_DIFFERS: another attribute: eps=1e-05 against 1e-06 at {site} (layer {layer})"
+        self.headline = f"CODE_DIFFERS: another attribute: eps=1e-05 against 1e-06 at {site} (layer {layer})"
         self.stages = [Stage("forward", False, "output 0: largest difference 0.000133 " * 4), Stage("inputs", True, "equal")]
         self.mistakes = [Mistaken(place), Mistaken(place)]
         self.layers = [LayerRow(layer, layer, 1, True, 0.0, 1e-7), LayerRow("", "", 3, False, 0.25, 1e-7)]
