@@ -121,7 +121,7 @@ def diff(
     _in_step(compared, difference)
     headers = first[0].header, first[1].header
     switches = [] if first[0].framework != first[1].framework else candidates(*headers, "", first[0].framework)
-    difference.reason = reason_of(difference, lambda row: None, switches)
+    difference.reason = reason_of(difference, None, switches)
     difference.notes = [*difference.notes, *_notes(both, chosen)]
     difference.holes += [
         f"{name}: {hole}"

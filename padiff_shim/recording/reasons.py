@@ -25,7 +25,7 @@ from .updates import GRADIENTS, Updates, linear, multiple, wide
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
 )  # fmt: skip
-CALLS, OPERAND, NOT_CLEARED, CLIPS = "calls", "operand", "not cleared", "clipping"
+CALLS, OPERAND, NOT_CLEARED, CLIPS, WEIGHTS = "calls", "operand", "not cleared", "clipping", "weights"
 BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
     "batch size", "order of samples", "order of batches", "rounding", "settings"
 )  # fmt: skip
@@ -55,20 +55,20 @@ class DifferenceReason:
 
 
 def reason_of(
-    difference: Difference, cause: Callable[[TensorRow], RankCause | None], switches: Sequence[SwitchDifference] = ()
+    difference: Difference, cause: Callable[[TensorRow], RankCause | None] | None, switches: Sequence[SwitchDifference] = ()
 ) -> DifferenceReason | None:
     """The reason for the first difference that is more than rounding.
 
     Args:
         difference: of two runs.
-        cause: tries arithmetic on parts of ranks.
+        cause: tries arithmetic on parts of ranks; None where each process is compared with one.
         switches: the settings in which both runs differ and that change how kernels round.
     """
     inputs = _of_inputs(difference)
     if difference.first is None or (difference.origin is not None and inputs is None):
         return inputs
     updates = Updates(difference)
-    rounding = explained(difference.rows, updates.same)
+    rounding = explained(difference.rows, updates.same, updates.name)
     rest = rounding.rest
     comparable = inputs is None or inputs.kind == ORDER_OF_SAMPLES or difference.origin is None
     reason = None if rest is None or not comparable else _of_row(updates, difference, rest, rounding, cause)
@@ -116,27 +116,36 @@ def _of_row(
     difference: Difference,
     first: TensorRow,
     rounding: Rounding,
-    cause: Callable[[TensorRow], RankCause | None],
+    cause: Callable[[TensorRow], RankCause | None] | None,
 ) -> DifferenceReason | None:
     """The reason for a row that rounding does not explain."""
-    same_framework = difference.frameworks[0] == difference.frameworks[1]
     if first.a is None or first.b is None:
-        return _of_call(first) if same_framework else None
+        return _of_call(first) if difference.frameworks[0] == difference.frameworks[1] else None
     side = difference.one_sided.get(CLIPPED)
     updated = first.any.kind in ("parameter", STATE)
     if side and (updated or rounding.unseen):
         return DifferenceReason(CLIPS, tr("{side} alone clips its gradients", side=side), {"side": side})
-    if updated:
+    if updated and not updates.begins(first):
         return _of_update(updates, first, rounding.rows)
-    known = cause(first)
+    known = None if cause is None else cause(first)
     if known is not None:
         return DifferenceReason(known[0], rank_words(known), dict(known[1]))
+    if updated:
+        return DifferenceReason(WEIGHTS, tr("the weights differ from the start"), {})
     if first.any.kind in GRADIENTS or (first.any.kind, first.any.name) == ("note", NORM_NOTE):
         return _of_gradients(updates, difference, first) or _of_place(difference, first)
     if rounding.unseen:
         return _of_unseen(first, rounding)
+    return _of_result(difference, first, rounding, single=cause is None)
+
+
+def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, single: bool) -> DifferenceReason | None:
+    """The reason for what a call or a layer returns; ``single``: of one process each."""
+    same_framework = difference.frameworks[0] == difference.frameworks[1]
     calls = _of_random(first) or (_of_call(first) if same_framework else None) or _of_numbers(first)
-    return calls or (_of_operands(first) if same_framework and not rounding.incoming else None) or _of_place(difference, first)
+    if calls is not None or not single:  # what one of several ranks reads is a part of it
+        return calls
+    return (_of_operands(first) if same_framework and not rounding.incoming else None) or _of_place(difference, first)
 
 
 # Kinds of tensors -> what a difference there says, of which nothing else tells the reason.
@@ -318,8 +327,11 @@ def _factor(row: TensorRow) -> float | None:
     a, b = linear(row.a), linear(row.b)
     if a is None or b is None:
         return None
-    ways = (multiple(a, turned, _FACTOR) for turned in ((b, b.T) if b.ndim == 2 else (b,)) if a.shape == turned.shape)
-    return next((factor for factor in ways if factor is not None), None)
+    ways = [multiple(a, turned, _FACTOR) for turned in ((b, b.T) if b.ndim == 2 else (b,)) if a.shape == turned.shape]
+    factor = next((factor for factor in ways if factor is not None), None)
+    if factor is not None and wide(row.a) is None and not _counted(factor) and np.any(np.abs(a - factor * b) > _FACTOR * np.abs(a)):
+        return None  # of two figures each has to say so
+    return factor
 
 
 # ---- Updates
@@ -342,7 +354,12 @@ def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> Differe
                 decays = [known if abs(known) > least else 0.0 for known in (a.decay, b.decay)]
                 return _numbered(DECAY, tr("weight decay {a:.3g} in a, {b:.3g} in b", a=decays[0], b=decays[1]), *decays)
             return _numbered(EPSILON, tr("epsilon {a:.2g} in a, {b:.2g} in b", a=a.epsilon, b=b.epsilon), a.epsilon, b.epsilon)
-        if a.fits != b.fits and updates.starts(first):
+        if (
+            a.fits != b.fits
+            and updates.starts(first)
+            and not isinstance(first.a, JoinedTensor)
+            and not isinstance(first.b, JoinedTensor)
+        ):
             side = "ab"[b.fits]
             text = tr("{side} updates as in a first step: the optimizer's state was not loaded", side=side)
             return DifferenceReason(NOT_LOADED, text, {"side": side})

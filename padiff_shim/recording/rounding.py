@@ -48,22 +48,25 @@ class Rounding:
     rows: set[int] = field(default_factory=set)
 
 
-def explained(rows: Sequence[TensorRow], same_update: Callable[[TensorRow, set[int]], bool | None]) -> Rounding:
+def explained(
+    rows: Sequence[TensorRow], same_update: Callable[[TensorRow, set[int]], bool | None], name: Callable[[TensorRow], str]
+) -> Rounding:
     """Follow rounding along a run.
 
     Args:
         rows: of the difference, in the order of the runs.
         same_update: whether both runs update a parameter by one rule, each by its own gradient, or None where that is not known;
             with the rows explained so far.
+        name: what the rows of one parameter share.
     """
-    rounding, flow = Rounding(), _Flow(rows)
+    rounding, flow = Rounding(), _Flow(rows, name)
     for row in rows:
         if row.a is None or row.b is None or row.apart is None:
             if row.differs:
                 rounding.rest = row
                 return rounding
             continue
-        incoming, size = flow.incoming(row.a, row.b), row.apart.relative
+        incoming, size = flow.incoming(row, row.a, row.b), row.apart.relative
         if not row.apart.identical:
             unit = _UNITS.get(coarser(row.a.dtype, row.b.dtype), math.nan)
             own = size <= _OWN * unit * math.sqrt(_summed(row.a)) and not (incoming == 0 and _one_sided(row.a, row.b, size))
@@ -96,9 +99,11 @@ class _Flow:
 
     Args:
         rows: all of the run.
+        name: what the rows of one parameter share.
     """
 
-    def __init__(self, rows: Sequence[TensorRow]) -> None:
+    def __init__(self, rows: Sequence[TensorRow], name: Callable[[TensorRow], str]) -> None:
+        self._name = name
         self._made: dict[str, float] = {}  # digest of a result of a -> its difference
         self._largest = 0.0  # of all
         self._first = self._step = rows[0].any.step if rows else 0
@@ -116,7 +121,7 @@ class _Flow:
         assert row.b is not None
         if row.a.digest:
             self._made[row.a.digest] = size
-        kind, name = row.a.kind, row.a.name
+        kind, name = row.a.kind, self._name(row)
         self._largest = max(self._largest, 0.0 if negligible else size)
         if kind in _GRADIENTS:
             self._gradients[name] = size
@@ -129,12 +134,13 @@ class _Flow:
         else:
             self._forward = max(self._forward, size)
 
-    def incoming(self, a: Tensor, b: Tensor) -> float:
+    def incoming(self, row: TensorRow, a: Tensor, b: Tensor) -> float:
         """The largest difference of what is read; where operands were not recorded, of what was made before in this step."""
         if a.step != self._step:
             self._step, self._forward, self._backward = a.step, 0.0, 0.0
             self._gradients.clear()
-        name, gradient = a.name, self._gradients.get(a.name)
+        name = self._name(row)
+        gradient = self._gradients.get(name)
         if a.kind == STATE and gradient is not None:
             return max(gradient, self._states.get((name, a.tensor), 0.0))
         if a.kind == "parameter" and gradient is not None:
@@ -163,7 +169,7 @@ class _Flow:
         """What a call may read that no recorded call has made: what was made in this step, or the layer's own parameters."""
         if not self._recorded:
             return self._largest
-        own = (size for name, size in self._parameters.items() if name.startswith(f"{layer}." if layer else ""))
+        own = (size for name, size in self._parameters.items() if name.split()[-1].startswith(f"{layer}." if layer else ""))
         return max(self._forward, max(own, default=0.0))
 
     def unseen(self, a: Tensor) -> bool:
@@ -176,7 +182,8 @@ class _Flow:
         An adaptive optimizer makes a whole update of elements whose gradients are zero but for rounding, as of a bias of keys.
         """
         peers = [(peer, peer.apart) for peer in self._vectors if peer.any.step == row.any.step]
-        near = [peer for peer, apart in peers if apart and apart.relative <= _UPDATED_FAR * self._gradients.get(peer.any.name, 0.0)]
+        far = {peer.any.name: _UPDATED_FAR * self._gradients.get(self._name(peer), 0.0) for peer, _ in peers}
+        near = [peer for peer, apart in peers if apart is not None and apart.relative <= far[peer.any.name]]
         return len(row.any.shape) == 1 and 2 * len(near) > len(peers)
 
     def negligible(self, row: TensorRow, unit: float) -> bool:

@@ -429,7 +429,7 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
         return joined_tensor(part, array, rank, "", named)
     if tensor.kind == INPUT:
         return _inputs(tensor, way, named)
-    arrays = [[part.values() for part in line] for line in parts]
+    arrays = [[_values(part) for part in line] for line in parts]
     if any(array is None for line in arrays for array in line):
         return None
     dtype = parts[0][0].dtype
@@ -444,6 +444,12 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
         return joined_tensor(parts[0][0], array, rank, tr("{how}: micro-batches of rank {rank}", how=how, rank=rank), named)
     text = tr("{how}: ranks {ranks}", how=how, ranks=", ".join(map(str, ranks)))
     return joined_tensor(parts[0][0], array, rank, text, named)
+
+
+def _values(part: Tensor) -> Array | None:
+    """Those of a tensor; the figures of a single number are it."""
+    values, figures = part.values(), part.figures
+    return np.float32(figures["mean"]).reshape(part.shape) if values is None and part.size == 1 and "mean" in figures else values
 
 
 def _unfused(arrays: Sequence[Array], axis: FusedAxis) -> Array:

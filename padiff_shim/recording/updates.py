@@ -76,27 +76,37 @@ class Updates:
     """
 
     def __init__(self, difference: Difference) -> None:
+        self._ranks = len({step.rank for step in difference.steps}) > 1  # each is compared for itself
         self._rows: defaultdict[tuple[str, str], list[TensorRow]] = defaultdict(list)
         for row in difference.compared:
-            self._rows[row.any.kind, row.any.name].append(row)
+            self._rows[row.any.kind, self.name(row)].append(row)
         self._first = difference.steps[0].step if difference.steps else 0
+
+    def name(self, row: TensorRow) -> str:
+        """What the rows of one parameter of one process share."""
+        return f"{row.rank} {row.any.name}" if self._ranks else row.any.name
+
+    def begins(self, row: TensorRow) -> bool:
+        """Whether a row is of a parameter as the runs begin."""
+        rows = [other for other in self._rows[row.any.kind, self.name(row)] if other.any.step == self._first]
+        return row.any.kind == "parameter" and len(rows) > 1 and rows[0] is row
 
     def gradient(self, row: TensorRow) -> TensorRow | None:
         """The row of a parameter's gradient as the update used it that made this row."""
         for kind in GRADIENTS:
-            used = [known for known in self._rows[kind, row.any.name] if known.any.step == row.any.step]
+            used = [known for known in self._rows[kind, self.name(row)] if known.any.step == row.any.step]
             if used:
                 return used[-1]
         return None
 
     def gradients_before(self, row: TensorRow) -> list[TensorRow]:
         """The rows of a parameter's gradients in the step before."""
-        rows = (known for kind in GRADIENTS for known in self._rows[kind, row.any.name])
+        rows = (known for kind in GRADIENTS for known in self._rows[kind, self.name(row)])
         return [known for known in rows if known.any.step == row.any.step - 1]
 
     def contradicted(self, row: TensorRow) -> bool:
         """Whether rules that explain an update, as any do of a first step, explain the next one no more."""
-        later = next((other for other in self._rows[row.any.kind, row.any.name] if other.any.step > row.any.step), None)
+        later = next((other for other in self._rows[row.any.kind, self.name(row)] if other.any.step > row.any.step), None)
         used = None if later is None else self.gradient(later)
         rules = [] if later is None or used is None else self.rules(later, used)
         return any(rule is not None and not rule.fits for rule in rules) and any(rule is not None and rule.fits for rule in rules)
@@ -116,7 +126,7 @@ class Updates:
     def rules(self, row: TensorRow, used: TensorRow) -> list[UpdateRule | None]:
         """By which rules both runs have updated a parameter, by the gradients of ``used``."""
         before = self._before(row)
-        states = [other for other in self._rows[STATE, row.any.name] if other.any.step == row.any.step]
+        states = [other for other in self._rows[STATE, self.name(row)] if other.any.step == row.any.step]
         rules = list[UpdateRule | None]()
         for side in "ab":
             old, new, gradient = (None if known is None else wide(getattr(known, side)) for known in (before, row, used))
@@ -135,8 +145,8 @@ class Updates:
 
     def kept(self, row: TensorRow, used: TensorRow, side: str) -> KeptState | None:
         """What one run makes of a state and of the gradient of ``used``, and of a decay that it adds to the gradient."""
-        parameters = [other for other in self._rows["parameter", row.any.name] if other.any.step < row.any.step]
-        starts = [other for other in self._rows["parameter", row.any.name] if other.any.step == row.any.step]
+        parameters = [other for other in self._rows["parameter", self.name(row)] if other.any.step < row.any.step]
+        starts = [other for other in self._rows["parameter", self.name(row)] if other.any.step == row.any.step]
         parameters += starts[:1] if len(starts) > 1 else []  # as the run begins
         before = self._before(row)
         state, gradient, old = (None if known is None else wide(getattr(known, side)) for known in (row, used, before))
@@ -145,7 +155,7 @@ class Updates:
             return None
         decay = 0.0
         if row.any.tensor == "moment2":
-            first = next((other for other in self._rows[STATE, row.any.name] if other.any.step == row.any.step), row)
+            first = next((other for other in self._rows[STATE, self.name(row)] if other.any.step == row.any.step), row)
             other = self.kept(first, used, side) if first.any.tensor == "moment1" else None
             decay = 0.0 if other is None else other.decay
             gradient = gradient**2 if parameter is None or not decay else (gradient + decay * parameter) ** 2
@@ -168,7 +178,7 @@ class Updates:
     def _before(self, row: TensorRow) -> TensorRow | None:
         """The row of the same tensor that comes before."""
         before = None
-        for other in self._rows[row.any.kind, row.any.name]:
+        for other in self._rows[row.any.kind, self.name(row)]:
             if other is row:
                 break
             before = other if other.any.tensor == row.any.tensor else before

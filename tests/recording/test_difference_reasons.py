@@ -166,12 +166,14 @@ KINDS = {
 
 
 def steps(
-    folder, framework="paddle", kind="AdamW", clip=0.5, layer_epsilon=1e-5, reduction="mean", clear=True, values="all", **numbers
-):
+    folder, framework="paddle", kind="AdamW", clip=0.5, layer_epsilon=1e-5, reduction="mean", clear=True, values="all", shift=0.0,
+    **numbers,
+):  # fmt: skip
     """Three steps with one number that is wrong, or none."""
     torch.manual_seed(1)
     original, port = Attention(), PaddleAttention(layer_epsilon)
     padiff_shim.transfer_weights(original, port)
+    port.out.bias.set_value(port.out.bias + shift)
     model = port if framework == "paddle" else original
     numbers = {"learning_rate": 1e-2, "weight_decay": 0.1, **KINDS[kind], **numbers}
     if framework == "paddle":
@@ -261,3 +263,22 @@ def test_noise_of_adaptive_updates_excuses_nothing_else(tmp_path, values):
         steps(folder, values=values, **wrong)
         known = diff(folder, tmp_path / "torch", rtol=3e-4).reason
         assert known.kind == kind or (values == "fingerprint" and known.kind == "update"), known.text
+
+
+@pytest.mark.parametrize(("wrong", "reason"), [({"learning_rate": 9e-3}, "learning rate"), ({"shift": 0.1}, "weights")])
+def test_one_rank_of_two(tmp_path, monkeypatch, wrong, reason):
+    """Of two ranks that compute the same, the second does it otherwise."""
+    steps(tmp_path / "alone")
+    for rank in range(2):
+        monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+        monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+        steps(tmp_path / "right")
+        steps(tmp_path / "wrong", **(wrong if rank else {}))
+    together = diff(tmp_path / "wrong", tmp_path / "alone", shards="auto")
+    by_rank = diff(tmp_path / "wrong", tmp_path / "right")
+    assert (together.first.rank, by_rank.first.rank) == (1, 1)
+    if reason == "weights":
+        assert (together.origin.any.name, by_rank.origin.any.name) == ("out.bias", "out.bias")
+        return
+    assert together.reason.kind == reason, together.answer
+    assert by_rank.reason.numbers["a"] == pytest.approx(9e-3, rel=1e-3)
