@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import json
+import re
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
@@ -326,9 +327,11 @@ def layer_map_of(words: Iterable[str]) -> dict[str, str] | None:
 
 
 def model_inputs(word: str, option: str = "--inputs") -> Any:
-    """The inputs of both models: arrays of a file, or the named object; a function that needs no argument is called."""
+    """The inputs of both models: numbers of a shape, arrays of a file, or the named object; a function is called if it can be."""
     import numpy as np
 
+    if re.fullmatch(r"\d+(x\d+)*", word):
+        return np.random.default_rng(0).standard_normal([*map(int, word.split("x"))], "float32")
     if Path(word).suffix not in (".npy", ".npz"):
         target = named_object(word, option)
         return called(target, word) if callable(target) and not _needed(target) else target

@@ -45,7 +45,12 @@ Exit status: 0 if the port is right (with --bits: if no bit differs), 1 if it is
 @click.command(epilog=_EPILOG, short_help="Is a port right, and if not, where?")
 @click.argument("port", metavar="PADDLE")
 @click.argument("original", metavar="TORCH")
-@click.option("--inputs", required=True, metavar="WHAT", help="An .npy or .npz file, or file.py:name: arrays or function.")
+@click.option(
+    "--inputs",
+    required=True,
+    metavar="WHAT",
+    help="An .npy or .npz file, file.py:name (arrays or function), or a shape of random numbers: 2x3x8x8.",
+)
 @click.option("--bits", is_flag=True, help="Where the bits of a right port part from the original's, and what to write.")
 @click.option("--apply", "applied", is_flag=True, help="With --bits: write the changes into the files of the port.")
 @click.option("--drift", is_flag=True, help="How the difference grows from layer to layer.")
