@@ -73,9 +73,12 @@ def shorter(difference: Difference) -> Iterator[str]:
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     origin = [_origin(difference, difference.origin)] if difference.origin else []
     reasons = [] if reason is None else [reason.brief or reason.text]
-    row = joined(", ", [*([tr("step {step}", step=first.any.step)] if first.any.step else []), first.any.sentence(brief=True)])
-    known = [[*origin, *reasons, number], [*origin, *reasons], origin, reasons] if origin or reasons else []
-    for parts in filter(None, (*known, [number, tr("first {row}", row=row)])):
+    rank = [tr("rank {rank}", rank=first.rank)] if first.rank else []
+    step = [tr("step {step}", step=first.any.step)] if first.any.step else []
+    place = tr("first {row}", row=joined(", ", [*rank, *step, first.any.sentence(brief=True)]))
+    placed = [[*reasons, place]] if reason is not None and not origin and "until" not in reason.numbers else []
+    known = [*placed, [*origin, *reasons, number], [*origin, *reasons], origin, reasons] if origin or reasons else []
+    for parts in filter(None, (*known, [number, place])):
         yield joined("", (f"{word}: ", joined("; ", parts)))
     yield joined("", (f"{word}: ", number))
 
