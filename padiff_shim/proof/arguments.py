@@ -299,7 +299,8 @@ def _outcome(call: ApiCall, changes: Mapping[str, Any]) -> Outcome | None:
         **call.arguments,
         **{name: call.arguments.get(value, value) if isinstance(value, Name) else value for name, value in changes.items()},
     }
-    arguments.update({name: arguments[name].clone() for name in _STATISTICS & arguments.keys() if arguments[name] is not None})
+    statistics = {name: value for name, value in arguments.items() if name in _STATISTICS and type(value) in TENSOR_TYPES}
+    arguments.update({name: value.clone() for name, value in statistics.items()})
     try:
         with _Called() as called, paddle.no_grad():
             if inspect.isbuiltin(call.function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -40,6 +41,14 @@ _DRIFT = marked("proof.drift(), or --drift: how the difference of the kernels gr
 _REPORT = marked("proof.report(), or --report align.md: what goes into the pull request")
 _RECORD = marked("padiff-shim record, there and here, then diff: if another machine gives other numbers")
 _AGAIN = marked("correct that, then prove again")
+
+
+_BRACKETS = re.compile(r" ?[(（][^()（）]*[)）]")
+
+
+def _without_brackets(text: str) -> str:
+    """A sentence in the reader's language, without the arguments of calls and counts that stand in brackets."""
+    return _BRACKETS.sub("", _BRACKETS.sub("", str(text)))
 
 
 class ProofAnswer(Presented):
@@ -93,6 +102,9 @@ class ProofAnswer(Presented):
         if place:
             yield self._with_line(line, layer=True)
             yield self._with_line(line, layer=False)
+        bare = tr("{text}, at {line}", text=_without_brackets(first.sentence()), line=line) if place else ""
+        if bare:
+            yield tr("{cause}: write {fix}", cause=bare, fix=first.fix.text) if first.fix is not None and first.fix.text else bare
         cause = tr("{cause} at {line}", cause=tr(first.cause.value), line=line) if place else tr(first.cause.value)
         if first.fix is not None and first.fix.text:
             yield tr("{cause}: write {fix}", cause=cause, fix=first.fix.text)
