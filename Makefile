@@ -71,7 +71,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa test-torch test-python $(TEST_TORCH) $(TEST_PYTHON) $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm ecosystem demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa test-torch test-python $(TEST_TORCH) $(TEST_PYTHON) $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -119,6 +119,11 @@ demo-ports: $(READY_PORTS) ## models of paddle.vision, paddlenlp and PaddleForme
 
 demo-llm: $(READY_PORTS) ## eight language models of PaddleFormers with their default configurations against transformers', bit for bit
 	$(FROM_CHECKOUT) $(VENV_PORTS)/bin/python -W ignore examples/demo_llm.py
+
+ecosystem: $(READY_PORTS) ## bits of all these ports and of ten libraries of the package index, with the changes applied: docs/ecosystem.md
+	@test -d $(VENV_PORTS)/index || \
+	  $(VENV_PORTS)/bin/python -m pip install --quiet --no-deps --target $(VENV_PORTS)/index --requirement requirements/ports-index.txt
+	$(FROM_CHECKOUT) $(VENV_PORTS)/bin/python -W ignore examples/demo_ecosystem.py $(ECOSYSTEM_ARGS)
 
 demo-questions: $(READY) ## seventeen public questions about Paddle and Torch, each rebuilt and answered
 	$(FROM_CHECKOUT) $(PY) examples/demo_questions.py

@@ -1,4 +1,4 @@
-"""Are the ports right that others wrote? Models of paddle.vision, paddlenlp and PaddleFormers against their originals.
+"""Are the ports right that others wrote? Models of Paddle's libraries against their originals.
 
 `python examples/demo_ports.py` prints a row for each; it fails where a verdict is not the expected one. Each pair runs in a
 process of its own, with a limit of time and of memory. `--mistakes`: thirty mistakes planted into these ports, and whether the
@@ -28,13 +28,13 @@ SECONDS, GIBIBYTES = 300, 14
 MOST = 2  # findings of one mistake
 # transformers 4 lies in a folder of its own: paddlenlp's pairs find it before the environment's transformers 5.
 FOUR = Path(sys.prefix) / "transformers-4"
+INDEX = Path(sys.prefix) / "index"  # other libraries of the package index
 RESULT = "result of the pair: "
 
 
 def alone(pair: Pair, mistake: Mistake | None = None) -> None:
     """Prove a pair in this process, and print what came out for the process that started it."""
-    limit = GIBIBYTES << 30
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    limited()
     if mistake is not None:
         plant(mistake)
     port, original, inputs = pair.build()
@@ -49,6 +49,18 @@ def alone(pair: Pair, mistake: Mistake | None = None) -> None:
     print(RESULT + json.dumps(answer))
 
 
+def limited() -> None:
+    """Let this process have no more memory than a pair may need."""
+    limit = GIBIBYTES << 30
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+
+def environment(pair: Pair, *folders: str) -> dict[str, str]:
+    """The environment of a process for a pair. ``folders``: where packages are looked for first."""
+    four = [str(FOUR)] if pair.library in ("nlp", "ppdiffusers") else []
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*folders, *four, str(INDEX), os.environ.get("PYTHONPATH", "")])}
+
+
 def peak() -> float:
     """The largest memory that this process has had, in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -56,12 +68,10 @@ def peak() -> float:
 
 def apart(pair: Pair, mistake: Mistake | None = None) -> dict[str, Any]:
     """Prove a pair in a process of its own; with a mistake, if there is one."""
-    folders = [str(FOUR)] if pair.library == "nlp" else []
-    path = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, __file__, "--alone", *(["--mistake", mistake.name] if mistake else [pair.name])]
     start = time.perf_counter()
     try:
-        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(command, env=environment(pair), capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return {
             "verdict": f"no end in {SECONDS} s",

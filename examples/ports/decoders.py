@@ -17,7 +17,8 @@ from typing import Any
 
 from . import stand_ins
 from .mistakes import Mistake, plant
-from .pair import trained_size
+from .nlp import tokens
+from .pair import CORRECT, DIFFERS, Pair, trained_size
 
 SIZES = {
     "vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -489,4 +490,15 @@ DECODERS = (
         {**HEADS, **SHARED},
         (norm("glm4_moe"), in_one("glm4_moe"), by_token("glm4_moe", joint=True), wide_router("glm4_moe")),
     ),
+)
+
+PAIRS = tuple(
+    Pair(
+        f"{decoder.title} (whole)",
+        "formers",
+        lambda decoder=decoder: (*decoder.build("float32"), tokens()),
+        expected=DIFFERS if decoder.title == "gpt_oss" else CORRECT,
+        reason="routing_weights.transpose([0, 1]) leaves the axes as they are" if decoder.title == "gpt_oss" else "",
+    )
+    for decoder in DECODERS
 )

@@ -13,7 +13,8 @@ CORRECT, DIFFERS = "CODE_CORRECT", "CODE_DIFFERS"
 class Pair:
     """A port and its original. ``build`` returns the Paddle layer, the Torch module and their inputs.
 
-    ``expected`` and ``reason`` come from reading both sources. ``wrong`` says what is known to be wrong with today's answer.
+    ``expected`` and ``reason`` come from reading both sources. ``wrong`` says what is known to be wrong with today's answer,
+    ``backward`` whether the port has one in evaluation.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Pair:
     phase: str = "both"
     wrote: str = "nothing"
     wrong: str = ""
+    backward: bool = True
 
     def judged_right(self, verdict: str) -> bool:
         """Whether prove's verdict is the expected one; a right port may round in another order."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import formers, nlp, vision
+from . import decoders, formers, index, nlp, vision
 
-PAIRS = (*vision.PAIRS, *nlp.PAIRS, *formers.PAIRS)
+PAIRS = (*vision.PAIRS, *nlp.PAIRS, *formers.PAIRS, *decoders.PAIRS, *index.PAIRS)

@@ -7,6 +7,7 @@ demo does without. Only the packages of ``NAMES`` are stood in for, and only whe
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.machinery
 import sys
 from collections.abc import Sequence
@@ -16,12 +17,15 @@ from unittest.mock import MagicMock
 
 # fmt: off
 NAMES = frozenset({
-    "Crypto", "aistudio_sdk", "av", "blobfile", "cv2", "datasets", "decord", "dill", "einops", "erniebot", "evaluate",
-    "fastapi", "flashmask", "gradio", "h5py", "hf_transfer", "imageio", "ipdb", "jieba", "jinja2", "json_repair",
-    "librosa", "ml_dtypes", "modelscope", "moviepy", "multiprocess", "omegaconf", "onnx", "openpyxl", "paddle2onnx",
-    "paddle_bfloat", "paddlefleet", "paddlefleet_ops", "pandas", "partial_json_parser", "prettytable", "psutil", "pyarrow",
-    "pydantic", "rarfile", "sentence_transformers", "sentencepiece", "seqeval", "sklearn", "soundfile", "soxr", "tiktoken",
-    "tool_helpers", "torchcodec", "use_triton_in_paddle", "uvicorn", "visualdl", "xgrammar", "zstandard",
+    "aistudio_sdk", "av", "blobfile", "colorama", "Crypto", "cv2", "datasets", "decord", "dill", "easydict", "einops",
+    "erniebot", "evaluate", "faiss", "fastapi", "flashmask", "ftfy", "gradio", "h5py", "hf_transfer", "hydra",
+    "imagededup", "imageio", "ipdb", "jieba", "jinja2", "json_repair", "lap", "librosa", "matplotlib", "meshio",
+    "ml_dtypes", "modelscope", "motmetrics", "moviepy", "mpl_toolkits", "multiprocess", "natsort", "omegaconf", "onnx",
+    "openpyxl", "paddle2onnx", "paddle_bfloat", "paddlefleet", "paddlefleet_ops", "pandas", "partial_json_parser",
+    "pathos", "pgl", "pkg_resources", "prettytable", "psutil", "pyarrow", "pycocotools", "pydantic", "pyevtk", "pymesh",
+    "pynvml", "rarfile", "resampy", "seaborn", "sentence_transformers", "sentencepiece", "seqeval", "shapely",
+    "skimage", "sklearn", "skopt", "soundfile", "soxr", "termcolor", "terminaltables", "tiktoken", "tool_helpers",
+    "torchcodec", "use_triton_in_paddle", "uvicorn", "visualdl", "wget", "xgrammar", "yeaudio", "zstandard",
 })
 # fmt: on
 
@@ -40,6 +44,13 @@ def declare_operators() -> Any:
     for schema in OPERATORS:
         library.define(schema)
     return library
+
+
+def older_names() -> None:
+    """Names of huggingface_hub that diffusers and ppdiffusers read, and that it has no longer."""
+    hub = importlib.import_module("huggingface_hub")
+    hub.HfFolder, hub.cached_download = object, MagicMock()
+    importlib.import_module("huggingface_hub.constants").hf_cache_home = ""
 
 
 class Anything(type):
