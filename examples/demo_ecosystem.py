@@ -241,7 +241,7 @@ def page(rows: Sequence[Row]) -> str:
         rows=len(rows),
         answered=len(answers),
         share=100 * len(answers) / len(rows),
-        open=f"\nNot run yet: {left} of {len(PAIRS) * len(DTYPES)}, most of them in bfloat16." if left else "",
+        open=f"\nWithout an answer yet, most of them in bfloat16: {left} of {len(PAIRS) * len(DTYPES)}." if left else "",
         equal=sum(answer["identical"] for answer in answers),
         rounding=len(rounding),
         differing=sum(answer["verdict"] == "CODE_DIFFERS" and not answer["comparable"] for answer in answers),

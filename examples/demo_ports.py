@@ -20,7 +20,7 @@ from typing import Any
 
 from ports.mistakes import MISTAKES, Mistake, plant
 from ports.pair import Pair
-from ports.registry import PAIRS
+from ports.registry import PAIRS, PORTS
 from rich.console import Console
 from tables import new_progress, new_table
 
@@ -143,7 +143,9 @@ def each(console: Console, items: Sequence[Any], runs: Sequence[tuple[str, Pair,
 def main() -> int:
     """Prove all pairs, or those that are named; or those with mistakes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pairs", nargs="*", help=f"of {', '.join(pair.name for pair in PAIRS)} (default: all)")
+    parser.add_argument(
+        "pairs", nargs="*", help=f"of {', '.join(pair.name for pair in PAIRS)} (default: those whose verdict is known)"
+    )
     parser.add_argument("--mistakes", action="store_true", help="with mistakes planted into them")
     parser.add_argument("--mistake", help="one of these alone, by its name", choices=[mistake.name for mistake in MISTAKES])
     parser.add_argument("--alone", action="store_true", help="in this process, with the whole proof")
@@ -156,7 +158,7 @@ def main() -> int:
         mistake = next(mistake for mistake in MISTAKES if mistake.name == options.mistake)
         alone(by_name[mistake.pair], mistake)
         return 0
-    chosen = [by_name[name] for name in options.pairs] or list(PAIRS)
+    chosen = [by_name[name] for name in options.pairs] or list(PORTS)
     if options.alone:
         for pair in chosen:
             alone(pair)
