@@ -227,7 +227,7 @@ def _of_call(first: TensorRow) -> DifferenceReason | None:
     arguments = other_arguments(reads[0], reads[1])
     if arguments:
         words = [tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(a), b=shown(b)) for name, a, b in arguments]
-        return DifferenceReason(ARGUMENTS, joined("; ", words), {name: (a, b) for name, a, b in arguments})
+        return DifferenceReason(ARGUMENTS, joined("; ", words), {name: [a, b] for name, a, b in arguments})
     return None
 
 
