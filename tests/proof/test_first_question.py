@@ -164,7 +164,7 @@ def test_a_mistake_in_front_of_a_mask(low):
     proof = prove(*pair(port, original, q=("Linear", WIDTH, WIDTH)), numbers(2, PLACES, WIDTH), phase="forward")
     (mistake,) = proof.mistakes
     assert (mistake.cause, mistake.paddle.source.startswith("return attention")) == (Cause.ATTRIBUTE, True)
-    assert "/ 8 against / 2.82842" in mistake.text
+    assert mistake.text.startswith("/ 8 against / ")
 
 
 @pytest.mark.parametrize("wrong", [False, True])

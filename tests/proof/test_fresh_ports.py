@@ -113,7 +113,7 @@ WRONG = {
         "F.softplus(self.dt_proj(dt))",
         "self.dt_proj(dt)",
         "dA = ",
-        "the original calls softplus(beta=1, threshold=20) here, the port does not",
+        "the original calls softplus(threshold=20) here, the port does not",
     ),
     "ssm: sigmoid": ("* F.silu(z)", "* F.sigmoid(z)", "F.sigmoid(z)", "another op: sigmoid in place of silu"),
     "moe: the other weight": (
