@@ -222,7 +222,7 @@ class StepRow:
     """One step of a training.
 
     Attributes:
-        step: its number, from 1.
+        step: its number, from 0.
         loss: the original's; None if it has none.
         identical: every bit of losses, gradients, statistics and updated weights is the original's.
         shim: the largest absolute difference from the original's, with the port on Torch's kernels.

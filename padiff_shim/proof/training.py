@@ -170,9 +170,7 @@ def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
         )
         why = tr(": gradients hold inf or NaN there ({infinite})", infinite=listed(made.infinite, _SHOWN)) if made.infinite else ""
         write = tr("; skip such steps, as paddle.amp.GradScaler.step does") if made.infinite and port.steps else ""
-        text = tr(
-            "{who} makes step {step}, {skips} does not{why}{write}", who=who, step=step + 1, skips=skips, why=why, write=write
-        )
+        text = tr("{who} makes step {step}, {skips} does not{why}{write}", who=who, step=step, skips=skips, why=why, write=write)
         return _Apart(Cause.SKIPPED, text, 0, [], sites)
     return None
 
@@ -292,7 +290,7 @@ def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
         text = tr("{text} for {count} of {weights} ({names})", text=text, count=len(apart.names), weights=weights, names=names)
     write = apart.write if everywhere else ""
     text = tr("{text} (write {write})", text=text, write=write) if write else text
-    text = tr("{text} from step {step} on", text=text, step=apart.step + 1) if apart.step else text
+    text = tr("{text} from step {step} on", text=text, step=apart.step) if apart.step else text
     original, port = (
         place_of(function) if site is None or is_library(site.file) else ProgramPlace.at(site, "", tr("a step of the optimizer"))
         for function, site in zip(recipe.places, apart.sites)
@@ -425,7 +423,7 @@ class TrainingRuns:
             if step < len(self.native.apart):
                 native, loss = self.native.apart[step], self.native.losses[step]
             port = self.port
-            rows.append(StepRow(step + 1, _loss(expected), port.identical[step], port.apart[step], native, port.losses[step], loss))
+            rows.append(StepRow(step, _loss(expected), port.identical[step], port.apart[step], native, port.losses[step], loss))
         return rows
 
 
@@ -446,13 +444,13 @@ def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe:
     try:
         port.train(recipe, steps, native)
     except Exception as error:
-        step = len(native.apart) + 1
+        step = len(native.apart)
         trained.notes.append(
             tr(
                 "the port's training fails at step {step} on Paddle's own kernels, not on Torch's ({error}): natively {what}",
                 step=step,
-                error=failure_of_backward(error, lambda: port.train(recipe, step, lambda _: None), ModelSide._pass.__code__),
-                what=tr("it is compared up to there") if step > 1 else tr("outputs alone are compared, if any"),
+                error=failure_of_backward(error, lambda: port.train(recipe, step + 1, lambda _: None), ModelSide._pass.__code__),
+                what=tr("it is compared up to there") if step else tr("outputs alone are compared, if any"),
             )
         )
     finally:
@@ -502,7 +500,7 @@ def _undecided(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
     proof.reason = tr(
         "{what} at step {step}: {text}; whether that is rounding cannot be told ({error})",
         what=what,
-        step=step + 1,
+        step=step,
         text=text,
         error=error,
     )
@@ -527,7 +525,7 @@ def _alone(apart: Sequence[tuple[int, str]], mistakes: Sequence[Mistake], steps:
     return Stage(
         name,
         None,
-        tr("from the original's gradients at step {step}: {text}; look again when the rest is mended", step=step + 1, text=text),
+        tr("from the original's gradients at step {step}: {text}; look again when the rest is mended", step=step, text=text),
     )
 
 
@@ -535,7 +533,7 @@ def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], res
     """Stages and verdict where bits differ, or settings do; ``rest``: what rounding does not explain in the wider dtype."""
     first = trained.port.first
     where = (
-        tr("{what} at step {step}: {text}", what=first[1], step=first[0] + 1, text=first[2])
+        tr("{what} at step {step}: {text}", what=first[1], step=first[0], text=first[2])
         if first
         else tr("no effect in {steps}", steps=many(len(trained.original), "step"))
     )
@@ -605,7 +603,7 @@ def _in_wider(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Pa
     proof.differences[original.wider] = max(
         agreement.worst(mapping, expected, actual) for expected, actual in zip(originals, ports)
     )
-    for step, (expected, actual, moved) in enumerate(zip(originals, ports, touched), 1):
+    for step, (expected, actual, moved) in enumerate(zip(originals, ports, touched)):
         if breach := Agreement(mapping, expected, moved, original.wider).breach(actual):
             return tr("step {step}: {breach}", step=step, breach=breach)
     return ""

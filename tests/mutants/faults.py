@@ -317,8 +317,8 @@ PROVE = (
     Fault(
         "small-numbers-equal",
         "padiff_shim/proof/arguments.py",
-        "abs(value - other) <= 1e-7 * max(abs(value), abs(other)) or value == other",
-        "abs(value - other) <= 1e-7 or value == other",
+        "return math.isclose(value, other, rel_tol=1e-7)",
+        "return math.isclose(value, other, rel_tol=1e-7, abs_tol=1e-7)",
         "two small settings, an epsilon of 1e-8 and one of 1e-12, count as equal",
     ),
     Fault(
@@ -329,11 +329,11 @@ PROVE = (
         "what follows in the backward from a wrong line is a finding of its own",
     ),
     Fault(
-        "step-counted-from-zero",
+        "step-counted-from-one",
         "padiff_shim/proof/training.py",
-        'tr("{text} from step {step} on", text=text, step=apart.step + 1)',
         'tr("{text} from step {step} on", text=text, step=apart.step)',
-        "a difference between trainings is said to begin one step too early",
+        'tr("{text} from step {step} on", text=text, step=apart.step + 1)',
+        "a difference between trainings is said to begin one step too late",
     ),
     Fault(
         "weights-the-other-way",

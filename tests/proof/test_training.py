@@ -20,7 +20,7 @@ def test_a_right_training_is_proven_with_an_optimizer_by_name(name):
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
     wanted = ["inputs", "weights", "forward", "loss", "backward", "statistics", "optimizer step", "training"]
     assert [(stage.name, stage.right) for stage in proof.stages] == [(name, True) for name in wanted]
-    assert [(row.step, row.identical, row.shim) for row in proof.training] == [(1, True, 0), (2, True, 0), (3, True, 0)]
+    assert [(row.step, row.identical, row.shim) for row in proof.training] == [(0, True, 0), (1, True, 0), (2, True, 0)]
     assert "3 training steps" in proof.answer
 
 

@@ -45,7 +45,7 @@ class UpdateSide(ModelSide):
         parameters = self._parameters(model)
         self._behind = []
         before = dict(self._names)
-        for step, gradients in enumerate(self.steps, 1):
+        for step, gradients in enumerate(self.steps):
             self._stack[:] = [step_layer(step)]
             self._names.clear()
             self._names.update(before)
@@ -79,7 +79,7 @@ class UpdateSide(ModelSide):
         for value in outcome.capture.trace.values() if outcome.capture is not None else ():
             if value.tensor.data_ptr() in places:  # the weights get back what they held
                 value.tensor = value.tensor.detach().clone()
-        for step, weights in enumerate(self._behind, 1):
+        for step, weights in enumerate(self._behind):
             arrays = weights if self.framework == "torch" else in_layout_of("torch", self.mapping, weights, self.shapes)
             outcome.outputs.update({f"{name} behind step {step}": array for name, array in arrays.items()})
 
