@@ -10,7 +10,7 @@ QUESTION = Question(
     "a row of two nearly equal values: gradient -21.4 on a GPU, -0.0014 on the CPU; outputs -0.8428 and -0.8454",
     "WRONG",
     "A true defect of that GPU kernel (fixed since): no rounding explains a gradient of 21, though the row is ill-conditioned.",
-    ("Paddle's gradient of layer_norm (x)", "is wrong", "no order of summation explains the error"),
+    ("Paddle's gradient of layer_norm (x)", "is wrong", "rounding explains"),
     emulated="the reported output and gradient",
 )
 REPORTED = torch.tensor([-21.41206169, 21.41332817])

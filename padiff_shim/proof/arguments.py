@@ -241,7 +241,7 @@ def write(call: ApiCall, changes: Mapping[str, Any]) -> str:
 def shown(value: Any) -> str:
     """A value of an argument as a program writes it; the root of a whole number, or one over it, as a power.
 
-    >>> shown(0.25), shown(8**0.5), shown(1 / 64**0.5), shown(1 / 8**0.5)
+    >>> shown(0.25), shown(8**0.5), shown(64**-0.5), shown(8**-0.5)
     ('0.25', '8 ** 0.5', '0.125', '8 ** -0.5')
     """
     if isinstance(value, float) and not math.isfinite(value):

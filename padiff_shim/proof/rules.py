@@ -8,6 +8,7 @@ makes one mistake of all differences of a line, and of a setting.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -153,7 +154,7 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
                 continue
             own = [value for node in nodes for value in node.results]
             within = [value for value in own if value.readers and all(reader in nodes for reader in value.readers)]
-            lacking = [value for value in values if (partner := matching.of_first.get(value)) is None or partner in within]
+            lacking = [value for value in values if value not in matching.of_first]
 
             def wanted(result: torch.Tensor, own: Sequence[Value] = own, lacking: Sequence[Value] = lacking) -> bool:
                 """Whether a result is a value of the original that the port lacks; other than its own in another order."""
@@ -173,6 +174,10 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
 
             causes = {"attributes": difference.cause is Cause.ATTRIBUTE, "exchanged": difference.cause is not Cause.CONSTANT}
             answer = explained_by_arguments(api, nodes, original, beside, wanted, **causes)
+            if answer is None and (hidden := [value for value in values if matching.of_first.get(value) in within]):
+                answer = explained_by_arguments(
+                    api, nodes, original, beside, functools.partial(wanted, lacking=[*lacking, *hidden]), **causes
+                )
             if answer is not None:
                 return [*differences[:-1], _of_arguments(difference, answer, nodes)]
     return differences

@@ -269,13 +269,14 @@ class Trainer:
             list({id(member): member for member in _found(made, wanted)}.values())
             for wanted in (kind, paddle.amp.AmpScaler if self._of_paddle else torch.amp.GradScaler)
         )
-        if _wants_arguments(made) if callable(made) else not self._optimizers:
+        wants = callable(made) and not self._is_plain() and _wants_arguments(made)
+        if wants or not (callable(made) or self._optimizers):
             raise ArgumentError(
                 tr(
                     "{accepted}; for {framework} it returned {made}",
                     accepted=tr(_ACCEPTED),
                     framework=framework.title(),
-                    made=tr("a function of arguments") if callable(made) else described(made),
+                    made=tr("a function of arguments") if wants else described(made),
                 )
             )
 
