@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ..modes.environment import not_imported
-from ..recording.reading import read
 from ..runlog.reader import text_of
 from ..text import tr
 
@@ -83,6 +82,8 @@ class RecordedProgram:
 
 def report(run: RecordedProgram | None, remarks: list[str], options: RecordOptions) -> None:
     """Say what was recorded, and what to do with it."""
+    from ..recording.reading import read  # imports NumPy, which the program may want to do itself
+
     folder, framework = options.folder, options.framework
     if run is None:
         other = tr(" (--framework torch records a Torch program)") if framework == "paddle" else ""
