@@ -94,6 +94,8 @@ class ProofAnswer(Presented):
             if self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING and wide:
                 apart = self.differences[wide]
                 yield tr("same mathematics; in {dtype} both differ by {apart:.2g}, which is rounding", dtype=wide, apart=apart)
+            clause = re.split("[;；]", str(self.reason))[0]
+            yield from (clause, _without_brackets(clause), re.split("[:：]", clause)[0])
             stage = next((stage.name for stage in self.stages if stage.right is False), "")
             yield tr("{stage}: the reason stands below", stage=tr(stage)) if stage else tr("the reason stands below")
             return
