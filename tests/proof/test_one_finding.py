@@ -362,3 +362,30 @@ def test_positions_masks_and_norms_that_are_written_otherwise_are_no_findings(wr
     (mistake,) = proof.mistakes
     assert words in str(mistake), str(proof)
     assert proof.complete
+
+
+class Normed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(D, D), torch.nn.Linear(D, 3)
+
+    def forward(self, x):
+        return self.last(torch.softmax(self.first(x), -1) + 1e-2)
+
+
+class PortedNormed(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = paddle.nn.Linear(D, D), paddle.nn.Linear(D, 3)
+
+    def forward(self, x):
+        m = self.first(x)
+        m = paddle.exp(m - m.max(-1, keepdim=True))
+        return self.last(m / (m.sum(-1, keepdim=True) + 1e-2))
+
+
+def test_a_formula_by_hand_that_is_wrong_is_one_finding_with_its_name():
+    (mistake,) = prove(PortedNormed(), Normed(), X.astype("float32")).mistakes
+    assert mistake.cause.name == "OTHER_OP"
+    assert "softmax" in mistake.text
+    assert "m.max" in mistake.paddle.source
