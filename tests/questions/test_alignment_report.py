@@ -184,7 +184,7 @@ def test_a_proof_reports_itself():
     report = proof.report(tokens=3)
     assert report.verdict is AlignmentVerdict.RIGHT
     assert [aligned.dtype for aligned in report.dtypes] == ["float32"]
-    assert [row.step for row in report.dtypes[0].proof.training] == [1, 2]
+    assert [row.step for row in report.dtypes[0].proof.training] == [0, 1]
     assert not report.unchecked
 
 
