@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import os
 import sys
@@ -99,6 +100,16 @@ def function(name: str, value: Any, of: str) -> Callable[..., Any]:
         raise ArgumentError(tr("{name}= is a function of {of}, got {value}", name=name, of=tr(of), value=described(value)))
     checked: Callable[..., Any] = value
     return checked
+
+
+def needed(target: Callable[..., Any]) -> list[str]:
+    """The parameters of a function or class that have no value yet; none where it has no signature."""
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (ValueError, TypeError):
+        return []
+    collect = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in collect]
 
 
 def names(name: str, values: Any) -> list[str]:

@@ -113,6 +113,11 @@ def code_line(site: object, most: int = LONGEST) -> str:
     return tr("{line} in {function}", line=match[1], function=match[2]) if match else text
 
 
+def short_line(site: object) -> str:
+    """A line of a program without its folder and function, ``"port.py:7"``."""
+    return shown(site).partition(" in ")[0].rpartition("/")[2]
+
+
 def columns() -> int:
     """Width of a table: the terminal's, at least 80, or what COLUMNS says; below a notebook's cell 100; else a wide one."""
     try:

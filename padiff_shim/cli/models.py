@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from ..arguments import needed
 from ..errors import ArgumentError, described, unknown, unreadable
 from ..text import joined, marked, tr
 from .program import called, load
@@ -179,12 +180,6 @@ def _parameters(target: Any) -> dict[str, inspect.Parameter] | None:
     return {name: parameter for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_POSITIONAL}
 
 
-def _needed(target: Any) -> list[str]:
-    """The parameters that have no value yet."""
-    parameters = (_parameters(target) or {}).values()
-    return [each.name for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
-
-
 def _takes_any(parameters: Mapping[str, inspect.Parameter]) -> bool:
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
@@ -240,8 +235,8 @@ def _config_parameter(target: Any, arguments: Container[str]) -> str | None:
     if "config" in names:
         return "config"
     by_class = [name for name in names if getattr(_config_class(target, name), "__name__", "").endswith("Config")]
-    needed = [name for name in _needed(target) if name not in arguments]
-    return by_class[0] if by_class else needed[0] if len(needed) == 1 else None
+    lacking = [name for name in needed(target) if name not in arguments]
+    return by_class[0] if by_class else lacking[0] if len(lacking) == 1 else None
 
 
 def _config_class(target: Any, name: str) -> type[Any] | None:
@@ -334,7 +329,7 @@ def model_inputs(word: str, option: str = "--inputs") -> Any:
         return np.random.default_rng(0).standard_normal([*map(int, word.split("x"))], "float32")
     if Path(word).suffix not in (".npy", ".npz"):
         target = named_object(word, option)
-        return called(target, word) if callable(target) and not _needed(target) else target
+        return called(target, word) if callable(target) and not needed(target) else target
     try:
         loaded = np.load(word, allow_pickle=False)
     except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -609,15 +609,19 @@ def reader_of_missing(matching: Matching, pair: CallPair, end: tuple[Value | Non
     missing_call = pair.original
     if missing_call is None or not missing_call.backward:
         return end[1].node if end[1] is not None else None
-    same = [
-        partner.node
-        for value, partner in matching.of_first.items()
-        if value.node
-        and partner.node
-        and not value.node.backward
-        and (value.node.site, value.node.layer) == (missing_call.site, missing_call.layer)
+    readers = [
+        port
+        for original, port in _forward_pairs(matching)
+        if (original.site, original.layer) == (missing_call.site, missing_call.layer)
     ]
-    return next((node for node in reversed(same) if not node.backward), pair.port)
+    return readers[-1] if readers else pair.port
+
+
+def _forward_pairs(matching: Matching) -> Iterator[tuple[TraceCall, TraceCall]]:
+    """The calls of both forwards, the original's and the port's, that made values which are the same."""
+    for value, partner in matching.of_first.items():
+        if value.node and partner.node and not value.node.backward and not partner.node.backward:
+            yield value.node, partner.node
 
 
 # ---- The first difference of two regions of calls behind wrong values, laid side by side.
@@ -734,7 +738,7 @@ def explain_order(matching: Matching, ends: Sequence[End]) -> CallDifference | N
             continue
         results = there.result.tensor, here.result.tensor
         if matching.same(expected, actual) and results[0].shape == results[1].shape and matching.in_order(expected, *results):
-            text = tr("the model's result holds the elements of {call} in another order than the original's", call=here.name)
+            text = tr("the model's result holds the elements of {call} in another order than the original's", call=here.function)
             return CallDifference(Cause.ORDER, text, there, here, None)
     return None
 
@@ -865,11 +869,9 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
 
 def _forward_of(matching: Matching, alone: TraceCall) -> TraceCall | None:
     """The original's call that stands for the call of the port's whose gradient is computed, if both are of one kind."""
-    for value, partner in matching.of_first.items():
-        if value.node is None or partner.node is None or value.node.backward or partner.node.backward:
-            continue
-        if (partner.node.site, partner.node.layer) == (alone.site, alone.layer) and kind(value.node) == kind(partner.node):
-            return value.node
+    for original, port in _forward_pairs(matching):
+        if (port.site, port.layer) == (alone.site, alone.layer) and kind(original) == kind(port):
+            return original
     return None
 
 

@@ -447,8 +447,9 @@ def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome
 
 def _gradients_alone(mapping: Mapping, trained: Collection[str], original: RunOutcome, port: RunOutcome) -> list[Array]:
     """The gradients that the port alone has, of weights that the original trains, too."""
-    rows = zip(mapping, agreement_module.gradients(mapping, original, port))
-    return [actual for pair, (_, expected, actual) in rows if expected is None and actual is not None and pair.torch in trained]
+    alone = [pair for pair in mapping if pair.torch in trained and pair.torch not in original.gradients]
+    rows = agreement_module.gradients(replace(mapping, pairs=alone), original, port) if alone else []
+    return [actual for _, _, actual in rows if actual is not None]
 
 
 def _outputs(original: RunOutcome, port: RunOutcome) -> ArrayPairs:

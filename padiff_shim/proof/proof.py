@@ -104,12 +104,13 @@ class ProofAnswer(Presented):
         if place:
             yield self._with_line(line, layer=True)
             yield self._with_line(line, layer=False)
-        bare = tr("{text}, at {line}", text=_without_brackets(first.sentence()), line=line) if place else ""
-        if bare:
-            yield tr("{cause}: write {fix}", cause=bare, fix=first.fix.text) if first.fix is not None and first.fix.text else bare
+        fix = first.fix.text if first.fix is not None else ""
+        if place:
+            bare = tr("{text}, at {line}", text=_without_brackets(first.sentence()), line=line)
+            yield tr("{cause}: write {fix}", cause=bare, fix=fix) if fix else bare
         cause = tr("{cause} at {line}", cause=tr(first.cause.value), line=line) if place else tr(first.cause.value)
-        if first.fix is not None and first.fix.text:
-            yield tr("{cause}: write {fix}", cause=cause, fix=first.fix.text)
+        if fix:
+            yield tr("{cause}: write {fix}", cause=cause, fix=fix)
         yield cause
 
     @property

@@ -563,13 +563,14 @@ def expressions(differences: Differences, evidence: Evidence) -> Differences:
     left: Differences = []
     calls = {node.key: node for node in evidence.port.nodes}
     parts: list[dict[Cause, set[Key]]] = []  # for each: the calls of its expression, the port's and the original's
-    by_hand = set[int | None]()  # those that are a formula of the original's call
+    by_hand = set[int]()  # those that are a formula of the original's call
     for difference in differences:
         alone = {Cause.EXTRA: difference.port, Cause.MISSING: difference.original}.get(difference.cause)
         at = next((at for at, keys in enumerate(parts) if alone and _goes_on(alone, keys[difference.cause])), None)
         if at is None and difference.cause is Cause.EXTRA:
             at = next((at for at, earlier in enumerate(left) if _is_one_formula(earlier, difference, calls)), None)
-            by_hand |= {at} - {None}
+            if at is not None:
+                by_hand.add(at)
         if at is not None and alone is not None:
             parts[at][difference.cause].add(alone.key)
             left[at] = replace(left[at], text=_with_call(left[at], difference, alone))

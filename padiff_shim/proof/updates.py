@@ -14,6 +14,7 @@ import numpy as np
 import paddle
 import torch
 
+from ..arguments import needed
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, described
 from ..frameworks.memory import PADDLE_DTYPES, TORCH_DTYPES
@@ -269,14 +270,14 @@ class Trainer:
             list({id(member): member for member in _found(made, wanted)}.values())
             for wanted in (kind, paddle.amp.AmpScaler if self._of_paddle else torch.amp.GradScaler)
         )
-        wants = callable(made) and not self._is_plain() and _wants_arguments(made)
-        if wants or not (callable(made) or self._optimizers):
+        takes_arguments = callable(made) and not self._is_plain() and bool(needed(made))
+        if takes_arguments or not (callable(made) or self._optimizers):
             raise ArgumentError(
                 tr(
                     "{accepted}; for {framework} it returned {made}",
                     accepted=tr(_ACCEPTED),
                     framework=framework.title(),
-                    made=tr("a function of arguments") if wants else described(made),
+                    made=tr("a function of arguments") if takes_arguments else described(made),
                 )
             )
 
@@ -378,16 +379,6 @@ def unscaling_float64() -> Iterator[None]:
         yield
     finally:
         scaler._unscale = native
-
-
-def _wants_arguments(function: Callable[..., Any]) -> bool:
-    """Whether a function, or an optimizer's step, cannot be called without arguments."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # not written in Python
-        return False
-    named = [parameter for parameter in parameters if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)]
-    return any(parameter.default is parameter.empty for parameter in named)
 
 
 def _found(made: Any, kind: type, depth: int = 4) -> list[Any]:

@@ -15,7 +15,7 @@ from ..errors import FileError
 from ..runlog.encoding import finite
 from ..runlog.events import CLIPPED, IN_STEP, LOSS, NAMED, STATE
 from ..runlog.reader import LogError, open_log
-from ..text import code_line, joined, marked, shown, tr
+from ..text import code_line, joined, marked, short_line, shown, tr
 from ..trees import numbers
 
 Array = np.ndarray[Any, Any]
@@ -228,8 +228,7 @@ class Tensor:
         if kind := SHOWN_KINDS.get(self.kind):
             what = tr("{kind} {name}", kind=tr(kind), name=what)
         if brief:
-            line = shown(self.site).partition(" in ")[0].rpartition("/")[2]
-            return tr("{what}, {site}", what=what, site=line) if line else what
+            return tr("{what}, {site}", what=what, site=short_line(self.site)) if self.site else what
         if self.layer:
             what = joined("", (what, tr(" in layer {layer}", layer=shown(self.layer))))
         return tr("{what}, {site}", what=what, site=code_line(self.site)) if self.site else what

@@ -16,8 +16,8 @@ GRADIENTS = (CLIPPED, IN_STEP, "gradient")  # the first of them that was recorde
 _FITS = 1e-2  # relative: an update that a rule explains
 _SAME = 1e-4  # relative: an update that another run's rule explains as well
 _EXACT = 1e-6  # relative: an update that nothing explains better
-_USUAL = {"moment1": 0.9, "moment2": 0.999}
-_EPSILON = 1e-8  # the usual one: elements below weigh less
+_USUAL_BETAS = {"moment1": 0.9, "moment2": 0.999}
+_USUAL_EPSILON = 1e-8  # elements below weigh less
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,10 @@ class Updates:
         for side in "ab":
             old, new, gradient = (None if known is None else wide(getattr(known, side)) for known in (before, row, used))
             own = {state.any.tensor: values for state in states if (values := wide(getattr(state, side))) is not None}
-            held = {state.any.tensor: self.kept(state, used, side) for state in states if state.any.tensor in _USUAL}
-            betas = {name: _USUAL[name] if state is None or state.beta is None else state.beta for name, state in held.items()}
+            held = {state.any.tensor: self.kept(state, used, side) for state in states if state.any.tensor in _USUAL_BETAS}
+            betas = {
+                name: _USUAL_BETAS[name] if state is None or state.beta is None else state.beta for name, state in held.items()
+            }
             known = None if old is None or new is None or gradient is None else (old, new, gradient)
             if known is None or len({array.shape for array in known}) > 1:
                 rules.append(None)
@@ -208,7 +210,7 @@ def _fitted(old: Array, new: Array, direction: Array, scale: Array | None) -> Up
     size = float(np.linalg.norm(made))
     if not size or made.size < 5 or not (scale > 0).all():
         return None
-    weights = 1 / (scale + _EPSILON) if adaptive else scale
+    weights = 1 / (scale + _USUAL_EPSILON) if adaptive else scale
     # Of made * (scale + epsilon) = rate * direction + rate * decay * old * (scale + epsilon), which is linear in products of these.
     columns = [direction * weights, old * scale * weights]
     columns += [-made * weights, old * weights] if adaptive else []

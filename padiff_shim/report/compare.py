@@ -20,7 +20,7 @@ from ..runlog.counts import (
     LineFinding,
 )
 from ..runlog.encoding import excess_of
-from ..text import SENTENCE, capped, code_line, from_log, joined, many, shown, tr
+from ..text import SENTENCE, capped, code_line, from_log, joined, many, short_line, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
 from .source import Compared
 
@@ -269,8 +269,7 @@ def annotated(finding: LineFinding) -> Finding:
 
 def _at(record: Mapping[str, Any], layer: str = "", *, brief: bool = False) -> str:
     """`` at train.py:7 in forward (layer encoder)``, as far as it is known; ``brief``: without folder and function."""
-    line = code_line(record.get("site") or "")
-    line = shown(record.get("site") or "").partition(" in ")[0].rpartition("/")[2] if brief else line
+    line = (short_line if brief else code_line)(record.get("site") or "")
     return (tr(" at {site}", site=line) if line else "") + (tr(" (layer {layer})", layer=layer) if layer else "")
 
 
@@ -292,10 +291,12 @@ def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int, *, 
             tr("No fault was found but known differences.") if known else tr("No fault was found, but nothing could be verified.")
         )
     if not largest:
-        screened = tr(", or only rounding") if counts.verdicts(everything=False).get(Verdict.ROUNDING.value) else ""
+        or_rounding = tr(", or only rounding") if counts.verdicts(everything=False).get(Verdict.ROUNDING.value) else ""
         if others:
-            return tr("No wrong kernel found: all other results that could be judged are equal{screened}.", screened=screened)
-        return tr("No wrong kernel found: all results that could be judged are equal{screened}.", screened=screened)
+            return tr(
+                "No wrong kernel found: all other results that could be judged are equal{or_rounding}.", or_rounding=or_rounding
+            )
+        return tr("No wrong kernel found: all results that could be judged are equal{or_rounding}.", or_rounding=or_rounding)
     record: Mapping[str, Any] = largest[0][0]
     _, difference, allowed = words.innocent(record)
     if difference == "0":
