@@ -33,7 +33,7 @@ _EXPORTS = {
     "do_no_harm": "questions.noninterference",
     "HarmReport": "questions.noninterference",
     "transfer_weights": "weights.transfer",
-    "auto_diff": "autodiff.auto_diff",
+    "auto_diff": "questions.auto_diff",
     "prove": "proof.prove",
     "prove_sharded": "questions.sharded_proof",
     "ShardedProof": "questions.sharded_proof",
@@ -136,7 +136,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .auditing.audit import Audit, audit
-    from .autodiff.auto_diff import auto_diff
     from .errors import (
         ArgumentError,
         BackendError,
@@ -160,6 +159,7 @@ if TYPE_CHECKING:
     from .proof.findings import ProofVerdict
     from .proof.proof import Proof
     from .proof.prove import prove
+    from .questions.auto_diff import auto_diff
     from .questions.bisect import Bisection, bisect
     from .questions.noninterference import HarmReport, do_no_harm
     from .questions.sharded_proof import ShardedProof, prove_sharded

@@ -184,17 +184,6 @@ def raised_at(error: BaseException) -> CallSite | None:
     return innermost
 
 
-def call_stack(until: CodeType) -> tuple[CallSite, ...]:
-    """The user's lines that lead to this call, the outermost first, from the function with the code ``until`` on."""
-    sites: list[CallSite] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not until:
-        if not _library[frame.f_code.co_filename]:
-            sites.append(_at(frame))
-        frame = frame.f_back
-    return tuple(reversed(sites))
-
-
 def _name_in(parent: Any, layer: Any) -> str:
     """Name of ``layer`` below ``parent``, or its class name if it is not registered there."""
     known = _names.setdefault(parent, {})

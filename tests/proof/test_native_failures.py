@@ -8,7 +8,7 @@ import paddle
 import pytest
 import torch
 
-from padiff_shim import AlignmentVerdict, ProofVerdict, auto_diff, prove
+from padiff_shim import AlignmentVerdict, ProofVerdict, prove
 from padiff_shim.dispatch.frames import below, top
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
@@ -298,9 +298,3 @@ def test_what_cannot_be_trained_natively_is_not_right_alone():
     assert report.verdict is AlignmentVerdict.NOT_TRAINABLE
     assert report
     assert _failing_line() in report.answer
-
-
-def test_auto_diff_says_which_backward_fails(tmp_path, capsys):
-    inputs = {"x": torch.tensor(BATCH)}, {"x": paddle.to_tensor(BATCH)}
-    assert auto_diff(_Shared(), _SharedPort(), inputs, atol=1e-5, report_dir=str(tmp_path)) is False
-    assert _failing_line() in capsys.readouterr().out
