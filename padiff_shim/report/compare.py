@@ -137,11 +137,23 @@ def headline(counts: Counts, coverage: Mapping[str, Any]) -> str:
 
 
 def brief(counts: Counts, coverage: Mapping[str, Any]) -> Iterator[str]:
-    """The same for a headline: less and less of where the first finding is, and of what else there is to say."""
+    """The same for a headline: less and less of where the first finding is, and of what else there is to say.
+
+    Where nothing is found, it says of how many calls that is known.
+    """
     ended, births = _ended(counts, brief=True), _births(counts, brief=True)
+    accused = any(not finding.apart for finding in counts.sorted_findings())
     for layer in (True, False):
         first, *others = _answer(counts, coverage, brief=True, layer=layer)
-        for texts in ([*births, first, *others], [*births, first, *others[-1:]], [*births, first], [*births[:1], first], [first]):
+        last = others[-1:]
+        known = [] if accused or coverage.get("checked_calls") == coverage.get("float_calls") else last
+        for texts in (
+            [*births, first, *others],
+            [*births, first, *last],
+            [*births, first, *known],
+            [*births[:1], first, *known],
+            [first, *known],
+        ):
             yield joined(" ", [*ended, *texts])
 
 
@@ -177,9 +189,9 @@ def ties(counts: Counts) -> str:
 
 
 def _answer(counts: Counts, coverage: Mapping[str, Any], *, brief: bool = False, layer: bool = True) -> list[str]:
-    """The sentences of the answer; ``brief``: each as short as it can be."""
+    """The sentences of the answer; ``brief``: each as short as it can be; ``layer``: with a layer, or the size of rounding."""
     findings = [finding for finding in counts.sorted_findings() if not finding.apart]
-    scope = _scope(coverage)
+    scope = _scope(coverage, brief=brief)
     if not counts.records:
         return [tr("Nothing was compared: {scope}.", scope=scope) if scope else tr("Nothing was compared.")]
     if findings:
@@ -195,7 +207,7 @@ def _answer(counts: Counts, coverage: Mapping[str, Any], *, brief: bool = False,
     but += [tr("{number:,} differ at ties, where both choices are allowed", number=tied)] if tied > 1 else []
     judged = tr("Judged: {scope}.", scope=scope) if scope else ""  # calls of integers alone
     in_brackets = tr("({remarks}.)", remarks=joined(", ", but)) if but else ""
-    return [*filter(None, [_rounding_sentence(counts, unjudged, known, tied, brief=brief), in_brackets, judged])]
+    return [*filter(None, [_rounding_sentence(counts, unjudged, known, tied, brief=brief, size=layer), in_brackets, judged])]
 
 
 def _names(counts: Counts) -> str:
@@ -205,8 +217,11 @@ def _names(counts: Counts) -> str:
     return joined(": ", ("", joined("", (listed, ", ..." if len(names) > 3 else "")))) if names else ""
 
 
-def _scope(coverage: Mapping[str, Any]) -> str:
-    """How many calls were judged, of how many; with a budget, in how much of the program. "" of no calls at all."""
+def _scope(coverage: Mapping[str, Any], *, brief: bool = False) -> str:
+    """How many calls were judged, of how many; with a budget, in how much of the program. "" of no calls at all.
+
+    ``brief``: not how many of the judged ones were updates.
+    """
     calls, judged, idle = coverage.get("float_calls", 0), coverage.get("checked_calls", 0), coverage.get("idle")
     parts = []
     if idle:
@@ -225,7 +240,7 @@ def _scope(coverage: Mapping[str, Any]) -> str:
         for reason in (SECOND_UNCHECKED, THIRD_UNCHECKED, WRITE_UNCHECKED)
         if unseen.get(reason)
     ]
-    if updates := coverage.get("updates"):
+    if (updates := coverage.get("updates")) and not brief:
         parts.append(tr("{updates} of optimizers among them", updates=many(updates, "update")))
     if updates := unseen.get(UPDATE_UNCHECKED):
         parts.append(tr("not judged: {updates} of optimizers, on Paddle's kernels", updates=many(updates, "update")))
@@ -282,7 +297,7 @@ def _size(record: Mapping[str, Any]) -> str:
     return f": {reason}" if reason else ""
 
 
-def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int, *, brief: bool) -> str:
+def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int, *, brief: bool, size: bool = True) -> str:
     largest, others = counts.innocent.largest(), known or tied
     if counts.ended_by:
         return tr("No fault was found up to there, and what did not run is not known.")
@@ -305,6 +320,8 @@ def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int, *, 
             if others
             else tr("No wrong kernel found: all results are equal.")
         )
+    if not size:
+        return tr("No wrong kernel found, only rounding.")
     what = "" if brief else f"{shown(record['op'])} {shown(record.get('tensor'))}{_at(record)}"
     may = tr(" ({allowed} is allowed)", allowed=allowed) if allowed != "-" else ""
     text = tr("No wrong kernel found, only rounding: at most {difference}{may}", difference=difference, may=may)

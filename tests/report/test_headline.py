@@ -10,7 +10,7 @@ from log_data import filled, record, wrong
 
 import padiff_shim
 from padiff_shim import testing
-from padiff_shim.report.compare import headline, status
+from padiff_shim.report.compare import brief, headline, status
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.runlog.words import figure
 
@@ -129,6 +129,14 @@ def test_where_nothing_could_be_judged_none_is_cleared():
     counts.add({"op": "relu", "tensor": "out", "verdict": "UNVERIFIED", "phase": "forward", "shape": [2], "site": "", "layer": ""})
     assert status(counts) == ("UNVERIFIED", "open")
     assert "Judged: 0 of 1 float call" in headline(counts, counts.coverage.to_dict())
+
+
+@pytest.mark.parametrize("updates", [0, 1_000])
+def test_a_headline_without_a_finding_always_says_of_how_many_calls_that_is_known(updates):
+    run = filled([{**record(0), "op": "scaled_dot_product_attention"}])
+    partial = {**run.coverage(), "float_calls": 123_456_789, "checked_calls": 61_728_394, "updates": updates}
+    for way in brief(run.counts, partial):
+        assert "61,728,394 of 123,456,789" in way
 
 
 def test_with_a_budget_an_accusation_says_of_how_much():
