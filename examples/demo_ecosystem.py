@@ -263,7 +263,8 @@ _DIFFERENCES = """
 ## What differs
 
 Found by these proofs, and by [`diff`](record.md) of recorded trainings, in published versions. Each program needs the frameworks
-and NumPy alone: it writes the port's step and the original's in float64, and ends with 1 if they differ. `python tests/ecosystem/{name}.py`.
+and NumPy alone: it writes the port's step and the original's in float64, and ends with 1 if they differ.
+`python tests/ecosystem/{name}.py`.
 
 """
 

@@ -12,7 +12,10 @@ import torch
 paddle.set_device("cpu")
 paddle.set_default_dtype("float64")
 draw = np.random.default_rng(0)
-gradients = [draw.standard_normal((4, 3)), draw.standard_normal(3)]
+gradients = [
+    1e5 * draw.standard_normal((4, 3)),
+    1e5 * draw.standard_normal(3),
+]  # beside which the 1e-6 of clip_grad_norm_ is nothing
 
 parameters = [torch.nn.Parameter(torch.zeros(gradient.shape, dtype=torch.float64)) for gradient in gradients]
 for parameter, gradient in zip(parameters, gradients):
