@@ -186,7 +186,7 @@ def _updated(declared: Update, names: Sequence[str], with_master: bool, *argumen
     item = Item({name: side.clone() for name, side in (*zip(names, tensors), *settings.states.items())})
     item.grad = grad
     with torch.no_grad():
-        declared.formula("paddle")[0](Batch([item], numbers, settings.rate, 0.0, singly=True))
+        declared.formula("paddle")[0](Batch([item], numbers, settings.rate, 0.0))
     param, *states = [item.tensors[name] for name in names]
     rounded = param if settings.halves is None or param.dtype is not torch.float32 else param.to(settings.halves)
     return [rounded, *states, *([param] if with_master else [])]

@@ -15,7 +15,6 @@ from torch.optim import sgd as _sgd
 
 from ..table import reasons
 from ..table.reasons import StayNative
-from . import lists
 from .lists import Core
 from .update import Batch, update
 
@@ -33,18 +32,19 @@ def _never(b: Batch) -> list[int]:
     return [0] * len(b.items)
 
 
-def _with_sgd(b: Batch, buffers: list[Any], momentum: float, *, nesterov: bool) -> None:
+def _with_sgd(b: Batch, buffers: list[Any], momentum: float, *, nesterov: bool, foreach: bool | None) -> None:
     _sgd.sgd(
         b.param, b.grad, buffers,
         weight_decay=b.decay, momentum=momentum, lr=b.lr, dampening=0, nesterov=nesterov, maximize=False,
+        foreach=foreach,
     )  # fmt: skip
 
 
-def _sgd_of_torch(b: Batch, done: Sequence[int]) -> None:
-    _with_sgd(b, [None] * len(b.items), 0, nesterov=False)
+def _sgd_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+    _with_sgd(b, [None] * len(b.items), 0, nesterov=False, foreach=foreach)
 
 
-_sgd_core = Core(_sgd_of_torch, lists.sgd)
+_sgd_core = Core(_sgd_of_torch)
 
 
 @update("sgd_", "SGD", "param lr grad master multi_precision", "param master", twin="torch.optim.SGD")
@@ -53,15 +53,15 @@ def sgd(b: Batch) -> None:
     _sgd_core(b, _never(b))
 
 
-def _momentum_of_torch(b: Batch, done: Sequence[int]) -> None:
+def _momentum_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     buffers = [None if item.fresh else velocity for item, velocity in zip(b.items, b.velocity)]
-    _with_sgd(b, buffers, b.mu, nesterov=b.nesterov)
+    _with_sgd(b, buffers, b.mu, nesterov=b.nesterov, foreach=foreach)
     for item, velocity, buffer in zip(b.items, b.velocity, buffers):
         if item.fresh:
             velocity.copy_(buffer)
 
 
-_momentum_core = Core(_momentum_of_torch, lists.momentum)
+_momentum_core = Core(_momentum_of_torch)
 
 
 @update(
@@ -130,13 +130,14 @@ def asgd(b: Batch) -> None:
         slots.fill_(size.item())
 
 
-def _adagrad_of_torch(b: Batch, done: Sequence[int]) -> None:
+def _adagrad_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _adagrad.adagrad(
-        b.param, b.grad, b.moment, _counts(b), lr=b.lr, weight_decay=b.decay, lr_decay=0, eps=b.epsilon, maximize=False
-    )
+        b.param, b.grad, b.moment, _counts(b),
+        lr=b.lr, weight_decay=b.decay, lr_decay=0, eps=b.epsilon, maximize=False, foreach=foreach,
+    )  # fmt: skip
 
 
-_adagrad_core = Core(_adagrad_of_torch, lists.adagrad)
+_adagrad_core = Core(_adagrad_of_torch)
 
 
 @update(
@@ -152,13 +153,14 @@ def adagrad(b: Batch) -> None:
     _adagrad_core(b, _never(b))
 
 
-def _adadelta_of_torch(b: Batch, done: Sequence[int]) -> None:
+def _adadelta_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _adadelta.adadelta(
-        b.param, b.grad, b.squares, b.updates, _counts(b), lr=b.lr, rho=b.rho, eps=b.epsilon, weight_decay=b.decay, maximize=False
-    )
+        b.param, b.grad, b.squares, b.updates, _counts(b),
+        lr=b.lr, rho=b.rho, eps=b.epsilon, weight_decay=b.decay, maximize=False, foreach=foreach,
+    )  # fmt: skip
 
 
-_adadelta_core = Core(_adadelta_of_torch, lists.adadelta)
+_adadelta_core = Core(_adadelta_of_torch)
 
 
 @update(
@@ -186,14 +188,15 @@ def _rmsprop_of_paddle(b: Batch) -> None:
         param.sub_(moment)
 
 
-def _rmsprop_of_torch(b: Batch, done: Sequence[int]) -> None:
+def _rmsprop_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _rmsprop.rmsprop(
         b.param, b.grad, b.squares, b.mean, b.moment, _counts(b),
         lr=b.lr, alpha=b.rho, eps=b.epsilon, weight_decay=b.decay, momentum=b.momentum, centered=b.centered,
+        foreach=foreach,
     )  # fmt: skip
 
 
-_rmsprop_core = Core(_rmsprop_of_torch, lists.rmsprop)
+_rmsprop_core = Core(_rmsprop_of_torch)
 
 
 @update(

@@ -66,11 +66,11 @@ class Batch:
 
     Tensors are lists, a tensor for each parameter, under the C function's names; numbers are numbers. ``lr`` is the number that the
     program wrote, not the float32 that Paddle makes of it. ``decay`` is the coefficient of L2 decay that belongs to the gradients,
-    which Paddle would have added to them before. ``singly``: parameter by parameter, and not on lists of them.
+    which Paddle would have added to them before.
     """
 
-    def __init__(self, items: Sequence[Item], numbers: Mapping[str, Any], lr: float, decay: float, *, singly: bool = False) -> None:
-        self.items, self.lr, self.decay, self.singly = items, lr, decay, singly
+    def __init__(self, items: Sequence[Item], numbers: Mapping[str, Any], lr: float, decay: float) -> None:
+        self.items, self.lr, self.decay = items, lr, decay
         self.grad = [item.grad for item in items]
         self._numbers = numbers
         self._kept: dict[Any, Any] = {}
