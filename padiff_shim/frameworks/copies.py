@@ -19,8 +19,8 @@ Memo = dict[int, Any]
 def duplicate(model: Any, known: Memo | None = None) -> Any:
     """A deep copy of a model, so that the caller's own stays as it is; ``known``: what takes the place of parts, by their ids.
 
-    What a program notes on a parameter (``p.no_decay = True``) is in neither framework's own copies, though an optimizer's groups may
-    be made of it; here it is, if it can be copied. So parameters are copied first, and then what is noted on them.
+    What a program notes on a parameter (``p.no_decay = True``) is in neither framework's own copies, though an optimizer's groups
+    may be made of it; here it is, if it can be copied. So parameters are copied first, and then what is noted on them.
     """
     memo = {**(_recomputed(model) if isinstance(model, torch.nn.Module) else {}), **(known or {})}
     parameters = [parameter for parameter in model.parameters() if id(parameter) not in memo]

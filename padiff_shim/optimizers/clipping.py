@@ -14,7 +14,6 @@ import torch
 
 from ..frameworks.memory import hand_over, stream_of
 from ..frameworks.versions import IS_3, PaddleTensor
-from ..frameworks.weight_copies import TransposeBuffer, norms_of_turned
 from ..frameworks.windows import all_on_torchs_side, on_torchs_side
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -124,23 +123,17 @@ def _factor(params: Sequence[Any], sides: Sequence[torch.Tensor], limit: float, 
 
 def _norms(params: Sequence[Any], sides: Sequence[torch.Tensor], order: float = 2.0) -> list[torch.Tensor]:
     """The norm of each gradient, as it lies in a Torch program."""
-    if order != 2.0 or sides[0].is_cuda:
-        return [torch.linalg.vector_norm(side, order) for side in _turned(params, sides)]
-    linear = [is_linear_weight(param) for param in params]
-    straight = [side for side, turn in zip(sides, linear) if not turn]
-    others = [side for side, turn in zip(sides, linear) if turn]
-    norms = iter(foreach("norm")(straight) if straight else ())
-    turned = iter(norms_of_turned(others))
-    return [next(turned if turn else norms) for turn in linear]
+    return [torch.linalg.vector_norm(side, order) for side in _turned(params, sides)]
 
 
 def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
     """Gradients as they lie in a Torch program: a Linear weight's as [out, in], each valid until the next one is taken."""
-    scratch: TransposeBuffer | None = None
+    scratch: torch.Tensor | None = None  # fresh pages would cost more than turning
     for param, side in zip(params, sides):
         if is_linear_weight(param):
-            scratch = scratch or TransposeBuffer(sides)
-            yield scratch.turned(side).view(side.shape[1], side.shape[0])
+            if scratch is None or scratch.dtype is not side.dtype:
+                scratch = side.new_empty(max(other.numel() for other in sides))
+            yield scratch[: side.numel()].view(side.shape[1], side.shape[0]).copy_(side.t())
         else:
             yield side
 
