@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ..text import logged
 from . import pairing, tree
@@ -222,48 +222,6 @@ def _key(unit: LayerNode) -> tuple[Hashable, ...]:
     return tuple((slot.weight.name, slot.steps) for slot in unit.slots[:1] if slot.weight) or (unit.path,)
 
 
-@dataclass
-class EqualTrees:
-    """The pairs of two equal trees: layers with layers below, layers without, and weights."""
-
-    scopes: list[tuple[LayerNode, LayerNode]] = field(default_factory=list)
-    units: list[tuple[LayerNode, LayerNode]] = field(default_factory=list)
-    slots: list[SlotPair] = field(default_factory=list)
-
-
-def equal_trees(torch: LayerNode, paddle: LayerNode, ordered: bool) -> EqualTrees | None:
-    """The pairs of two trees with the same layers in the same order, by kind, name and shapes; None for other trees.
-
-    A port that was written after its original is such a tree. :class:`Matcher` would find the same pairs, more slowly.
-    """
-    pairs = EqualTrees()
-    return pairs if _walk(torch, paddle, ordered, pairs) else None
-
-
-def _walk(torch: LayerNode, paddle: LayerNode, ordered: bool, pairs: EqualTrees) -> bool:
-    ts, ps = torch.parts(), paddle.parts()
-    if len(ts) != len(ps):
-        return False
-    words = [tree.words_of(name_in(node, torch.path)) for node in ts]
-    if len(set(words)) != len(words) or words != [tree.words_of(name_in(node, paddle.path)) for node in ps]:
-        return False  # the matcher has to search for partners
-    return all(_pair(torch_part, paddle_part, ordered, pairs) for torch_part, paddle_part in zip(ts, ps))
-
-
-def _pair(torch: LayerNode, paddle: LayerNode, ordered: bool, pairs: EqualTrees) -> bool:
-    if torch.is_unit is not paddle.is_unit:
-        return False
-    if not torch.is_unit:
-        pairs.scopes.append((torch, paddle))
-        return _walk(torch, paddle, ordered, pairs)
-    if torch.kind != paddle.kind or exact(torch) != exact(paddle):
-        return False
-    slots = pair_slots(torch, paddle, ordered)
-    pairs.units.append((torch, paddle))
-    pairs.slots += slots
-    return len(slots) == len(torch.slots) == len(paddle.slots)
-
-
 @dataclass(eq=False)
 class UnitPair:
     """Two layers without weighted layers below. ``note``: why they were paired, if that can be doubted."""
@@ -296,12 +254,6 @@ class Matcher:
         """Match two trees; units without partner are in ``left``."""
         torch.fix()
         paddle.fix()
-        pairs = equal_trees(torch, paddle, self.ordered)
-        if pairs is not None:
-            self.scopes = [(torch, paddle), *self.scopes, *pairs.scopes]
-            self.units += [UnitPair(torch_unit, paddle_unit) for torch_unit, paddle_unit in pairs.units]
-            self.slots += pairs.slots
-            return
         if self.ordered:
             self.ranks = BuildOrder(units_of(torch), units_of(paddle))
         torch_left, paddle_left = self.settle(torch.parts(), paddle.parts(), torch.path, paddle.path)

@@ -89,8 +89,6 @@ def pair_slots(torch: LayerNode, paddle: LayerNode, ordered: bool = True, note: 
 
     The order of construction pairs nothing unless it is known, or there is no choice.
     """
-    if _straight(torch.slots, paddle.slots):
-        return [SlotPair(torch_slot, paddle_slot, note) for torch_slot, paddle_slot in zip(torch.slots, paddle.slots)]
     left = _Left(list(torch.slots), list(paddle.slots), torch.kind or paddle.kind, note)
     pairs = left.by_role()
     for words in (tree.plain, tree.telling_words):
@@ -182,23 +180,6 @@ def _by_order(pair: SlotPair) -> SlotPair:
 
 def _numbers(slot: Slot) -> list[str]:
     return sorted(word for word in tree.words_of(slot.role) if word.isdigit())
-
-
-def _straight(ts: list[Slot], ps: list[Slot]) -> bool:
-    """Whether each slot pairs with the one in its place: one role, one shape, and known layouts."""
-    roles = [slot.role for slot in ts]
-    return (
-        roles == [slot.role for slot in ps]
-        and len(set(roles)) == len(roles)
-        and all(
-            torch_slot.settled
-            and paddle_slot.settled
-            and torch_slot.typed
-            and paddle_slot.typed
-            and torch_slot.shape == paddle_slot.shape
-            for torch_slot, paddle_slot in zip(ts, ps)
-        )
-    )
 
 
 _NAMED = re.compile(r"weight|bias|running_(mean|var)|(weight|bias)_(ih|hh|hr)_l\d+(_reverse)?|magnitude of axis \d|spectral [uv]")
