@@ -72,6 +72,11 @@ _NAMES = (
     (r"\bapproximate=True", 'approximate="tanh"'),
     (r"\b(\w+), transpose_y=True", r"\1.mT"),
     (r"(?<=F\.linear\()(\w+), w\b", r"\1, w.t().contiguous()"),  # Paddle's weight lies [in, out]
+    (r"\bpaddle\.grad\(", "torch.autograd.grad("),
+    (r"\.max\(-1, keepdim", ".amax(-1, keepdim"),
+    (r"\bpaddle\.((?:zeros|ones)\(\[(?:[^][]|\[[^][]*\])*\](?: \* 2)?|full\(\[\d*\], \w), ", r"torch.\1, dtype="),
+    (r"\b(index_select|index_add)\((.+?), (\w), 0\b", r"\1(\2, 0, \3"),
+    (r"\bpaddle\.take_along_axis\((\w), (.+?), -1\)", r"torch.gather(\1, -1, \2)"),
     (r"\bpaddle\.", "torch."),
 )
 

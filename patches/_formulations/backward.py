@@ -50,10 +50,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="y r",
         spellings=(
-            Spelling(
-                "y[paddle.argsort(r)].reshape([-1, 4, y.shape[-1]]).sum(1)",
-                "y[torch.argsort(r)].reshape(-1, 4, y.shape[-1]).sum(1)",
-            ),
+            Spelling("y[paddle.argsort(r)].reshape([-1, 4, y.shape[-1]]).sum(1)"),
             Spelling(
                 "t = paddle.argsort(paddle.argsort(r)) // 4\n"
                 "paddle.scatter_nd_add(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), t.unsqueeze(-1), y)",
@@ -62,9 +59,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
             ),
             Spelling(
                 "t = paddle.argsort(paddle.argsort(r)) // 4\n"
-                "paddle.index_add(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), t, 0, y)",
-                "t = torch.argsort(torch.argsort(r)) // 4\n"
-                "torch.index_add(torch.zeros(y.shape[0] // 4, y.shape[1], dtype=y.dtype), 0, t, y)",
+                "paddle.index_add(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), t, 0, y)"
             ),
         ),
         samples=(Sample((132, 57), Ints((132,), 0, 2**31)), Sample((20, 7), Ints((20,), 0, 2**31))),
@@ -79,7 +74,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         operands="x t y",
         spellings=(
             Spelling("paddle.scatter_nd_add(x, t.unsqueeze(-1), y)", "torch.index_put(x, [t], y, accumulate=True)"),
-            Spelling("paddle.index_add(x, t, 0, y)", "torch.index_add(x, 0, t, y)"),
+            Spelling("paddle.index_add(x, t, 0, y)"),
             Spelling(
                 "paddle.put_along_axis(x, t.unsqueeze(-1).expand(y.shape), y, 0, reduce='add', broadcast=False)",
                 "torch.scatter_add(x, 0, t.unsqueeze(-1).expand(y.shape), y)",
@@ -101,12 +96,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
                 "i = paddle.arange(y.shape[1])\n"
                 "for e in range(4):\n"
                 "    out = paddle.index_add(out, i, 0, y[e])\n"
-                "out",
-                "out = torch.zeros_like(y[0])\n"
-                "i = torch.arange(y.shape[1])\n"
-                "for e in range(4):\n"
-                "    out = torch.index_add(out, 0, i, y[e])\n"
-                "out",
+                "out"
             ),
             Spelling(
                 'out = paddle.zeros_like(y[0], dtype="float32")\n'
@@ -125,7 +115,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="x i",
         spellings=(
-            Spelling("paddle.index_select(x, i, 0)", "torch.index_select(x, 0, i)"),
+            Spelling("paddle.index_select(x, i, 0)"),
             Spelling("x[i]"),
             Spelling("F.embedding(i, x)"),
             Spelling("paddle.gather(x, i)", "torch.index_select(x, 0, i)"),
@@ -158,7 +148,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
                 "torch.gather(x, 0, i.unsqueeze(-1).expand(-1, x.shape[1]))",
             ),
             Spelling("paddle.gather_nd(x, i.unsqueeze(-1))", "x[i]"),
-            Spelling("paddle.index_select(x, i, 0)", "torch.index_select(x, 0, i)"),
+            Spelling("paddle.index_select(x, i, 0)"),
         ),
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
         differs={"bfloat16": GRADIENT},
@@ -170,15 +160,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         cause=BACKWARD,
         operands="k",
         spellings=(
-            Spelling(
-                "b, h, s, d = k.shape\nk.unsqueeze(2).expand([b, h, 4, s, d]).reshape([b, 4 * h, s, d])",
-                "b, h, s, d = k.shape\nk.unsqueeze(2).expand(b, h, 4, s, d).reshape(b, 4 * h, s, d)",
-            ),
+            Spelling("b, h, s, d = k.shape\nk.unsqueeze(2).expand([b, h, 4, s, d]).reshape([b, 4 * h, s, d])"),
             Spelling("paddle.repeat_interleave(k, 4, 1)"),
-            Spelling(
-                "b, h, s, d = k.shape\npaddle.stack([k] * 4, 2).reshape([b, 4 * h, s, d])",
-                "b, h, s, d = k.shape\ntorch.stack([k] * 4, 2).reshape(b, 4 * h, s, d)",
-            ),
+            Spelling("b, h, s, d = k.shape\npaddle.stack([k] * 4, 2).reshape([b, 4 * h, s, d])"),
         ),
         samples=(Sample((2, 3, 33, 24)), Sample((1, 2, 5, 8))),
         differs={"bfloat16": GRADIENT},

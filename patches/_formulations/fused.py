@@ -148,10 +148,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         operands="x",
         spellings=(
             Spelling("F.softmax(x, -1)"),
-            Spelling(
-                "e = paddle.exp(x - x.max(-1, keepdim=True).detach())\ne / e.sum(-1, keepdim=True)",
-                "e = torch.exp(x - x.amax(-1, keepdim=True).detach())\ne / e.sum(-1, keepdim=True)",
-            ),
+            Spelling("e = paddle.exp(x - x.max(-1, keepdim=True).detach())\ne / e.sum(-1, keepdim=True)"),
             Spelling("paddle.exp(F.log_softmax(x, -1))"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
@@ -166,7 +163,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         operands="x",
         spellings=(
             Spelling("F.softmax(x, -1)"),
-            Spelling("F.softmax(x - x.max(-1, keepdim=True).detach(), -1)", "F.softmax(x - x.amax(-1, keepdim=True).detach(), -1)"),
+            Spelling("F.softmax(x - x.max(-1, keepdim=True).detach(), -1)"),
         ),
         samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": BOTH},
@@ -206,15 +203,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         operands="x t",
         spellings=(
             Spelling('F.cross_entropy(x, t, reduction="none")'),
-            Spelling(
-                "paddle.logsumexp(x, -1) - paddle.take_along_axis(x, t.unsqueeze(-1), -1).squeeze(-1)",
-                "torch.logsumexp(x, -1) - torch.gather(x, -1, t.unsqueeze(-1)).squeeze(-1)",
-            ),
+            Spelling("paddle.logsumexp(x, -1) - paddle.take_along_axis(x, t.unsqueeze(-1), -1).squeeze(-1)"),
             Spelling(
                 "y = x - x.max(-1, keepdim=True).detach()\n"
-                "paddle.log(paddle.exp(y).sum(-1)) - paddle.take_along_axis(y, t.unsqueeze(-1), -1).squeeze(-1)",
-                "y = x - x.amax(-1, keepdim=True).detach()\n"
-                "torch.log(torch.exp(y).sum(-1)) - torch.gather(y, -1, t.unsqueeze(-1)).squeeze(-1)",
+                "paddle.log(paddle.exp(y).sum(-1)) - paddle.take_along_axis(y, t.unsqueeze(-1), -1).squeeze(-1)"
             ),
         ),
         samples=(Sample((33, 57), Ints((33,), 0, 57)), Sample((5, 7), Ints((5,), 0, 7))),
@@ -362,11 +354,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
                 "y = x.reshape([x.shape[0], 4, -1])\n"
                 "m = y.mean(-1, keepdim=True)\n"
                 "y = (y - m) * paddle.rsqrt(((y - m) ** 2).mean(-1, keepdim=True) + 1e-5)\n"
-                "y.reshape(x.shape) * w.unsqueeze(-1) + b.unsqueeze(-1)",
-                "y = x.reshape(x.shape[0], 4, -1)\n"
-                "m = y.mean(-1, keepdim=True)\n"
-                "y = (y - m) * torch.rsqrt(((y - m) ** 2).mean(-1, keepdim=True) + 1e-5)\n"
-                "y.reshape(x.shape) * w.unsqueeze(-1) + b.unsqueeze(-1)",
+                "y.reshape(x.shape) * w.unsqueeze(-1) + b.unsqueeze(-1)"
             ),
         ),
         samples=(Sample((3, 24, 57), (24,), (24,)), Sample((2, 4, 7), (4,), (4,))),
