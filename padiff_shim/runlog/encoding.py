@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 _COUNTED = ("type", "index", "call", "step")
-# A plain record: its fields beside those that are written once, the constant ones, and the figures of every difference.
-_PLAIN = frozenset((*_COUNTED, "verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted", "reason", "stats"))
 HARMLESS = ("EQUAL", "ROUNDING")
 _COUNTED_TEXT = '"type":"call","index":%d,"call":%d,"step":%d'
 # What plain records have in common; each record gets lists of its own.
@@ -25,12 +23,6 @@ PLAIN_FIELDS: dict[str, Any] = {
 }
 _NOTHING_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":[],"quirk":null,"muted":false'
 MODIFIED_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":%s,"quirk":null,"muted":false'
-_DIFFERENCE = ("count", "different", "max_abs", "mean_abs", "rel_fro", "ulp_max", "tolerance")
-_TOLERANCE_NAMES = ("atol", "rtol")
-_DIFFERENCE_TYPES = (int, int, float, float, float, float, float, float)
-_DIFFERENCE_TEXT = (
-    '{"count":%d,"different":%d,"max_abs":%.9g,"mean_abs":%.9g,"rel_fro":%.9g,"ulp_max":%.9g,"tolerance":{"atol":%.9g,"rtol":%.9g}}'
-)
 _quoted = json.encoder.encode_basestring_ascii
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -100,8 +92,6 @@ def encode(record: Mapping[str, Any], written: WrittenFields | None = None) -> b
     """
     stats = record.get("stats")
     figures = _figures(stats) if stats else None
-    if written is not None and figures is not None and (plain := _plain_text(record, written)) is not None:
-        return f'{{{plain},"stats":{figures}}}\n'.encode("ascii")
     rest = dict(record)
     rest.pop("stats", None)
     if figures is None and stats is not None:
@@ -148,30 +138,8 @@ def _json_list(words: Sequence[str]) -> str:
     return f"[{','.join(map(_quoted, words))}]"
 
 
-def _plain_text(record: Mapping[str, Any], written: WrittenFields) -> str | None:
-    """The JSON of a record with a reason alone, as most have, without ``stats``; None where it has more."""
-    if len(record) != len(written.fields) + len(_PLAIN) or not record.keys() >= _PLAIN:
-        return None
-    if record["alternatives"] or record["modifiers"] or record["side"] != "none" or record["muted"]:
-        return None
-    if record["hypothesis"] is not None or record["quirk"] is not None or record["verdict"] not in HARMLESS:
-        return None
-    counted = _COUNTED_TEXT % (record["index"], record["call"], record["step"])
-    return f'{counted},{written.text},"verdict":"{record["verdict"]}",{_NOTHING_TEXT},"reason":{_quoted(record["reason"])}'
-
-
 def _figures(stats: Mapping[str, Any]) -> str | None:
     """``stats`` as JSON by one formatting of all its numbers; None for what that cannot write (NaN)."""
-    if tuple(stats) == _DIFFERENCE:
-        tolerance = stats["tolerance"]
-        values = (*tuple(stats.values())[:-1], *tolerance.values())
-        if tuple(tolerance) == _TOLERANCE_NAMES and tuple(map(type, values)) == _DIFFERENCE_TYPES:
-            text = _DIFFERENCE_TEXT % values
-            return None if ":nan" in text or ":inf" in text else text
-    return _any_figures(stats)
-
-
-def _any_figures(stats: Mapping[str, Any]) -> str | None:
     values: list[Any] = []
     names: list[Any] = []
     for name, value in stats.items():

@@ -37,16 +37,12 @@ Check = Callable[[Any], bool]
 
 
 class Field:
-    """What a field may hold: in words, by types that need no further look, and by a test of everything else.
+    """What a field may hold: in words, by types that need no further look, and by a test of everything else."""
 
-    ``small``: types that need none either where whole numbers are known to have at most 18 digits and no sign.
-    """
+    __slots__ = ("check", "types", "words")
 
-    __slots__ = ("check", "small", "types", "words")
-
-    def __init__(self, words: str, *types: type, check: Check = lambda value: False, whole: bool = False) -> None:
+    def __init__(self, words: str, *types: type, check: Check = lambda value: False) -> None:
         self.words, self.types, self.check = words, frozenset((*types, _NONE)), check
-        self.small = self.types | {int} if whole else self.types
 
     def fault(self, value: Any, name: str) -> str:
         """What is wrong with a value of none of the :attr:`types`; ``""`` if nothing is."""
@@ -86,12 +82,9 @@ class Schema(Field):
                 return f"{name!r} is missing"
         return ""
 
-    def fault_in(self, table: JsonTable, *, small: bool = False) -> str:
-        """What is wrong with the fields that a table has; ``""`` if nothing is.
-
-        ``small``: its whole numbers have at most 18 digits and no sign.
-        """
-        kinds = (small, tuple(table), tuple(map(type, table.values())))
+    def fault_in(self, table: JsonTable) -> str:
+        """What is wrong with the fields that a table has; ``""`` if nothing is."""
+        kinds = (tuple(table), tuple(map(type, table.values())))
         plan = self._plans.get(kinds)
         if plan is None:
             if len(self._plans) >= _PLANS:
@@ -99,18 +92,13 @@ class Schema(Field):
             plan = self._plans[kinds] = [
                 (name, field)
                 for name, kind, field in ((name, type(value), self.fields.get(name)) for name, value in table.items())
-                if (kind in (dict, list, int) if field is None else kind not in (field.small if small else field.types))
+                if (kind in (dict, list, int) if field is None else kind not in field.types)
             ]
         for name, field in plan:
             value = table[name]
             if field is None:
                 if not _is_sound(value, DEPTH - 1):
                     return _unsound(name)
-                continue
-            if small and type(field) is Schema and type(value) is dict and not field.many:
-                if not field.fault_in(value, small=True) and not field.missing(value):
-                    continue
-            elif field.check(value):
                 continue
             if wrong := field.fault(value, name):
                 return wrong
@@ -193,8 +181,8 @@ def _plain_table(value: Any) -> bool:
 
 
 # Whole and the like are what annotations say; mypy sees the plain type, the schema sees the field.
-Whole = Annotated[int, Field("a whole number from 0 on", check=_whole, whole=True)]
-Number = Annotated[float | str, Field('a number, "nan", "inf" or "-inf"', float, check=_number, whole=True)]
+Whole = Annotated[int, Field("a whole number from 0 on", check=_whole)]
+Number = Annotated[float | str, Field('a number, "nan", "inf" or "-inf"', float, check=_number)]
 Text = Annotated[str, Field("a text", str)]
 Truth = Annotated[bool, Field("true or false", bool)]
 Texts = Annotated[list[str], Field("a list of texts", check=_list_of(_text))]
