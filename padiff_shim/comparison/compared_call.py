@@ -502,12 +502,10 @@ class ComparedCall(Kernels):
 
     __slots__ = (
         "__weakref__",
-        "_ahead",
         "_graph",
         "_leaves",
         "_renew",
         "aliased",
-        "asks_ahead",
         "attributes",
         "comparison",
         "counted",
@@ -559,8 +557,6 @@ class ComparedCall(Kernels):
         self.incoming: dict[int, Any] = _NONE  # the gradients of the results, between two hooks of one backward
         self.inside = self.twice = False  # its nodes within a Python function are hooked; a backward gave its gradients a graph
         self.further: tuple[Mapping[int, Any], Any] | None = None  # that backward, while it runs, and its incoming gradients
-        self.asks_ahead = False  # Paddle has two nodes for the call: Torch's engine is asked once
-        self._ahead: tuple[torch.Tensor, dict[int, torch.Tensor]] | None = None  # the incoming gradient, and what it gave
         # The results, and the gradients for these incoming ones, as formulas.
         self.results: JointFormula | None = None
         self.together: tuple[Mapping[int, torch.Tensor], JointFormula] | None = None
@@ -622,30 +618,10 @@ class ComparedCall(Kernels):
         if outs is None:
             raise RuntimeError("the graph was freed by an earlier backward")
         chosen = [index for index in self.inputs.needs if index in wanted]
-        if self._renew is not None and self._renew():
-            self._ahead = None
-        if self._ahead is not None and (computed := self._found_ahead(grads, chosen)) is not None:
-            return computed
-        computing = chosen
-        if self.asks_ahead and len(grads) == 1 and chosen != self.inputs.needs:
-            computing = self.inputs.needs
-        results = gradients([(outs[position], grad) for position, grad in grads.items()], [leaves[index] for index in computing])
-        computed = dict(zip(computing, results))
-        if computing is not chosen:
-            self._ahead = next(iter(grads.values())), computed
-            computed = {index: computed[index] for index in chosen}
-        return computed
-
-    def _found_ahead(self, grads: Mapping[int, torch.Tensor], chosen: Sequence[int]) -> dict[int, torch.Tensor] | None:
-        """What Torch's engine gave for the other node of the call, if the very same gradient comes to this one."""
-        assert self._ahead is not None
-        (before, ahead), self._ahead = self._ahead, None
-        now = next(iter(grads.values()))
-        if len(grads) != 1 or now.shape != before.shape or now.dtype != before.dtype or now.data_ptr() == before.data_ptr():
-            return None  # the same memory may have been written to since
-        if not weight_copies.same_bits(now, before):
-            return None
-        return {index: ahead[index] for index in chosen}
+        if self._renew is not None:
+            self._renew()
+        results = gradients([(outs[position], grad) for position, grad in grads.items()], [leaves[index] for index in chosen])
+        return dict(zip(chosen, results))
 
     def overtaken(self) -> bool:
         """Whether an operand was changed in place since the forward, also where Paddle does not count it.
@@ -665,7 +641,7 @@ class ComparedCall(Kernels):
 
     def release(self) -> None:
         """Backward is over for good: hold no tensor of the program any longer."""
-        self._graph = self._renew = self.replay = self.results = self.together = self._ahead = None
+        self._graph = self._renew = self.replay = self.results = self.together = None
         self._leaves = self.incoming = _NONE
         self.operands = self.outs = []
         self.like = ()
@@ -674,7 +650,7 @@ class ComparedCall(Kernels):
 
     def let_go(self) -> None:
         """The backward has ended: an incoming gradient that its node never took is held no longer."""
-        self.incoming, self.together, self._ahead = _NONE, None, None
+        self.incoming, self.together = _NONE, None
 
     @property
     def altered(self) -> bool:

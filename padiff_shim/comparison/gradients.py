@@ -421,7 +421,6 @@ def nodes_of(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -
         return [(node, whole, True)]
     if len(parts) == 1:
         return [(node, parts[0], True)]
-    subject.asks_ahead = True
     return [(node, parts[0], False), (node.next_functions[0], parts[1], True)]
 
 
