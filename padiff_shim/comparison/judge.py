@@ -351,9 +351,7 @@ class Judge:
             return harmless
         quantity = None if _nothing(case) else case.quantity()
         if quantity is None:
-            # A spot's first difference is judged in full, which says how far right kernels may be apart there.
-            soon, spot.failed = spot.failed is not None, 0
-            return numerics.fallback(*sides, rng=self._random, audit=audit, soon=soon, **case.kernels())
+            return numerics.fallback(*sides, rng=self._random, audit=audit, **case.kernels())
         if not learns:
             return numerics.judge(quantity, *sides, rng=self._random, audit=audit, same=same)
         failed = spot.failed

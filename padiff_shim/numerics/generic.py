@@ -14,14 +14,13 @@ import torch
 from ..interrupts import let_pass
 from ..language import logged
 from ..verdicts import PARTLY, Judgement, Side, Verdict
-from . import difference, noise, sampling, special_cases, trial
+from . import difference, noise, sampling, special_cases
 from .hypotheses import NARROWER, Alternative, explained
 from .measured import FIRST, Formula, JointResult
 from .precision import KINDS, first_place, norm
 from .quantity import Hypothesis
 from .special_cases import unproven_places
-from .trial import Trial, classify, far_inside
-from .verdict import GATE, forms, judge, plain
+from .verdict import forms, judge
 
 # ---- The judge for any formula.
 #
@@ -62,14 +61,12 @@ def fallback(
     rng: np.random.Generator,
     audit: bool = False,
     variants: Mapping[str, Variant] | None = None,
-    soon: bool = False,
 ) -> Judgement:
     """Judge two results of an op that has no rounding model.
 
     ``torch_kernel``, ``paddle_kernel``: the ops as functions of ``operands`` (torch tensors in, torch tensor out), also for other
     dtypes; None where Paddle's cannot be run again. Torch's may be a gradient, computed by ``torch.autograd``. ``audit``: equal
-    results are held against float64 as well. ``variants``: what a kernel may compute instead, by name. ``soon``: what is rounding
-    beyond doubt needs no more than that for its record.
+    results are held against float64 as well. ``variants``: what a kernel may compute instead, by name.
     UNVERIFIED where the formula does not run in float64.
     """
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype:
@@ -78,7 +75,7 @@ def fallback(
         parts: dict[str, Any] = {"torch_kernel": _real(torch_kernel), "paddle_kernel": paddle_kernel and _real(paddle_kernel)}
         parts["variants"] = {name: variant._replace(kernel=_real(variant.kernel)) for name, variant in (variants or {}).items()}
         results = torch.view_as_real(paddle.resolve_conj()), torch.view_as_real(torch_.resolve_conj())
-        return fallback(*results, **parts, operands=operands, rng=rng, audit=audit, soon=soon)
+        return fallback(*results, **parts, operands=operands, rng=rng, audit=audit)
     same = difference.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
         return Judgement(Verdict.EQUAL, reason=logged("bit for bit equal"), stats=difference.equal_stats(max(paddle.numel(), 1)))
@@ -89,12 +86,12 @@ def fallback(
         part = sampling.cut(paddle, torch_, torch_kernel, operands, rng)
         if part is not None:
             smaller = _formula(torch_kernel, part.operands, part.paddle, seed, variants or {})
-            judgement = _judged(smaller, part.paddle, part.torch, rng, audit, soon)
+            judgement = _judged(smaller, part.paddle, part.torch, rng, audit)
             if judgement.verdict in CLEARED:
                 judgement.stats.update(difference.differ(paddle, torch_).stats)
                 return judgement
         formula = _formula(torch_kernel, operands, paddle, seed, variants or {})
-        judgement = _judged(formula, paddle, torch_, rng, audit, soon)
+        judgement = _judged(formula, paddle, torch_, rng, audit)
     except Exception as error:
         let_pass(error)
         if formula is not None and formula.finite():
@@ -107,7 +104,7 @@ def fallback(
         return Judgement(Verdict.UNVERIFIED, reason=reason[:200], stats=stats)
     open_to_doubt = judgement.verdict is Verdict.NONFINITE or (formula.mixed and judgement.verdict not in CLEARED)
     if open_to_doubt and not formula.finite():
-        judgement = _proven(judgement, formula, paddle, torch_, partial(_judged, rng=rng, audit=audit, soon=soon))
+        judgement = _proven(judgement, formula, paddle, torch_, partial(_judged, rng=rng, audit=audit))
         if judgement.verdict is Verdict.UNVERIFIED:
             return judgement
     if judgement.verdict not in CLEARED:
@@ -273,11 +270,8 @@ def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor.resolve_conj())
 
 
-def _judged(
-    formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool, soon: bool
-) -> Judgement:
-    quick = at_once(formula, paddle, torch_) if soon and not audit else None
-    judgement = quick or _patiently(formula, paddle, torch_, rng, audit)
+def _judged(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool) -> Judgement:
+    judgement = _patiently(formula, paddle, torch_, rng, audit)
     if judgement.verdict.severity > Verdict.LOCAL_SUSPECT.severity or not formula.kernel.jumps:
         return judgement  # beyond the bounds, which hold all jumps
     settled = settle_steps(formula, paddle, torch_, judgement)
@@ -403,43 +397,3 @@ def _towards(formula: Formula, side: torch.Tensor) -> Iterator[torch.Tensor]:
         size = torch.where(operand == 0, 2 * formula.kind.tiny, MOVE * operand.abs())
         for step in (size * (side - formula.value).sign(), size * (formula.value - side).sign()):
             yield noise.exact(kernel, [*operands[:place], operand + step, *operands[place + 1 :]]).double()
-
-
-# ---- Rounding beyond doubt on the whole of small results: the first look of :func:`fallback`, in fewer steps.
-
-LARGEST = 2**20  # elements: larger results are looked at in a sample
-
-
-def at_once(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement | None:
-    """ROUNDING, as soon as a part of the bound is seen that allows the errors of both results; None where all of it does not.
-
-    Of either side's errors nothing is said but the largest one.
-    """
-    if paddle.numel() > LARGEST:
-        return None
-    value = formula.host("value").reshape(-1)
-    y = np.stack([side.detach().double().cpu().numpy().reshape(-1) for side in (paddle, torch_)])
-    errors = np.abs(y - value).max(0)
-    if not np.isfinite(np.add.reduce(errors)):
-        return None
-    for oracle, measured in formula.bounds():
-        units = errors / oracle.bound(1.0)
-        most = units.item(units.argmax())
-        if most <= GATE:
-            return _rounding(most, paddle, torch_)
-        if measured:
-            whole = trial.whole(formula, oracle, y)
-            if (formula.averages and plain(whole)) or _rounds(whole, far=True):
-                return _rounding(most, paddle, torch_)
-    return _rounding(most, paddle, torch_) if _rounds(whole) else None
-
-
-def _rounds(whole: Trial, *, far: bool = False) -> bool:
-    """Whether both sides' errors are rounding; ``far``: however small the other side's are, so that more runs change nothing."""
-    sides = (whole.paddle, whole.torch), (whole.torch, whole.paddle)
-    return all(classify(whole, *pair) is Verdict.ROUNDING and (not far or far_inside(whole, pair[0])) for pair in sides)
-
-
-def _rounding(most: float, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
-    reason = logged("neither is further than {most:.2g} rounding units from the oracle", most=most)
-    return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.differ(paddle, torch_).stats)

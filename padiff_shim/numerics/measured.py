@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -213,19 +213,9 @@ class JointResult:
         if traced is not None:
             traced.trusted.add(self.index)
 
-    @property
-    def last(self) -> float:
-        """Unit roundoffs that the last steps have of their own at least, as far as that is known of an earlier call; else 0."""
-        known = self.together.traces[True]
-        return known.last[self.index] if known is not None and self.index in known.trusted else 0.0
-
     def exact(self) -> torch.Tensor:
         """In float64."""
         return self._shown(self.together.exact()[self.index])
-
-    def beside(self, unit: float, seed: int) -> torch.Tensor:
-        """Of operands that are moved by ``unit``, in float64."""
-        return self._shown(self.together.beside(unit, seed)[self.index])
 
     def in_steps(self) -> torch.Tensor | None:
         """In float64 with fused kernels taken apart; None where that fails."""
@@ -257,7 +247,7 @@ def near(value: torch.Tensor, other: torch.Tensor) -> bool:
 HARD = 4.0  # steps of one term may be this many times less accurate than taken for, in kernels that are not wrong
 WIDE_STEP, FINE_STEP = 2.0**-30, 2.0**-40  # moves for results in float64, whose own roundings would hide among float64's
 SAME = 2.0**-20  # of the largest value: what two float64 runs of one formula may differ by, if it is no worse than singular
-FIRST, BESIDE = 3, 2  # runs for a bound at first; runs with moved operands alone
+FIRST = 3  # runs for a bound at first
 STEEPEST = 2.0**10  # a slope, and no jump: what follows a move of an operand of 0 no further does not make it unstable
 SINGULAR = 0.25  # of a matrix's largest element: where rounding moves it by more, no digit is known
 PROPORTION = 2.0**-5  # a fine move that has more than this part of a wide one's effect is a jump
@@ -354,24 +344,6 @@ class Formula(Quantity):
         finite = torch.where(torch.isfinite(unit), unit, 0.0)
         top = float(finite.max()) if finite.numel() else 0.0
         return [torch.where(torch.isfinite(unit), unit, 1e6 * top) + top * 1e-12] if top else None
-
-    def bounds(self) -> Iterator[tuple[Evaluation, bool]]:
-        """The values, flat, with as much of the bound as is known, the cheapest to have first; and whether it is measured.
-
-        What the last steps round and what a unit roundoff of the operands moves are part of it, and of both no step has to be seen.
-        Then come the first runs.
-        """
-        kind, value, (unit, down) = self.kind, self.host("value").reshape(-1), self._unit
-        part = np.abs(value) * (self.kernel.last * max(kind.unit, kind.output))
-        if self.kernel.last:
-            yield Evaluation(value, functools.partial(self._bound, value, part, 0.0)), False
-            moves = [np.abs(self.kernel.beside(unit, self.seed + run).cpu().numpy().reshape(-1) - value) for run in range(BESIDE)]
-            part += np.maximum.reduce(moves) * down
-            yield Evaluation(value, functools.partial(self._bound, value, part, 0.0)), False
-        for runs in range(1, FIRST + 1):
-            self.probe(runs)
-            step, sums = np.maximum(part, self.host("step").reshape(-1)), self.host("sums").reshape(-1)
-            yield Evaluation(value, functools.partial(self._bound, value, step, sums)), True
 
     @property
     def _unit(self) -> tuple[float, float]:

@@ -470,24 +470,6 @@ def roundings(kind: str) -> float:
     return _ROUNDINGS[kind]
 
 
-# Exact steps that make zeros, and those that may put a number of their arguments in the place of others.
-_ZEROS = _names("empty empty_like new_empty new_zeros zero zeros zeros_like")
-_FILLING = _names(
-    """clamp clamp_max clamp_min constant_pad_nd fill hardtanh index_fill masked_fill nan_to_num scatter threshold where"""
-)
-
-
-def brings_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether the result of an exact step may hold other numbers than those of its float operands and 0."""
-    name = func.overloadpacket.__name__.rstrip("_")
-    if name in _ZEROS:
-        return False
-    values = (*args, *kwargs.values())
-    if name in _FILLING:
-        return any(isinstance(value, (int, float)) and value for value in values)
-    return name == "relu6" or not any(map(_floating, values))
-
-
 def each(args: Sequence[Any], function: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
     """The arguments with ``function`` applied to float tensors, which gives new ones: a step may write into its first."""
     return [function(a) if isinstance(a, torch.Tensor) and _floating(a) else a for a in args]

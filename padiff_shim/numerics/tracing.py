@@ -36,14 +36,14 @@ class TracedStep:
         lists: of each sequence that holds tensors its place, its values, and place and slot of the tensors in it.
         made: slots of the results, None for one that is no tensor; ``several``: they come in a sequence.
         over: slots that no later step reads.
-        kind: how it rounds (:func:`.steps.kind`); ``brings``: see :func:`.steps.brings_numbers`.
+        kind: how it rounds (:func:`.steps.kind`).
         indexed: it reads integers or bools.
         forward: it belongs to no backward.
         counts: how many terms its sums have; None where that is not known, or said by an index.
     """
 
     __slots__ = (
-        *("args", "brings", "counts", "forward", "func", "indexed", "kind", "kwargs"),
+        *("args", "counts", "forward", "func", "indexed", "kind", "kwargs"),
         *("lists", "made", "named", "over", "several", "tensors"),
     )
 
@@ -56,7 +56,6 @@ class TracedStep:
             self.args[place] = None
         self.named = [(name, slot(value)) for name, value in kwargs.items() if isinstance(value, torch.Tensor)]
         self.kwargs = {name: None if isinstance(value, torch.Tensor) else value for name, value in kwargs.items()}
-        self.brings = self.kind is steps.EXACT and steps.brings_numbers(func, args, kwargs)
         self.indexed = not all(map(_is_float, _tensors((*args, *kwargs.values()))))
         self.forward = torch.is_grad_enabled()
         self.counts: list[Any] | None = None
@@ -191,7 +190,6 @@ class FormulaTrace:
         constants: tensors that come from elsewhere.
         results: their slots.
         parts: for each the slots that are made until it is there: those of the forward, and what it is made of.
-        last: for each result what its last steps round, see :meth:`_last`.
         normwise: for each result whether a factorisation of a matrix is among its steps; ``mixed``: see :func:`.steps.mixed`.
         trusted: which results were seen to be those of the formula.
         indexed: an operand is no float tensor, so that values may say which steps there are.
@@ -216,7 +214,6 @@ class FormulaTrace:
         self.steps = [step for step in tracer.steps if not step.made or not needed.isdisjoint(step.made)]
         self.normwise = [not all(map(part.isdisjoint, normwise)) for part in self.parts]
         self.mixed = [not all(map(part.isdisjoint, mixed)) for part in self.parts]
-        self.last = [self._last(slot, tracer) for slot in self.results]
         readers = {slot: step for step in self.steps for slot in (*step.read(), *step.made)}  # the last of each slot
         for slot, step in readers.items():
             if slot is not None and slot not in self.results:
@@ -231,26 +228,6 @@ class FormulaTrace:
                 slots.update(here)
                 memory.update(storages[slot] for slot in step.read())
         return frozenset(slots)
-
-    def _last(self, result: Slot, tracer: Tracer) -> float:
-        """Unit roundoffs that the last steps of a result have of their own, at least: those behind which values are only moved.
-
-        1 for what is an operand's value, 0 for numbers that are no step's.
-        """
-        storages, memory, least = tracer.storages, {tracer.storages[result]}, math.inf
-        for step in reversed(self.steps):
-            if not any(slot is not None and storages[slot] in memory for slot in step.made):
-                continue
-            if step.kind is not steps.EXACT:
-                least = min(least, 1.0 if step.func in steps.CANCELLING else steps.roundings(step.kind))
-            elif step.brings:
-                return 0.0
-            else:
-                memory.update(storages[slot] for slot in step.read() if slot in tracer.floats)
-        brought = [slot for slot, tensor in self.constants.items() if tensor.any()]
-        if memory & {storages[slot] for slot in (*range(tracer.operands, self.inputs), *brought) if slot in tracer.floats}:
-            return 0.0
-        return min(least, 1.0) if memory & {storages[slot] for slot in range(tracer.operands)} else least
 
     def run(self, inputs: Sequence[Any], mode: Perturbed | None = None) -> list[torch.Tensor]:
         """The results of these operands, with errors if ``mode`` says so."""
@@ -278,7 +255,7 @@ class Tracer(StepsApart):
 
     Attributes:
         usable: the steps are all that the formula does.
-        operands: how many there are; ``inputs``: with the other tensors that the formula reads.
+        inputs: how many operands there are, with the other tensors that the formula reads.
         storages: the memory of each slot; ``floats``: slots of numbers that are no integers.
         constants: tensors that come from elsewhere.
     """
@@ -287,7 +264,7 @@ class Tracer(StepsApart):
         super().__init__()
         self.apart, self.usable = apart, True
         self.steps: list[TracedStep] = []
-        self.operands, self.inputs = len(operands), len(operands) + len(others)
+        self.inputs = len(operands) + len(others)
         self.storages: list[int] = []
         self.floats: set[Slot] = set()
         self.constants: dict[Slot, torch.Tensor] = {}

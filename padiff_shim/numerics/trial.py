@@ -124,11 +124,6 @@ def run(quantity: Quantity, where: tuple[Array, ...], lead: int, paddle: torch.T
     return _beside(quantity, staged, lead, oracle, random, y)
 
 
-def whole(quantity: Quantity, oracle: Evaluation, y: Array) -> Trial:
-    """The oracle at every output, and both results, of shape (2, outputs)."""
-    return _beside(quantity, Staged({}, {}, ()), 0, oracle, slice(0, None), y)
-
-
 def _beside(quantity: Quantity, staged: Staged, lead: int, oracle: Evaluation, random: slice, y: Array) -> Trial:
     """Both sides' errors beside the oracle."""
     _, probable, certain = factors(quantity)
