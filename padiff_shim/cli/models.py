@@ -328,6 +328,10 @@ def model_inputs(word: str, option: str = "--inputs") -> Any:
     if re.fullmatch(r"\d+(x\d+)*", word):
         return np.random.default_rng(0).standard_normal([*map(int, word.split("x"))], "float32")
     if Path(word).suffix not in (".npy", ".npz"):
+        if ":" not in word:
+            raise ArgumentError(
+                tr("{option} is a shape (2x3x8x8), a file (.npy, .npz) or file.py:name, got {word}", option=option, word=repr(word))
+            )
         target = named_object(word, option)
         return called(target, word) if callable(target) and not needed(target) else target
     try:

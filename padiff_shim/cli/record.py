@@ -1,10 +1,9 @@
-"""``padiff-shim record DIR PROGRAM``, which is ``padiff-shim run --record DIR PROGRAM``."""
+"""``padiff-shim record DIR PROGRAM``: a program as it is, natively, and what its steps compute as files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -67,20 +66,11 @@ def command(
         )
     else:
         started = program.script(program_name, arguments)
-    options = RecordOptions(folder, every or 1, around, framework=framework, overwrite=overwrite, first_step=first_step)
     if every is not None and around is not None:
         raise click.UsageError(tr("--every and --around exclude each other"))
-    return recorded(options, started, inherit=inherit, quiet=quiet)
-
-
-def recorded(options: RecordOptions, started: Callable[[], None], *, inherit: bool, quiet: bool) -> Callable[[], int]:
-    """What runs the program inside of a recording.
-
-    Raises:
-        FileError: the folder cannot be written.
-    """
-    try_folder(options.folder, "the recording ")
-    options = replace(options, folder=os.path.abspath(options.folder))  # the program may go elsewhere before it imports Paddle
+    try_folder(folder, "the recording ")
+    absolute = os.path.abspath(folder)  # the program may go elsewhere before it imports Paddle
+    options = RecordOptions(absolute, every or 1, around, framework=framework, overwrite=overwrite, first_step=first_step)
     ranks = Ranks(options, {}) if inherit and options.framework == "paddle" else None  # the ranks of Paddle's launcher
 
     def ended(run: Any) -> None:

@@ -1,4 +1,4 @@
-"""``padiff-shim run --record``: a recording around a whole program, and around its ranks."""
+"""``padiff-shim record``: a recording around a whole program, and around its ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHO = "padiff-shim: "  # who speaks among the lines of the program
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """What ``--record`` was called with.
+    """What ``padiff-shim record`` was called with.
 
     Attributes:
         folder: where the files go, absolute.

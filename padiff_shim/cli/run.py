@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +15,9 @@ from ..modes.environment import not_imported
 from ..modes.options import ModeOptions, Setting
 from ..text import tr
 from . import output, program
-from .mode_options import Command, chosen, mode_options, switch
+from .mode_options import Command, chosen, mode_options
 from .ranks import Observer, Ranks, withdraw
-from .record import recorded
-from .recorded import WHO, RecordOptions
+from .recorded import WHO
 
 _EPILOG = """\
 \b
@@ -35,9 +33,6 @@ Examples:
   # two processes, each with a log of its own
   padiff-shim run --compare --log runs/two \\
       -m paddle.distributed.launch --nproc_per_node 2 train.py
-  # fingerprints of each step, for diff; then the steps around one in full
-  padiff-shim run --record runs/a train.py
-  padiff-shim run --record runs/full --around 200 train.py
   padiff-shim run --compare --ops linear --layers 'encoder.*' --steps 10:20 \\
       -m project.train
 
@@ -53,14 +48,6 @@ Options of the mode come before the program, the program's own after it. Exit st
 )
 @click.option("--reference", "reference", is_flag=True, help="Run the program on Torch's kernels (the default).")
 @click.option("--compare", "compare", is_flag=True, help="Run Paddle's and Torch's kernels at each call, and judge both.")
-@click.option(
-    "--record",
-    "record",
-    metavar="DIR",
-    help="Record a fingerprint of each step into DIR, or with --every N of each N-th (docs/record.md).",
-)
-@click.option("--around", type=click.IntRange(0), metavar="STEP", help="With --record: all values of the steps around STEP alone.")
-@click.option("--framework", type=click.Choice(["paddle", "torch"]), help="With --record: whose program it is; default paddle.")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
 @click.option("--html", type=output.PAGE, help="Write the page (docs/compare.md, docs/run.md).")
 @click.option("--markdown", type=output.TEXT, help="Write the findings as Markdown; - is standard output.")
@@ -77,9 +64,6 @@ Options of the mode come before the program, the program's own after it. Exit st
 def command(
     reference: bool,
     compare: bool,
-    record: str | None,
-    around: int | None,
-    framework: str | None,
     is_module: bool,
     html: str | None,
     markdown: str | None,
@@ -94,25 +78,6 @@ def command(
     end, also after an error, sys.exit or Ctrl-C."""
     if reference and compare:
         raise click.UsageError(tr("--reference and --compare exclude each other"))
-    if record is None and around is not None:
-        raise click.UsageError(tr("--around goes with --record"))
-    if record is None and framework is not None:
-        raise click.UsageError(tr("--framework goes with --record"))
-    if record is not None:
-        others = {"--reference": reference, "--compare": compare, "--html": html, "--markdown": markdown, "--json": data}
-        others |= {switch(name): value for name, value in words.items() if name != "every" and value not in (None, ())}
-        if refused := [name for name, value in others.items() if value]:
-            raise click.UsageError(
-                tr("{refused} does not go with --record, which takes --every, --around, --framework, --quiet", refused=refused[0])
-            )
-        every = words.get("every")
-        if every is not None and (re.fullmatch("[0-9]{1,18}", every) is None or int(every) < 1):
-            raise click.UsageError(tr("--every is a whole number from 1 on, got {every}", every=repr(every)))
-        started = (program.module if is_module else program.script)(program_name, arguments)
-        if every is not None and around is not None:
-            raise click.UsageError(tr("--every and --around exclude each other"))
-        recording = RecordOptions(record, int(every or 1), around, framework=framework or "paddle")
-        return recorded(recording, started, inherit=inherit, quiet=quiet)
     options, settings = chosen("compare" if compare else "reference", words)
     started = (program.module if is_module else program.script)(program_name, arguments)
     if options.log is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,16 @@ def fitting(ways: Iterable[str]) -> str:
         if len(str(way)) <= HEADLINE:
             return way
     return str(way)[: HEADLINE - 1] + "…"
+
+
+_MARKS = re.compile(r"[,;:.](?=\s|$)|[，；：。]|$")  # where a clause ends
+
+
+def _beyond(headline: str, answer: str) -> str:
+    """What an answer says beyond the clauses with which its headline begins, too."""
+    ends = (mark.start() for mark in _MARKS.finditer(answer))
+    alike = max((end for end in ends if headline.startswith(answer[:end]) and _MARKS.match(headline, end)), default=0)
+    return answer[alike:].lstrip(" ,;:.，；：。")
 
 
 class Presented:
@@ -65,8 +76,7 @@ class Presented:
 
     def _with_versions(self, content: Document) -> Document:
         headline = self.headline
-        rest = str(content.headline).removeprefix(str(headline)).lstrip(" ,;，；")
-        facts = Facts([*self.untested(), *filter(None, [rest, self._versions()])])
+        facts = Facts([*self.untested(), *filter(None, [_beyond(str(headline), str(content.headline)), self._versions()])])
         return replace(content, headline=headline, parts=[facts, *content.parts])
 
     def untested(self) -> list[str]:

@@ -207,6 +207,8 @@ def _hashes(weights: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[tu
         return name, first, second, third
 
     for path, partner in weights.layers.items():
+        if not (partner or path):
+            continue  # the model's results are the outputs
         layers = [[] if run is None else run.layers.get(path if run is runs[0] else partner, []) for run in runs]
         for call in range(min(len(layers[0]), len(layers[1]))):
             name = f"{partner or path} ({call + 1})" if call else partner or path

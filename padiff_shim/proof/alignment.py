@@ -133,7 +133,8 @@ class Alignment(Presented):
             yield joined("", (f"{verdict}: ", tr("in {dtypes}, for these weights and inputs; details below", dtypes=dtypes)))
         else:
             unknown = next(aligned for aligned in self.dtypes if not aligned.proof or _contradicted(aligned))
-            yield joined("", (f"{verdict}: ", tr("in {dtype}: the reason stands below", dtype=unknown.dtype)))
+            for reason in [_contradicted(unknown)] if unknown.proof else unknown.proof.brief():
+                yield joined("", (f"{verdict}: ", tr("in {dtype}: {mistake}", dtype=unknown.dtype, mistake=reason)))
 
     def __bool__(self) -> bool:
         return bool(self.verdict)

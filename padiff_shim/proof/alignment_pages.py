@@ -282,7 +282,7 @@ def _optimizer_states(aligned: AlignedDtype) -> doc.Part:
 
 def _hashes(aligned: AlignedDtype) -> doc.Part:
     columns = [doc.Column(tr("tensor")), *map(doc.Column, (tr("native"), tr("Torch's kernels"), tr("original")))]
-    rows: list[doc.Row] = [(shown(name), *reversed(hashes)) for name, *hashes in aligned.hashes]
+    rows: list[doc.Row] = [(shown(name) or tr("(output)"), *reversed(hashes)) for name, *hashes in aligned.hashes]
     table = doc.Table(columns, rows, most=ROWS, cards=False, hint=tr("the page shows all"))
     return doc.Section(tr("MD5 of results in {dtype}", dtype=aligned.dtype), [table] if rows else [], folded=True)
 

@@ -154,7 +154,7 @@ class CarriedBy(Presented):
 
     def _shorter(self) -> Iterator[str]:
         if self.failed:
-            yield tr("What carries the native difference of {whose} is not known: the reason stands below", whose=self.whose)
+            yield tr("What carries the difference is not known: {why}", why=self.failed)
         elif self.wrong:
             yield tr("{whose} are wrong on Paddle's own kernels: {ops}", whose=self.whose, ops=many(len(self.wrong), "op"))
         elif self.rows:

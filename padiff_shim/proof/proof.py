@@ -95,9 +95,7 @@ class ProofAnswer(Presented):
                 apart = self.differences[wide]
                 yield tr("same mathematics; in {dtype} both differ by {apart:.2g}, which is rounding", dtype=wide, apart=apart)
             clause = re.split("[;；]", str(self.reason))[0]
-            yield from (clause, _without_brackets(clause), re.split("[:：]", clause)[0])
-            stage = next((stage.name for stage in self.stages if stage.right is False), "")
-            yield tr("{stage}: the reason stands below", stage=tr(stage)) if stage else tr("the reason stands below")
+            yield from (clause, _without_brackets(clause), re.split("[:：]", clause)[0], _without_brackets(clause))
             return
         first, place = self.mistakes[0], self._place()
         line = at_line(place.file, place.line).rpartition("/")[2] if place else ""
@@ -220,6 +218,7 @@ class Proof(ProofAnswer):
 
     def __post_init__(self) -> None:
         self.ran: Ran | None = None
+        self._reported = False
 
     def _programs(self) -> Ran:
         if self.ran is None or not self.differences:
@@ -325,6 +324,7 @@ class Proof(ProofAnswer):
             report = Alignment(origins(*self.ran.models), surroundings(self.ran), measured)
         report.seconds = self.seconds + time.perf_counter() - start
         report.speak(lang)
+        self._reported = True
         return report
 
     def _aligned(self, tokens: int, generate: Generate | None) -> AlignedDtype:
@@ -382,6 +382,6 @@ class Proof(ProofAnswer):
         return proof_document(self, self.following)
 
     def _views(self) -> list[str]:
-        if self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING:
-            return [_BITS, _REPORT]
-        return [_DRIFT if self.differences.get("native") else _RECORD, _REPORT]
+        rounds = self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
+        view = _BITS if rounds else _DRIFT if self.differences.get("native") else _RECORD
+        return [view] if self._reported else [view, _REPORT]

@@ -363,8 +363,8 @@ def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow],
     around = next((step.step for step in difference.steps if step.first), None)
     if difference.fingerprints and around is not None:
         yield tr(
-            "distances are estimates; values around step {around}: padiff-shim run --record DIR --around "
-            "{around}, or record(dir, model, steps=range({first}, {last}))",
+            "distances are estimates; values around step {around}: padiff-shim record --around {around} DIR PROGRAM, or "
+            "record(dir, model, steps=range({first}, {last}))",
             around=around,
             first=max(0, around - 1),
             last=around + 2,

@@ -67,7 +67,7 @@ def shorter(difference: Difference) -> Iterator[str]:
         elif difference.holes:
             yield tr("INCOMPLETE: {tensors} compared, none differs, but a recording is not whole", tensors=compared)
         else:
-            yield tr("SAME: {tensors} compared, none differs; some have no partner, as stands below", tensors=compared)
+            yield tr("SAME: {tensors} compared, none differs; some have no partner", tensors=compared)
         return
     word = "INCOMPLETE" if difference.holes else "DIFFERENT"
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)

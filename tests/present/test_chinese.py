@@ -265,7 +265,7 @@ LINES = {
     "proof": "没有命令 'proof'",
     "gate x --margin much": "'--margin' 的值无效",
     "diff a b c": "多余的参数（c）",
-    "run --lang zh --record x --every 0 y.py": "--every 应为不小于 1 的整数",
+    "record --lang zh --every 0 x y.py": "'--every' 的值无效",
     "log nowhere --saved": "不存在",
     "audit --ops softmaxx": "'softmax'",
     "prove nowhere.py:x nowhere.py:y --inputs z.npy": "文件 nowhere.py 不存在",

@@ -29,7 +29,7 @@ from padiff_shim.proof.bits.result import BitOrigin, Bitwise
 from padiff_shim.proof.carried import CarriedBy
 from padiff_shim.proof.distances import DriftRow
 from padiff_shim.proof.drift import Drift
-from padiff_shim.proof.findings import Cause, Fix, Mistake, ProgramPlace, ProofVerdict, Stage
+from padiff_shim.proof.findings import Cause, Fix, Mistake, ProgramPlace, ProofVerdict
 from padiff_shim.proof.locate import Located
 from padiff_shim.proof.proof import Proof
 from padiff_shim.proof.prove import _bit_for_bit, _within_rounding
@@ -154,7 +154,7 @@ def further(results):
     located = Located([], True, 5.5e-14)
     reason = _within_rounding(located, "output 0: largest difference 1e-06", "float64")
     rounded = Proof(ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, reason, differences={"float64": 5.5e-14})
-    unknown = Proof(ProofVerdict.NOT_COMPARABLE, "x" * 200, stages=[Stage("weights", False, "")])
+    unknown = Proof(ProofVerdict.NOT_COMPARABLE, tr("weights without partner: {in_one_line}", in_one_line="x" * 200))
     spelled = BitOrigin("rounding", "scale of attention", "", place, place, ("",), "forward", 1.0, 0.5, change="x * c")
     sizes = {"results": (0, 9), "gradients": (0, 15)}
     changed = {"results_changed": (9, 9), "gradients_changed": (15, 15)}

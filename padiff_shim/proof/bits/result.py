@@ -163,7 +163,7 @@ class Bitwise(Presented):
             return tr("the port is not right, so its bits are not looked into: {proof}", proof=self.proof.answer)
         whole = [results for _, results in (self.results, self.gradients, self.updates)]
         if self.identical:
-            return tr("identical bit for bit: {what}", what=_counted(whole))
+            return tr("identical bit for bit on Torch's kernels: {what}", what=_counted(whole))
         if not self.origins:
             same = [results for results, _ in (self.results, self.gradients, self.updates)]
             return tr("{what} are identical; no line was found that makes the others differ", what=_counted(whole, same))
