@@ -71,9 +71,9 @@ def test_shards_by_hand_are_no_fault(folder):
     assert len(known.unknown) == 1
     assert len(known.split) == 2, "weight and bias of other shapes"
     assert known.compared == 2, "no bias of a layer that may be a shard"
-    assert "2 parameters and their gradients are equal bit for bit at all 3 steps" in str(known)
-    assert f"values of {known.unknown[0]} differ between ranks from the beginning: shards, or a broadcast" in str(run)
-    assert f"split over the ranks, by shape: {known.split[0]}" in str(known)
+    assert known.steps == 3
+    assert f"values of {known.unknown[0]} differ" in str(run)
+    assert f"by shape: {known.split[0]}" in str(known)
 
 
 def test_shards_that_begin_equal_are_no_fault(folder):
@@ -82,8 +82,8 @@ def test_shards_that_begin_equal_are_no_fault(folder):
     assert known.parting is None
     assert not run.warnings
     assert (len(known.alike), known.compared) == (1, 2)
-    assert f"not known: gradients of {known.alike[0]} differ between ranks from the first update on" in str(run)
-    assert "2 parameters and their gradients are equal bit for bit at all 3 steps" in str(known)
+    assert f"not known: gradients of {known.alike[0]}" in str(run)
+    assert known.steps == 3
 
 
 def test_other_weights_at_the_beginning_are_no_accusation(folder):
@@ -91,14 +91,14 @@ def test_other_weights_at_the_beginning_are_no_accusation(folder):
     assert run.replicas.parting is None
     assert run.replicas.compared == 0
     assert "equal bit for bit" not in str(run.replicas)
-    assert "a broadcast that is missing" in str(run)
+    assert run.replicas.unknown
 
 
 def test_a_rank_that_was_killed_leaves_its_records(folder):
     run = read(folder, "killed")
     (left,) = run.warnings
     assert "calls-rank1-pid" in left
-    assert "was not closed: rank 1 was ended in the middle" in left
+    assert "rank 1 was ended" in left
     of_each = [sum(call.log.startswith(f"calls-rank{rank}-") for call in run.calls) for rank in (0, 1)]
     assert of_each[0] == of_each[1] > 0
     assert run.replicas.parting is None

@@ -143,7 +143,7 @@ def test_the_place_of_a_call_is_a_whole_number(index):
 
 def test_the_rank_of_the_environment_is_a_number(monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINER_ID", "first")
-    with pytest.raises(PadiffShimError, match="PADDLE_TRAINER_ID is not the number of a process: 'first'"):
+    with pytest.raises(PadiffShimError, match=r"PADDLE_TRAINER_ID.*'first'"):
         padiff_shim.compare("torch")
 
 
@@ -164,7 +164,7 @@ def test_names_are_suggested_whatever_their_case():
 @pytest.mark.parametrize("door", ["reference", "compare"])
 def test_a_model_or_a_function_in_place_of_the_backend(door):
     mode = getattr(padiff_shim, door)
-    with pytest.raises(PadiffShimError, match=rf"got Linear: call the model inside `with padiff_shim.{door}\(\"torch\"\)"):
+    with pytest.raises(PadiffShimError, match=rf"Linear: .*with padiff_shim.{door}\(\"torch\"\)"):
         mode(paddle.nn.Linear(2, 2))
     with pytest.raises(PadiffShimError, match=rf"got plain: write `@padiff_shim.{door}\(\"torch\"\)`"):
         mode(plain)
@@ -182,7 +182,7 @@ def test_a_model_or_a_function_in_place_of_the_backend(door):
 )
 def test_an_op_that_paddle_has_and_we_have_not(name, why):
     for argument in ("ops", "exclude"):
-        with pytest.raises(UnknownNameError, match=rf"{argument}= takes .*'{name}' runs on Paddle's kernel: .*{why}"):
+        with pytest.raises(UnknownNameError, match=rf"{argument}= takes .*'{name}.*Paddle's kernel: .*{why}"):
             padiff_shim.reference(**{argument: name})
     with pytest.raises(UnknownNameError, match=rf"op '{name}' has no records: .*{why}"):
         filled([record()]).calls.filter(op=name)
@@ -203,21 +203,21 @@ def test_the_records_of_an_op_that_did_not_run(tmp_path):
 @pytest.mark.usefixtures("undone")
 def test_a_mode_that_is_not_open_says_so():
     mode = padiff_shim.reference("torch")
-    assert repr(mode) == "<padiff_shim.Mode not open: use `with padiff_shim.reference('torch') as run:`, or call start()>"
-    with pytest.raises(AttributeError, match=r"'substituted' belongs to the run, .*never opened: nothing was counted.*with padiff"):
+    assert "padiff_shim.reference('torch')" in repr(mode)
+    with pytest.raises(AttributeError, match=r"'substituted'.*with padiff_shim"):
         _ = mode.substituted
     assert not hasattr(mode, "substituted")
     with pytest.raises(AttributeError, match="no attribute 'substitutes'"):
         _ = mode.substitutes
     with mode:
         assert repr(mode) == "<padiff_shim.Mode open (1 time)>"
-        with pytest.raises(PadiffShimError, match=r"belongs to the run, not to the mode\. `with"):
+        with pytest.raises(PadiffShimError, match=r"'warnings'.*`with"):
             _ = mode.warnings
     with pytest.raises(PadiffShimError, match="not open"):
         mode.stop()
     comparing = padiff_shim.compare("torch")
     assert "padiff_shim.compare('torch')" in str(comparing)
-    with pytest.raises(PadiffShimError, match="'worst' belongs to the run"):
+    with pytest.raises(PadiffShimError, match="'worst'"):
         comparing.worst(3)
     comparing.start()
     comparing.stop()
@@ -225,7 +225,7 @@ def test_a_mode_that_is_not_open_says_so():
 
 def test_a_mode_that_never_was_open_is_said_when_it_goes():
     mode = padiff_shim.reference("torch")
-    with pytest.warns(RuntimeWarning, match="never opened: use `with padiff_shim.reference"):
+    with pytest.warns(RuntimeWarning, match=r"with padiff_shim\.reference"):
         del mode
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -244,7 +244,7 @@ def test_a_mode_that_never_was_open_is_said_when_it_goes():
 
 
 def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(FileError, match=r"known differences .*none\.toml cannot be read: No such file"):
+    with pytest.raises(FileError, match=r"none\.toml.*: No such file"):
         padiff_shim.compare("torch", known_differences=tmp_path / "none.toml")
     with pytest.raises(FileError, match="Is a directory"):
         padiff_shim.compare("torch", known_differences=tmp_path)
@@ -264,15 +264,13 @@ def test_a_call_whose_operands_were_not_kept_offers_the_nearest(tmp_path):
     for use in (lambda: run.repro(3, tmp_path / "show.py"), lambda: run.repro(run.calls[3], tmp_path / "show.py")):
         with pytest.raises(
             PadiffShimError,
-            match=r"linear .* were not saved, nor those of any call.*keep_inputs=N, ops='linear', mismatch_from='WRONG'",
+            match=r"linear .*keep_inputs=N, ops='linear', mismatch_from='WRONG'",
         ):
             use()
     for index in (0, 2):
         run.recorder.save_inputs({"index": index}, {})
     assert [call.call for call in run.kept()] == [0, 2]
-    with pytest.raises(
-        PadiffShimError, match=r"#3 linear .*Nearest of those that were \(run\.kept\(\)\): run\.repro\(2, \.\.\.\), #2"
-    ):
+    with pytest.raises(PadiffShimError, match=r"#3 linear .*run\.kept\(\).*run\.repro\(2, \.\.\.\), #2"):
         run.repro(run.worst(3)[-1], tmp_path / "show.py")
     assert [call.call for call in load(tmp_path).kept()] == [0, 2]
 

@@ -85,7 +85,7 @@ def test_a_scaled_weight_is_trained_otherwise():
     proof = prove(Port(used), Original(), X, rules=[("q", rule)], phase="train", optimizer="SGD", loss=square)
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
     assert {stage.name: stage.right for stage in proof.stages}["backward"]
-    assert any("do more than move elements" in note and "q" in note for note in proof.notes)
+    assert any("move elements" in note and "q" in note for note in proof.notes)
     used, rule, _ = WAYS["shifted"]
     assert prove(Port(used), Original(), X, rules=[("q", rule)], phase="train", optimizer="SGD", loss=square)  # this one is
 
@@ -96,7 +96,7 @@ def test_a_rule_that_is_no_affine_map_has_no_gradient():
 
     proof = prove(Port(lambda weight: weight**3), Original(), X, rules=[("q", root)])
     assert proof, str(proof)
-    assert "gradients not compared, for the rule is no affine map of the weight: q" in proof.notes
+    assert any("no affine map" in note and note.endswith(": q") for note in proof.notes)
 
 
 @pytest.mark.parametrize("phase", ["forward", "both", "train"])
@@ -145,9 +145,9 @@ def test_weights_as_they_are():
 
 
 def test_a_rule_that_cannot_be_applied_is_refused():
-    with pytest.raises(padiff_shim.TransferError, match=r"q is .8, 8., but q would give it .2, 2, 4."):
+    with pytest.raises(padiff_shim.TransferError, match=r"q .*8, 8.*2, 2, 4"):
         prove(Port(), Original(), X, rules=[("q", lambda value: value[:2])])
-    with pytest.raises(padiff_shim.ArgumentError, match="rules= is a list of rules"):
+    with pytest.raises(padiff_shim.ArgumentError, match="rules="):
         prove(Port(), Original(), X, rules="q")
 
 
@@ -316,7 +316,7 @@ def test_what_a_rule_leaves_out_is_left_out():
     port.shift.set_value(np.zeros(8, "float32"))
     proof = prove(port, Words(), IDS, rules=[("shift", None)])
     assert proof, str(proof)
-    assert "left out by rules: shift" in proof.notes
+    assert any("rules: shift" in note for note in proof.notes)
     port.shift.set_value(np.ones(8, "float32"))
     assert prove(port, Words(), IDS, rules=[("shift", None)]).verdict is ProofVerdict.CODE_DIFFERS
 
@@ -332,7 +332,7 @@ def test_as_is_means_as_is(extra):
         port.shift.set_value(np.zeros(8, "float32"))
     proof = prove(port, original, IDS, weights="as-is")
     assert proof, str(proof)
-    assert any(left in note and "not compared, for they have no partner" in note for note in proof.notes)
+    assert any(left in note and "no partner" in note for note in proof.notes)
 
 
 def test_a_constant_that_differs_as_it_is_is_code():
@@ -354,7 +354,7 @@ def test_a_constant_that_differs_as_it_is_is_code():
     proof = prove(port, original, IDS, weights="as-is")
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
     assert "table" in str(proof.mistakes[0])
-    assert any("constants that are not the same on both sides, and stay so: table" in note for note in proof.notes)
+    assert any("stay so: table" in note for note in proof.notes)
 
 
 def test_layouts_are_tried_on_torchs_kernels():

@@ -87,14 +87,14 @@ def test_the_port_without_a_mistake_is_right():
 def test_an_op_in_another_place_is_one_finding(wrong):
     texts, shown = found(wrong)
     assert len(texts) == 1, shown
-    assert "an op in another place: " in texts[0], shown
+    assert "another place: " in texts[0], shown
 
 
 @pytest.mark.parametrize("wrong", [*MOVED[:2], *(pytest.param(wrong, marks=pytest.mark.slow) for wrong in MOVED[2:])])
 def test_beside_it_every_other_mistake_is_found(wrong):
     texts, shown = found(wrong, *OTHERS)
     assert len(texts) == 3, shown
-    assert any("an op in another place: " in text for text in texts), shown
+    assert any("another place: " in text for text in texts), shown
     for other in OTHERS.values():
         assert any(text.startswith(other) for text in texts), shown
 
@@ -108,12 +108,12 @@ def test_what_has_most_effect_is_told_first():
     assert large.effect > 10 * small.effect > 0
     assert len(small.layers) == 2
     for page in (str(proof), proof.markdown(), proof.html()):
-        assert page.count("changes the outputs by up to") == 2
+        assert page.count("the outputs by up to") == 2
 
 
 def test_two_ops_in_other_places_are_two_findings():
     texts, shown = found("norm behind", "relu before the sum")
-    assert sum("an op in another place: " in text for text in texts) == len(texts) == 2, shown
+    assert sum("another place: " in text for text in texts) == len(texts) == 2, shown
 
 
 class Dropping(torch.nn.Module):

@@ -178,7 +178,7 @@ def test_where_float64_does_not_run_float32_tells(wrong, dtype):
         assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
         return
     assert bool(proof) is (wrong == "rounded last"), str(proof)
-    assert any("told by runs in float32, for torch in float64: RuntimeError: no kernel" in note for note in proof.notes)
+    assert any("in float32, for torch in float64: RuntimeError" in note for note in proof.notes)
     assert proof.differences["float64"] is None
     if wrong == "epsilon":
         (mistake,) = proof.mistakes
@@ -330,7 +330,7 @@ def test_models_of_two_dtypes():
     port = Port()
     port._to_impl(dtype="bfloat16", floating_only=True)
     proof = prove(port, Original(), X)
-    assert "the port's weights are bfloat16, the original's float32" in proof.reason
+    assert "bfloat16, the original's float32" in proof.reason
 
 
 class GatedExperts(torch.nn.Module):

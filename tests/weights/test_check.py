@@ -31,7 +31,7 @@ def test_equal(pair):
     check = mapping.check(a, b)
     assert check
     assert check.compared == 7
-    assert "all equal bit for bit" in str(check)
+    assert "bit for bit" in str(check)
     assert mapping.check(b, a)
 
 
@@ -52,7 +52,7 @@ def test_a_square_weight_that_was_not_transposed(pair):
     b.one.weight.set_value(a.one.weight.detach().numpy())
     check = mapping.check(a, b)
     assert findings(check) == {("one.weight", "transposed", ())}
-    assert "equal if one is transposed" in str(check)
+    assert "transposed" in str(check)
 
 
 def test_a_weight_that_was_reshaped_where_it_had_to_be_transposed(pair):
@@ -69,7 +69,7 @@ def test_swapped_weights(pair):
     b.two.weight.set_value(a.one.weight.detach().numpy().T.copy())
     check = mapping.check(a, b)
     assert findings(check) == {("one.weight", "swapped", ("two.weight",)), ("two.weight", "swapped", ("one.weight",))}
-    assert "Torch's values are in two.weight" in str(check)
+    assert "in two.weight" in str(check)
 
 
 def test_signs_of_zeros_and_nan(pair):
@@ -89,7 +89,7 @@ def test_other_models_of_the_same_kind_and_of_another(pair):
     a, _, mapping = pair
     other = ours(one=plinear(4, 4), two=plinear(4, 4), wide=plinear(4, 6), words=pnn.Embedding(5, 4))
     assert len(mapping.check(a, other).differences) >= 4
-    with pytest.raises(padiff_shim.ArgumentError, match="the mapping was made for another Paddle model"):
+    with pytest.raises(padiff_shim.ArgumentError, match="another Paddle model"):
         mapping.check(a, ours(one=plinear(4, 4)))
 
 

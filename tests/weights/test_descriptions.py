@@ -167,7 +167,7 @@ def test_layers_by_number_and_what_has_no_counterpart():
     mapping = padiff_shim.transfer_weights(module, layer, rules=rules)
     assert all(map(agree, module.layers, layer.layers))
     assert (layer.own.weight.numpy() == before).all()
-    assert "without a counterpart, as rules= says: own.weight, own.bias" in mapping.notes
+    assert any("rules= says: own.weight, own.bias" in note for note in mapping.notes)
     assert (layer.head.weight.numpy() == module.head.weight.detach().numpy().T).all()  # what no statement says is found as ever
 
 
@@ -219,7 +219,7 @@ def test_a_stack_by_the_names_of_its_experts():
 @reads
 def test_a_dtype_of_a_statement_is_a_cast():
     module, layer = theirs(fc=tlinear(3, 2).double()), ours(fc=plinear(3, 2))
-    with pytest.raises(padiff_shim.TransferError, match="its values would be rounded"):
+    with pytest.raises(padiff_shim.TransferError, match="rounded"):
         padiff_shim.transfer_weights(module, layer, rules=["fc.weight^T -> fc.weight", "fc.bias -> fc.bias"])
     lines = ["fc.weight^T -> fc.w", "fc.w -> fc.weight, dtype='float32'", "fc.bias -> fc.bias, dtype='bfloat16'"]
     padiff_shim.transfer_weights(module, layer, rules=lines)

@@ -133,13 +133,13 @@ def test_a_function_for_a_part_of_what_is_fused():
     biases = [("qkv.bias", split("v.bias", "q.bias", "k.bias"))]
     padiff_shim.transfer_weights(a, b, rules=[("qkv.weight", split(*(f"{letter}.weight" for letter in "qkv"))), *parts, *biases])
     assert (b.q.weight.numpy() == a.qkv.weight.detach().numpy()[4:8].T).all()
-    with pytest.raises(padiff_shim.TransferError, match=r"qkv.weight holds several weights, and a function makes a whole one"):
+    with pytest.raises(padiff_shim.TransferError, match=r"qkv.weight holds several"):
         padiff_shim.transfer_weights(b, a, rules=[("qkv", split("q", "k", "v")), ("q.weight", lambda value: value.t())])
 
 
 def test_a_function_and_a_cast():
     a, b = scrambled(theirs(fc=tlinear(4, 4))).double(), ours(fc=plinear(4, 4))
-    with pytest.raises(padiff_shim.TransferError, match="its values would be rounded"):
+    with pytest.raises(padiff_shim.TransferError, match="rounded"):
         padiff_shim.transfer_weights(a, b, rules=[("fc.bias", double)])
     padiff_shim.transfer_weights(a, b, rules=[("fc.bias", double), ("**", cast())])
     assert (b.fc.bias.numpy() == (2 * a.fc.bias.detach()).float().numpy()).all()
@@ -158,14 +158,14 @@ def test_parts_in_groups():
     rows = a.whole.weight.detach().numpy().reshape(3, 3, 4)
     assert (rows[:, 0] == b.x.weight.numpy().T).all()
     assert (rows[:, 1:].reshape(6, 4) == b.y.weight.numpy().T).all()
-    with pytest.raises(padiff_shim.ArgumentError, match="3, 6 rows cannot be divided into 2 groups"):
+    with pytest.raises(padiff_shim.ArgumentError, match=r"3, 6 rows .* 2 groups"):
         match(a, b, rules=[("whole", split("x", "y", groups=2))])
 
 
 def test_values_of_two_sources_for_one_place_are_refused():
     a, b = scrambled(theirs(x=tlinear(4, 4), y=tlinear(4, 4))), ours(one=plinear(4, 4), other=plinear(4, 4))
     b.other.weight = b.one.weight
-    with pytest.raises(padiff_shim.TransferError, match="are one tensor in Paddle, but their sources hold different values"):
+    with pytest.raises(padiff_shim.TransferError, match="different values"):
         padiff_shim.transfer_weights(a, b)
     with torch.no_grad():
         a.y.weight.copy_(a.x.weight)
