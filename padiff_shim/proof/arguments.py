@@ -29,11 +29,11 @@ import torch
 from ..catalogue.registry import ops
 from ..dispatch.call_site import is_library
 from ..dispatch.frames import paused
-from ..frameworks.memory import TENSOR_TYPES, to_torch
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, to_torch
 from ..frameworks.torch_state import LooksOn
 from ..table.signature import parse
 from ..trees import leaves
-from .trace import TraceCall, attributes_of, named_arguments, numbers, shape_of
+from .trace import TraceCall, Value, attributes_of, named_arguments, numbers, shape_of
 
 # ---- Calls of Paddle's API, as the port makes them.
 
@@ -46,7 +46,8 @@ class ApiCall:
         name: of the function.
         function, arguments: what runs, with which arguments, by their names and in their order.
         whole: the call of the layer of Paddle's in which it is one of several.
-        symbol: of an operator, ``"*"``, else "".
+        symbol: of an operator, ``"*"``, of elements taken by an index ``"[]"``, else "".
+        place: the code of the user's line, the instruction, and the line's number.
     """
 
     name: str
@@ -54,6 +55,17 @@ class ApiCall:
     arguments: dict[str, Any]
     whole: ApiCall | None = None
     symbol: str = ""
+    place: tuple[CodeType, int, int] | None = None
+
+    @property
+    def file(self) -> str:
+        """That of the user's line."""
+        return "" if self.place is None else self.place[0].co_filename
+
+    @property
+    def expression(self) -> ast.expr | None:
+        """What the user's line evaluates with it; None where that is not known."""
+        return None if self.place is None else _expression(*self.place)
 
     def default(self, name: str) -> list[Any]:
         """A parameter's default, if it has one."""
@@ -67,10 +79,10 @@ _BETWEEN = ("paddle.nn.layer.layers", "paddle.utils.decorator_utils", "padiff_sh
 _CONTAINERS = "paddle.nn.layer.container"
 
 
-def frames_of_api(until: CodeType | None) -> tuple[FrameType | None, FrameType | None]:
-    """The frames of the function of Paddle's that the port's line or a layer's forward calls, and of the outermost such layer.
+def frames_of_api(until: CodeType | None) -> tuple[FrameType | None, FrameType | None, FrameType | None]:
+    """The frames of the function of Paddle's that the port or a layer's forward calls, of the outermost such layer, of the line.
 
-    None where the line calls the op itself, and where the function is in no layer of Paddle's that has others.
+    None where the line calls the op itself, where the function is in no layer of Paddle's that has others, where no line calls it.
     """
     frame, inside, layers = sys._getframe(2), list[FrameType](), list[FrameType]()
     while frame is not None and frame.f_code is not until and is_library(frame.f_code.co_filename):
@@ -82,7 +94,8 @@ def frames_of_api(until: CodeType | None) -> tuple[FrameType | None, FrameType |
     public = (frame for frame in reversed(inside) if not frame.f_globals.get("__name__", "").startswith(_BETWEEN))
     function = next((frame for frame in public if _function_of(frame) is not None), None)
     wholes = (frame for frame in reversed(layers) if frame.f_globals.get("__name__") != _CONTAINERS)
-    return function, next((frame for frame in wholes if frame.f_locals["self"]._sub_layers), None)
+    line = None if frame is None or frame.f_code is until else frame
+    return function, next((frame for frame in wholes if frame.f_locals["self"]._sub_layers), None), line
 
 
 def _function_of(frame: FrameType) -> Callable[..., Any] | None:
@@ -118,7 +131,7 @@ def call_of_frame(frame: FrameType) -> ApiCall | None:
 def _as_called(frame: FrameType, signature: inspect.Signature) -> dict[str, Any]:
     """Arguments as the calling line has them, where reading it again makes nothing: a function may give its names other values."""
     caller = frame.f_back
-    node = None if caller is None else _expression(caller.f_code, caller.f_lasti)
+    node = None if caller is None else _expression(caller.f_code, caller.f_lasti, caller.f_lineno)
     if caller is None or not isinstance(node, ast.Call):
         return {}
     unknown = object()
@@ -129,7 +142,8 @@ def _as_called(frame: FrameType, signature: inspect.Signature) -> dict[str, Any]
                 return eval(compile(ast.Expression(value), "<argument>", "eval"), caller.f_globals, caller.f_locals)
         return unknown
 
-    args: list[Any] = []
+    called = read(node.func)
+    args: list[Any] = [unknown] if called is unknown or inspect.ismethod(called) else []
     for value in node.args:
         starred = read(value.value) if isinstance(value, ast.Starred) else [read(value)]
         if starred is unknown:
@@ -152,14 +166,21 @@ _READ_AGAIN = (
 )
 
 
-@functools.lru_cache(maxsize=1024)
-def _expression(code: CodeType, at: int) -> ast.expr | None:
-    """The expression that an instruction evaluates; None where Python does not say (before 3.11)."""
-    positions = getattr(code, "co_positions", None)
-    line, end, column, end_column = next(itertools.islice(positions(), at // 2, None)) if positions else (None,) * 4
-    extent = (line, column, end, end_column)
-    nodes = (node for node in ast.walk(parsed(code.co_filename)) if isinstance(node, ast.Call))
-    return next((node for node in nodes if (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) == extent), None)
+def _expression(code: CodeType, at: int, number: int) -> ast.expr | None:
+    """The expression that an instruction of a line evaluates; before Python 3.11 where the line has only one."""
+    nodes = _calls_in(parsed(code.co_filename))
+    if not hasattr(code, "co_positions"):
+        there = [node for node in nodes.values() if node.lineno <= number <= (node.end_lineno or 0)]
+        return there[0] if len(there) == 1 else None
+    line, end, column, end_column = next(itertools.islice(code.co_positions(), at // 2, None))
+    return nodes.get((line, column, end, end_column))
+
+
+@functools.lru_cache(maxsize=64)
+def _calls_in(tree: ast.AST) -> dict[tuple[Any, ...], ast.expr]:
+    """The calls and their like of a file, by where they lie."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.BinOp, ast.Subscript))]
+    return {(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset): node for node in nodes}
 
 
 @functools.lru_cache(maxsize=64)
@@ -181,7 +202,7 @@ OPERATORS = {
 
 
 def call_of_op(entry: Any, original: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> ApiCall | None:
-    """The call of a function in C, or of an operator, that the port's line calls itself; None of ``__getitem__`` and its like."""
+    """The call of a function in C, or of an operator, that the port's line calls itself; None of writes and their like."""
     if ".__" in entry.target:
         name = entry.name.replace("div", "truediv") if entry.name in ("div", "rdiv") else entry.name
         reflected = name not in OPERATORS
@@ -192,6 +213,11 @@ def call_of_op(entry: Any, original: Callable[..., Any], args: Sequence[Any], kw
     arguments = {name: value for (name, _), value in zip(parsed, args)}
     arguments |= {name: kwargs.get(name, default) for name, default in parsed[len(args) :]}
     return ApiCall(entry.name, original, arguments)
+
+
+def call_of_movement(name: str, args: Sequence[Any]) -> ApiCall | None:
+    """The call that takes elements by an index; None of other ops that move values, which functions of Paddle's call."""
+    return ApiCall("getitem", operator.getitem, {"x": args[0], "item": args[1]}, symbol="[]") if "getitem" in name else None
 
 
 # ---- Other arguments, tried.
@@ -232,10 +258,26 @@ def write(call: ApiCall, changes: Mapping[str, Any]) -> str:
     >>> write(ApiCall("mul", operator.mul, {}, symbol="*"), {"y": 0.25})
     '* 0.25'
     """
+    if call.symbol == "[]":
+        return f"[{_shown_item(changes['item'])}]"
     if call.symbol:
         left, right = (shown(changes[name]) if name in changes else "" for name in ("x", "y"))
         return f"{left} {call.symbol} {right or '...'}".strip()
     return ", ".join(f"{name}={shown(value)}" for name, value in changes.items())
+
+
+def _shown_item(item: Any) -> str:
+    """An index as a program writes it in its brackets.
+
+    >>> _shown_item((slice(None), slice(1, None, 2), 0, ...))
+    ':, 1::2, 0, ...'
+    """
+    if isinstance(item, tuple):
+        return ", ".join(map(_shown_item, item))
+    if not isinstance(item, slice):
+        return "..." if item is ... else repr(item)
+    start, stop, step = ("" if number is None else str(number) for number in (item.start, item.stop, item.step))
+    return f"{start}:{stop}{step and ':'}{step}"
 
 
 def shown(value: Any) -> str:
@@ -267,6 +309,16 @@ class Name(str):
         return str(self)
 
 
+@dataclass(frozen=True)
+class Constant:
+    """A tensor of these numbers."""
+
+    numbers: Any
+
+    def __repr__(self) -> str:
+        return f"paddle.to_tensor({self.numbers!r})"
+
+
 class Outcome(NamedTuple):
     """What a call gives: its tensors, and the calls of Torch's kernels with their attributes."""
 
@@ -295,10 +347,7 @@ class _Called(LooksOn):
 
 def _outcome(call: ApiCall, changes: Mapping[str, Any]) -> Outcome | None:
     """What a call gives with other arguments; None where Paddle refuses them."""
-    arguments = {
-        **call.arguments,
-        **{name: call.arguments.get(value, value) if isinstance(value, Name) else value for name, value in changes.items()},
-    }
+    arguments = {**call.arguments, **{name: _argument(call, name, value) for name, value in changes.items()}}
     statistics = {name: value for name, value in arguments.items() if name in _STATISTICS and type(value) in TENSOR_TYPES}
     arguments.update({name: value.clone() for name, value in statistics.items()})
     try:
@@ -314,6 +363,23 @@ def _outcome(call: ApiCall, changes: Mapping[str, Any]) -> Outcome | None:
     with paused():
         sides = [to_torch(tensor.detach()).clone() for tensor in tensors]
     return Outcome([side for side in sides if side.is_floating_point() or side.is_complex()], called.calls)
+
+
+def _argument(call: ApiCall, name: str, value: Any) -> Any:
+    """What stands for a change of an argument."""
+    if isinstance(value, Constant):
+        dtypes = [own.dtype for own in (call.arguments[name], *call.arguments.values()) if type(own) in TENSOR_TYPES]
+        return paddle.to_tensor(value.numbers, dtype=dtypes[0])
+    return call.arguments.get(value, value) if isinstance(value, Name) else value
+
+
+def arguments_that_give(call: ApiCall, original: TraceCall, wanted: Callable[[torch.Tensor], bool]) -> dict[str, Any] | None:
+    """The arguments with which a call gives what the original's does, none if it does so as it is; None where none do."""
+    plain = _outcome(call, {})
+    if plain is not None and any(map(wanted, plain.results)):
+        return {}
+    answer = explained_by_arguments(call, [], original, [original], wanted)
+    return None if answer is None or answer.value is None else answer.changes
 
 
 def explained_by_arguments(
@@ -344,9 +410,11 @@ def explained_by_arguments(
     beside = [call for call in beside if call.name in called or call is original]
     left, value = _unlike(beside, plain), None
     settled = any(map(wanted, plain.results))  # the result is right, of running statistics attributes alone tell
+    held = [operand.value for node in nodes for operand in node.operands if operand.value.label or operand.value.node is not None]
+    computed = {name for name, own in call.arguments.items() if type(own) in TENSOR_TYPES and _is_among(own, held)}
     for _ in range(_AT_ONCE):
         best: dict[str, Any] = {}
-        for others in itertools.chain(_operands(call, changes) if exchanged else (), _others(call, changes, hints)):
+        for others in itertools.chain(_operands(call, changes) if exchanged else (), _others(call, changes, hints, computed)):
             outcome = _outcome(call, {**changes, **others})
             if outcome is None:
                 continue
@@ -393,10 +461,10 @@ def _differing(attributes: Mapping[str, Any], other: Mapping[str, Any]) -> float
 
 
 def _values_of(original: TraceCall | None, beside: Sequence[TraceCall]) -> Iterator[Any]:
-    """Attributes of the original's calls, and what numbers among them may stand for; each once, those of its own call first."""
+    """Attributes and constants of the original's calls, and what they may stand for; each once, those of its own call first."""
     seen: list[Any] = []
     for call in (*([original] if original else []), *beside):
-        for value in call.attributes.values():
+        for value in (*call.attributes.values(), *_slices(call), *_constants(call)):
             alike = [value]
             if isinstance(value, float):
                 alike += [as_read(other) for other in (1 - value, 1 / value if value else value)]
@@ -404,6 +472,29 @@ def _values_of(original: TraceCall | None, beside: Sequence[TraceCall]) -> Itera
                 if not any(type(other) is type(known) and other == known for known in seen):
                     seen.append(other)
                     yield other
+
+
+def _slices(call: TraceCall) -> Iterator[slice]:
+    if (bounds := [call.attributes.get(name) for name in ("start", "end", "step")])[0] is not None:
+        idle = (0, TO_THE_END, 1)
+        yield slice(*(None if bound == default else bound for bound, default in zip(bounds, idle)))
+
+
+def _constants(call: TraceCall) -> Iterator[Any]:
+    """The numbers of a call's tensors without name or origin: one, where all are the same, or a few."""
+    for operand in call.operands:
+        if operand.value.node is None and operand.tensor.numel() and not operand.tensor.is_complex():
+            flat = operand.tensor.detach().flatten()
+            if bool((flat == flat[0]).all()):
+                yield flat[0].item()
+            elif operand.tensor.dim() == 1 and len(flat) <= _FEW:
+                few = [float(f"{number:g}") if flat.is_floating_point() else number for number in flat.tolist()]
+                if torch.allclose(torch.tensor(few, dtype=flat.dtype), flat, 1e-7, 0.0):
+                    yield Constant(few)
+
+
+_FEW = 16  # short numbers that are written out
+TO_THE_END = 2**63 - 1  # the end of a slice without end
 
 
 def as_read(number: float) -> float:
@@ -445,6 +536,29 @@ class Hints(NamedTuple):
             for number in hint if isinstance(hint, (list, tuple)) else [hint]:
                 if _is_number(number) and (not whole or float(number).is_integer()):
                     yield int(number) if whole else number
+
+    def items(self, value: Any) -> Iterator[Any]:
+        """Indices with another number or slice at one axis."""
+        parts = value if isinstance(value, tuple) else (value,)
+        every = (*parts, *[slice(None)] * (0 if Ellipsis in parts else self.axes - len(parts)))
+        for hint in self.known:
+            for at in range(len(every)) if type(hint) is int or isinstance(hint, slice) else ():
+                item = (*every[:at], hint, *every[at + 1 :])
+                while len(item) > 1 and item[-1] == slice(None):
+                    item = item[:-1]
+                yield item if len(item) > 1 else item[0]
+
+    def constants(self, value: Any) -> Iterator[Constant]:
+        """Tensors of one of the numbers, or of those that the original has, in place of a tensor of such numbers, or of none."""
+        constants = (hint if isinstance(hint, Constant) else Constant(hint) for hint in self.known)
+        kinds = (float, list) if value is None or value.dtype in FLOATS else (list,) if value.dtype != paddle.bool else ()
+        kinds = () if self.call.symbol else kinds
+        yield from (constant for constant in constants if isinstance(constant.numbers, kinds))
+
+    def switches(self, name: str) -> Iterator[bool]:
+        """Both, where Paddle's signature says that an argument is one."""
+        parameters = {} if inspect.isbuiltin(self.call.function) else inspect.signature(self.call.function).parameters
+        yield from (False, True) if name in parameters and "bool" in str(parameters[name].annotation) else ()
 
     def places(self) -> Iterator[Any]:
         """Axes, and all of them: first those that the original names."""
@@ -494,6 +608,8 @@ def _equations(value: str) -> Iterator[str]:
 
 
 TRIED = (
+    TriedArgument(lambda name, _: name == "item", lambda hints, _, value: hints.items(value)),
+    TriedArgument(lambda _, value: type(value) in TENSOR_TYPES, lambda hints, _, value: hints.constants(value)),
     TriedArgument(lambda name, _: name == "equation", lambda hints, _, value: _equations(value)),
     TriedArgument(lambda _, value: isinstance(value, bool), lambda hints, _, value: [not value]),  # keepdim, approximate, ceil_mode
     TriedArgument(lambda _, value: isinstance(value, str), lambda hints, name, _: hints.words(name)),  # reduction, mode, padding
@@ -502,7 +618,10 @@ TRIED = (
     TriedArgument(lambda _, value: _is_number(value), lambda hints, _, value: hints.numbers(value)),  # epsilon, p, scale, stride
     TriedArgument(
         lambda name, value: value is None and name not in _AXES,
-        lambda hints, name, value: (*_words().get(name, ()), *hints.numbers(value)),
+        lambda hints, name, value: (
+            *(*_words().get(name, ()), *hints.switches(name)),
+            *(*hints.numbers(value), *hints.constants(value)),
+        ),
     ),
     TriedArgument(lambda _, value: _is_number(value), lambda hints, name, _: (*map(_short, hints.rows()), *_words().get(name, ()))),
     TriedArgument(lambda _, value: value is None or isinstance(value, (list, tuple)), lambda hints, *_: hints.rows()),
@@ -538,18 +657,33 @@ def _operands(call: ApiCall, changes: Mapping[str, Any]) -> Iterator[dict[str, A
 _MOST_IN_ORDER = 4  # operands of one list, whose order is tried
 
 
-def _others(call: ApiCall, changes: Mapping[str, Any], known: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """Other arguments to try; words and switches before numbers, which may hide what is wrong."""
+def _others(call: ApiCall, changes: Mapping[str, Any], known: Sequence[Any], computed: set[str]) -> Iterator[dict[str, Any]]:
+    """Other arguments to try, none of a ``computed`` one; words and switches before numbers, which may hide what is wrong."""
     if inspect.ismethod(call.function) or call.name in _WRITES:  # of a layer, whose settings are no arguments
         return
     axes = max((len(value.shape) for value in call.arguments.values() if type(value) in TENSOR_TYPES), default=0)
-    free = [name for name, value in call.arguments.items() if not (name in {*_SETTLED, *changes} or _holds_tensors(value))]
+    free = [
+        name
+        for name, value in call.arguments.items()
+        if name not in {*_SETTLED, *changes, *computed} and (not _holds_tensors(value) or _may_be_constant(value))
+    ]
     for name in sorted(free, key=lambda name: not isinstance(call.arguments[name], (bool, str))):
         value, hints = call.arguments[name], Hints(call, [*call.default(name), *known], axes)
         rows = (row for row in TRIED if row.fits(name, value))
         for other in itertools.islice((other for row in rows for other in row.values(hints, name, value)), _MOST):
             if type(other) is not type(value) or other != value:
                 yield {name: other}
+
+
+def _is_among(tensor: Any, values: Sequence[Value]) -> bool:
+    """Whether a tensor holds what one of some values holds."""
+    with paused():
+        own = Value(to_torch(tensor.detach()))
+    return any(own.count == value.count and torch.equal(own.sorted, value.sorted) for value in values)
+
+
+def _may_be_constant(value: Any) -> bool:
+    return type(value) in TENSOR_TYPES and value.stop_gradient and not value.persistable
 
 
 def _holds_tensors(value: Any) -> bool:

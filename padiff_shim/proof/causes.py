@@ -12,7 +12,7 @@ import torch
 
 from ..dispatch.call_site import CallSite
 from ..text import joined, many, tr
-from .arguments import equal_settings
+from .arguments import TO_THE_END, equal_settings
 from .findings import Cause
 from .match import (
     BIASED,
@@ -206,7 +206,6 @@ def advice_on_definition(op: str) -> str:
 
 _WEIGHTS = frozenset({"weight", "pos_weight"})  # of a loss
 _COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
-_TO_THE_END = 2**63 - 1  # the end of a slice without end
 
 
 def difference_of(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str]:
@@ -519,7 +518,7 @@ def _attribute(name: str, wanted: Any, written: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, int) and value >= _TO_THE_END:
+    if isinstance(value, int) and value >= TO_THE_END:
         return tr("the end")
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
@@ -651,6 +650,7 @@ class CallDifference:
         together: further calls stand in another place with it.
         write, arguments: what to write at the call of Paddle's API, and the names of its arguments; ``spelled``: that call with
             these arguments as they are.
+        rewrite: the change of the port's lines that mends it.
         whole: several calls have such an argument, so what the API's call gives is exchanged, and no attribute.
     """
 
@@ -669,6 +669,7 @@ class CallDifference:
     arguments: tuple[str, ...] = ()
     whole: bool = False
     spelled: str = ""
+    rewrite: Any = None
 
     @property
     def backward(self) -> bool:

@@ -62,6 +62,7 @@ class Cause(str, Enum):
     BUFFER = marked("another buffer")
     GRAPH_ENDS = marked("the graph ends")
     GRAPH_GOES_ON = marked("the graph goes on")
+    TRAINED = marked("other parameters are trained")
     TIED = marked("weights tied otherwise")
     DTYPE = marked("another dtype")
     OVERFLOW = marked("an overflow")

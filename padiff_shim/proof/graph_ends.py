@@ -18,12 +18,14 @@ from paddle.base.dygraph import base
 
 from ..dispatch.call_site import CallSite, call_site, is_library
 from ..measure.bits import same_bits
-from ..text import tr
+from ..text import listed, tr, with_fields
 from ..trees import is_tensor
 from ..weights.mapping import Mapping
+from ..weights.tree import Slot
 from . import agreement
 from .agreement import RunOutcome
 from .findings import Cause, Mistake, ProgramPlace
+from .fixes import fix_of_training
 from .locate import Differing
 from .programs import ModelSide, PaddleSide, TorchSide, out_of_memory
 
@@ -179,6 +181,36 @@ def mending_ends(original: TorchSide, port: PaddleSide, mapping: Mapping, differ
     finally:
         port.drawing = before
         port.forget_wide()
+
+
+def trained_otherwise(original: TorchSide, port: PaddleSide, mapping: Mapping, differing: Differing) -> Iterator[Mistake]:
+    """What is trained in one program alone; a mistake for all that the port freezes, and one for all that it trains."""
+    if not differing.missing:
+        return
+    trained = original.trained_names(), port.trained_names()
+    named = [
+        pair  # another name of a tied weight is none of its own
+        for pair in mapping
+        if (pair.torch in original.parameters() or _is_buffer(pair.torch_slot))
+        and (pair.paddle in port.parameters() or _is_buffer(pair.paddle_slot))
+    ]
+    here = [pair.paddle for pair in named if pair.paddle in trained[1] and pair.torch not in trained[0]]
+    there = [pair.paddle for pair in named if pair.torch in trained[0] and pair.paddle not in trained[1]]
+    texts = (
+        tr("{names}: trained in the port, frozen in the original (write {write})"),
+        tr("{names}: frozen in the port, trained in the original (write {write})"),
+    )
+    for names, frozen, text in zip((here, there), (True, False), texts):
+        if names:
+            fix = fix_of_training(port.model, names, frozen=frozen)
+            layers = tuple(name.rpartition(".")[0] for name in names)
+            place = ProgramPlace.at(CallSite(fix.file, fix.line, ""), layers[0], "stop_gradient") if fix.file else None
+            words = with_fields(text, names=listed(names), write=fix.text)
+            yield Mistake(Cause.TRAINED, words, None, place, layers, write=fix.text, fix=fix)
+
+
+def _is_buffer(slot: Slot) -> bool:
+    return slot.weight is not None and slot.weight.buffer
 
 
 def _apart(mapping: Mapping, original: RunOutcome, port: RunOutcome | None) -> tuple[int, int]:

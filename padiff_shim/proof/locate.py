@@ -469,7 +469,7 @@ def _wholes(mapping: Mapping, original: dict[str, Array], port: dict[str, Array]
 def _end(trace: Trace, array: Array) -> Value | None:
     """The last value of a trace that holds an output's numbers."""
     wanted = Value(torch.from_numpy(np.ascontiguousarray(array)))
-    for node in reversed(trace.nodes):
+    for node in (*reversed(trace.nodes), *reversed(trace.repeats)):
         for value in (*node.updated, *node.results):
             if value.count != wanted.count:
                 continue

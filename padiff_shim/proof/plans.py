@@ -30,7 +30,7 @@ from ..table.op import AUTOCAST
 from ..table.reasons import COMPLEX, NOT_DRAWN, StayNative
 from ..table.signature import REFUSALS
 from ..trees import leaves, mapped
-from .arguments import ApiCall, call_of_frame, call_of_op, frames_of_api
+from .arguments import ApiCall, call_of_frame, call_of_movement, call_of_op, frames_of_api
 from .trace import Capture, Onlooker
 
 _TORCHS_NAMES = {
@@ -69,7 +69,8 @@ class OnTorch(Substituting):
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that moves values; where Paddle moves them itself, the capture gets to know."""
-        result = super().exact(name, original, args, kwargs)
+        with self._answering(lambda: call_of_movement(name, args)):
+            result = super().exact(name, original, args, kwargs)
         if self.capture is not None:
             with paused():
                 real = not any(_is_held(leaf) and leaf.dtype not in _REAL for _, leaf in leaves((result, args)))
@@ -89,7 +90,8 @@ class OnTorch(Substituting):
                 return result
         result = super().native(door, frame, why, args, kwargs)
         if self.capture is not None and not self._gives_back(door, result, args, kwargs):
-            self._write_down(door.op.name, result, args, kwargs)
+            with self._answering(lambda: call_of_op(door.entry, door.original, args, kwargs)):
+                self._write_down(door.op.name, result, args, kwargs)
         return result
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -144,7 +146,7 @@ class OnTorch(Substituting):
             self.drawn.add(door.op.name)
         remarks: list[str] = frame.run.warnings  # type: ignore[attr-defined]  # a proof opens its modes with a run
         before = len(remarks)
-        with self._answering(door, args, kwargs):
+        with self._answering(lambda: call_of_op(door.entry, door.original, args, kwargs)):
             result = super().call(door, frame, values, args, kwargs)
         if door.op.definition is not None and len(remarks) > before:
             remark = remarks[before].removeprefix(f"{door.op.name}: ").removesuffix(BY_DEFINITION)
@@ -152,20 +154,21 @@ class OnTorch(Substituting):
         return result
 
     @contextlib.contextmanager
-    def _answering(self, door: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[None]:
-        """Within it the capture knows which call of Paddle's API is being answered."""
+    def _answering(self, without_function: Callable[[], ApiCall | None]) -> Iterator[None]:
+        """Within it the capture knows which call of Paddle's API is being answered; ``without_function``: that of the op itself."""
         capture = self.capture
         if not isinstance(capture, Capture) or capture.api is not None:
             yield
             return
-        behind = frames_of_api(self.until)
+        *behind, line = frames_of_api(self.until)
         if behind[0] is None or behind[0] is not self._behind[0]:
-            call = call_of_op(door.entry, door.original, args, kwargs) if behind[0] is None else call_of_frame(behind[0])
+            call = without_function() if behind[0] is None else call_of_frame(behind[0])
             if behind[1] is not self._behind[1]:
                 self._whole = None if behind[1] is None else call_of_frame(behind[1])
             if call is not None:
                 call.whole = self._whole
-            self._behind, self._api = behind, call
+                call.place = None if line is None else (line.f_code, line.f_lasti, line.f_lineno)
+            self._behind, self._api = (behind[0], behind[1]), call
         capture.api = self._api
         try:
             yield
@@ -225,6 +228,8 @@ class Trying(InWider):
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One call, of an op with tensors."""
+        if door.op.exact and door.dtype_at is not None:  # a cast, which any kernel stands
+            return door.native(*self._widened(door.entry.target, args), **self._widened(door.entry.target, kwargs))
         if not door.op.leading or door.entry.inplace:
             raise ValueError(door.op.name)
         values = self._widened(door.entry.target, values)

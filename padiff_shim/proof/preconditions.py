@@ -381,6 +381,7 @@ def mending_settings(
     mistakes: list[Mistake] = []
     settled: set[tuple[str, tuple[str, str]]] = set()
     expected, actual = runs
+    original.rewind()
     with contextlib.ExitStack() as stack:
         stack.callback(port.forget_wide)
         adjustments = (of(original, port, mapping) for of in (_of_layers, _of_sequences, _of_definitions))
@@ -396,10 +397,13 @@ def mending_settings(
             stack.callback(undo)
             settled |= parts
             actual = after
-            layers = tuple(path for _, path in adjustment.layers)
-            mistakes.append(Mistake(Cause.ATTRIBUTE, adjustment.text, *adjustment.places(), layers))
+            mistakes.append(_mistake_of(adjustment))
         port.forget_wide()
         yield mistakes
+
+
+def _mistake_of(adjustment: _Adjustment) -> Mistake:
+    return Mistake(Cause.ATTRIBUTE, adjustment.text, *adjustment.places(), tuple(path for _, path in adjustment.layers))
 
 
 def _mends(adjustment: _Adjustment, expected: RunOutcome, before: RunOutcome, after: RunOutcome) -> bool:
@@ -469,14 +473,17 @@ def _distance(original: RunOutcome, port: RunOutcome) -> tuple[bool, float]:
     return bool(agreement.shapes_differ(original, port)), agreement.largest_of_rows(agreement.outputs(original, port))
 
 
-def _of_layers(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> Iterator[_Adjustment]:
+def _of_layers(
+    original: TorchSide, port: PaddleSide, mapping: WeightMapping, settings: Sequence[_Setting] = ()
+) -> Iterator[_Adjustment]:
     """The settings in which layers differ from their partners: of all such layers at once, and of each where they are few."""
     layers = port.layers
-    for setting in _SETTINGS:
+    for setting in settings or _SETTINGS:
         unlike: list[tuple[str, str, str]] = []  # paths, and what to say
         for path, module in original.layers.items():
             within = any(f"{path}.".startswith(f"{above}." if above else "") for above, _, _ in unlike)
-            partner = _partner(path, setting.kinds[type(module)], layers, mapping) if type(module) in setting.kinds else None
+            kind = next((setting.kinds[kind] for kind in type(module).__mro__ if kind in setting.kinds), None)
+            partner = None if kind is None else _partner(path, kind, layers, mapping)
             if within or partner is None:  # a layer within such a layer has it from there
                 continue
             if text := setting.unlike(module, layers[partner]):
@@ -682,31 +689,71 @@ def _norm_of_weight(layer: Model) -> Any:
     return next((hook for hook in hooks if type(hook).__name__ in _NORMS), None)
 
 
-def _wanted_dim(module: Model) -> int:
-    """The axis of Paddle's weight along which the original's weight is normed; -1: it is normed as a whole."""
-    dim = _norm_of_weight(module).dim
-    return -1 if dim is None else 1 - dim if isinstance(module, torch.nn.Linear) and dim >= 0 else dim
+def _unlike_norms(module: Model, layer: Model) -> dict[str, tuple[Any, Any]]:
+    """The arguments in which the norms of two layers' weights differ: the port's, and what Paddle's has to be."""
+    hook, own = _norm_of_weight(module), _norm_of_weight(layer)
+    wanted = {name: getattr(hook, name) for name in _OF_NORMS if hasattr(hook, name) and hasattr(own, name)}
+    if "dim" in wanted:  # -1: the weight is normed as a whole
+        dim = -1 if wanted["dim"] is None else wanted["dim"]
+        wanted["dim"] = 1 - dim if isinstance(module, torch.nn.Linear) and dim >= 0 else dim
+    return {name: (getattr(own, name), value) for name, value in wanted.items() if getattr(own, name) != value}
 
 
-def _dim_of_norm(module: Model, layer: Model) -> str:
-    hooks = _norm_of_weight(module), _norm_of_weight(layer)
-    if None in hooks or hooks[1].dim == _wanted_dim(module):
+_OF_NORMS = ("dim", "n_power_iterations", "eps")
+
+
+def _norm_differs(module: Model, layer: Model) -> str:
+    hook, own = _norm_of_weight(module), _norm_of_weight(layer)
+    if hook is None:
         return ""
-    turned = tr("Paddle's Linear holds [in, out], Torch's [out, in]: ") if isinstance(module, torch.nn.Linear) else ""
-    return tr(
-        "dim={own} of {norm} against {other} ({turned}write dim={wanted})",
-        own=hooks[1].dim,
-        norm=_NORMS[type(hooks[1]).__name__],
-        other=hooks[0].dim,
-        turned=turned,
-        wanted=_wanted_dim(module),
-    )
+    turned = isinstance(module, torch.nn.Linear)
+    if own is None:
+        kind, dim = _NORMS[type(hook).__name__], -1 if hook.dim is None else 1 - hook.dim if turned else hook.dim
+        call = f"paddle.nn.utils.{kind}({type(layer).__name__}(...), dim={dim})"
+        return tr("the original has {norm}, the port has not (write {write})", norm=kind, write=call)
+    texts = [
+        tr(
+            "{name}={own} of {norm} against {other} ({turned}write {name}={wanted})",
+            name=name,
+            own=value,
+            norm=_NORMS[type(own).__name__],
+            other=getattr(hook, name),
+            turned=tr("Paddle's Linear holds [in, out], Torch's [out, in]: ") if turned and name == "dim" else "",
+            wanted=wanted,
+        )
+        for name, (value, wanted) in _unlike_norms(module, layer).items()
+    ]
+    return joined(", ", texts)
 
 
-def _set_dim(module: Model, layer: Model) -> Undo:
-    hook = _norm_of_weight(layer)
-    before, hook.dim = hook.dim, _wanted_dim(module)
-    return functools.partial(setattr, hook, "dim", before)
+def _set_norm(module: Model, layer: Model) -> Undo:
+    """The port's norm gets the original's arguments, and the vectors that belong to them."""
+    hook, own = _norm_of_weight(module), _norm_of_weight(layer)
+    before = [(own, name, value) for name, (value, _) in _unlike_norms(module, layer).items()] if own is not None else []
+    for _, name, _ in before:
+        setattr(own, name, _unlike_norms(module, layer)[name][1])
+    hooks = layer._forward_pre_hooks
+    ends = ("_u", "_v") if before and hasattr(own, "n_power_iterations") else ()
+    vectors = {end: as_array(getattr(hook, end, getattr(module, f"weight{end}", None))) for end in ends}
+
+    def with_vectors(layer: Model, inputs: Any) -> Any:
+        for end, vector in vectors.items():  # in front of the buffers, which are put back for each run
+            layer.__dict__[f"{own.name}{end}"] = paddle.to_tensor(vector).astype(layer.weight_orig.dtype)
+        return own(layer, inputs)
+
+    (key,) = [key for key, known in hooks.items() if known is own] or [None]
+    if vectors:
+        hooks[key] = with_vectors
+
+    def undo() -> None:
+        for _, name, value in before:
+            setattr(own, name, value)
+        if vectors:
+            hooks[key] = own
+            for end in vectors:
+                layer.__dict__.pop(f"{own.name}{end}", None)
+
+    return undo
 
 
 def _transposing(_: Any, layer: Model) -> Undo:
@@ -743,7 +790,7 @@ _SETTINGS = (
     _Setting(_RECURRENT, _time_major, _set_everywhere("time_major", lambda module: not module.batch_first)),
     _Setting(_TRANSFORMERS, _normalize_before, _set_everywhere("normalize_before", lambda module: module.norm_first)),
     _Setting({**_ATTENTION, **_TRANSFORMERS}, _batch_first, _transposing),
-    _Setting(_NORMED, _dim_of_norm, _set_dim),
+    _Setting(_NORMED, _norm_differs, _set_norm),
 )
 
 
@@ -836,7 +883,9 @@ def _weights(
         verdict = ProofVerdict.WEIGHTS_DIFFER
     if refused:
         stages.append(Stage("weights", False, refused))
-        return Proof(verdict, refused, stages=stages), notes
+        norms = _Setting(_NORMED, _norm_differs, _set_norm)
+        wrong = [_mistake_of(apart) for apart in _of_layers(original, port, mapping, [norms])][:1] if weights != "as-is" else []
+        return Proof(ProofVerdict.CODE_DIFFERS if wrong else verdict, refused, stages=stages, mistakes=wrong), notes
     if weights != "as-is":
         carry(mapping, *sides)
         _carry_wide(original, port, mapping)

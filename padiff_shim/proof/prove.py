@@ -29,7 +29,7 @@ from .buffers import WITH_BUFFERS, began_apart, fill_zeros, hide_something, judg
 from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
-from .graph_ends import mending_ends
+from .graph_ends import mending_ends, trained_otherwise
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .plans import OnTorch, opened
 from .preconditions import (
@@ -490,14 +490,20 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         )
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages, layers=layers, differences=differences)
     port.tables, differences[original.wider] = located.tables, located.apart
-    notes = [*remarks, *located.notes, *_how_wide(original)]
-    proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences, notes=notes)
+    proof = Proof(ProofVerdict.CODE_DIFFERS, "", stages=stages, layers=layers, differences=differences)
+    proof.notes = [*remarks, *located.notes, *_how_wide(original)]
     ties = tied_differently(mapping)
     evidence = Evidence(located.original, located.port, tied=bool(ties), defined=defined)
     differences_left = diagnosed(located.differences, evidence)
     moved = any(difference.together for difference in differences_left)
     proof.complete = located.over and not moved
-    proof.mistakes = [*ties, *otherwise, *ends, *mistakes(differences_left, port.layers)]
+    proof.mistakes = [
+        *ties,
+        *trained_otherwise(original, port, mapping, differing),
+        *otherwise,
+        *ends,
+        *mistakes(differences_left, port.layers),
+    ]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain
     if agreed and (at_work := precision.dtype_or_overflow(original, port, mapping.layers, overflows=far)) is not None:

@@ -7,18 +7,23 @@ makes one mistake of all differences of a line, and of a setting.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
+import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import paddle
 import torch
 
 from ..dispatch.call_site import CallSite
+from ..dispatch.frames import paused
+from ..frameworks.memory import TENSOR_TYPES, to_torch
 from ..text import fields_of, joined, tr, with_fields
-from .arguments import ApiCall, Name, OtherArguments, as_read, explained_by_arguments, shown, write
+from .arguments import ApiCall, Constant, Name, OtherArguments, arguments_that_give, as_read, explained_by_arguments, shown, write
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
@@ -27,8 +32,18 @@ from .causes import (
     advice_on_missing,
     unlike_attributes,
 )
-from .findings import Cause, Mistake, ProgramPlace
-from .fixes import argument_source, exchanged_source, reordered_source
+from .expressions import (
+    Rewrite,
+    ValueSource,
+    argument_node,
+    argument_source,
+    both,
+    exchanged_source,
+    reordered_source,
+    source_of_value,
+    with_arguments,
+)
+from .findings import Cause, Fix, Mistake, ProgramPlace
 from .match import Matching, depends_on, kind
 from .plans import Defined
 from .trace import Key, Model, Trace, TraceCall, Value, numbers
@@ -147,6 +162,8 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
     if difference.cause is Cause.EXTRA and original is not None:  # without the call its reader reads what the original's reads
         mended += [operand.tensor for operand in original.operands if operand.value.node is not None]
+    if difference.cause is Cause.ORDER and original is not None:
+        mended += [operand.tensor for operand in original.operands]
 
     with evidence.answering():
         for api, nodes in _calls_of_api(difference, evidence):
@@ -165,7 +182,10 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
                     and port is not None
                     and matching.same(original.result, port.result)
                 ):
-                    return result.shape == original.result.tensor.shape and matching.same(original.result, made)  # the shape alone
+                    expected = original.result.tensor
+                    shape_alone = matching.in_order(original.result, expected, port.result.tensor)
+                    alike = matching.same(original.result, made) and matching.in_order(original.result, expected, result)
+                    return alike and (not shape_alone or result.shape == expected.shape)
                 partners = [value for value in lacking if matching.same(value, made)]
                 if any(matching.in_order(value, value.tensor, result) for value in partners):
                     return True
@@ -178,7 +198,7 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
                 answer = explained_by_arguments(
                     api, nodes, original, beside, functools.partial(wanted, lacking=[*lacking, *hidden]), **causes
                 )
-            if answer is not None:
+            if answer is not None and all(_is_written(api, *change) for change in answer.changes.items()):
                 return [*differences[:-1], _of_arguments(difference, answer, nodes)]
     return differences
 
@@ -220,12 +240,18 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
         if scaling is not None and scaling.api is not None:
             number = scaling.attributes["other"]
             number = as_read(number / factor if scaling.api.symbol == "*" else number * factor)
-            words = write(scaling.api, {"y": number})
+            words, rewrite = write(scaling.api, {"y": number}), with_arguments(scaling.api, {"y": shown(number)})
         else:
-            words = tr("multiply the scores by {factor}", factor=shown(as_read(1 / factor)))
+            words, rewrite = tr("multiply the scores by {factor}", factor=shown(as_read(1 / factor))), None
         return [
             *differences[:-1],
-            CallDifference(Cause.ATTRIBUTE, text, original, scaling or node, mend, part=FORWARD, write=words, arguments=("scale",)),
+            CallDifference(
+                *(Cause.ATTRIBUTE, text, original, scaling or node, mend),
+                part=FORWARD,
+                write=words,
+                arguments=("scale",),
+                rewrite=rewrite,
+            ),
         ]
     return differences
 
@@ -261,12 +287,15 @@ def _lies_turned(original: TraceCall, port: TraceCall, matching: Matching) -> bo
 
 def _turned_product(difference: CallDifference, product: TraceCall) -> CallDifference:
     """The difference as one of a product's operands, with what to write where its line tells it."""
-    changes = exchanged_source(product.site, product.api) if product.api is not None else {}
+    changes = exchanged_source(product.api) if product.api is not None else {}
     if product.api is None or not changes:
         return replace(difference, cause=Cause.SWAPPED, port=product)
     written, name = write(product.api, changes), product.api.symbol or product.api.name
     text = tr("the operands of {call} are exchanged (write {write})", call=name, write=written)
-    return replace(difference, cause=Cause.SWAPPED, text=text, port=product, write=written, arguments=tuple(changes))
+    rewrite = with_arguments(product.api, changes)
+    return replace(
+        difference, cause=Cause.SWAPPED, text=text, port=product, write=written, arguments=tuple(changes), rewrite=rewrite
+    )
 
 
 def _scaled_scores(call: TraceCall, trace: Trace) -> tuple[torch.Tensor | None, float]:
@@ -295,9 +324,130 @@ _OF_CALLS = (Cause.MISSING, Cause.EXTRA, Cause.PLACE)  # no operator with anothe
 _MASKED = 1e3  # a score that no softmax sees
 
 
+def other_expressions(differences: Differences, evidence: Evidence) -> Differences:
+    """Says of a call that is missing or too much, or that reads another value, how the port's line would have it."""
+    difference = differences[-1]
+    rewritten = _EXPRESSIONS.get(difference.cause)
+    if evidence.matching is None or rewritten is None or difference.write or difference.backward:
+        return differences
+    return [*differences[:-1], replace(difference, rewrite=rewritten(difference, evidence))]
+
+
+def _with_missing(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
+    """The operand of a missing call, within that call: where it is made, or where the one call that lacks it reads it."""
+    missing, reader, matching = difference.original, difference.port, evidence.matching
+    if missing is None or matching is None:
+        return None
+    values = [matching.of_first.get(operand.value) for operand in missing.operands]
+    for at, (operand, value) in enumerate(zip(missing.operands, values)):
+        if value is None:
+            continue
+        sources = []
+        if all(other is missing or other.backward for other in operand.value.readers):
+            sources.append(source_of_value(value))
+        if reader is not None and reader.api is not None:
+            node = argument_node(reader.api, _argument_of(reader.api, value))
+            sources.append(None if node is None else ValueSource(reader.api.file, node, ""))
+        for source in filter(None, sources):
+            others = [_name_of(other, evidence, source) for other in values[:at] + values[at + 1 :]]
+            if text := _called(missing, ast.unparse(source.node), others, value, evidence):
+                return source.replaced_by(text)
+    return None
+
+
+def _called(missing: TraceCall, operand: str, others: Sequence[str], value: Value, evidence: Evidence) -> str:
+    """A call of Paddle's that computes what a call of Torch's does, as text; "" where none is known."""
+    symbol, number = _SYMBOLS.get(missing.name), missing.attributes.get("other", missing.attributes.get("exponent"))
+    if symbol and missing.attributes.get("alpha", 1) == 1 and all(others):
+        second = others[0] if others else shown(as_read(number)) if isinstance(number, (int, float)) else ""
+        first = ast.unparse(ast.parse(f"({operand}) {symbol} _", mode="eval"))
+        return f"{first[:-1]}{second}" if second else ""
+    if others or evidence.answering is None:
+        return ""
+    for module in (paddle.nn.functional, paddle):
+        function = getattr(module, missing.function, None)
+        if not inspect.isfunction(function):
+            continue
+        parameters = list(inspect.signature(function).parameters.values())
+        with paused():
+            tensor = paddle.to_tensor(value.tensor.detach().numpy().reshape(missing.operands[0].tensor.shape))
+        arguments = {parameter.name: parameter.default for parameter in parameters} | {parameters[0].name: tensor}
+        with evidence.answering():
+            call = ApiCall(missing.function, function, arguments)
+            changes = arguments_that_give(call, missing, lambda result: _alike(missing.result.tensor, result))
+        if changes is not None:
+            words = write(call, changes)
+            return f"{module.__name__}.{missing.function}({operand}{words and ', '}{words})"
+    return ""
+
+
+_SYMBOLS = {"mul": "*", "add": "+", "sub": "-", "div": "/", "pow": "**"}
+
+
+def _without_extra(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
+    """The operand of a call that is too much, in its place."""
+    extra, matching = difference.port, evidence.matching
+    if extra is None or extra.api is None or matching is None:
+        return None
+    node = extra.api.expression
+    beside = [call.name for call in evidence.port.nodes if call.api and call.api.place == extra.api.place and not call.backward]
+    wanted = [operand.value for operand in difference.original.operands] if difference.original else []
+    operands = [operand.value for operand in extra.operands if operand.value.node is not None or operand.value.label]
+    read = [value for value in operands if matching.of_second.get(value) in wanted] or operands
+    text = argument_source(extra.api, _argument_of(extra.api, read[0])) if len(read) == 1 and len({*beside}) == 1 else None
+    return ValueSource(extra.api.file, node, "").replaced_by(text) if node is not None and text else None
+
+
+def _with_another(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
+    """The value that a call should read, as its function has it, in the place of another."""
+    port, matching = difference.port, evidence.matching
+    if difference.taken is None or port is None or port.api is None or matching is None:
+        return None
+    wanted, instead = matching.of_first.get(difference.taken[0]), difference.taken[1]
+    own = next((operand.value for operand in port.operands if matching.of_second.get(operand.value) is instead), None)
+    node = None if own is None else argument_node(port.api, _argument_of(port.api, own))
+    source = None if node is None else ValueSource(port.api.file, node, "")
+    text = _name_of(wanted, evidence, source) if source else ""
+    return source.replaced_by(text) if source and text else None
+
+
+_EXPRESSIONS: dict[Cause, Callable[[CallDifference, Evidence], Rewrite | None]] = {
+    Cause.MISSING: _with_missing,
+    Cause.EXTRA: _without_extra,
+    Cause.OPERAND: _with_another,
+}
+
+
+def _argument_of(call: ApiCall, value: Value) -> str:
+    """The name of the argument with the elements of a value; "" if none has."""
+    with paused():
+        tensors = [(name, Value(to_torch(own.detach()))) for name, own in call.arguments.items() if type(own) in TENSOR_TYPES]
+    return next((name for name, own in tensors if own.count == value.count and _alike(own.sorted, value.sorted)), "")
+
+
+def _name_of(value: Value | None, evidence: Evidence, place: ValueSource) -> str:
+    """The text by which a function has a value: where it is made, or where another call reads it; "" where that is not known."""
+    if value is None:
+        return ""
+    source = source_of_value(value)
+    if source and source.name and source.function is place.function:
+        made_there = source.name.isidentifier() and (source.node.end_lineno or 0) >= place.node.lineno
+        return "" if made_there else source.name
+    for api in (reader.api for reader in value.readers if reader.api is not None and not reader.backward):
+        node = argument_node(api, _argument_of(api, value))
+        if isinstance(node, ast.Name) and ValueSource(api.file, node, "").function is place.function:
+            return node.id
+    return ""
+
+
 def _is_plain(value: Value) -> bool:
     """Whether it is a whole number, which many calls give."""
     return value.count <= 1 and float(value.ends[0]).is_integer()
+
+
+def _is_one(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are one, in one shape or another."""
+    return tensor.numel() == other.numel() and tensor.data_ptr() == other.data_ptr()
 
 
 def _alike(tensor: torch.Tensor, result: torch.Tensor) -> bool:
@@ -310,6 +460,10 @@ def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[
     if port is None:
         return []
     made = [port, *(operand.value.node for operand in port.operands if operand.value.node is not None)]
+    if difference.cause is Cause.ORDER:
+        made += [
+            node for node in evidence.port.repeats if any(_is_one(node.result.tensor, other.tensor) for other in port.operands)
+        ]
     if difference.mend is not None:
         made.insert(0, difference.mend[0])
     apis = dict.fromkeys(node.api for node in made if node.api is not None and not node.backward)
@@ -333,7 +487,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
     unlike = unlike_attributes(original, port) if original and port and original.name == port.name else {}
     changes = answer.changes
     if port is not None:
-        changes = {name: _source(port.site, answer.call, name, value) for name, value in changes.items()}
+        changes = {name: _source(answer.call, name, value) for name, value in changes.items()}
     written, names = write(answer.call, changes), [value for value in changes.values() if isinstance(value, Name)]
     if len(names) > 1 or (names and str(names[0]).startswith("[")):
         name = answer.call.symbol or answer.call.name
@@ -345,7 +499,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         )
         first, *rest = words
         text = joined(", ", [first, *rest]) if rest else first
-    own = [f"{name}={shown(answer.call.arguments[name])}" for name in changes]
+    own = [f"{name}={_own_text(answer.call, name)}" for name in changes]
     return replace(
         difference,
         cause=cause,
@@ -355,18 +509,37 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         write=written,
         arguments=tuple(changes),
         whole=whole,
+        rewrite=with_arguments(answer.call, _texts(answer.call, changes)),
         spelled="" if answer.call.symbol or cause is not Cause.ATTRIBUTE else f"{answer.call.name}({', '.join(own)})",
     )
 
 
-def _source(site: CallSite, call: ApiCall, name: str, value: Any) -> Any:
+def _texts(call: ApiCall, changes: Mapping[str, Any]) -> dict[str, str]:
+    """An operator's operands, or an index, as a program writes them; none of a function, whose arguments have names."""
+    if call.symbol == "[]":
+        return {"item": write(call, changes)[1:-1]}
+    return {name: shown(value) for name, value in changes.items()} if call.symbol else {}
+
+
+def _is_written(call: ApiCall, name: str, value: Any) -> bool:
+    """Whether the line says what it hands over where a tensor is to be another."""
+    return not isinstance(value, Constant) or call.arguments[name] is None or argument_source(call, name) is not None
+
+
+def _own_text(call: ApiCall, name: str) -> str:
+    """What a call has as an argument, as its line writes it."""
+    value = call.arguments[name]
+    return str((argument_source(call, name) or "...") if hasattr(value, "stop_gradient") else shown(value))
+
+
+def _source(call: ApiCall, name: str, value: Any) -> Any:
     """An argument as the port's line has it, where it is one or several of the call's operands."""
     if isinstance(value, Name):
-        return argument_source(site, call, value) or value
+        return argument_source(call, value) or value
     own = call.arguments.get(name)
     if isinstance(own, (list, tuple)) and type(value) is type(own) and any(hasattr(part, "stop_gradient") for part in own):
         order = [next(at for at, other in enumerate(own) if other is part) for part in value]
-        return reordered_source(site, call, name, order)
+        return reordered_source(call, name, order)
     return value
 
 
@@ -376,6 +549,8 @@ def _against(call: ApiCall, name: str, wanted: Any, unlike: Mapping[str, Any]) -
     if isinstance(value, bool) is not isinstance(wanted, bool):
         torchs = name  # an attribute that only follows from the argument
     own = call.arguments[name]
+    if not isinstance(wanted, Name) and hasattr(own, "stop_gradient"):
+        own = Name(_own_text(call, name))
     if isinstance(wanted, Name):  # by the name of the argument that it is
         own = next((Name(other) for other, tensor in call.arguments.items() if tensor is own and other != name), Name("..."))
     other = shown(wanted) if torchs == name else f"{torchs}={shown(value)}"
@@ -462,10 +637,17 @@ def consequences(differences: Differences, evidence: Evidence) -> Differences:
     """
     named = {_api_of(other) for other in differences if other.arguments} - {None}
     differences = [other for other in differences if other.write or _api_of(other) not in named]
+    differences = [other for at, other in enumerate(differences) if not _is_rewritten(other, differences[:at])]
     paired = [(other.cause, other.original, other.port) for other in differences if other.original and other.port]
     moved = [(original, port) for cause, original, port in paired if cause is Cause.PLACE]
     others = [pair[1:] for pair in paired if pair[0] not in (Cause.PLACE, Cause.MISSING, Cause.EXTRA)]
     return [difference for difference in differences if not _follows(difference, moved, others)]
+
+
+def _is_rewritten(difference: CallDifference, earlier: Differences) -> bool:
+    """Whether the change of a line that mends an earlier difference mends this one."""
+    same = [other for other in earlier if difference.rewrite is not None and other.rewrite == difference.rewrite]
+    return any(other.cause is not difference.cause for other in same)
 
 
 def _api_of(difference: CallDifference) -> tuple[str, CallSite, str] | None:
@@ -542,7 +724,8 @@ def _with_line(earlier: CallDifference, other: CallDifference, *, turned: bool) 
     line = tr(" at line {line}", line=there.site.line) if there.site != here.site else ""
     words = (tr(", and the other way round") if turned else tr(", also")) + line
     known = words in earlier.text or earlier.text.count(" at line ") >= _LINES_SHOWN
-    return earlier if known else replace(earlier, text=earlier.text + words)
+    rewrite = both(earlier.rewrite, other.rewrite)
+    return replace(earlier, text=earlier.text if known else earlier.text + words, rewrite=rewrite)
 
 
 def dropout_scales(differences: Differences, evidence: Evidence) -> Differences:
@@ -573,7 +756,7 @@ def expressions(differences: Differences, evidence: Evidence) -> Differences:
                 by_hand.add(at)
         if at is not None and alone is not None:
             parts[at][difference.cause].add(alone.key)
-            left[at] = replace(left[at], text=_with_call(left[at], difference, alone))
+            left[at] = replace(left[at], text=_with_call(left[at], difference, alone), rewrite=None)
         else:
             left.append(difference)
             parts.append(_beginning(difference))
@@ -672,6 +855,7 @@ RULES = (
     DiagnosisRule(attention_scales, searching=True),
     DiagnosisRule(exchanged_arguments, searching=True),
     DiagnosisRule(turned_products, searching=True),
+    DiagnosisRule(other_expressions, searching=True),
     DiagnosisRule(moved_calls),
     DiagnosisRule(gradients_of_tied_weights),
     DiagnosisRule(consequences),
@@ -738,7 +922,10 @@ def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake
     cause, text = difference.cause, difference.text
     if difference.cause is Cause.MISSING and difference.original is not None:
         text = joined("", (text, advice_on_missing(difference.original.name, layers.get(path))))
-    return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=difference.write)
+    patch = None if difference.rewrite is None else difference.rewrite.patch()
+    write = difference.write or (" ".join(patch.after.split()) if patch else "")
+    fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None
+    return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=write, fix=fix)
 
 
 def _ranked(unordered: list[Mistake]) -> list[Mistake]:

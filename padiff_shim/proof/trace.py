@@ -269,18 +269,23 @@ class TraceCall:
 
 @dataclass
 class Trace:
-    """The calls of one run in order, and what the run began with; ``parted``: results of calls that are written in parts."""
+    """The calls of one run in order, and what the run began with.
+
+    ``parted``: results of calls that are written in parts; ``repeats``: calls that hold their operand's elements several times, and
+    are no calls of the run: their results have the operand's value.
+    """
 
     nodes: list[TraceCall] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
     parted: dict[Key, Value] = field(default_factory=dict)
+    repeats: list[TraceCall] = field(default_factory=list)
 
     def forget(self, but: Collection[Value] = ()) -> None:
         """Hold the numbers of no value any longer, ``but`` of some; calls and operands stay."""
-        for value in self.values():
+        for value in (*self.values(), *(node.result for node in self.repeats)):
             if value not in but:
                 value.forget()
-        for node in self.nodes:
+        for node in (*self.nodes, *self.repeats):
             node.operands = [operand._replace(tensor=_without_numbers(operand.tensor)) for operand in node.operands]
 
     def values(self) -> list[Value]:
@@ -462,6 +467,7 @@ class Capture(WithTables):
             self._is(results[0], operands[0].value)
             if shape.base in COPIES:
                 self.moved(results[0], operands[0].tensor)
+                self._note_repeat(operands, results[0])
             self._ways[id(results[0])] = self._way_to(results[0], shape.base, operands[0], arguments)
         elif results or written:
             updated = [tensor for tensor in written if results and all(tensor is not result_ for result_ in results)]
@@ -477,6 +483,14 @@ class Capture(WithTables):
         if name == "expand":  # whose backward sums: the one view that has a call of its own there
             self._where()
         return operand.way
+
+    def _note_repeat(self, operands: list[TraceOperand], result: torch.Tensor) -> None:
+        if operands[0].value.node is not None and result.numel() > operands[0].value.count and backward_node() is None:
+            site, layer, _ = self._where()
+            key = Key("repeat_interleave", site, layer, len(self.trace.repeats))
+            node = TraceCall(-1, key, key.name, {}, operands, site, layer, moves=True, view=False, backward=False, api=self.api)
+            node.results.append(Value(result.detach(), node))
+            self.trace.repeats.append(node)
 
     def _note_parts(self, name: str, arguments: Sequence[tuple[str, Any, bool]], result: torch.Tensor) -> None:
         """Write down what an attention computes, call by call; its result has the value of the last."""

@@ -14,6 +14,7 @@ from planting import loaded
 
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.dispatch.call_site import at_line
+from padiff_shim.proof.findings import Cause
 from padiff_shim.proof.fixes import constructor
 
 
@@ -243,6 +244,43 @@ WRONG = {
     "where": ("paddle.where(x > 0, q, k)", "torch.where(x > 0, k, q)"),
     "lerp": ("paddle.lerp(q, k, 0.25)", "torch.lerp(q, k, 0.75)"),
     "std": ("paddle.std(q, axis=-1)", "torch.std(q, -1, unbiased=False)"),
+    "std of a method": ("self.q(x).std(-1, unbiased=False)", "self.q(x).std(-1)"),
+    "var": ("q.var(-1) + k[..., 0]", "q.var(-1, unbiased=False) + k[..., 0]"),
+    "repeats": ("q.repeat_interleave(3, 1)", "q.repeat_interleave(2, 1)"),
+    "repeats in between": ("q.repeat_interleave(3, 1).cumsum(1)", "q.repeat_interleave(2, 1).cumsum(1)"),
+    "repeated axis": ("q.repeat_interleave(2, axis=0)", "q.repeat_interleave(2, dim=1)"),
+    "filled": ("q.masked_fill(x > 0, 0.5)", "q.masked_fill(x > 0, 1.5)"),
+    "where's number": ("paddle.where(x > 0, q, 0.5)", "torch.where(x > 0, q, -0.5)"),
+    "where's tensor": ("paddle.where(x > 0, q, paddle.ones_like(x))", "torch.where(x > 0, q, torch.zeros_like(x))"),
+    "index": ("self.k(q[:, -1])", "self.k(q[:, 0])"),
+    "index of a variable": ("[self.k(q[:, at]) for at in [2]][0]", "self.k(q[:, 1])"),
+    "slice": ("self.k(q[:, :-1])", "self.k(q[:, 1:])"),
+    "slice of a channel": ("q[..., 1:3] + k[..., 1:3]", "q[..., 1:3] + k[..., 2:4]"),
+    "step": ("self.k(q[:, 1::2])", "self.k(q[:, ::2])"),
+    "rows": ("paddle.index_select(q, paddle.to_tensor([1, 2]), 1)", "torch.index_select(q, 1, torch.tensor([1, 3]))"),
+    "pos_weight": (
+        "F.binary_cross_entropy_with_logits(q, F.sigmoid(x), pos_weight=paddle.to_tensor(2.0))",
+        "F.binary_cross_entropy_with_logits(q, torch.sigmoid(x), pos_weight=torch.tensor(3.0))",
+    ),
+    "no pos_weight": (
+        "F.binary_cross_entropy_with_logits(q, F.sigmoid(x))",
+        "F.binary_cross_entropy_with_logits(q, torch.sigmoid(x), pos_weight=torch.tensor(3.0))",
+    ),
+    "no scale": (
+        "F.softmax(q @ k.transpose([0, 2, 1]), -1) @ x",
+        "torch.softmax(q @ k.mT * 8**-0.5, -1) @ x",
+    ),
+    "no scale of a layer": ("F.tanh(self.n(q))", "torch.tanh(self.n(q) * 0.5)", "paddle.nn.Linear(8, 8)", "torch.nn.Linear(8, 8)"),
+    "no residual": ("self.n(q)", "self.n(q + k)", "paddle.nn.LayerNorm(8)", "torch.nn.LayerNorm(8)"),
+    "no activation": ("self.n(q)", "self.n(F.gelu(q, approximate='tanh'))", "paddle.nn.Linear(8, 8)", "torch.nn.Linear(8, 8)"),
+    "too many activations": ("self.n(F.relu(q))", "self.n(q)", "paddle.nn.Linear(8, 8)", "torch.nn.Linear(8, 8)"),
+    "too many residuals": ("self.n(q + k) * q", "self.n(k) * q", "paddle.nn.LayerNorm(8)", "torch.nn.LayerNorm(8)"),
+    "gate and value": ("F.silu(k) * q", "F.silu(q) * k"),
+    "gate and value of layers": ("F.silu(self.k(x)) * self.q(x)", "F.silu(self.q(x)) * self.k(x)"),
+    "divergence": (
+        "F.kl_div(F.log_softmax(k, -1), F.softmax(q, -1), reduction='sum')",
+        "F.kl_div(F.log_softmax(q, -1), F.softmax(k, -1), reduction='sum')",
+    ),
     "norm": ("q / paddle.linalg.norm(q, p=1, axis=-1, keepdim=True)", "q / torch.linalg.norm(q, dim=-1, keepdim=True)"),
     "pad": ("F.pad(q, [0, 1, 0, 0], value=0.5)", "F.pad(q, [0, 1], value=0.0)"),
     "pad sides": ("F.pad(q, [1, 0], data_format='NCL')", "F.pad(q, [0, 1])"),
@@ -289,6 +327,36 @@ WRONG = {
         LAYER,
         "paddle.nn.utils.weight_norm(paddle.nn.Linear(8, 8), dim=0)",
         "torch.nn.utils.weight_norm(torch.nn.Linear(8, 8))",
+    ),
+    "weight norm of another size": (
+        LAYER,
+        LAYER,
+        "paddle.nn.utils.weight_norm(paddle.nn.Linear(8, 6), dim=0)",
+        "torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(8, 6))",
+    ),
+    "weight norm as a whole": (
+        LAYER,
+        LAYER,
+        "paddle.nn.utils.weight_norm(paddle.nn.Conv1D(6, 4, 3), dim=1)",
+        "torch.nn.utils.weight_norm(torch.nn.Conv1d(6, 4, 3), dim=None)",
+    ),
+    "spectral norm of a convolution": (
+        LAYER,
+        LAYER,
+        "paddle.nn.utils.spectral_norm(paddle.nn.Conv1D(6, 4, 3), dim=1)",
+        "torch.nn.utils.spectral_norm(torch.nn.Conv1d(6, 4, 3))",
+    ),
+    "power iterations": (
+        LAYER,
+        LAYER,
+        "paddle.nn.utils.spectral_norm(paddle.nn.Linear(8, 6), dim=1)",
+        "torch.nn.utils.spectral_norm(torch.nn.Linear(8, 6), n_power_iterations=2)",
+    ),
+    "recurrence": (
+        "self.n(q)[0]",
+        "self.n(q)[0]",
+        "paddle.nn.SimpleRNN(8, 5, num_layers=2)",
+        "torch.nn.RNN(8, 5, num_layers=2, batch_first=True, nonlinearity='relu')",
     ),
     "activation": (LAYER, LAYER, "paddle.nn.ELU(alpha=0.5)", "torch.nn.ELU()"),
     "groups": (LAYER, LAYER, "paddle.nn.GroupNorm(3, 6, epsilon=1e-5)", "torch.nn.GroupNorm(2, 6)"),
@@ -356,6 +424,57 @@ def test_what_is_written_for_one_mistake_mends_it(kind, tmp_path):
     mended = tmp_path / "mended.py"
     mended.write_text(mistake.fix.patch.apply(file.read_text()))
     assert prove(loaded(mended).Model(), model, x, phase="forward"), mended.read_text()
+
+
+TRAINED = """\
+import paddle
+
+ONES = paddle.nn.initializer.Constant(1.0)
+
+class Model(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU())
+        self.last, self.scale = paddle.nn.Linear(8, 8), self.create_parameter([8], default_initializer=ONES)
+        {line}
+
+    def forward(self, x):
+        return self.last(self.first(x)) * self.scale
+"""
+
+
+class Trained(torch.nn.Module):
+    def __init__(self, *frozen):
+        super().__init__()
+        self.first = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+        self.last, self.scale = torch.nn.Linear(8, 8), torch.nn.Parameter(torch.ones(8))
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+
+    def forward(self, x):
+        return self.last(self.first(x)) * self.scale
+
+
+@pytest.mark.parametrize(
+    ("line", "frozen", "at"),
+    [
+        ("self.training = True", ["first.0.weight"], 8),
+        ("self.training = True", ["first.0.weight", "first.0.bias", "scale"], 8),
+        ("self.scale.stop_gradient = True", [], 10),
+        ("for weight in self.first.parameters(): weight.stop_gradient = True", [], 10),
+        ("self.last = paddle.nn.Linear(8, 8, bias_attr=paddle.ParamAttr(trainable=False))", [], 10),
+    ],
+)
+def test_what_is_frozen_in_one_program_alone_has_its_line(line, frozen, at, tmp_path):
+    file, x = tmp_path / "frozen.py", np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
+    file.write_text(TRAINED.format(line=line))
+    original = Trained(*frozen)
+    (mistake,) = prove(loaded(file).Model(), original, x).mistakes
+    assert mistake.cause is Cause.TRAINED
+    assert (mistake.fix.file, mistake.fix.line) == (str(file), at)
+    file.write_text(mistake.fix.patch.apply(file.read_text()))
+    linecache.checkcache()
+    assert prove(loaded(file).Model(), original, x), file.read_text()
 
 
 NAMED = {  # what is no argument: the words, and the causes

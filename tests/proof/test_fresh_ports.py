@@ -102,7 +102,7 @@ WRONG = {
         "comes from result 2 of split (",
     ),
     "ssm: parts exchanged": ("dt, B, C = ", "dt, C, B = ", "dBx = ", "comes from result 3 of split_with_sizes"),
-    "ssm: another end": (ALONG, "[..., 3:]", "[..., 3:]", "another attribute: end="),
+    "ssm: another end": (ALONG, "[..., 3:]", "[..., 3:]", "write [..., :7]"),
     "ssm: normed residual": (
         "return u + ",
         "return self.norm(u) + ",
@@ -159,7 +159,7 @@ WRONG = {
         "another attribute: 1000 ** ... against 10000 ** ...",
     ),
     "xl: positions": ("total - 1, -1, -1,", "0, total, 1,", "angles = ", "they are the same in another order"),
-    "xl: shift": ("[:, :, 1:].", "[:, :, :-1].", "[:, :, :-1]", "another attribute: end=-1 against"),
+    "xl: shift": ("[:, :, 1:].", "[:, :, :-1].", "[:, :, :-1]", "write [:, :, 1:]"),
 }
 ALWAYS = (
     "unet: groups",

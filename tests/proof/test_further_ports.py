@@ -133,7 +133,7 @@ WRONG = {
         "F.pad",
         "another attribute: pad=[0, 1] against [1, 0] (write pad=[1, 0]) (in 6 layers)",
     ),
-    "wavenet: shifted": ("logits[:, :, :-1]", "logits[:, :, 1:]", "logits[:, :, 1:]", "start=1 against 0"),
+    "wavenet: shifted": ("logits[:, :, :-1]", "logits[:, :, 1:]", "logits[:, :, 1:]", "write [:, :, :-1]"),
     "resnext: momentum": (
         "nn.BatchNorm2D(c), nn.ReLU()",
         "nn.BatchNorm2D(c, momentum=0.1), nn.ReLU()",

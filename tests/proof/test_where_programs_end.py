@@ -280,8 +280,8 @@ def test_a_weight_that_the_original_freezes_is_no_graph_that_goes_on():
     original = _Gated()
     original.a.requires_grad_(False)
     proof = prove(_GatedPort(lambda h: h), original, np.ones((5, 8), "float32"))
-    assert (proof.verdict.name, proof.mistakes) == ("CODE_DIFFERS", [])
-    assert "a.weight" in proof.reason
+    assert [mistake.cause.name for mistake in proof.mistakes] == ["TRAINED"]
+    assert "self.a.weight.stop_gradient = True" in proof.mistakes[0].write
 
 
 class _Halves(torch.nn.Module):

@@ -20,6 +20,7 @@ from ...trees import elements
 from ...weights.mapping import Mapping as Weights
 from ..aligned import AlignedProof
 from ..causes import Cause
+from ..expressions import Rewrite, both
 from ..findings import ProgramPlace, ProofVerdict
 from ..programs import NotWider, PaddleSide, TorchSide, generators_restored
 from ..trace import TraceCall
@@ -31,7 +32,7 @@ from .following import call_number, plain_layer
 from .origins import OriginGroup, cause_of, layouts
 from .result import UPDATE, BitOrigin, Bitwise, TravelRow, patched
 from .search import Origin, OriginSearch, unfollowed
-from .source import Rewrite, joined, text_of, written_number
+from .source import text_of, written_number
 from .updates import PaddleUpdates, update_sides, with_paddles_own
 
 LEAST_STEPS = 3  # of an optimizer: averages begin with zeros, and two later steps tell which numbers belong to a step
@@ -188,11 +189,11 @@ def _patches(search: OriginSearch) -> list[Patch | None]:
     patches = [None if rewrite is None else rewrite.patch() for rewrite in rewrites]
     for place, patch in enumerate(patches):
         for before in range(place):
-            other, both = patches[before], joined(rewrites[before], rewrites[place])
-            if patch is not None and other is not None and both is not None and other.end_line >= patch.line <= other.end_line:
+            other, united = patches[before], both(rewrites[before], rewrites[place])
+            if patch is not None and other is not None and united is not None and other.end_line >= patch.line <= other.end_line:
                 same = [number for number, rewrite in enumerate(rewrites) if rewrite in (rewrites[before], rewrites[place])]
                 for number in same:
-                    rewrites[number], patches[number] = both, both.patch()
+                    rewrites[number], patches[number] = united, united.patch()
                 patch = patches[place]
     return patches
 

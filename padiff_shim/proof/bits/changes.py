@@ -14,10 +14,11 @@ import paddle
 from ...catalogue.formulations import formulations
 from ...table.formulation import LAYOUT, TRAINING, Formulation, Spelling
 from ...text import tr
+from ..expressions import Rewrite
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Reread, Swap, as_side, same_tensor_bits
 from .patterns import Candidate, match
-from .source import Rewrite, patch
+from .source import patch
 from .spelling import listed, replay
 
 MOST = 24  # changes that are tried for one origin

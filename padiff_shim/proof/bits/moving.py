@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from ...table.formulation import BACKWARD, Formulation, Spelling
 from ...text import tr
+from ..expressions import Rewrite, both
 from .calls import OpCall, ValueId
 from .changes import MOVES, call_text
 from .following import CallPlace, Reread, Swap, call_number
 from .origins import OriginGroup
-from .source import Rewrite, Span, assigned_before, joined, part_replaced, patch, text_of
+from .source import Span, assigned_before, part_replaced, patch, text_of
 
 _REPEATS = frozenset({"repeat_interleave", "tile", "expand_as", "broadcast_to", "index_select", "gather"})
 _AS_IT_IS = "x.transpose(list(range(x.ndim)))"
@@ -107,7 +108,7 @@ class MoveChange:
         if moved is None or moved.file != others.file:
             return None
         unmoved = patch(moved, _NAME, {_NAME: move.operand}, spans)
-        return joined(unmoved, patch(others, _of(self.text, text_of(others)), {}, spans))
+        return both(unmoved, patch(others, _of(self.text, text_of(others)), {}, spans))
 
     def _before(
         self,
@@ -127,14 +128,14 @@ class MoveChange:
             readers = _readers(start, calls)
             first = self._own(readers[0], [_readers(each.start, calls)[0] for each in self.moves if each.start is not None])
             alone = first is not None and first.file == moved.file and set(readers) <= set(move.past)
-            return joined(assigned_before(first, start, self.text), unmoved) if alone and first is not None else None
+            return both(assigned_before(first, start, self.text), unmoved) if alone and first is not None else None
         text = self._part(others, start, next((number for number, call in enumerate(calls) if start in call.outputs), None))
         if text is None:
             return None
         once = f"{_AGAIN} = {_of(self.text, _NAME)}\n{text.replace(_NAME, _AGAIN)}"
         if _lies_in(others, moved):
             return patch(moved, once, {_NAME: start}, spans)
-        return joined(patch(others, once, {_NAME: start}, spans), unmoved)
+        return both(patch(others, once, {_NAME: start}, spans), unmoved)
 
     def _part(self, whole: Span, value: ValueId, maker: int | None) -> str | None:
         """An expression with a name in place of a value that it reads."""

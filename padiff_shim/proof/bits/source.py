@@ -13,14 +13,13 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import paddle
 
 from ...dispatch.call_site import is_library
-from ...present.annotations import Patch
+from ..expressions import Edit, Rewrite, extent
 from .calls import ValueId
 
 
@@ -137,38 +136,6 @@ def _attribute(path: str) -> str:
     return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
 
 
-class Edit(NamedTuple):
-    """A text in the place of another: lines from 1, columns in bytes; the lines before ``line`` get no part of it."""
-
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Rewrite:
-    """Edits of a file that belong together."""
-
-    file: str
-    edits: frozenset[Edit]
-
-    def patch(self) -> Patch | None:
-        """The lines that they change; None where one lies in another."""
-        lines, edits = _source(self.file).lines, sorted(self.edits)
-        first, last = edits[0].line, max(edit.end_line for edit in edits)
-        held = [line.encode() for line in lines[first - 1 : last]]
-        starts = [0, *itertools.accumulate(map(len, held))]
-        whole, made, end = b"".join(held), b"", 0
-        for edit in edits:
-            begin, stop = starts[edit.line - first] + edit.column, starts[edit.end_line - first] + edit.end_column
-            if begin < end:
-                return None
-            made, end = made + whole[end:begin] + edit.text.encode(), stop
-        return Patch(self.file, first, last, whole.decode(), (made + whole[end:]).decode())
-
-
 def patch(
     span: Span,
     spelling: str,
@@ -247,8 +214,7 @@ class _Held(NamedTuple):
         """What gives the value a name of its own."""
         yield source.line_before(self.line, f"{fresh} = {self.text}")
         if self.node is not None:
-            line, column, end_line, end_column = _extent(self.node)
-            yield Edit(line, column, end_line, end_column, fresh)
+            yield Edit(*extent(self.node), fresh)
 
 
 def text_of(span: Span) -> str:
@@ -276,19 +242,15 @@ class _Replaced(ast.NodeTransformer):
     """An expression with a name in place of variables, and of the expressions that lie where some nodes lie."""
 
     def __init__(self, texts: Sequence[str], nodes: Sequence[ast.expr], name: str) -> None:
-        self._texts, self._places, self._name = texts, [_extent(node) for node in nodes], name
+        self._texts, self._places, self._name = texts, [extent(node) for node in nodes], name
         self.count = 0
 
     def visit(self, node: ast.AST) -> Any:
         """An expression."""
-        if isinstance(node, ast.expr) and (_extent(node) in self._places or ast.unparse(node) in self._texts):
+        if isinstance(node, ast.expr) and (extent(node) in self._places or ast.unparse(node) in self._texts):
             self.count += 1
             return ast.Name(self._name, ast.Load())
         return super().visit(node)
-
-
-def _extent(node: ast.expr) -> tuple[Any, ...]:
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
 def assigned_before(span: Span, value: ValueId, spelling: str) -> Rewrite | None:
@@ -301,14 +263,6 @@ def assigned_before(span: Span, value: ValueId, spelling: str) -> Rewrite | None
         return None
     made = _PortNames({"x": name}, _aliases(span.names), set()).visit(ast.parse(spelling, mode="eval").body)
     return Rewrite(span.file, frozenset([source.line_before(statement, f"{name} = {ast.unparse(made)}")]))
-
-
-def joined(first: Rewrite | None, second: Rewrite | None) -> Rewrite | None:
-    """Two changes of a file as one; None where there are not two, or one lies in the other."""
-    if first is None or second is None or first.file != second.file:
-        return None
-    both = Rewrite(first.file, first.edits | second.edits)
-    return None if both.patch() is None else both
 
 
 @contextlib.contextmanager

@@ -1,0 +1,243 @@
+"""Expressions of the port's lines, and the changes of them that mend a mistake."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import itertools
+import linecache
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..dispatch.call_site import is_library
+from ..present.annotations import Patch
+from .arguments import ApiCall, Name, parsed
+from .trace import Value
+
+
+class Edit(NamedTuple):
+    """A text in the place of another: lines from 1, columns in bytes; the lines before ``line`` get no part of it."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Edits of a file that belong together."""
+
+    file: str
+    edits: frozenset[Edit]
+
+    @classmethod
+    def of(cls, file: str, texts: Iterable[tuple[ast.expr, str]]) -> Rewrite:
+        """A file with other texts in the place of expressions."""
+        return cls(file, frozenset(Edit(*extent(node), text) for node, text in texts))
+
+    def patch(self) -> Patch | None:
+        """The lines that they change; None where one lies in another, or they are no program then."""
+        lines, edits = linecache.getlines(self.file), sorted(self.edits)
+        first, last = edits[0].line, max(edit.end_line for edit in edits)
+        held = [line.encode() for line in lines[first - 1 : last]]
+        starts = [0, *itertools.accumulate(map(len, held))]
+        whole, made, end = b"".join(held), b"", 0
+        for edit in edits:
+            begin, stop = starts[edit.line - first] + edit.column, starts[edit.end_line - first] + edit.end_column
+            if begin < end:
+                return None
+            made, end = made + whole[end:begin] + edit.text.encode(), stop
+        patch = Patch(self.file, first, last, whole.decode(), (made + whole[end:]).decode())
+        try:
+            ast.parse(patch.apply("".join(lines)))
+        except SyntaxError:  # an argument stands in brackets of its own
+            return None
+        return patch
+
+
+def extent(node: ast.expr) -> tuple[int, int, int, int]:
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
+
+
+def both(first: Rewrite | None, second: Rewrite | None) -> Rewrite | None:
+    """Two changes of a file as one; None where there are not two, or one lies in the other."""
+    if first is None or second is None or first.file != second.file:
+        return None
+    united = Rewrite(first.file, first.edits | second.edits)
+    return None if united.patch() is None else united
+
+
+# ---- What a call of Paddle's API has as its arguments.
+
+
+def names_in(file: str) -> Mapping[str, Any]:
+    """The names of the module of a file, and their values."""
+    return next((vars(module) for module in list(sys.modules.values()) if getattr(module, "__file__", None) == file), {})
+
+
+def resolved(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """What a dotted name of the module stands for; None of any other expression."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute) and (owner := resolved(node.value, names)) is not None:
+        return getattr(owner, node.attr, None)
+    return None
+
+
+def argument_node(call: ApiCall, name: str) -> ast.expr | None:
+    """The expression of an argument of a call, or of a layer's; None where that is not known."""
+    node = call.expression
+    if isinstance(node, ast.BinOp) and call.symbol:
+        return node.left if name == "x" else node.right
+    if isinstance(node, ast.Subscript) and call.symbol == "[]":
+        return node.value if name == "x" else node.slice
+    if not isinstance(node, ast.Call) or call.symbol or name not in call.arguments:
+        return None
+    if (named := next((keyword.value for keyword in node.keywords if keyword.arg == name), None)) is not None:
+        return named
+    values, func = list(node.args), node.func
+    if isinstance(func, ast.Attribute) and func.attr.strip("_") == call.name:
+        values = values if inspect.ismodule(resolved(func.value, names_in(call.file))) else [func.value, *values]
+    at = list(call.arguments).index(name)
+    return values[at] if at < len(values) and not any(isinstance(value, ast.Starred) for value in values[: at + 1]) else None
+
+
+def argument_source(call: ApiCall, name: str) -> Name | None:
+    """What a line hands to a call for one of its parameters, as it is written there; None where that is not known."""
+    node = argument_node(call, name)
+    if node is None:
+        return None
+    return Name(f"({ast.unparse(node)})" if isinstance(node, ast.BinOp) and call.symbol else ast.unparse(node))
+
+
+def reordered_source(call: ApiCall, name: str, order: Sequence[int]) -> Name:
+    """A list of operands in another order, as the line would have it."""
+    source = argument_source(call, name) or Name(name)
+    node = ast.parse(source, mode="eval").body
+    parts = [ast.unparse(part) for part in node.elts] if isinstance(node, (ast.List, ast.Tuple)) else []
+    return Name(f"[{', '.join(parts[at] if parts else f'{source}[{at}]' for at in order)}]")
+
+
+def with_arguments(call: ApiCall, texts: Mapping[str, str]) -> Rewrite | None:
+    """The line with other arguments; None where it does not write one of them."""
+    nodes = [(argument_node(call, name), text) for name, text in texts.items()]
+    known = [(node, text) for node, text in nodes if node is not None]
+    return Rewrite.of(call.file, known) if known and len(known) == len(nodes) else None
+
+
+# ---- Products whose operands are exchanged: what is transposed stays in its place.
+
+
+def exchanged_source(call: ApiCall) -> dict[str, Name]:
+    """A product's operands with what is transposed in them exchanged, as its line has them; none where that is not known."""
+    places, names = list(call.arguments)[:2], names_in(call.file)
+    left, right = (argument_node(call, name) for name in places)
+    if left is None or right is None or not any(_arranged_field(operand, names) for operand in (left, right)):
+        return {}
+    pairs = ((left, _root(right, names)), (right, _root(left, names)))
+    return {name: Name(ast.unparse(_on_another(*pair, names))) for name, pair in zip(places, pairs)}
+
+
+def _root(node: ast.expr, names: Mapping[str, Any]) -> ast.expr:
+    """What an expression arranges: ``q`` in ``q.transpose([0, 2, 1])``, ``paddle.transpose(q, [0, 2, 1])`` and ``q.mT``."""
+    field = _arranged_field(node, names)
+    return node if field is None else _root(field[0], names)
+
+
+def _on_another(node: ast.expr, root: ast.expr, names: Mapping[str, Any]) -> ast.expr:
+    """The same arrangement of something else."""
+    field = _arranged_field(node, names)
+    return root if field is None else field[1](_on_another(field[0], root, names))
+
+
+def _arranged_field(node: ast.expr, names: Mapping[str, Any]) -> tuple[ast.expr, Callable[[ast.expr], ast.expr]] | None:
+    """The operand of an arranging expression, and that expression of another one; None of any other expression."""
+    if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+        return node.value, lambda other: ast.Attribute(other, node.attr, node.ctx)
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return None
+    func = node.func
+    if func.attr not in _ARRANGE:
+        return None
+    if inspect.ismodule(resolved(func.value, names)):
+        return node.args[0], lambda other: ast.Call(func, [other, *node.args[1:]], node.keywords)
+    return func.value, lambda other: ast.Call(ast.Attribute(other, func.attr, func.ctx), node.args, node.keywords)
+
+
+_ARRANGE = ("transpose", "t", "swapaxes", "swapdims", "matrix_transpose", "moveaxis", "unsqueeze", "reshape", "flatten", "squeeze")
+
+
+# ---- Where a function of the port has a value.
+
+
+class ValueSource(NamedTuple):
+    """An expression that gives a value, and the text by which other lines of its function have it; "" where they have not."""
+
+    file: str
+    node: ast.expr
+    name: str
+
+    @property
+    def function(self) -> ast.FunctionDef | None:
+        """The function in which it stands."""
+        return next((above for above in _above(self.node, _parents(self.file)) if isinstance(above, ast.FunctionDef)), None)
+
+    def replaced_by(self, text: str) -> Rewrite:
+        """The change of the expression, in brackets within another."""
+        plain = (ast.Assign, ast.AnnAssign, ast.Return, ast.Call, ast.keyword, ast.Tuple, ast.List)
+        parent = _parents(self.file).get(self.node)
+        within = not isinstance(parent, plain) or (isinstance(parent, ast.Call) and parent.func is self.node)
+        bare = isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant))
+        return Rewrite.of(self.file, [(self.node, f"({text})" if within and not bare else text)])
+
+
+def _parents(file: str) -> dict[ast.AST, Any]:
+    return _parents_in(parsed(file))
+
+
+@functools.lru_cache(maxsize=64)
+def _parents_in(tree: ast.AST) -> dict[ast.AST, Any]:
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+def source_of_value(value: Value) -> ValueSource | None:
+    """Where the port's line makes a value, with the steps that arrange it; None where that is not known, or a library's."""
+    call = None if value.node is None else value.node.api
+    node = None if call is None else call.expression
+    if value.node is None or call is None or node is None or is_library(call.file) or call.symbol == "[]":
+        return None
+    parents = _parents(call.file)
+    while isinstance(field := parents.get(node), ast.Attribute) and field.attr in _ARRANGE and isinstance(parents[field], ast.Call):
+        node = parents[field]
+    statement = parents.get(node)
+    function = ValueSource(call.file, node, "").function
+    if function is None:
+        return None
+    stored = Counter(part.id for part in ast.walk(function) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+    side, at = (parents.get(statement), statement.elts.index(node)) if isinstance(statement, ast.Tuple) else (statement, None)
+    target = side.targets[0] if isinstance(side, ast.Assign) and len(side.targets) == 1 else None
+    if isinstance(statement, ast.Tuple) and at is not None:  # `q, k = self.q(x), self.k(x)`
+        target = target.elts[at] if isinstance(target, ast.Tuple) and len(target.elts) == len(statement.elts) else None
+    elif isinstance(target, ast.Tuple) and value in value.node.results and len(value.node.results) == len(target.elts):
+        target = target.elts[value.node.results.index(value)]
+    elif len(value.node.results) > 1:
+        return None
+    if isinstance(target, ast.Name):
+        name = target.id if stored[target.id] == 1 else ""
+    else:
+        names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        parameters = {arg.arg for arg in function.args.args}
+        name = "" if any(stored[name] > (name not in parameters) for name in names) else ast.unparse(node)
+    return ValueSource(call.file, node, name)
+
+
+def _above(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    while node in parents:
+        node = parents[node]
+        yield node
