@@ -15,7 +15,7 @@ from typing import Any
 import paddle
 import torch
 
-from ..dispatch.dtypes import exchanged
+from ..dispatch.dtypes import exchanged_in
 from ..dispatch.entry_point import EntryPoint
 from ..dispatch.frames import paused
 from ..dispatch.operands import CallOperands, each, flat
@@ -562,7 +562,7 @@ def of_operands(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, 
         paddle_graph.register_silent_hook(alias, _on_alias, subject, index)
     subject.aliased = True
     exchange = {id(operand): alias for operand, alias in zip(givens, aliases)}
-    return exchanged(args, exchange), {key: exchanged(value, exchange) for key, value in kwargs.items()}
+    return exchanged_in(args, kwargs, exchange)
 
 
 def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:
@@ -635,8 +635,8 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
     outer = gather()  # the program's saved-tensor hooks may stand around the backward, too
     try:
         with paddle.enable_grad(), paused():
-            results = subject.door.native(*exchanged(args, exchange), **{k: exchanged(v, exchange) for k, v in kwargs.items()})
-            results = of_paddle(subject.door, results)
+            args, kwargs = exchanged_in(args, kwargs, exchange)
+            results = of_paddle(subject.door, subject.door.native(*args, **kwargs))
             outs, grads = [results[position] for position in incoming], list(incoming.values())
             gradients = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)
     finally:

@@ -17,6 +17,7 @@ import paddle
 import torch
 
 from .. import numerics
+from ..dispatch.dtypes import exchanged_in
 from ..dispatch.frames import paused
 from ..frameworks.memory import as_operand, to_paddle, to_torch
 from ..frameworks.torch_state import put_aside
@@ -113,7 +114,7 @@ class GradientCall:
         written = [subject.inputs.paddle[index] for index in subject.door.overwritten]
         with paddle.enable_grad(), paused():
             places.update({id(tensor): [tensor.clone()] for tensor in written if isinstance(tensor, paddle.Tensor)})
-            args, kwargs = _exchanged(args, places), {name: _exchanged(value, places) for name, value in kwargs.items()}
+            args, kwargs = exchanged_in(args, kwargs, partial(_next_of, places))
             results = of_paddle(subject.door, subject.door.native(*args, **kwargs))
             firsts = paddle.grad(
                 [results[position] for position in incoming],
@@ -181,10 +182,8 @@ def _occurrences(value: Any, place: int) -> list[Any]:
     return [value] if id(value) == place else []
 
 
-def _exchanged(value: Any, others: Mapping[int, list[Any]]) -> Any:
-    """An argument with tensors exchanged for others, by their ids; of several others the next one for each occurrence."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(_exchanged(item, others) for item in value)
+def _next_of(others: Mapping[int, list[Any]], value: Any) -> Any:
+    """What stands for a tensor, by its id; of several the next one for each occurrence."""
     leaves = others.get(id(value))
     return value if leaves is None else leaves[0] if len(leaves) == 1 else leaves.pop(0)
 

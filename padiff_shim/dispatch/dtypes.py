@@ -285,14 +285,16 @@ def _unseen(made: Callable[[], Any], *, autocasting: bool = False) -> Any:
         stand(before)
 
 
-def exchanged(value: Any, others: dict[int, Any]) -> Any:
-    """The same argument with tensors exchanged for others, by their ids."""
+def exchanged(value: Any, others: Mapping[int, Any] | Callable[[Any], Any]) -> Any:
+    """The same argument with tensors exchanged for others, by their ids; or whatever it holds, by a function."""
     if isinstance(value, (list, tuple)):
         return type(value)(exchanged(item, others) for item in value)
-    return others.get(id(value), value)
+    return others(value) if callable(others) else others.get(id(value), value)
 
 
-def exchanged_in(args: tuple[Any, ...], kwargs: dict[str, Any], others: dict[int, Any]) -> tuple[Any, dict[str, Any]]:
+def exchanged_in(
+    args: tuple[Any, ...], kwargs: dict[str, Any], others: Mapping[int, Any] | Callable[[Any], Any]
+) -> tuple[Any, dict[str, Any]]:
     """:func:`exchanged` of all arguments of a call."""
     return exchanged(args, others), {key: exchanged(value, others) for key, value in kwargs.items()}
 
@@ -461,7 +463,10 @@ def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtyp
     half = DTYPES[dtype]
     tensors = {id(value): value for value in _values(args, kwargs) if type(value) in TENSOR_TYPES and value.dtype == half}
     wide = {key: cast(tensor, "float32") for key, tensor in tensors.items()}
-    result = make(*_exchanged(args, wide, half), **{key: _exchanged(value, wide, half) for key, value in kwargs.items()})
+    args, kwargs = exchanged_in(
+        args, kwargs, lambda value: _FLOAT32 if type(value) is type(half) and value == half else wide.get(id(value), value)
+    )
+    result = make(*args, **kwargs)
 
     def narrow(_: int, value: Any) -> Any:
         if type(value) not in TENSOR_TYPES or value.dtype != _FLOAT32 or any(value is tensor for tensor in wide.values()):
@@ -469,10 +474,3 @@ def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtyp
         return cast(value, dtype) if value._is_initialized() else paddle.empty(value.shape, dtype)
 
     return each(result, narrow), wide
-
-
-def _exchanged(value: Any, wide: dict[int, Any], half: Any) -> Any:
-    """An argument with the tensors of 16 bits, and a dtype that it names, exchanged for those of float32."""
-    if isinstance(value, (list, tuple)):
-        return type(value)(_exchanged(item, wide, half) for item in value)
-    return _FLOAT32 if type(value) is type(half) and value == half else exchanged(value, wide)

@@ -43,14 +43,16 @@ _memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one shape and dtype hold the same bytes; on the CPU without allocating."""
-    if not tensor.is_cuda and tensor.is_contiguous() and other.is_contiguous():
-        return not _memcmp(tensor.data_ptr(), other.data_ptr(), tensor.numel() * tensor.element_size())
+def same_tensor_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have one shape, dtype and bytes, however they lie; on the CPU without allocating where they lie whole."""
+    if tensor.shape != other.shape or tensor.dtype != other.dtype:
+        return False
     if tensor.is_complex():
-        tensor, other = torch.view_as_real(tensor), torch.view_as_real(other)
+        tensor, other = (torch.view_as_real(side.detach().resolve_conj()) for side in (tensor, other))
+    if not (tensor.is_cuda or other.is_cuda) and tensor.is_contiguous() and other.is_contiguous():
+        return not _memcmp(tensor.data_ptr(), other.data_ptr(), tensor.numel() * tensor.element_size())
     bits = _BITS[tensor.element_size()]
-    return torch.equal(tensor.view(bits), other.view(bits))
+    return torch.equal(tensor.detach().contiguous().view(bits), other.detach().contiguous().view(bits))
 
 
 class Copy:
@@ -79,7 +81,7 @@ class Copy:
     def renew(self) -> bool:
         """Take over the weight's present values; False if they are those already held."""
         start = time.perf_counter()
-        if same_bits(self.source, self.snapshot):
+        if same_tensor_bits(self.source, self.snapshot):
             self.cost.seconds += time.perf_counter() - start
             return False
         # ``.data``: graphs that saved the copy shall read the new values, as Paddle's graph does, and not refuse them.

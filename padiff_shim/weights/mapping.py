@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError
 from ..frameworks import settings
+from ..frameworks.weight_copies import same_tensor_bits
 from ..present.annotations import Finding
 from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
@@ -202,22 +203,13 @@ def check(mapping: Mapping, torch_side: WeightSide, paddle_side: WeightSide) -> 
             continue
         torch_values, paddle_values = pair.values(torch_side), pair.values(paddle_side)
         result.compared += 1
-        if not _same_bits(torch_values, paddle_values):
+        if not same_tensor_bits(torch_values, paddle_values):
             unequal.append((pair, torch_values, paddle_values))
     candidates = [(pair.paddle, paddle_values) for pair, _, paddle_values in unequal]
     result.differences = [
         _difference(pair, torch_values, paddle_values, candidates) for pair, torch_values, paddle_values in unequal
     ]
     return result
-
-
-def _same_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
-    if first.shape != second.shape or first.dtype != second.dtype:
-        return False
-    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(first.element_size())
-    if bits is None:  # complex128
-        return bool(torch.equal(torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())))
-    return bool(torch.equal(first.contiguous().view(bits), second.contiguous().view(bits)))
 
 
 def _difference(
@@ -240,7 +232,7 @@ def _difference(
         and (finding := _turned(pair, torch_values, paddle_values))
     ):
         return UnequalPair(pair, largest, finding)
-    others = tuple(name for name, values in candidates if values is not paddle_values and _same_bits(torch_values, values))
+    others = tuple(name for name, values in candidates if values is not paddle_values and same_tensor_bits(torch_values, values))
     return UnequalPair(pair, largest, SWAPPED if others else DIFFERENT, others)
 
 

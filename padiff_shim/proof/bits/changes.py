@@ -12,11 +12,12 @@ from typing import Any
 import paddle
 
 from ...catalogue.formulations import formulations
+from ...frameworks.weight_copies import same_tensor_bits
 from ...table.formulation import LAYOUT, TRAINING, Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite
 from .calls import CallRecorder, OpCall, ValueId
-from .following import CallPlace, Followed, Reread, Swap, as_side, same_tensor_bits
+from .following import CallPlace, Followed, Reread, Swap, as_side
 from .patterns import Candidate, match
 from .source import patch
 from .spelling import listed, replay

@@ -19,6 +19,7 @@ import torch
 from ...dispatch.call_site import CallSite, call_site
 from ...dispatch.frames import paused
 from ...frameworks.memory import to_torch
+from ...frameworks.weight_copies import same_tensor_bits
 from ...torch_versions import last_node_number, without_modes
 from ...trees import mapped
 from ..plans import TORCHS, OnTorch
@@ -30,19 +31,6 @@ from .spelling import listed, replay
 
 _PASS = ModelSide._pass.__code__
 _MARK = "\0"  # between a layer's path and the number of a Paddle call
-
-
-def same_tensor_bits(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are equal bit for bit, whatever their strides."""
-    if tensor.shape != other.shape or tensor.dtype != other.dtype:
-        return False
-    whole = _WHOLE[tensor.element_size()]
-    if tensor.is_complex():
-        tensor, other, whole = torch.view_as_real(tensor), torch.view_as_real(other), _WHOLE[tensor.element_size() // 2]
-    return bool(torch.equal(tensor.detach().contiguous().view(whole), other.detach().contiguous().view(whole)))
-
-
-_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
 
 
 class Swap(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...frameworks.weight_copies import same_tensor_bits
 from ...measure.bits import same_bits
 from ...proof import agreement
 from ...table.formulation import Formulation
@@ -25,7 +26,7 @@ from ..trace import Forced, Key
 from .accumulation import OrderChange, order_change
 from .calls import OpCall, ValueId
 from .changes import MOST, Change, Probing, candidates_at, changes, layout_candidates
-from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of, same_tensor_bits
+from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
 from .moving import MoveChange, move_changes
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
