@@ -36,7 +36,7 @@ Exit status: 0 if the set was found, 2 if there is none: the result is bad on bo
 @click.option("--optimizer", default="paddle", show_default=True, metavar="WORD", help="paddle or torch, as for `run`.")
 @click.option("--random", default="paddle", show_default=True, metavar="WORD", help="paddle or torch, as for `run`.")
 @click.option("--definitions", multiple=True, metavar="WORD", help="paddle, torch, or an op by Torch's definition.")
-@click.option("--seed", default=0, metavar="N", type=int, help="Seed of all random generators.")
+@click.option("--seed", default=0, show_default=True, metavar="N", type=int, help="Seed of all random generators.")
 @output.file_options
 def command(
     program: str,

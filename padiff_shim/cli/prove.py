@@ -58,18 +58,20 @@ Exit status: 0 if the port is right (with --bits: if no bit differs), 1 if it is
 @click.option("--report", type=output.TEXT, help="Write the pull request's Markdown, and a page beside it; - is standard output.")
 @click.option("--tokens", default=16, show_default=True, metavar="N", type=int, help="In the report: tokens to generate greedily.")
 @click.option("--generate", metavar="FILE:NAME", help="A pair of functions that generate them (Paddle's, Torch's).")
-@click.option("--phase", default="both", metavar="WORD", help="forward, or both: also gradients.")
+@click.option("--phase", default="both", show_default=True, metavar="WORD", help="forward, or both: also gradients.")
 @click.option("--train", "optimizer", metavar="WHAT", help="Train with this optimizer: a name, or FILE:NAME as for prove().")
 @click.option("--steps", default=1, show_default=True, metavar="N", type=int, help="With --train: steps to compare.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="DTYPE",
               help="Of parameters and inputs: bfloat16, float16, float32 or float64. Further ones go into the report.")  # fmt: skip
 @builder_options
-@click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle, paddle->torch, as-is or random.")
+@click.option(
+    "--weights", default="torch->paddle", show_default=True, metavar="WORD", help="torch->paddle, paddle->torch, as-is or random."
+)
 @click.option("--loss", metavar="FILE:NAME", help="A function of the output, or a pair of them (Paddle's, Torch's).")
 @layer_map_option
 @click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
 @click.option("--equal", metavar="FILE:NAME", help="A comparator of your own: a function of two arrays and a name.")
-@click.option("--seed", default=0, metavar="N", type=int, help="Seed of all random generators.")
+@click.option("--seed", default=0, show_default=True, metavar="N", type=int, help="Seed of all random generators.")
 @output.format_options
 @output.file_options
 def command(

@@ -38,7 +38,7 @@ DIRECTIONS = ("torch->paddle", "paddle->torch")
 @click.option("--torch", "original", required=True, metavar="WHAT", help="A model, or a file of weights: .pt, .bin, .safetensors.")
 @click.option("--paddle", "port", required=True, metavar="WHAT", help="A model, or a file of weights: .pdparams, .safetensors.")
 @click.option("--output", "-o", "target", type=output.PAGE, help="Write the transferred weights: .pdparams, or .pt for Torch.")
-@click.option("--weights", default="torch->paddle", metavar="WORD", help="torch->paddle or paddle->torch.")
+@click.option("--weights", default="torch->paddle", show_default=True, metavar="WORD", help="torch->paddle or paddle->torch.")
 @builder_options
 @layer_map_option
 @click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")

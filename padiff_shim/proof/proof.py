@@ -103,6 +103,8 @@ class ProofAnswer(Presented):
             yield self._with_line(line, layer=True)
             yield self._with_line(line, layer=False)
         fix = first.fix.text if first.fix is not None else ""
+        if fix and first.fix is not None and first.fix.file:  # where it is to be written
+            line = at_line(first.fix.file, first.fix.line).rpartition("/")[2]
         if place:
             bare = tr("{text}, at {line}", text=_without_brackets(first.sentence()), line=line)
             yield tr("{cause}: write {fix}", cause=bare, fix=fix) if fix else bare
