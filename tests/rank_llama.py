@@ -34,7 +34,7 @@ FAULTS = {
     "reduce": ("layer", "layers.0.attn", "partial sums", {}),
     "epsilon": ("op", "layers.0.norm1", "constant", {"more": 1e-2 - 1e-5}),
     "norm": ("note", "gradient norm", "norm", {}),
-    "most": ("clipped gradient", "embed.weight", "scale", {"factor": 1.1}),
+    "most": ("clipped gradient", "embed.weight", "clipping", {"a": 1.1 * MOST, "b": MOST}),
     "rate": ("parameter", "embed.weight", "learning rate", {"a": 0.9 * RATE, "b": RATE}),
     "decay": ("parameter", "embed.weight", "weight decay", {"a": 0.0, "b": DECAY}),
     "twice": ("gradient", "head.weight", "scale", {"factor": 2}),

@@ -10,11 +10,13 @@ import paddle
 
 from ..dispatch.entry_point import Unlisted
 from ..dispatch.frames import top
+from ..frameworks.optimizer_states import clip_of_call
 from ..frameworks.torch_state import kept_grad_mode, undisturbed
 from ..frameworks.versions import IS_3
 from ..optimizers.update import updates
 from ..patching.functions import PyFunctionPatch
 from ..patching.patcher import Patcher, Point
+from ..runlog.optimizer_settings import Settings
 from ..table.reasons import OPTIMIZER
 from .locate import awaiting, python_function
 
@@ -39,7 +41,7 @@ def _hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-Clipping = Callable[[list[Any], Callable[[], Any]], Any]  # of parameters, by a call
+Clipping = Callable[[list[Any], Settings, Callable[[], Any]], Any]  # of parameters, how, by a call
 onlookers: list[Clipping] = []  # see how a program clips gradients
 
 
@@ -51,7 +53,7 @@ def _clip_hook(part: str, original: Callable[..., Any]) -> Callable[..., Any]:
         parameters = [parameters] if isinstance(parameters, paddle.Tensor) else list(parameters)
         call = functools.partial(clip, parameters, *args, **kwargs)
         for onlooker in onlookers:
-            call = functools.partial(onlooker, parameters, call)
+            call = functools.partial(onlooker, parameters, clip_of_call(part.rpartition(".")[2], args, kwargs), call)
         return call()
 
     return hook

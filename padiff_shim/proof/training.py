@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,8 @@ import numpy as np
 import torch
 
 from ..dispatch.call_site import CallSite, is_library
+from ..recording.settings import ALONE, ComparedSettings, SettingDifference
+from ..runlog.optimizer_settings import PADDLES_WORDS, Settings, setting_text
 from ..text import listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.tree import LayerNode, WeightSide
@@ -22,14 +24,13 @@ from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .locate import IDENTICAL, LOSS, ROUNDED, Differing, identical
 from .programs import ModelSide, NotWider, PaddleSide, TorchSide, failure_of_backward, forward_alone, in_wider
 from .trace import WithTables
-from .updates import PADDLES_WORDS, USUAL, Recipe, Settings, StepUpdate, same_in_paddle
+from .updates import Recipe, StepUpdate, same_in_paddle
 
 if TYPE_CHECKING:
     from .proof import Proof
 
 # ---- Mistakes of a training: optimizers, their settings, learning rates, clipping, gradients that are not cleared.
 
-_ROUNDED = 1e-9  # of schedules that compute one number in another order
 _SHOWN = 3
 
 
@@ -72,84 +73,33 @@ def faults(
 
 
 def _settings(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> list[_Apart]:
-    if not any(update.settings for update in port):
-        return []
-    settings: dict[tuple[Cause, str], _Apart] = {}
-    seen: set[tuple[str, Cause, str]] = set()
+    compared, names = ComparedSettings(), {other: name for name, other in pairs}
     for step, (expected, actual) in enumerate(zip(original, port)):
-        for original_name, port_name in pairs:
-            for cause, word, text, write in _between(expected.settings.get(original_name), actual.settings.get(port_name)):
-                if (port_name, cause, word) in seen:
-                    continue
-                seen.add((port_name, cause, word))
-                if word == "lr" and _is_constant(original, original_name) and _is_constant(port, port_name):
-                    write = f"learning_rate={_shown(expected.settings[original_name]['lr'])}"
-                settings.setdefault((cause, text), _Apart(cause, text, step, [], write=write)).names.append(port_name)
-    rates = [apart for apart in settings.values() if apart.cause is Cause.RATE]
-    if rates and (shifted := _shifted(pairs, original, port)):
-        settings = {key: apart for key, apart in settings.items() if apart is not rates[0]}
-        early = shifted == "early"
-        text = tr(
-            "{text}: the schedule is one step early" if early else "{text}: the schedule is one step late", text=rates[0].text
-        )
-        settings[Cause.RATE, ""] = rates[0]._replace(text=text)
-    return list(settings.values())
+        wanted = {other: expected.settings[name] for name, other in pairs if name in expected.settings}
+        compared.add(step, 0, wanted, {name: actual.settings[name] for name in wanted if name in actual.settings})
+    return [_of_setting(known, original[known.step].settings[names[known.names[0]]]) for known in compared.conclude()]
 
 
-def _between(original: Settings | None, port: Settings | None) -> Iterator[tuple[Cause, str, str, str]]:
-    """(cause, setting, both values, what to write) of what differs for a parameter; nothing if a side's optimizer is not known."""
-    if original is None or original == {} or port == {}:
-        return
-    if port is None:
-        yield Cause.SETTING, "", tr("is not in the port's optimizer"), ""
-        return
-    same = same_in_paddle(original)
-    class_ = "" if same is None else f"paddle.optimizer.{same.name}"
-    if original["optimizer"] != port["optimizer"]:
-        text = tr("{port} in place of {original}", port=port["optimizer"], original=original["optimizer"])
-        yield Cause.OPTIMIZER, "", text, class_
-        return
-    for word in sorted({*original, *port} - {"optimizer", "decoupled"}):
-        expected, actual = original.get(word, USUAL.get(word)), port.get(word, USUAL.get(word))
-        if not _equal(expected, actual):
-            own = PADDLES_WORDS.get(word, word)
-            there = _shown(expected) if own == word else f"{word}={_shown(expected)}"
-            text = tr("{name}={own} against {other}", name=own, own=_shown(actual), other=there)
-            write = f"{own}={_shown(expected)}" if word in PADDLES_WORDS and not isinstance(expected, str) else ""
-            yield Cause.RATE if word == "lr" else Cause.SETTING, word, text, write
-    if original["weight_decay"] and port["weight_decay"] and original.get("decoupled") != port.get("decoupled"):
-        ways = [
-            tr("apart from the gradient") if settings.get("decoupled") else tr("added to the gradient")
-            for settings in (port, original)
-        ]
+def _of_setting(known: SettingDifference, original: Settings) -> _Apart:
+    """A setting of the port's, b, that is not the original's."""
+    word, expected, actual = known.word, known.a, known.b
+    own, cause, same = PADDLES_WORDS.get(word, word), Cause.RATE if word == "lr" else Cause.SETTING, same_in_paddle(original)
+    there = setting_text(expected) if own == word else f"{word}={setting_text(expected)}"
+    text = tr("{name}={own} against {other}", name=own, own=setting_text(actual), other=there)
+    write = known.write(("torch", "paddle"))
+    if word == ALONE:
+        text = tr("is not in the port's optimizer")
+    elif word == "optimizer":
+        text, cause = tr("{port} in place of {original}", port=actual, original=expected), Cause.OPTIMIZER
+    elif word == "decoupled":
+        ways = [tr("apart from the gradient") if apart else tr("added to the gradient") for apart in (actual, expected)]
         text = tr("weight decay is {here}, in the original {there}", here=ways[0], there=ways[1])
-        yield Cause.SETTING, "decoupled", text, class_
-
-
-def _is_constant(updates: Sequence[StepUpdate], name: str) -> bool:
-    """Whether a parameter has one learning rate in all steps."""
-    return len({update.settings.get(name, {}).get("lr") for update in updates}) == 1
-
-
-def _equal(value: Any, other: Any) -> bool:
-    if isinstance(value, (int, float)) and isinstance(other, (int, float)):
-        return value == other or abs(value - other) <= _ROUNDED * max(abs(value), abs(other))
-    return bool(value == other)
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _shifted(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> str:
-    """Whether the port's learning rates are the original's of the step before or after."""
-    original_rates = [update.settings.get(pairs[0][0], {}).get("lr") for update in original]
-    port_rates = [update.settings.get(pairs[0][1], {}).get("lr") for update in port]
-    if len(original_rates) < 3 or len({*original_rates}) < 2:
-        return ""
-    if all(map(_equal, port_rates, original_rates[1:])):
-        return "early"
-    return "late" if all(map(_equal, port_rates[1:], original_rates)) else ""
+    elif known.shift:
+        early = known.shift == "early"
+        text = tr("{text}: the schedule is one step early" if early else "{text}: the schedule is one step late", text=text)
+    if word in ("optimizer", "decoupled"):
+        write = "" if same is None else f"paddle.optimizer.{same.name}"
+    return _Apart(cause, text, known.step, known.names, write=write)
 
 
 def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpdate]) -> _Apart | None:
@@ -231,7 +181,7 @@ def _unscaled(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Ap
         expected, actual = update.clip, other.clip
         if other.scale == 1.0 or None in (update.steps, other.steps):
             continue
-        scale = _shown(other.scale)
+        scale = setting_text(other.scale)
         if other.moved and not update.moved:
             text = tr("the scaler's update() comes before the step: write it behind scaler.step(optimizer)")
             return _Apart(Cause.GRADIENT_SCALE, text, step, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,130 +19,11 @@ from ..arguments import needed
 from ..dispatch.call_site import CallSite, call_site
 from ..errors import ArgumentError, described
 from ..frameworks.memory import PADDLE_DTYPES, TORCH_DTYPES
-from ..frameworks.optimizer_states import paddles_states, torchs_states
+from ..frameworks.optimizer_states import OF_PADDLE, OF_TORCH, paddles_states, torchs_states
+from ..runlog.optimizer_settings import PADDLES_KINDS, Settings
 from ..text import joined, marked, tr
 from ..trees import as_array
-from .trace import Model, Optimizer, Tensor
-
-# ---- An optimizer's settings for each parameter, in Torch's words for both frameworks.
-
-Settings = dict[str, Any]  # "optimizer", "lr", "weight_decay" and those of the kind; empty where the kind is not known
-
-
-class _OptimizerKind(NamedTuple):
-    """An optimizer of Paddle: Torch's name for it, and Torch's word for each setting -> Paddle's."""
-
-    name: str
-    settings: dict[str, str]
-
-
-_BETAS = {"beta1": "beta1", "beta2": "beta2", "eps": "epsilon"}
-_PADDLE = {
-    "SGD": _OptimizerKind("SGD", {}),
-    "Momentum": _OptimizerKind("SGD", {"momentum": "momentum", "nesterov": "use_nesterov"}),
-    "Adam": _OptimizerKind("Adam", {**_BETAS, "amsgrad": "amsgrad"}),
-    "AdamW": _OptimizerKind("AdamW", {**_BETAS, "amsgrad": "amsgrad"}),
-    "Adamax": _OptimizerKind("Adamax", _BETAS),
-    "NAdam": _OptimizerKind("NAdam", {**_BETAS, "momentum_decay": "momentum_decay"}),
-    "RAdam": _OptimizerKind("RAdam", _BETAS),
-    "Adagrad": _OptimizerKind("Adagrad", {"eps": "epsilon", "initial_accumulator_value": "initial_accumulator_value"}),
-    "Adadelta": _OptimizerKind("Adadelta", {"eps": "epsilon", "rho": "rho"}),
-    "RMSProp": _OptimizerKind("RMSprop", {"alpha": "rho", "eps": "epsilon", "momentum": "momentum", "centered": "centered"}),
-}
-PADDLES_WORDS = {"weight_decay": "weight_decay", **{word: own for kind in _PADDLE.values() for word, own in kind.settings.items()}}
-# Values without effect: such a setting counts as absent.
-USUAL = {
-    "dampening": 0, "maximize": False, "lr_decay": 0, "momentum": 0, "nesterov": False, "decoupled_weight_decay": False,
-    "amsgrad": False, "centered": False, "initial_accumulator_value": 0,
-}  # fmt: skip
-_WORDS = {"lr", "weight_decay", *USUAL, *(word for kind in _PADDLE.values() for word in kind.settings)}
-
-
-def of_torch(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Settings]:
-    """The settings of a Torch optimizer by the parameters' names; ``names`` by their identities."""
-    settings = {}
-    name = type(optimizer).__name__
-    for group in optimizer.param_groups:
-        options = {word: _number(value) for word, value in group.items() if word in _WORDS}
-        if "betas" in group:
-            options["beta1"], options["beta2"] = group["betas"]
-        for parameter in group["params"]:
-            if id(parameter) in names:
-                settings[names[id(parameter)]] = _plain({"optimizer": name, **options}) if name in _TORCHS else {}
-    return settings
-
-
-def _number(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
-_TORCHS = {kind.name for kind in _PADDLE.values()}
-
-
-def of_paddle(optimizer: Optimizer, names: Mapping[int, str]) -> dict[str, Settings]:
-    """The same of a Paddle optimizer."""
-    kind = _PADDLE.get(type(optimizer).__name__)
-    settings: dict[str, Settings] = {}
-    for group, parameter in _grouped(optimizer):
-        if id(parameter) in names:
-            settings[names[id(parameter)]] = {} if kind is None else _plain(_settings_of(optimizer, kind, group, parameter))
-    return settings
-
-
-def _grouped(optimizer: Optimizer) -> Iterator[tuple[Mapping[str, Any], Any]]:
-    """(options of its group, parameter)."""
-    for group in optimizer._param_groups:
-        if isinstance(group, dict):
-            yield from ((group, parameter) for parameter in group["params"])
-        else:
-            yield {}, group
-
-
-def _settings_of(optimizer: Optimizer, kind: _OptimizerKind, group: Mapping[str, Any], parameter: Tensor) -> Settings:
-    factor = (getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0)
-    rate = optimizer.get_lr()
-    settings: Settings = {"optimizer": kind.name, "lr": rate if factor == 1.0 else rate * factor}
-    for word, name in kind.settings.items():
-        value = group.get(name, getattr(optimizer, f"_{name}", getattr(optimizer, name, None)))
-        if value is not None:
-            settings[word] = value
-    settings["weight_decay"] = _decay(optimizer, group, parameter)
-    return settings
-
-
-def _decay(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> Any:
-    """The coefficient of L2 decay; another kind in words."""
-    if isinstance(optimizer, paddle.optimizer.AdamW):
-        chooses = optimizer._apply_decay_param_fun
-        return 0 if chooses is not None and not chooses(parameter.name) else group.get("weight_decay", optimizer._weight_decay)
-    own = getattr(parameter, "regularizer", None)
-    regularizer = optimizer.regularization if own is None else own
-    method = group.get("regularization_method", getattr(optimizer, "_regularization_method", ""))
-    if regularizer is None and method == "l2_decay":
-        return group.get("regularization_coeff", optimizer._regularization_coeff)
-    if regularizer is None or isinstance(regularizer, float):
-        return regularizer or 0
-    return (
-        regularizer._coeff
-        if isinstance(regularizer, paddle.regularizer.L2Decay)
-        else f"{type(regularizer).__name__}({regularizer._coeff:g})"
-    )
-
-
-def _plain(settings: Settings) -> Settings:
-    """Settings without those that have no effect, so that equal updates have equal settings."""
-    plain = {word: value for word, value in settings.items() if value is not None and USUAL.get(word, ...) != value}
-    if not plain.get("weight_decay"):
-        plain["weight_decay"] = 0
-    if not plain.get("momentum"):
-        plain.pop("nesterov", None)
-        plain.pop("dampening", None)
-    decoupled = bool(plain.pop("decoupled_weight_decay", False)) or plain["optimizer"] == "AdamW"
-    if plain["optimizer"] == "AdamW":
-        plain["optimizer"] = "Adam"
-    if plain["weight_decay"] and decoupled:
-        plain["decoupled"] = True
-    return plain
+from .trace import Model, Optimizer
 
 
 class OptimizerCall(NamedTuple):
@@ -164,9 +46,9 @@ def same_in_paddle(settings: Settings) -> OptimizerCall | None:
         return None
     wanted = {"Adam": "AdamW" if settings.get("decoupled") else "Adam", "SGD": "Momentum" if "momentum" in settings else "SGD"}
     name = wanted.get(settings["optimizer"]) or next(
-        (name for name, kind in _PADDLE.items() if kind.name == settings["optimizer"]), ""
+        (name for name, kind in PADDLES_KINDS.items() if kind.name == settings["optimizer"]), ""
     )
-    kind = _PADDLE.get(name)
+    kind = PADDLES_KINDS.get(name)
     words = set(settings) - {"optimizer", "decoupled", "lr", "weight_decay"}
     if kind is None or not words <= set(kind.settings):
         return None
@@ -291,7 +173,10 @@ class Trainer:
             update.steps, update.site = max(steps.values()), call_site(Trainer.make_step.__code__)
             update.moved = self._scale() != update.scale
             update.masters = (paddles_masters if self._of_paddle else torchs_masters)(optimizer, parameters.values())
-            update.settings.update((of_paddle if self._of_paddle else of_torch)(optimizer, names))
+            reader = OF_PADDLE if self._of_paddle else OF_TORCH
+            for group in reader.groups(optimizer):
+                members = [names[id(parameter)] for parameter in group[1] if id(parameter) in names]
+                update.settings.update(dict.fromkeys(members, reader.settings(optimizer, group)))
             now = {name: as_array(parameters[name].grad) for name in gradients if parameters[name].grad is not None}
             update.infinite += [name for name, gradient in now.items() if not np.isfinite(gradient).all()]
             unit = max((_unit(parameters[name].grad) for name in now), default=0.0)
@@ -474,35 +359,22 @@ class Recipe:
         return Trainer(framework, (self.torch if framework == "torch" else self.paddle)(model))
 
 
-_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
-# Torch's class, its options, Paddle's class, and Torch's numbers under Paddle's names
-_NAMES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
-    "SGD": ("SGD", {}, "SGD", {}),
-    "Momentum": ("SGD", {"momentum": 0.9}, "Momentum", {"momentum": 0.9}),
-    "Adam": ("Adam", {}, "Adam", _ADAM),
-    "AdamW": ("AdamW", {}, "AdamW", {**_ADAM, "weight_decay": 0.01}),
-    "Adamax": ("Adamax", {}, "Adamax", _ADAM),
-    "RMSProp": ("RMSprop", {}, "RMSProp", {"rho": 0.99, "epsilon": 1e-8}),
-    "Adagrad": ("Adagrad", {}, "Adagrad", {"epsilon": 1e-10}),
-    "Adadelta": ("Adadelta", {}, "Adadelta", {"rho": 0.9, "epsilon": 1e-6}),
-}
 _RATE = 1e-3
 
 
 def _named(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Functions for an optimizer's name: Torch's numbers on both sides, the learning rate 1e-3."""
-    known = _NAMES.get(name)
-    if known is None:
+    kind = PADDLES_KINDS.get(name)
+    if kind is None or not hasattr(paddle.optimizer, name):
         raise ArgumentError(
             tr(
                 "optimizer={name} is none of the names {names}. {accepted}",
                 name=repr(name),
-                names=joined(", ", _NAMES),
+                names=joined(", ", PADDLES_KINDS),
                 accepted=tr(_ACCEPTED),
             )
         )
-    torchs, options, paddles, numbers = known
-    return (
-        lambda model: getattr(torch.optim, torchs)(model.parameters(), lr=_RATE, **options),
-        lambda model: getattr(paddle.optimizer, paddles)(learning_rate=_RATE, parameters=model.parameters(), **numbers),
-    )
+    make = functools.partial(getattr(torch.optim, kind.name), lr=_RATE, **({"momentum": 0.9} if name == "Momentum" else {}))
+    example = make([torch.nn.Parameter(torch.zeros(1))])
+    twin: Any = same_in_paddle(OF_TORCH.settings(example, OF_TORCH.groups(example)[0]))
+    return lambda model: make(model.parameters()), twin

@@ -425,7 +425,7 @@ class _Judge:
             number=len(differing), all=len(rows), row=row_text(row),
         )  # fmt: skip
         if cause := causes().of(row):
-            proof.reason = tr("{reason}: {cause}", reason=proof.reason, cause=_cause(cause)[1])
+            proof.reason = tr("{reason}: {cause}", reason=proof.reason, cause=cause.text)
         proof.stages.append(Stage("weights", False, proof.reason))
         return True
 
@@ -504,8 +504,7 @@ class _Judge:
         assert first is not None  # a result differs
         proof.first = first
         known = causes().of(first)
-        cause, words = (Cause.RANK_RESULT, "") if known is None else _cause(known)
-        text = words or _row_text(first)
+        cause, text = (Cause.RANK_RESULT, _row_text(first)) if known is None else (_CAUSES[known.kind], known.text)
         layer = first.any.layer or (first.any.name.rpartition(".")[0] if first.any.kind in _GRADIENTS else "")
         places = [None if side is None or not side.site else _place(side) for side in (first.b, first.a)]
         proof.mistakes = [Mistake(cause, text, places[0], places[1], (layer,))]
@@ -622,20 +621,9 @@ def _place(tensor: Any) -> ProgramPlace:
     return ProgramPlace(tensor.layer, tensor.file, tensor.line, source, tensor.name)
 
 
-def _cause(known: rank_causes.RankCause) -> tuple[Cause, str]:
-    """A cause in words."""
-    kind, numbers = known
-    if kind == rank_causes.PARTIAL_SUMS:
-        return Cause.PARTIAL_SUMS, tr("the ranks' results add up to the original's: all_reduce them")
-    if kind == rank_causes.BIAS:
-        return Cause.RANK_BIAS, tr("it counts {times} times: add it behind the sum over ranks", times=numbers["times"])
-    if kind == rank_causes.ORDER:
-        return Cause.RANK_ORDER, tr("the original has those of the ranks in the order {order}", order=numbers["order"])
-    if kind == rank_causes.EXCHANGED:
-        return Cause.RANK_ORDER, tr("the original has these values as {name}", name=numbers["name"])
-    if kind == rank_causes.BACKWARD:
-        text = tr("those of ranks that read the same data add up to the original's: the backward needs an all_reduce")
-        return Cause.PARTIAL_SUMS, text
-    if kind == rank_causes.SHARES:
-        return Cause.RANK_GRADIENTS, tr("those of the ranks' shares of the batch, put together, are the original's")
-    return Cause.GRADIENT_SCALE, tr("{factor:.6g} times the original's", factor=float(str(numbers["factor"])))
+# Causes of ranks' parts -> those of a proof.
+_CAUSES = {
+    rank_causes.PARTIAL_SUMS: Cause.PARTIAL_SUMS, rank_causes.BACKWARD: Cause.PARTIAL_SUMS, rank_causes.BIAS: Cause.RANK_BIAS,
+    rank_causes.ORDER: Cause.RANK_ORDER, rank_causes.EXCHANGED: Cause.RANK_ORDER, rank_causes.SHARES: Cause.RANK_GRADIENTS,
+    rank_causes.SCALE: Cause.GRADIENT_SCALE,
+}  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import operator
@@ -42,6 +43,23 @@ def apart(a: Tensor, b: Tensor) -> Distance:
         if drawn[0] is not None and drawn[1] is not None and drawn[0].shape == drawn[1].shape:
             return distance(drawn[0], drawn[1], (a.dtype, b.dtype), how="sample")
     return by_figures(a, b)
+
+
+def repeated(a: Tensor, b: Tensor) -> Distance | None:
+    """As :func:`apart`, where one tensor holds the other's elements several times along axes; None where it does not."""
+    small, large = sorted((a, b), key=lambda tensor: tensor.size)
+    axes = list(zip(small.shape, large.shape))
+    if not small.size or len(small.shape) != len(large.shape) or any(size not in (1, other) for size, other in axes):
+        return None
+    arrays = [values for tensor in (a, b) if (values := tensor.values()) is not None]
+    if len(arrays) == 2:
+        both = [np.broadcast_to(array, large.shape) for array in arrays]
+        return distance(both[0], both[1], (a.dtype, b.dtype), layout="repeated")
+    times = large.size // small.size
+    scales = {"norm": math.sqrt(times), "nan": times, "inf": times}
+    figures = {name: value * scales.get(name, 1) for name, value in small.figures.items()}
+    grown = dataclasses.replace(small, shape=large.shape, figures=figures)
+    return by_figures(*((grown, b) if small is a else (a, grown)), turned=True) if figures and large.figures else None
 
 
 def elements(tensor: Tensor, values: Array | None = None) -> Array | None:

@@ -10,19 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..runlog.events import STATE
 from ..text import tr
 from .switches import SwitchDifference, candidates, device_of, unfixed
-from .tensors import CallReads, Tensor, parameter_name
+from .tensors import CallReads, Tensor
 
 if TYPE_CHECKING:
     from .difference import TensorRow
 
 MOST = 100  # origins that are held
 
-CALL, ARGUMENTS, RANDOM, LAYOUT, BACKWARD, UPDATE, KEPT, BETWEEN, UNSEEN = (
-    "call", "arguments", "random numbers", "layout", "backward", "update", "optimizer state", "between steps", "unseen"
-)  # fmt: skip
+CALL, ARGUMENTS, RANDOM, LAYOUT = "call", "arguments", "random numbers", "layout"
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,6 @@ class CallOrigin:
     Attributes:
         kind: ``"call"``: a call that reads equal bits and makes other ones. ``"layout"``: such a call whose operands lie in memory
             in another way. ``"arguments"``: such a call with other numbers. ``"random numbers"``: a call that draws.
-            ``"backward"``: gradients, behind an equal forward. ``"update"``: parameters after a step, with equal gradients.
-            ``"optimizer state"``: what an optimizer keeps, with equal gradients.
-            ``"between steps"``: the first call that differs reads weights of an earlier step's backward and update, which were not
-            recorded. ``"unseen"``: the first call that differs reads other bits, which no recorded call has made.
         row: the result that differs, of both runs.
         kernel: what computed it, in words.
         details: what is known beside, in sentences.
@@ -67,13 +60,11 @@ class CallOrigins:
         held: the first of them.
         count: how many there are.
         carried: results of calls that differ because the call reads bits that differ.
-        unknown: results that differ of calls whose operands were not recorded, as in recordings of earlier versions.
     """
 
     held: list[CallOrigin] = field(default_factory=list)
     count: int = 0
     carried: int = 0
-    unknown: int = 0
 
     def add(self, origin: CallOrigin) -> None:
         """Count an origin, and hold it while there is room."""
@@ -93,74 +84,26 @@ class OriginFinder:
 
     def __init__(self, origins: CallOrigins, headers: tuple[Mapping[str, Any], Mapping[str, Any]], framework: str) -> None:
         self._origins, self._headers, self._framework = origins, headers, framework
-        self._differ = False  # anything that was computed differs
-        self._inputs_differ = False
-        self._steps = 0  # so many were read
-        self._backwards = False  # gradients or updates were recorded
         self._calls: set[int] = set()  # numbers of a's calls that are origins, whose other results are not counted
-        self._gradients: dict[str, bool] = {}  # of this step: parameter -> whether its gradient differs
-        self._tainted: set[str] = set()  # parameters whose gradient or value differed
-        self._last_call: dict[str, int] = {}  # layer -> number of its last call
 
-    def step(self, rows: Sequence[TensorRow], inputs: Sequence[TensorRow]) -> None:
-        """The rows of one step, with the inputs of both runs in it."""
-        self._inputs_differ = self._inputs_differ or any(row.differs for row in inputs)
-        self._steps += 1
-        self._gradients = {}
-        gradients: list[TensorRow] = []
+    def step(self, rows: Sequence[TensorRow]) -> None:
+        """The rows of one step."""
         for row in rows:
-            if row.a is None or row.b is None:
-                self._differ = True
-                continue
-            self._backwards = self._backwards or row.a.kind in ("gradient", "parameter", STATE)
-            if row.a.kind == "gradient":
-                self._gradients[parameter_name(row.a.name)] = _bits_differ(row)
-                gradients += [row] if _bits_differ(row) else []
-                continue
-            if gradients:
-                self._backward(gradients)
-                gradients = []
-            if row.a.kind in ("op", "layer"):
-                self._last_call[row.a.layer] = row.a.call
-            if _bits_differ(row):
-                self._judge(row, row.a, row.b)
-        if gradients:
-            self._backward(gradients)
-
-    def _judge(self, row: TensorRow, a: Tensor, b: Tensor) -> None:
-        if a.kind == "op":
-            self._call(row, a, b)
-        elif a.kind in ("parameter", STATE):
-            name = parameter_name(a.name)
-            if self._gradients.get(name) is False and name not in self._tainted:
-                kind, details = UPDATE, (tr("the gradient and the value before the step are equal bit for bit"),)
-                if a.kind == STATE:  # which value it had before is not known
-                    kind, details = KEPT, (tr("the gradient is equal bit for bit; the state before the step was not recorded"),)
-                self._add(kind, row, tr("the optimizer's update of {name}", name=a.name), details, "", self._framework)
-            self._tainted.add(name)
-        self._differ = True
+            if row.a is not None and row.b is not None and row.a.kind == "op" and _bits_differ(row):
+                self._call(row, row.a, row.b)
 
     def _call(self, row: TensorRow, a: Tensor, b: Tensor) -> None:
-        if a.reads is None or b.reads is None:
-            self._origins.unknown += 1
-            return
-        if a.call in self._calls:
+        if a.reads is None or b.reads is None or a.call in self._calls:
             return
         equal = _equal_operands(a.reads, b.reads)
-        if equal is None:
-            self._origins.unknown += 1
-        elif equal:
+        if equal:
             self._calls.add(a.call)
             kind, details = self._kind(a.reads, b.reads)
             kernels = {a.reads.kernels or self._framework, b.reads.kernels or self._framework}
             if len(kernels) > 1:
                 details = (*details, tr("one run used Paddle's kernel, the other Torch's, in a mode of padiff_shim"))
             self._add(kind, row, _kernel(a, self._headers, kernels), details, a.reads.family, min(kernels))
-        elif not self._differ and not self._inputs_differ:
-            differ = [first.name for first, second in zip(a.reads.operands, b.reads.operands) if first.digest != second.digest]
-            kind = BETWEEN if self._steps > 1 and not self._backwards else UNSEEN
-            self._add(kind, row, "", (_read_already(kind, ", ".join(differ)),), "", self._framework)
-        else:
+        elif equal is False:
             self._origins.carried += 1
 
     def _kind(self, a: CallReads, b: CallReads) -> tuple[str, tuple[str, ...]]:
@@ -186,55 +129,11 @@ class OriginFinder:
             return RANDOM, (tr("it reads no bits that differ: it draws random numbers, and the generators stand elsewhere"),)
         return CALL, ()
 
-    def _backward(self, rows: list[TensorRow]) -> None:
-        """Gradients that differ: an origin, if all of the forward and all weights are equal."""
-        for row in rows:
-            assert row.a is not None
-            self._tainted.add(parameter_name(row.a.name))
-        if not self._differ and not self._inputs_differ and self._last_call:
-            first = max(rows, key=lambda row: self._called_at(row.a.name if row.a is not None else ""))
-            details = (
-                tr("all results of the forward are equal bit for bit"),
-                tr(
-                    "{count} of {all} gradients differ; the backward reaches this one first",
-                    count=len(rows),
-                    all=len(self._gradients),
-                ),
-            )
-            self._add(
-                BACKWARD,
-                first,
-                tr("a kernel of the backward, at this parameter's layer or between it and the loss"),
-                details,
-                "",
-                self._framework,
-            )
-        self._differ = True
-
-    def _called_at(self, name: str) -> int:
-        """The number of the last call of a parameter's layer; -1 where it is not known."""
-        return self._last_call.get(name.rpartition(".")[0], -1)
-
     def _add(self, kind: str, row: TensorRow, kernel: str, details: tuple[str, ...], family: str, kernels: str) -> None:
-        switches = tuple(candidates(*self._headers, family, kernels)) if kind not in (ARGUMENTS, RANDOM, KEPT, UNSEEN) else ()
-        if kind in (CALL, BACKWARD, UPDATE) and not switches:
+        switches = tuple(candidates(*self._headers, family, kernels)) if kind not in (ARGUMENTS, RANDOM) else ()
+        if kind == CALL and not switches:
             details = (*details, *_nothing_known(self._headers))
         self._origins.add(CallOrigin(kind, row, kernel, details, switches))
-
-
-def _read_already(kind: str, names: str) -> str:
-    """Where operands come from that differ before any recorded result does."""
-    if kind == BETWEEN:
-        return tr(
-            "its operand {names} differs already, and no recorded result before does: gradients and the optimizer's step of the "
-            "step before were not recorded; record with padiff_shim.record(folder, model, gradients=True, parameters=True)",
-            names=names,
-        )
-    return tr(
-        "its operand {names} differs already, and no recorded result before does: it is a weight or a constant that "
-        "the runs do not share, or comes from a call that only moves elements, from another thread, or from NumPy",
-        names=names,
-    )
 
 
 def _bits_differ(row: TensorRow) -> bool:
@@ -292,5 +191,4 @@ def _nothing_known(headers: tuple[Mapping[str, Any], Mapping[str, Any]]) -> tupl
 
 def origins_as_dict(origins: CallOrigins) -> dict[str, Any]:
     """In plain types (JSON)."""
-    counts = {"count": origins.count, "carried": origins.carried, "unknown": origins.unknown}
-    return {**counts, "origins": [origin.to_dict() for origin in origins.held]}
+    return {"count": origins.count, "carried": origins.carried, "origins": [origin.to_dict() for origin in origins.held]}

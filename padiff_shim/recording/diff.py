@@ -19,13 +19,23 @@ from ..runlog.events import LOSS, NAMED
 from ..text import joined, many, marked, tr
 from .alignment import SUMS, Pair, align
 from .call_origins import OriginFinder
-from .difference import HELD, Difference, EqualWithin, ExpectedPartners, HeatMap, StepDifference, TensorRow, tensor_row
+from .difference import (
+    HELD,
+    Difference,
+    DifferenceReason,
+    EqualWithin,
+    ExpectedPartners,
+    HeatMap,
+    StepDifference,
+    TensorRow,
+    tensor_row,
+)
 from .fusions import take_apart
 from .joined import Groups, JoinedRun, join
 from .joined_rows import JoinedRows
 from .numbering import NameMap
 from .offsets import begins_at, first_step
-from .rank_causes import RankCause, RankCauses
+from .rank_causes import RankCauses
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .reasons import reason_of
 from .samples import CommonSamples
@@ -121,6 +131,7 @@ def diff(
     _in_step(compared, difference)
     headers = first[0].header, first[1].header
     switches = [] if first[0].framework != first[1].framework else candidates(*headers, "", first[0].framework)
+    difference.settings.conclude()
     difference.reason = reason_of(difference, None, switches)
     difference.notes = [*difference.notes, *_notes(both, chosen)]
     difference.holes += [
@@ -151,6 +162,7 @@ def diff_of_ranks(
         difference.micro_batches = a.layout.micro_batches, b.layout.micro_batches
     compared = _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
     _in_step([compared], difference)
+    difference.settings.conclude()
     difference.reason = reason_of(difference, lambda row: _cause(a, b, difference, row))
     difference.notes += [
         f"{name}: {remark}"
@@ -225,7 +237,7 @@ def _in_step(compared: Sequence[Compared], difference: Difference) -> None:
                 waiting[place] = following
 
 
-def _cause(a: JoinedRun, b: JoinedRun, difference: Difference, row: TensorRow) -> RankCause | None:
+def _cause(a: JoinedRun, b: JoinedRun, difference: Difference, row: TensorRow) -> DifferenceReason | None:
     """What arithmetic on the parts of the run of several ranks says, where the other has one."""
     if (len(a.ranks) > 1) == (len(b.ranks) > 1):
         return None
@@ -299,7 +311,7 @@ def _compare(
     finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
     places: dict[Any, list[tuple[int | None, int | None]]] = {}  # of fingerprints: numbers of tensors -> which belong together
     steps = _common_steps(a, b, difference) if difference.fingerprints else _paired_steps(a.steps(), b.steps(), difference.begins)
-    for first, second in steps:
+    for first, second in difference.settings.along(steps):
         step = StepDifference(a.rank, first.step)
         if ranks is not None:
             ranks.guess(first, second)
@@ -321,7 +333,7 @@ def _compare(
         unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
         _count(step, comparable, difference.heat)
         if not tolerances.crossing and ranks is None:
-            finder.step(comparable, inputs)
+            finder.step(comparable)
         step.losses = _loss(first), _loss(second)
         paired = {id(tensor) for pair in pairs if None not in pair for tensor in pair} - (set() if ranks is None else ranks.lost)
         ends = (_end(side, layers=ranks is not None and "layer" in common) for side in (first, second))
@@ -504,7 +516,7 @@ def _inputs(first: RecordedStep, second: RecordedStep, *, crossing: bool) -> lis
             {parameter_name(tensor.name): tensor for tensor in side.inputs if tensor.tensor == WEIGHT} for side in (first, second)
         ]
         namesakes = ((tensor, weights[1].get(name)) for name, tensor in weights[0].items())
-        pairs = [(a, b) for a, b in namesakes if b is not None and sorted(a.shape) == sorted(b.shape) and b.figures]
+        pairs = [(a, b) for a, b in namesakes if b is not None and sorted(a.shape) == sorted(b.shape) and a.figures and b.figures]
         pairs += align(*data) if all(data) else []
     return [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
 

@@ -16,8 +16,9 @@ from ..present.document import Document, untested_words, version_words
 from ..present.result import Presented
 from ..runlog.events import IN_STEP, NAMED
 from . import pages
-from .alignment import apart, by_figures
+from .alignment import apart, by_figures, repeated
 from .call_origins import CallOrigins, origins_as_dict
+from .settings import ComparedSettings
 from .tensors import WEIGHT, Tensor, is_weight, parameter_name
 
 HELD = 5_000  # rows that a difference holds, and as many more that differ
@@ -69,6 +70,23 @@ class TensorRow:
             "differs": self.differs,
             "joined": self.joined,
         }
+
+
+@dataclass(frozen=True)
+class DifferenceReason:
+    """Why two runs differ.
+
+    Attributes:
+        kind: a word, as ``"learning rate"`` or ``"partial sums"``.
+        text: in a sentence.
+        numbers: what was measured, by name.
+        brief: the text for a headline; "": the same.
+    """
+
+    kind: str
+    text: str
+    numbers: Mapping[str, Any]
+    brief: str = ""
 
 
 def _plain(value: Any) -> Any:
@@ -180,6 +198,7 @@ class Difference(Presented):
         reason: why the first difference is there, a :class:`~.reasons.DifferenceReason`; None where nothing tells.
         begins: ("b", 20) where b begins at step 20 of a, and steps before are not compared; None where both begin alike.
         micro_batches: how many batches a step has in a and b, where they were put together because these numbers differ.
+        settings: in what the runs' optimizers differ.
         most: how many rows are held.
         environments: versions and devices of a and of b.
 
@@ -213,9 +232,10 @@ class Difference(Presented):
     left_out: Counter[str] = field(default_factory=Counter)
     values_missing: int = 0
     ranks_lost: bool = False
-    reason: Any = None
+    reason: DifferenceReason | None = None
     begins: tuple[str, int] | None = None
     micro_batches: tuple[int, int] = (1, 1)
+    settings: ComparedSettings = field(default_factory=ComparedSettings, repr=False)
     most: int = HELD
     environments: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
 
@@ -293,6 +313,7 @@ class Difference(Presented):
             "call_origins": origins_as_dict(self.call_origins),
             "inputs": [row.to_dict() for row in self.inputs],
             "surroundings": [list(change) for change in self.surroundings],
+            "settings": [known.to_dict(self.frameworks) for known in self.settings.differences],
             "notes": list(self.notes),
             "holes": list(self.holes),
             "one_sided": dict(self.one_sided),
@@ -393,6 +414,8 @@ class EqualWithin(NamedTuple):
 def tensor_row(rank: int, a: Tensor, b: Tensor, tolerances: EqualWithin) -> TensorRow:
     """A tensor and its partner, measured."""
     distance = apart(a, b)
+    if tolerances.crossing and distance.how == "shape":
+        distance = repeated(a, b) or distance
     turned = distance.how == "fingerprint" or (distance.how == "sample" and a.shape == a.shape[::-1])
     if tolerances.crossing and is_weight(a) and len(a.shape) > 1 and turned:
         distance = by_figures(a, b, turned=True)  # the elements of a weight may lie transposed in the other framework

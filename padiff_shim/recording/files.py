@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FileError
-from ..runlog import events
-from ..runlog.events import VALUES, JsonTable
+from ..runlog.events import RECORDING_SCHEMA, VALUES, JsonTable
 from ..runlog.writer import LogWriter, call_after_fork
 from ..text import from_log, logged, tr
 from .tensors import Array
@@ -107,15 +106,14 @@ class RecordFile:
         folder: made if it does not exist.
         header: the first event, without schema, time and process.
         budget: bytes of values that may be written; the record of a tensor that does not fit says so.
-        schema: of the file.
 
     Raises:
         FileError: the folder or the file cannot be made.
     """
 
-    def __init__(self, folder: Path, header: Mapping[str, Any], budget: int, schema: int = events.SCHEMA) -> None:
+    def __init__(self, folder: Path, header: Mapping[str, Any], budget: int) -> None:
         rank = int(header.get("rank", 0))
-        first = {"type": "recording", "schema": schema, **header}
+        first = {"type": "recording", "schema": RECORDING_SCHEMA, **header}
         self._started = False
         self._log = LogWriter(folder, first, warn=self._warn, stem="records", consequence="no further records are written")
         if self._log.failed:

@@ -18,11 +18,13 @@ import numpy as np
 from ..dispatch.call_site import call_site
 from ..runlog.encoding import encode
 from ..runlog.events import CLIPPED, LOSS
+from ..runlog.optimizer_settings import Settings
 from ..trees import leaves
 from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
 from .fingerprints import SMALL, StepFingerprints
 from .record import gradient_in_step
+from .settings import WrittenSettings
 from .tensors import INPUT, NORM, WEIGHT, Array
 
 _LATEST = 0.05  # seconds after which steps are written
@@ -87,7 +89,8 @@ class FingerprintRun:
         self._running: list[Of] = []
         self.thread = threading.get_ident()
         self._updated = self.inside = False
-        self._clipped: set[int] = set()  # parameters whose gradients were recorded before the program clipped them, by identity
+        self._clipped: dict[int, Settings] = {}  # how the program clipped gradients, by their parameters' identity
+        self._settings, self._changed = WrittenSettings(), list[bytes]()  # of optimizers; events that are to be written
         self._ended: list[tuple[int, str]] = []  # steps that are to be written, and the spans of their tensors
         self._wrote = 0.0
         self.step, self.active, self.records = first_step, first_step % every == 0, 0
@@ -147,10 +150,10 @@ class FingerprintRun:
         if self.active:
             self._add(_LOSS, tensor)
 
-    def clipping(self, parameters: Sequence[Framework]) -> None:
+    def clipping(self, parameters: Sequence[Framework], clip: Settings) -> None:
         """See :class:`SeesSteps`."""
         self._gradients(parameters)
-        self._clipped.update(map(id, parameters))
+        self._clipped.update(dict.fromkeys(map(id, parameters), clip))
 
     def clipped(self, gradients: Sequence[tuple[Framework, Framework]], norm: Framework | None) -> None:
         """See :class:`SeesSteps`."""
@@ -159,14 +162,16 @@ class FingerprintRun:
                 self._add_any(("note", NORM, "", ""), norm)
             for parameter, gradient in gradients:
                 if gradient is not None:
-                    self._add((self._names.get(id(parameter)) or self._new_name(parameter))[1], gradient)
+                    self._add(self._named(parameter)[1], gradient)
 
-    def updating(self, parameters: Sequence[Framework]) -> None:
+    def updating(self, parameters: Sequence[Framework], optimizer: Framework = None, reader: Any = None) -> None:
         """See :class:`SeesSteps`."""
-        if self._clipped:
-            clipped, self._clipped = self._clipped, set()
-            parameters = [parameter for parameter in parameters if id(parameter) not in clipped]
-        self._gradients(parameters)
+        clipped, self._clipped = self._clipped, {}
+        self._gradients([parameter for parameter in parameters if id(parameter) not in clipped] if clipped else parameters)
+        if self.active and optimizer is not None:
+            event = self._settings.event(self.step, optimizer, reader, clipped, lambda parameter: self._named(parameter)[0][1])
+            if event is not None:
+                self._changed.append(encode(event))
 
     def _gradients(self, parameters: Sequence[Framework]) -> None:
         self._begin()
@@ -229,6 +234,9 @@ class FingerprintRun:
                 if child is layer:
                     return self._layers.setdefault(id(layer), _of_layer(path, layer))
         return _of_layer(".".join(filter(None, (self._running[-1][2], type(layer).__name__))), layer)
+
+    def _named(self, parameter: Framework) -> tuple[Of, ...]:
+        return self._names.get(id(parameter)) or self._new_name(parameter)
 
     def _new_name(self, parameter: Framework) -> tuple[Of, ...]:
         """A parameter that no model had when it was first called."""
@@ -306,7 +314,7 @@ class FingerprintRun:
 
     def write(self) -> None:
         """The lines of the steps that have ended, behind descriptions of tensors that are new."""
-        lines = []
+        lines, self._changed = self._changed, []
         if self._undescribed:
             first = len(self._known) - len(self._undescribed)
             lines.append(encode({"type": "tensors", "first": first, "tensors": self._undescribed}))

@@ -37,12 +37,14 @@ class Fusion:
         parts: their own names, in the order of their rows.
         sizes: of the parts, as proportions.
         groups: the whole holds so many groups of all its parts, as heads that share a key and a value; on each rank.
+        called: the parts' names in the order of the other run's calls, where that is known.
     """
 
     whole: str
     parts: tuple[str, ...]
     sizes: tuple[int, ...]
     groups: int = 1
+    called: tuple[str, ...] = ()
 
     def paths(self, path: str) -> list[str]:
         """Of the parts of the layer with this path; none of another layer."""
@@ -53,6 +55,10 @@ class Fusion:
         """Of the parts' weights."""
         path, dot, role = name.rpartition(".")
         return [f"{part}{dot}{role}" for part in self.paths(path)]
+
+    def turn(self, part: str) -> int:
+        """When the other run calls a part."""
+        return (self.called or self.parts).index(part)
 
     def places(self, size: int) -> list[Array]:
         """Which of so many rows are each part's; none where they cannot be divided so."""
@@ -92,7 +98,8 @@ def taken_apart(tensor: Tensor, fusions: Sequence[Fusion], framework: str) -> It
         axis = _axis(framework, len(tensor.shape)) if weight else len(tensor.shape) - 1
         places = fusion.places(tensor.shape[axis]) if paths else []
         if places and (weight or tensor.shape[-1] >= len(paths)):
-            yield from (_part(tensor, path, axis, rows, weight=weight) for path, rows in zip(paths, places))
+            parts = zip(map(fusion.turn, fusion.parts), paths, places)
+            yield from (_part(tensor, path, axis, rows, weight=weight) for _, path, rows in sorted(parts, key=lambda part: part[0]))
             return
     yield tensor
 
@@ -126,6 +133,19 @@ def gathered(tensors: Sequence[Tensor], fusions: Sequence[Fusion], framework: st
             whole.append(gathered_tensor)
             parts.clear()
     return sorted([*whole, *(part for parts in waiting.values() for part in parts.values())], key=lambda tensor: tensor.index)
+
+
+def renamed(table: Mapping[str, Any], fusions: Sequence[Fusion], gathers: Sequence[Fusion]) -> dict[str, Any]:
+    """A table by names of weights as :func:`taken_apart` and :func:`gathered` name them."""
+    more = dict(table)
+    for name, value in table.items():
+        above, _, own = name.rpartition(".")[0].rpartition(".")
+        names = [part for fusion in fusions for part in fusion.names(name)]
+        names += [".".join(filter(None, (above, f.whole, name.rpartition(".")[2]))) for f in gathers if own in f.parts]
+        if names:
+            del more[name]
+            more |= dict.fromkeys(names, value)
+    return more
 
 
 def _axis(framework: str, dimensions: int) -> int:
@@ -241,7 +261,10 @@ def take_apart(runs: Sequence[Recorded], others: Sequence[Recorded]) -> None:
 
 def arranged(fusion: Fusion, wholes: RecordedStep, parts: Sequence[RecordedStep]) -> Fusion:
     """How the parts lie in a fused layer: by what it returns and what those of the other run return, with values in both."""
-    best, nearest = fusion, math.inf
+    own = [tensor.layer.rpartition(".")[2] for step in parts for tensor in step.tensors if tensor.kind == "layer"]
+    called = tuple(dict.fromkeys(name for name in own if name in fusion.parts))
+    best = fusion = dataclasses.replace(fusion, called=called if len(called) == len(fusion.parts) else ())
+    nearest = math.inf
     for whole in wholes.tensors:
         rows = _rows(whole) if whole.kind == "layer" and fusion.paths(whole.layer) else None
         if rows is None:

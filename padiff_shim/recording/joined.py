@@ -16,6 +16,7 @@ from ..runlog.reader import lost_ranks
 from .fusions import PartTensor, take_apart
 from .numbering import NameMap, Numbers, numbers_of, renumbered, wrapped
 from .reading import Recorded, RecordedStep
+from .settings import ByName
 from .shards import FusedAxis, RankTensor, ShardRules, Way, whole_shape
 from .tensors import INPUT, WEIGHT, Tensor, is_weight, parameter_name
 
@@ -73,6 +74,7 @@ class JoinedRun:
         self.layout = RankLayout((tuple(ranks),), stages=dict.fromkeys(ranks, 0))
         self.turned = False  # rules mean Paddle's layout, and matrices lie transposed here
         self._index = 0
+        self._settings_of: dict[int, tuple[Any, ByName]] = {}  # as read, and by the names of the whole model
         self._sharing: set[tuple[str, int]] = set()
 
     def kinds(self) -> set[str]:
@@ -203,11 +205,20 @@ class JoinedRun:
         if len(set(self.layout.stages.values())) > 1:  # a later stage's forward runs before an earlier one's backward
             keys = _forward_first(keys, 1 if self.layout.micro_batches > 1 else self.model_calls())
         self._sharing = self._updating_shares(sequences)
-        whole = RecordedStep(min(step.step for step in steps.values()))
+        whole = RecordedStep(
+            min(step.step for step in steps.values()),
+            settings=[self._settings(*known) for step in steps.values() for known in step.settings],
+        )
         for key in keys:
             tensor = self._tensor({rank: sequence[key] for rank, sequence in sequences.items() if key in sequence})
             (whole.inputs if tensor.kind == INPUT else whole.tensors).append(tensor)
         return whole
+
+    def _settings(self, rank: int, known: ByName) -> tuple[int, ByName]:
+        """Those of one rank, by the names of the whole model."""
+        if self._settings_of.get(rank, ((), ()))[0] is not known:
+            self._settings_of[rank] = known, {self._path(rank, name): settings for name, settings in known.items()}
+        return rank, self._settings_of[rank][1]
 
     def _keyed(self, rank: int, step: RecordedStep) -> dict[_Key, list[Tensor]]:
         """What a rank recorded in a step, in its order, by what makes tensors of ranks and of micro-batches belong together."""

@@ -13,8 +13,9 @@ import numpy as np
 import paddle
 
 from ..frameworks.memory import PADDLE_DTYPES, to_torch
-from ..frameworks.optimizer_states import paddles_parameters, paddles_states
+from ..frameworks.optimizer_states import OF_PADDLE, paddles_parameters, paddles_states
 from ..intercept import entry_points, optimizers
+from ..runlog.optimizer_settings import Settings
 from ..table.reasons import StayNative
 from ..trees import parts
 from .files import RecordFile
@@ -149,7 +150,7 @@ class PaddleSteps:
             if any(map(callable, (*args, *kwargs.values()))):
                 result = original(optimizer, *args, **kwargs)
             else:
-                self._run.updating(parameters)
+                self._run.updating(parameters, optimizer, OF_PADDLE)
                 self._watch_clip(getattr(optimizer, "_grad_clip", None))
                 with inside(self._run):
                     result = original(optimizer, *args, **kwargs)
@@ -187,11 +188,11 @@ class PaddleSteps:
         setattr(clip, _WATCHED, True)
         return clip
 
-    def _program_clips(self, parameters: list[Any], call: Callable[[], Any]) -> Any:
+    def _program_clips(self, parameters: list[Any], how: Settings, call: Callable[[], Any]) -> Any:
         """A program clips before the step."""
         if self._run.inside or not self._looks_on():
             return call()
-        self._run.clipping(parameters)
+        self._run.clipping(parameters, how)
         with inside(self._run):
             norm = call()
         self._run.clipped([(parameter, gradient_in_step(parameter)) for parameter in parameters], norm)

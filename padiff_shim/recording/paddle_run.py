@@ -22,7 +22,7 @@ from ..table.reasons import StayNative
 from ..trees import is_tensor
 from .fingerprint_run import Replacements
 from .paddle_fingerprints import PaddleSteps, PaddleView, replace_makers
-from .record import OptimizerState, Writer
+from .record import Writer
 
 _NOTHING: dict[str, Any] = {}
 
@@ -61,7 +61,7 @@ class PaddleObserver:
         self._frame: Frame | None = None
         self._methods = Replacements()
         self._thread = threading.get_ident()
-        self._steps = PaddleSteps(self._plan, lambda: threading.get_ident() == self._thread and self._plan.looks_on)
+        self._steps = PaddleSteps(writer, lambda: threading.get_ident() == self._thread and self._plan.looks_on)
 
     def begin(self) -> None:
         """Look on from here."""
@@ -127,7 +127,7 @@ class Observing:
 
     def __init__(self, writer: Writer, *, calls: bool, layers: bool) -> None:
         self._writer, self._calls, self._layers = writer, calls, layers
-        self._optimizing = self.inside = False  # inside of a whole step, or of clipping
+        self._optimizing = False  # inside of a step, its decay, or clipping
         self._in_backward = False  # what a program's own backward reads is no data of the run
         self._in_py_layer = False  # and neither are the tensors in which a PyLayer's forward gets its operands
 
@@ -205,26 +205,6 @@ class Observing:
             return inner.plan.optimizing(part, original, inner, args, kwargs)
         finally:
             self._optimizing = before
-
-    def updating(self, parameters: Iterable[Any]) -> None:
-        """An optimizer's step begins."""
-        with paused():
-            self._writer.updating(parameters)
-
-    def stepped(self, parameters: Iterable[Any], states: Callable[[], Iterable[OptimizerState]]) -> None:
-        """An optimizer's step has ended."""
-        with paused():
-            self._writer.states(states())
-
-    def clipping(self, parameters: Iterable[Any]) -> None:
-        """The program is about to clip these parameters' gradients."""
-        with paused():
-            self._writer.clipping(parameters)
-
-    def clipped(self, gradients: Iterable[tuple[Any, Any]], norm: Any) -> None:
-        """They are clipped, by this norm if by any."""
-        with paused():
-            self._writer.clipped(gradients, norm)
 
     def passed(self, other: Unlisted) -> None:
         """Never: a recording does not stand idle."""
@@ -316,7 +296,7 @@ class Observing:
 
     def _takes(self, name: str, operands: Any) -> None:
         """Record the data that a call takes; the weights of a model, which persist, are no data."""
-        if self.looks_on and not (self._optimizing or self.inside or self._in_backward or self._in_py_layer):
+        if self.looks_on and not (self._optimizing or self._writer.inside or self._in_backward or self._in_py_layer):
             data = [(path, tensor) for path, tensor in self._writer.own.others(operands) if not tensor.persistable]
             if data:
                 with paused():
@@ -324,7 +304,7 @@ class Observing:
 
     def _reads(self, arguments: Iterable[tuple[str, Any]], *, draws: bool = False) -> JsonTable | None:
         """What a call is about to read, before it can write into it; None where the call is not recorded."""
-        if not self._calls or not self.looks_on or self.inside:
+        if not self._calls or not self.looks_on or self._writer.inside:
             return None
         self._writer.computes()
         if not self._writer.active:
@@ -348,7 +328,7 @@ class Observing:
         return not self._writer.busy and grad_tracer() is not None
 
     def _note(self, name: str, function: str, result: Any, reads: JsonTable | None) -> None:
-        if self._calls and self.looks_on and not self.inside:
+        if self._calls and self.looks_on and not self._writer.inside:
             with paused():
                 self._writer.op((name,), function, result, call_site(), layer_path(), reads or {})
 

@@ -13,18 +13,7 @@ from ..present import document as doc
 from ..present.annotations import Finding, places_of
 from ..runlog.events import IN_STEP, LOSS, STATE
 from ..text import SENTENCE, code_line, joined, many, marked, shown, tr
-from .call_origins import (
-    ARGUMENTS,
-    BACKWARD,
-    BETWEEN,
-    CALL,
-    KEPT,
-    LAYOUT,
-    RANDOM,
-    UNSEEN,
-    UPDATE,
-    CallOrigin,
-)  # fmt: skip
+from .call_origins import ARGUMENTS, CALL, LAYOUT, RANDOM, CallOrigin
 from .tensors import SHOWN_KINDS, WEIGHT
 
 if TYPE_CHECKING:
@@ -316,7 +305,8 @@ def difference_document(difference: Difference) -> doc.Document:
     worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
     far = "" if worst is None or worst in differing[: ROWS.text] else tr("largest relative difference: {row}", row=described(worst))
     not_joined = [(shown(tensor, SENTENCE), reason) for tensor, reason in difference.not_joined[: ROWS.page]]
-    around = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in difference.surroundings]
+    others = [(f"optimizer.{known.word}", known.a, known.b) for known in difference.settings.differences]
+    around = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in (*difference.surroundings, *others)]
     return doc.Document(
         difference.answer,
         [
@@ -366,8 +356,6 @@ def _begins(difference: Difference) -> Iterator[doc.Part]:
                 results=many(origins.carried, "result"),
             )
         )
-    if origins.unknown:
-        others.append(tr("of {results} that differ it is not known what they read", results=many(origins.unknown, "result")))
     findings = doc.Findings([_begin(origin) for origin in origins.held[:ORIGINS]])
     yield doc.Section(tr("Where the bits part"), [findings, doc.Notes(others)])
 
@@ -378,11 +366,6 @@ _BEGINS = {
     LAYOUT: marked("{row}: it reads equal values that lie otherwise in memory, and gives other bits"),
     ARGUMENTS: marked("{row}: it reads equal bits in both runs, with other arguments"),
     RANDOM: marked("{row}: its random numbers differ"),
-    BACKWARD: marked("{row}: the forward is equal, this gradient is not"),
-    UPDATE: marked("{row}: gradient and old value are equal, the new value is not"),
-    KEPT: marked("{row}: the gradient is equal, this state is not"),
-    BETWEEN: marked("{row}: the first recorded result that differs, behind a backward and an update that were not recorded"),
-    UNSEEN: marked("{row}: the first recorded result that differs, of operands that differ already"),
 }
 
 

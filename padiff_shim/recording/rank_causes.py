@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..runlog.events import IN_STEP
+from ..text import marked, tr
 from .alignment import elements
-from .difference import TensorRow
+from .difference import DifferenceReason, TensorRow
 from .joined import JoinedRun
 from .reading import merged
 from .shards import RankTensor
@@ -19,8 +21,20 @@ _CLOSE = 1e-9  # relative to the largest element: of float64
 PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED = (
     "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged"
 )  # fmt: skip
-RankCause = tuple[str, Mapping[str, object]]  # a word of the above, and its numbers
+_WORDS = {
+    PARTIAL_SUMS: marked("a sum over ranks is missing: each rank holds a part of it"),
+    BIAS: marked("each rank adds the bias, so that it counts several times"),
+    ORDER: marked("the ranks' shares stand in another order: {order}"),
+    BACKWARD: marked("a sum over ranks is missing in the backward: each rank holds a part of the gradient"),
+    SHARES: marked("gradients are not summed over the ranks that read other data"),
+    SCALE: marked("gradients are {factor:.6g} times those of the other run"),
+    EXCHANGED: marked("the other run has these values as {name}"),
+}
 Grid = list[list[Array]]  # a row for each share of the data, with the parts of the ranks that read it
+
+
+def _because(kind: str, **numbers: Any) -> DifferenceReason:
+    return DifferenceReason(kind, tr(_WORDS[kind], **numbers), numbers)
 
 
 class RankCauses:
@@ -41,7 +55,7 @@ class RankCauses:
         self._vectors = [weight for weight in weights if is_weight(weight) and len(weight.shape) == 1]
         self._rows = rows
 
-    def of(self, row: TensorRow) -> RankCause | None:
+    def of(self, row: TensorRow) -> DifferenceReason | None:
         """The cause of a row that differs; None where nothing of the kind explains it."""
         if row.a is None or row.b is None:
             return None
@@ -49,7 +63,11 @@ class RankCauses:
             return self._of_weight(row)
         if row.any.kind in ("gradient", IN_STEP):
             return self._of_gradient(row)
-        return self._of_result(self._layer_of(row) or row) or self._of_order(row)
+        cause = self._of_result(self._layer_of(row) or row)
+        if cause is not None and cause.kind == PARTIAL_SUMS:  # where they are summed later, and a bias with them
+            later = (self._of_result(other) for other in self._rows if other.differs and other.any.index > row.any.index)
+            return next((known for known in later if known is not None and known.kind == BIAS), cause)
+        return cause or self._of_order(row)
 
     def together(self, row: TensorRow) -> bool:
         """Whether single numbers of the ranks add up to the whole run's, or have it as their mean."""
@@ -91,33 +109,33 @@ class RankCauses:
             return grid, np.split(whole, count)
         return grid, [whole] * count
 
-    def _of_result(self, row: TensorRow) -> RankCause | None:
+    def _of_result(self, row: TensorRow) -> DifferenceReason | None:
         """Of ranks that read the same data: partial sums that nobody has added up, or a bias that each of them adds."""
         known = self._parts(row)
         if known is None or len(known[0][0]) < 2:
             return None
-        causes = [self._of_share(line, want, row.any.layer) for line, want in zip(*known)]
+        causes = [self._of_share(line, want) for line, want in zip(*known)]
         return causes[0] if all(cause == causes[0] for cause in causes) else None
 
-    def _of_share(self, parts: Sequence[Array], want: Array, layer: str) -> RankCause | None:
+    def _of_share(self, parts: Sequence[Array], want: Array) -> DifferenceReason | None:
         if any(part.shape != want.shape for part in parts) or not want.ndim:
             return None
         size = self._size(want)
         if not all(_close(part, parts[0], size) for part in parts):
-            return (PARTIAL_SUMS, {}) if _in_all_rows(np.sum(parts, axis=0) - want, size) is not None else None
+            return _because(PARTIAL_SUMS) if _in_all_rows(np.sum(parts, axis=0) - want, size) is not None else None
         more = _in_all_rows(parts[0] - want, size)
         if more is None or _close(more, 0 * more, size):
             return None
         for vector in self._vectors:
             part = vector.parts[0][0] if isinstance(vector, RankTensor) else vector
             bias, other = elements(part), elements(part, more)
-            if vector.name.rpartition(".")[0] != layer or bias is None or other is None or part.size != more.size:
+            if bias is None or other is None or part.size != more.size:
                 continue
             if _close((len(parts) - 1) * bias, other, size):
-                return BIAS, {"times": len(parts)}
+                return _because(BIAS, times=len(parts))
         return None
 
-    def _of_order(self, row: TensorRow) -> RankCause | None:
+    def _of_order(self, row: TensorRow) -> DifferenceReason | None:
         """Slices that stand in another order, as the ranks hold them or as all of them have gathered them."""
         known = self._parts(row)
         if known is None or len(known[0][0]) < 2:
@@ -128,9 +146,9 @@ class RankCauses:
             for axis in range(want.ndim):
                 if order is None and not want.shape[axis] % len(parts):
                     order = _order(np.split(parts[0], len(parts), axis), want, self._size(want))
-        return None if order is None else (ORDER, {"order": ", ".join(map(str, order))})
+        return None if order is None else _because(ORDER, order=", ".join(map(str, order)))
 
-    def _of_weight(self, row: TensorRow) -> RankCause | None:
+    def _of_weight(self, row: TensorRow) -> DifferenceReason | None:
         tensor, whole = None if row.a is None else self._tensors.get(row.a.index), _wide(row.b)
         if whole is None:
             return None
@@ -138,15 +156,15 @@ class RankCauses:
         for want in _turned(whole) if len(parts) > 1 else ():
             order = _order(parts, want, self._size(want))
             if order is not None:
-                return ORDER, {"order": ", ".join(map(str, order))}
+                return _because(ORDER, order=", ".join(map(str, order)))
         own = _wide(row.a)
         for other in self._rows:
             array = _wide(other.b) if other.any.kind == "parameter" and other is not row else None
             if own is not None and array is not None and any(_same(own, turned) for turned in _turned(array)):
-                return EXCHANGED, {"name": other.b.name if other.b is not None else ""}
+                return _because(EXCHANGED, name=other.b.name if other.b is not None else "")
         return None
 
-    def _of_gradient(self, row: TensorRow) -> RankCause | None:
+    def _of_gradient(self, row: TensorRow) -> DifferenceReason | None:
         """As ``step()`` uses it: not added up over ranks, or by another factor."""
         rows = (other for other in self._rows if other.any.kind == IN_STEP and other.any.name == row.any.name)
         known = self._parts(next(rows, row))
@@ -163,19 +181,19 @@ def _returns(tensor: Tensor, layer: str) -> bool:
     return tensor.kind == "layer" and tensor.layer == layer
 
 
-def _of_gradients(grid: Grid, want: Array, size: float) -> RankCause | None:
+def _of_gradients(grid: Grid, want: Array, size: float) -> DifferenceReason | None:
     shares = len(grid)
     flat = [part for line in grid for part in line]
     factors = {1.0, 1.0 / shares}
     if not all(_close(part, line[0], size) for line in grid for part in line):
         total = np.sum(flat, axis=0)
-        return (BACKWARD, {}) if any(_close(total * factor, want, size) for factor in factors) else None
+        return _because(BACKWARD) if any(_close(total * factor, want, size) for factor in factors) else None
     if not all(_close(line[0], grid[0][0], size) for line in grid):
         total = np.sum([line[0] for line in grid], axis=0)
-        return (SHARES, {}) if any(_close(total * factor, want, size) for factor in factors) else None
+        return _because(SHARES) if any(_close(total * factor, want, size) for factor in factors) else None
     factor = float(np.vdot(flat[0], want) / max(float(np.vdot(want, want)), np.finfo(np.float64).tiny))
     if not _close(flat[0], want, size) and math.isfinite(factor) and _close(flat[0], factor * want, size * max(1.0, abs(factor))):
-        return SCALE, {"factor": factor}
+        return _because(SCALE, factor=factor)
     return None
 
 

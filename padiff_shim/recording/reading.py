@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import FileError, MissingFileError
-from ..runlog.events import FINGERPRINT_SCHEMA, IN_STEP, JsonTable
+from ..runlog.events import IN_STEP, RECORDING_SCHEMA, JsonTable
 from ..runlog.reader import EventFile, LogError, open_log, text_of
 from ..text import many, tr
 from .files import RECORDS, present
 from .fingerprints import FIGURES
-from .fusions import Fusion, gathered, taken_apart
+from .fusions import Fusion, gathered, renamed, taken_apart
+from .settings import ByName, ReadSettings
 from .tensors import INPUT, Array, Tensor, tensor_of
 
 _KIND = re.compile(rb'"kind":"([^"]*)"')
@@ -36,6 +37,7 @@ class RecordedStep:
         inputs: what the run was given, weights and data.
         numbers: of fingerprints, those of the step's tensors: steps with the same ones have the same tensors in one order.
         bits: of fingerprints, all hashes.
+        settings: rank -> those of its optimizers, as pairs.
     """
 
     step: int
@@ -43,6 +45,7 @@ class RecordedStep:
     inputs: list[Tensor] = field(default_factory=list)
     numbers: tuple[int, ...] = ()
     bits: bytes = b""
+    settings: list[tuple[int, ByName]] = field(default_factory=list)
 
 
 class FingerprintRow(NamedTuple):
@@ -88,7 +91,7 @@ class Recorded:
         self.offset = 0
         self._read = 0
         try:
-            self._file = EventFile(path, "recording", FINGERPRINT_SCHEMA)
+            self._file = EventFile(path, "recording", RECORDING_SCHEMA)
         except LogError as error:
             raise FileError(tr("{path} is no recording: {error}", path=path, error=error)) from None
         self.header = self._file.header
@@ -110,7 +113,7 @@ class Recorded:
         return self.options.get("values") not in ("fingerprint", "digest")
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
-        self.remarks, self.holes, self.ended, self.described = [], [], "", []
+        self.remarks, self.holes, self.ended, self.described, self._settings = [], [], "", [], ReadSettings()
         end: Mapping[str, Any] = {}
         try:
             for _, event in self._file:
@@ -118,6 +121,8 @@ class Recorded:
                     self.ended, end = str(event.get("how", "")), event
                 elif event["type"] == "event":
                     self.remarks.append(str(event["text"])[:2000])
+                elif event["type"] == "optimizer":
+                    self._settings.add({**event, "step": event["step"] + self.offset})
                 else:
                     yield event
         except LogError as error:
@@ -153,6 +158,10 @@ class Recorded:
             FileError: the file cannot be read.
         """
         for step in map(self._of_row, self.rows()) if self.has_fingerprints else self._steps_of_values():
+            settings = self._settings.at(step.step)
+            step.settings = [
+                (self.rank, renamed(settings, self.fusions, self.gathers) if self.fusions or self.gathers else settings)
+            ]
             if self.gathers:
                 step.tensors = gathered(step.tensors, self.gathers, self.framework)
                 step.inputs = gathered(step.inputs, self.gathers, self.framework)
@@ -182,20 +191,11 @@ class Recorded:
     def _missing(self, kinds: set[str]) -> list[str]:
         """What was asked of :func:`padiff_shim.record` and is not in the file."""
         name, options = self.path.name, self.options
-        missing = [
+        return [
             f"{name} has no {kind}s, which record({kind}s=True) should have written"
             for kind in ("gradient", "parameter")
             if options.get(f"{kind}s") is True and kind not in kinds
         ]
-        alone = options.get("calls") is False and options.get("layers") is False
-        if alone and "session" not in self.header:
-            missing.append(
-                tr(
-                    "{name} has its first step alone: the version that wrote it saw no other with calls=False and layers=False",
-                    name=name,
-                )
-            )
-        return missing
 
     def kinds(self) -> set[str]:
         """The kinds of tensors in the file, by a quick look at its lines."""
@@ -283,6 +283,7 @@ def merged(steps: Iterable[RecordedStep]) -> RecordedStep:
     for step in steps:
         whole.tensors += step.tensors
         whole.inputs += step.inputs
+        whole.settings = step.settings or whole.settings
     return whole
 
 

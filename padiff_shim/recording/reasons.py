@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
+from ..runlog.optimizer_settings import BEGINS, CLIPS
 from ..text import joined, marked, shown, tr
 from . import pages
 from .call_origins import ARGUMENTS, other_arguments
-from .difference import Difference, TensorRow
-from .rank_causes import BACKWARD, BIAS, ORDER, PARTIAL_SUMS, SCALE, SHARES, RankCause
+from .difference import Difference, DifferenceReason, TensorRow
+from .rank_causes import SCALE
 from .rounding import Rounding, explained
+from .settings import ALONE, SettingDifference
 from .shards import JoinedTensor
 from .switches import SwitchDifference
 from .tensors import NORM as NORM_NOTE
@@ -25,37 +26,19 @@ from .updates import GRADIENTS, Updates, linear, multiple, wide
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
 )  # fmt: skip
-CALLS, OPERAND, NOT_CLEARED, CLIPS, WEIGHTS = "calls", "operand", "not cleared", "clipping", "weights"
+CALLS, OPERAND, NOT_CLEARED, CLIPPING, WEIGHTS = "calls", "operand", "not cleared", "clipping", "weights"
+OPTIMIZER, SETTING = "optimizer", "optimizer setting"
 BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
     "batch size", "order of samples", "order of batches", "rounding", "settings"
 )  # fmt: skip
 _SETTINGS = 2  # that a headline names
 _FITS = 1e-2  # relative: an update that a rule explains
-_ROUNDED = 1e-6  # relative: no more than rounding of an update
 _FACTOR = 1e-3  # relative: two tensors of which one is a multiple of the other
-_DECAY = 1e-5  # less is none
 _COUNT = 10**7  # beyond, a number says nothing of how many are added up
 
 
-@dataclass(frozen=True)
-class DifferenceReason:
-    """Why two runs differ.
-
-    Attributes:
-        kind: a word, as ``"learning rate"`` or ``"partial sums"``.
-        text: in a sentence.
-        numbers: what was measured, by name.
-        brief: the text for a headline; "": the same.
-    """
-
-    kind: str
-    text: str
-    numbers: Mapping[str, Any]
-    brief: str = ""
-
-
 def reason_of(
-    difference: Difference, cause: Callable[[TensorRow], RankCause | None] | None, switches: Sequence[SwitchDifference] = ()
+    difference: Difference, cause: Callable[[TensorRow], DifferenceReason | None] | None, switches: Sequence[SwitchDifference] = ()
 ) -> DifferenceReason | None:
     """The reason for the first difference that is more than rounding.
 
@@ -68,7 +51,10 @@ def reason_of(
     if difference.first is None or (difference.origin is not None and inputs is None):
         return inputs
     updates = Updates(difference)
-    rounding = explained(difference.rows, updates.same, updates.name)
+    differing = difference.settings.of
+    rounding = explained(
+        difference.rows, lambda row, unseen: not updates.begins(row) and bool(differing(row, unseen=unseen)), updates.name
+    )
     rest = rounding.rest
     comparable = inputs is None or inputs.kind == ORDER_OF_SAMPLES or difference.origin is None
     reason = None if rest is None or not comparable else _of_row(updates, difference, rest, rounding, cause)
@@ -101,7 +87,7 @@ def reason_of(
     parts += [] if reason is None else [reason.text]
     brief = [] if inputs is None else [inputs.text]
     if reason is not None:
-        brief.append(reason.text)
+        brief.append(reason.brief or reason.text)
     elif rounding.rows:
         brief.append(
             tr("rounding explains all") if rest is None else tr("more than rounding from step {step} on", step=rest.any.step)
@@ -116,26 +102,26 @@ def _of_row(
     difference: Difference,
     first: TensorRow,
     rounding: Rounding,
-    cause: Callable[[TensorRow], RankCause | None] | None,
+    cause: Callable[[TensorRow], DifferenceReason | None] | None,
 ) -> DifferenceReason | None:
     """The reason for a row that rounding does not explain."""
+    settings = [] if updates.begins(first) else difference.settings.of(first, unseen=rounding.unseen)
+    if settings:
+        return _of_settings(updates, difference, first, settings)
     if first.a is None or first.b is None:
         return _of_call(first) if difference.frameworks[0] == difference.frameworks[1] else None
-    side = difference.one_sided.get(CLIPPED)
     updated = first.any.kind in ("parameter", STATE)
-    if side and (updated or rounding.unseen):
-        return DifferenceReason(CLIPS, tr("{side} alone clips its gradients", side=side), {"side": side})
     if updated and not updates.begins(first):
         return _of_update(updates, first, rounding.rows)
     known = None if cause is None else cause(first)
     if known is not None:
-        return DifferenceReason(known[0], rank_words(known), dict(known[1]))
+        return known
     if updated:
         return DifferenceReason(WEIGHTS, tr("the weights differ from the start"), {})
     if first.any.kind in GRADIENTS or (first.any.kind, first.any.name) == ("note", NORM_NOTE):
         return _of_gradients(updates, difference, first) or _of_place(difference, first)
     if rounding.unseen:
-        return _of_unseen(first, rounding)
+        return _of_unseen(first)
     return _of_result(difference, first, rounding, single=cause is None)
 
 
@@ -152,7 +138,7 @@ def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, 
 _PLACES = {
     LOSS: marked("what the layers return agrees, the loss does not"),
     "op": marked("all before agrees: this call has other arguments, or reads something else beside"),
-    "layer": marked("all before agrees: this layer computes something else"),
+    "layer": marked("all before agrees: this layer computes something else, or draws other random numbers"),
     "gradient": marked("the forward agrees, the backward does not"),
     IN_STEP: marked("a sum over ranks, accumulation or unscaling: gradients behind the backward agree"),
     CLIPPED: marked("gradients agree before clipping, and not behind it"),
@@ -167,27 +153,11 @@ def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | No
     return DifferenceReason(kind, tr(_PLACES[kind]), {}) if kind in _PLACES else None
 
 
-def _of_unseen(first: TensorRow, rounding: Rounding) -> DifferenceReason:
+def _of_unseen(first: TensorRow) -> DifferenceReason:
     """The first difference is behind an update of which no weights were recorded."""
     step = first.any.step - 1
-    if rounding.rows or (first.apart is not None and first.apart.relative < _ROUNDED):
-        text = tr("the update of step {step} was not recorded, so it is not known whether rounding explains more", step=step)
-    else:
-        text = tr("another learning rate, decay or state: step {step} is equal, its update is not", step=step)
+    text = tr("the update of step {step} was not recorded, so it is not known whether rounding explains more", step=step)
     return DifferenceReason(UPDATE, tr("{text} (record it with parameters=True, states=True)", text=text), {"step": step})
-
-
-def rank_words(cause: RankCause) -> str:
-    """A cause of ranks' parts in words."""
-    kind, numbers = cause
-    return {
-        PARTIAL_SUMS: tr("a sum over ranks is missing: each rank holds a part of it"),
-        BIAS: tr("each rank adds the bias, so that it counts several times"),
-        ORDER: tr("the ranks' shares stand in another order: {order}", order=numbers.get("order", "")),
-        BACKWARD: tr("a sum over ranks is missing in the backward: each rank holds a part of the gradient"),
-        SHARES: tr("gradients are not summed over the ranks that read other data"),
-        SCALE: tr("gradients are {factor:.6g} times those of the other run", factor=numbers.get("factor", math.nan)),
-    }.get(kind, str(kind))
 
 
 def _of_inputs(difference: Difference) -> DifferenceReason | None:
@@ -343,48 +313,30 @@ def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> Differe
     if used is None or (used.differs and id(used) not in rounded):
         return None
     if first.any.kind == STATE:
-        return _of_state(updates, first, used)
-    a, b = updates.rules(first, used)
-    if a is not None and b is not None:
-        if a.fits and b.fits and not a.explains(b) and not updates.contradicted(first):
-            if abs(a.rate / b.rate - 1) > _FACTOR:
-                return _numbered(RATE, tr("learning rate {a:.4g} in a, {b:.4g} in b", a=a.rate, b=b.rate), a.rate, b.rate)
-            if abs(a.decay - b.decay) > max(_DECAY, _FITS * max(abs(a.decay), abs(b.decay))):
-                least = _FACTOR * max(abs(a.decay), abs(b.decay))
-                decays = [known if abs(known) > least else 0.0 for known in (a.decay, b.decay)]
-                return _numbered(DECAY, tr("weight decay {a:.3g} in a, {b:.3g} in b", a=decays[0], b=decays[1]), *decays)
-            return _numbered(EPSILON, tr("epsilon {a:.2g} in a, {b:.2g} in b", a=a.epsilon, b=b.epsilon), a.epsilon, b.epsilon)
-        if (
-            a.fits != b.fits
-            and updates.starts(first)
-            and not isinstance(first.a, JoinedTensor)
-            and not isinstance(first.b, JoinedTensor)
-        ):
-            side = "ab"[b.fits]
-            text = tr("{side} updates as in a first step: the optimizer's state was not loaded", side=side)
-            return DifferenceReason(NOT_LOADED, text, {"side": side})
-    text = tr("another rate, decay or state: gradients are equal, updates are not")
-    return DifferenceReason(UPDATE, text, {})
+        state = first.any.tensor or STATE
+        text = tr("gradients are equal, and {state} is not: the optimizer began with another one", state=state)
+        return DifferenceReason(UPDATE, text, {"state": state})
+    return DifferenceReason(UPDATE, tr("the optimizer began with another state: gradients are equal, updates are not"), {})
 
 
-def _numbered(kind: str, why: str, a: float, b: float) -> DifferenceReason:
-    """A number of an optimizer that differs."""
-    return DifferenceReason(kind, tr("{why}: gradients are equal, updates are not", why=why), {"a": a, "b": b})
+# Torch's words for settings -> the kind of reason.
+_SETTING_KINDS = {
+    "lr": RATE, "weight_decay": DECAY, "decoupled": DECAY, "eps": EPSILON, "beta1": BETA, "beta2": BETA, "momentum": BETA,
+    BEGINS: NOT_LOADED, **dict.fromkeys(CLIPS, CLIPPING), "optimizer": OPTIMIZER, ALONE: OPTIMIZER,
+}  # fmt: skip
 
 
-def _of_state(updates: Updates, first: TensorRow, used: TensorRow) -> DifferenceReason:
-    """Of another beta, of a decay that is added to gradients, or of a state that begins at zero in one run alone."""
-    state, (a, b) = first.any.tensor or STATE, (updates.kept(first, used, side) for side in "ab")
-    zero = [known is not None and known.begins for known in (a, b)]
-    if zero[0] != zero[1]:
-        side = "ab"[zero[1]]
-        text = tr("{state} begins at zero in {side}: the optimizer's state was not loaded", state=state, side=side)
-        return DifferenceReason(NOT_LOADED, text, {"side": side, "state": state})
-    if a is not None and b is not None:
-        if abs(a.decay - b.decay) > _FITS * max(abs(a.decay), abs(b.decay)):
-            return _numbered(DECAY, tr("weight decay {a:.3g} in a, {b:.3g} in b", a=a.decay, b=b.decay), a.decay, b.decay)
-        if a.beta is not None and b.beta is not None and abs(a.beta - b.beta) > _FACTOR * (1 - max(a.beta, b.beta)):
-            name = {"moment1": "beta1", "moment2": "beta2", "velocity": "momentum"}.get(state, state)
-            return _numbered(BETA, tr("{name} {a:.4g} in a, {b:.4g} in b", name=name, a=a.beta, b=b.beta), a.beta, b.beta)
-    text = tr("gradients are equal, and {state} is not: the optimizer began with another one", state=state)
-    return DifferenceReason(UPDATE, text, {"state": state})
+def _of_settings(
+    updates: Updates, difference: Difference, first: TensorRow, settings: Sequence[SettingDifference]
+) -> DifferenceReason:
+    """Optimizers whose settings differ."""
+    weightiest, frameworks = settings[0], difference.frameworks
+    same_rank = [known for known in settings if known.rank == weightiest.rank]
+    why, brief = (
+        joined("; ", [known.sentence(frameworks, brief=short) for known in same_rank[:_SETTINGS]]) for short in (False, True)
+    )
+    used = updates.gradient(first)
+    text = tr("{why}: gradients are equal, updates are not", why=why) if used is not None and not used.differs else why
+    sides = {"side": "ab"[weightiest.a is None]} if None in (weightiest.a, weightiest.b) else {}
+    numbers = {"a": weightiest.a, "b": weightiest.b, "write": weightiest.write(frameworks), "since": weightiest.step, **sides}
+    return DifferenceReason(_SETTING_KINDS.get(weightiest.word, SETTING), text, numbers, brief)

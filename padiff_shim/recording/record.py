@@ -19,13 +19,17 @@ from ..arguments import flag, one_of, path, whole
 from ..arguments import model as checked_model
 from ..catalogue.registry import families
 from ..dispatch.call_site import CallSite, call_site
+from ..dispatch.frames import paused
 from ..errors import ArgumentError, FileError, ModeError, described
 from ..language import tr
 from ..modes.environment import prepare, processes, rank
-from ..runlog.events import CLIPPED, FINGERPRINT_SCHEMA, IN_STEP, SCHEMA, STATE, JsonTable
+from ..runlog.encoding import encode
+from ..runlog.events import CLIPPED, IN_STEP, STATE, JsonTable
+from ..runlog.optimizer_settings import Settings
 from ..trees import elements, is_tensor, leaves, numbers, parts
 from . import tensors as contents
 from .files import RecordFile, present
+from .settings import WrittenSettings
 from .tensors import NORM, WEIGHT
 
 Named = Callable[[], Iterable[tuple[str, Any]]]  # names and tensors of a model
@@ -84,7 +88,10 @@ class Writer:
     ) -> None:
         self._file, self._full, self._steps, self._states = file, full, steps, states
         self._weights, self._parameters, self._gradients = weights, parameters, gradients
-        self._clipped: set[int] = set()  # parameters whose gradients were written before they were clipped, by identity
+        self._clipped: dict[
+            int, Settings
+        ] = {}  # how gradients were clipped that were written before, by their parameters' identity
+        self._settings = WrittenSettings()
         self._last: dict[tuple[str, str, str], str] = {}  # digests of the parameters and gradients that were written last
         self._inputs: set[str] = set()  # digests of the inputs of this step
         self.own = OwnTensors()
@@ -92,6 +99,7 @@ class Writer:
         self._call, self.step = 0, first_step
         self._updated = False  # an optimizer ran: what is computed next belongs to the next step
         self._begun = False  # the weights at the start are written
+        self.inside = self.late = False  # of a step or clipping; backwards end unseen, so that steps look for gradients
 
     @property
     def busy(self) -> bool:
@@ -175,33 +183,50 @@ class Writer:
         if not self._updated and not self._clipped:
             self._named("gradient", self._gradients)
 
-    def clipping(self, parameters: Iterable[Any]) -> None:
+    def clipping(self, parameters: Iterable[Any], clip: Settings) -> None:
         """The program is about to clip these parameters' gradients, as a step may do itself: they are written before that."""
-        self._in_step(parameters := list(parameters))
-        self._clipped.update(map(id, parameters))
+        with paused():
+            if self.late:
+                self.gradients()
+            self._in_step(parameters := list(parameters))
+            self._clipped.update(dict.fromkeys(map(id, parameters), clip))
 
     def clipped(self, gradients: Iterable[tuple[Any, Any]], norm: Any) -> None:
         """Gradients behind clipping, and the norm by which they were clipped, if any."""
-        if self._gradients is not None and self.active:
+        if self._gradients is None or not self.active:
+            return
+        with paused():
             if norm is not None:
                 self._call += 1
                 self._tree({"kind": "note", "name": NORM, "layer": ""}, norm)
             self._of_parameters(CLIPPED, ((parameter, "", gradient) for parameter, gradient in gradients))
 
-    def updating(self, parameters: Iterable[Any]) -> None:
+    def updating(self, parameters: Iterable[Any], optimizer: Any = None, reader: Any = None) -> None:
         """An optimizer's step begins: the gradients of the model's parameters as it uses them, changed or not, before clipping."""
-        parameters = list(parameters)
-        self._in_step(parameter for parameter in parameters if id(parameter) not in self._clipped)
-        self._clipped.difference_update(map(id, parameters))
+        with paused():
+            if self.late:
+                self.gradients()
+            parameters = list(parameters)
+            self._in_step(parameter for parameter in parameters if id(parameter) not in self._clipped)
+            if optimizer is not None and self.active:
+                names = {id(parameter): f"parameter {place}" for place, parameter in enumerate(parameters)}
+                names |= {id(tensor): name for name, tensor in (self._weights() if self._weights is not None else ())}
+                name = names.__getitem__
+                event = self._settings.event(self.step, optimizer, reader, self._clipped, lambda parameter: name(id(parameter)))
+                if event is not None:
+                    self._file.lines(encode(event), 0)
+            for parameter in parameters:
+                self._clipped.pop(id(parameter), None)
 
     def _in_step(self, parameters: Iterable[Any]) -> None:
         if self._gradients is not None:
             self._of_parameters(IN_STEP, ((parameter, "", gradient_in_step(parameter)) for parameter in parameters))
 
-    def states(self, states: Iterable[OptimizerState]) -> None:
+    def stepped(self, parameters: object, states: Callable[[], Iterable[OptimizerState]]) -> None:
         """An optimizer's step has ended: what the optimizer keeps for the model's parameters, if it is recorded."""
-        if self._states:
-            self._of_parameters(STATE, states)
+        with paused():
+            self._of_parameters(STATE, states() if self._states else ())
+        self.updated()
 
     def _of_parameters(self, kind: str, tensors: Iterable[OptimizerState]) -> None:
         """Tensors that belong to the model's parameters, under the parameters' names."""
@@ -315,14 +340,14 @@ class SeesSteps(Protocol):
 
     inside: bool
 
-    def clipping(self, parameters: list[Any]) -> None:
-        """The program is about to clip these parameters' gradients."""
+    def clipping(self, parameters: list[Any], clip: Settings) -> None:
+        """The program is about to clip these parameters' gradients, and how."""
 
     def clipped(self, gradients: list[tuple[Any, Any]], norm: Any) -> None:
         """Parameters and their gradients behind clipping; the norm by which that was done, or None."""
 
-    def updating(self, parameters: list[Any]) -> None:
-        """An optimizer is about to update these parameters."""
+    def updating(self, parameters: list[Any], optimizer: Any, reader: Any) -> None:
+        """An optimizer is about to update these parameters; ``reader`` reads its settings."""
 
     def stepped(self, parameters: list[Any], states: Callable[[], Iterable[OptimizerState]]) -> None:
         """An optimizer has updated these parameters; what it keeps for them."""
@@ -572,11 +597,11 @@ class Recording:
             header["split_axes"] = axes
         self._began = time.perf_counter()
         if light is not None:
-            self._file = RecordFile(self.folder, header, 0, FINGERPRINT_SCHEMA)
+            self._file = RecordFile(self.folder, header, 0)
             self._observer = light.observer(self._file, self._model, options["every"], options.get("first_step", 0))
             self._writer = self._observer.run
         else:
-            self._file = RecordFile(self.folder, header, options["budget"], SCHEMA)
+            self._file = RecordFile(self.folder, header, options["budget"])
             self._writer = self._full_writer(side)
             self._observer = side.observer(self._writer, calls=options["calls"], layers=options["layers"], warn=self._remark)
             self._writer.begin()

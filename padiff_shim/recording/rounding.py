@@ -49,14 +49,13 @@ class Rounding:
 
 
 def explained(
-    rows: Sequence[TensorRow], same_update: Callable[[TensorRow, set[int]], bool | None], name: Callable[[TensorRow], str]
+    rows: Sequence[TensorRow], other_settings: Callable[[TensorRow, bool], bool], name: Callable[[TensorRow], str]
 ) -> Rounding:
     """Follow rounding along a run.
 
     Args:
         rows: of the difference, in the order of the runs.
-        same_update: whether both runs update a parameter by one rule, each by its own gradient, or None where that is not known;
-            with the rows explained so far.
+        other_settings: whether the optimizers made a row with settings that differ; with whether its update is unseen.
         name: what the rows of one parameter share.
     """
     rounding, flow = Rounding(), _Flow(rows, name)
@@ -75,10 +74,8 @@ def explained(
             factor = size / max(incoming, unit)
             far = size > _SMALL or row.a.kind == "parameter"
             carried = incoming > 0 and factor <= (_FAR.get(row.a.kind, _AMPLIFIED) if far else _AMPLIFIED)
-            if not (own or negligible) and incoming > 0 and row.a.kind == "parameter":
-                updated = same_update(row, rounding.rows)
-                carried = updated or (updated is None and (carried or flow.alone(row)))
-            if not (own or negligible or carried):
+            carried = carried or (incoming > 0 and row.a.kind == "parameter" and flow.alone(row))
+            if not (own or negligible or carried) or other_settings(row, flow.unseen(row.a)):
                 rounding.rest, rounding.incoming, rounding.unseen = row, incoming, flow.unseen(row.a)
                 return rounding
             if row.differs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ..frameworks.optimizer_states import torchs_parameters, torchs_states
+from ..frameworks.optimizer_states import OF_TORCH, clip_of_call, torchs_parameters, torchs_states
 from ..patching.functions import PyFunctionPatch
 from .files import RecordFile
 from .fingerprint_run import FrameworkFingerprints
@@ -88,7 +89,8 @@ class TorchFingerprints(FrameworkFingerprints):
 
     def _enter(self, module: Any, operands: Any) -> None:
         if self._looks_on():
-            self.run.enter(module, operands, {})
+            # Hooks of all modules are not passed what is given by name: it is the caller's.
+            self.run.enter(module, operands, {} if operands else sys._getframe(1).f_locals.get("kwargs") or {})
 
     def _leave(self, module: Any, _: Any, result: Any) -> None:
         if self._looks_on():
@@ -129,7 +131,7 @@ class TorchSteps:
             parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             if self._run.inside or not self._looks_on():
                 return patch.original(parameters, *args, **kwargs)
-            self._run.clipping(parameters)
+            self._run.clipping(parameters, clip_of_call(function.__name__, args, kwargs))
             with inside(self._run):
                 norm = patch.original(parameters, *args, **kwargs)
             self._run.clipped([(parameter, gradient_in_step(parameter)) for parameter in parameters], norm)
@@ -140,7 +142,7 @@ class TorchSteps:
 
     def _step_begins(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._looks_on() and not any(map(callable, (*args[1:], *kwargs.values()))):  # a closure has yet to compute gradients
-            self._run.updating(torchs_parameters(optimizer))
+            self._run.updating(torchs_parameters(optimizer), optimizer, OF_TORCH)
             self._run.inside = True
 
     def _step_ends(self, optimizer: Any, *_: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..frameworks import torch_state
 from ..runlog.events import JsonTable
 from ..table.op import Op
 from ..trees import leaves
-from .record import OptimizerState, OwnTensors, Writer
+from .record import OwnTensors, Writer
 from .torch_fingerprints import TorchSteps, TorchView
 
 # ---- The names that the op table has for functions of Torch, learnt by running the table's formulas on their own samples
@@ -138,11 +138,11 @@ class TorchObserver:
         self._writer, self._calls, self._layers = writer, calls, layers
         self._thread = 0
         self._running: list[tuple[Any, str]] = []  # modules, outermost first, with their paths
-        self.inside = False  # of a step, or of clipping
+        writer.late = True
         self._hooks: list[Any] = []
         self._weights = OwnTensors()  # parameters and buffers of the modules that ran
         self._mode = _Functions(self._called, self._function)
-        self._steps = TorchSteps(self, lambda: not self._elsewhere())
+        self._steps = TorchSteps(writer, lambda: not self._elsewhere())
 
     def begin(self) -> None:
         """Look on from here."""
@@ -193,28 +193,9 @@ class TorchObserver:
         if self._layers and result is not None and not torch.jit.is_tracing():
             self._writer.layer(path, type(module).__name__, result, call_site())
 
-    def updating(self, parameters: list[Any]) -> None:
-        """An optimizer's step begins."""
-        self._writer.gradients()
-        self._writer.updating(parameters)
-
-    def clipping(self, parameters: list[Any]) -> None:
-        """The program is about to clip these parameters' gradients."""
-        self._writer.gradients()
-        self._writer.clipping(parameters)
-
-    def clipped(self, gradients: list[tuple[Any, Any]], norm: Any) -> None:
-        """They are clipped, by this norm if by any."""
-        self._writer.clipped(gradients, norm)
-
-    def stepped(self, parameters: list[Any], states: Callable[[], Iterable[OptimizerState]]) -> None:
-        """An optimizer's step has ended."""
-        self._writer.states(states())
-        self._writer.updated()
-
     def _called(self, function: Any, operands: Any) -> JsonTable | None:
         """Record the data that a call takes; weights are no data. Returns what the call reads, where it may be recorded."""
-        if self._writer.busy or self.inside or torch.jit.is_tracing():
+        if self._writer.busy or self._writer.inside or torch.jit.is_tracing():
             return None
         name = plain(function)
         if name == "backward":
@@ -233,7 +214,7 @@ class TorchObserver:
         name = plain(function)
         if any(isinstance(operand, torch.Tensor) for _, operand in leaves(operands)) or names(name) != (name,):
             self._writer.own.add(result)  # and not what was made of numbers: data
-        if self.inside:
+        if self._writer.inside:
             return
         if name == "backward":
             self._writer.gradients()

@@ -16,8 +16,8 @@ from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hin
 from ..text import counted, marked
 from ..verdicts import Side, Verdict
 
-SCHEMA = 1  # of logs, and of recordings of single tensors
-FINGERPRINT_SCHEMA = 2  # of recordings whose steps are one line each
+SCHEMA = 1  # of logs
+RECORDING_SCHEMA = 3  # of recordings
 DEPTH = 16  # of lists and tables within each other
 LOSS = "loss"  # the kind of what a backward starts from, in fingerprints
 IN_STEP = counted(marked("step gradient"))  # the kind of a gradient as an optimizer's step uses it
@@ -461,6 +461,22 @@ class FingerprintStep(TypedDict, total=False):
     figures: Text
 
 
+class OptimizerGroup(TypedDict, total=False):
+    """Parameters with one setting each; without ``parameters`` those of the event before."""
+
+    settings: Table
+    parameters: Texts
+
+
+class OptimizerRecord(TypedDict, total=False):
+    """``"type": "optimizer"``: the settings of an optimizer from a step on."""
+
+    type: str
+    step: Whole
+    number: Whole
+    groups: list[OptimizerGroup]
+
+
 # ---- A reference run's log
 
 
@@ -558,6 +574,8 @@ _REQUIRED: dict[Any, tuple[str, ...]] = {
     TensorRecord: ("kind", "shape"),
     FingerprintTensors: ("first", "tensors"),
     FingerprintStep: ("step", "of", "bits", "figures"),
+    OptimizerRecord: ("step", "number", "groups"),
+    OptimizerGroup: ("settings",),
     OperandEntry: ("name",),
 }
 EVENTS: dict[str, Schema] = {
@@ -571,6 +589,7 @@ EVENTS: dict[str, Schema] = {
         ("tensor", TensorRecord),
         ("tensors", FingerprintTensors),
         ("step", FingerprintStep),
+        ("optimizer", OptimizerRecord),
         ("reference", ReferenceLog),
     )
 }

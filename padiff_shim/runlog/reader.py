@@ -199,26 +199,25 @@ class EventFile:
     Args:
         path: the file.
         kind: the type of its first event.
-        newest: the highest schema number of such files that is known here.
+        schema: the number of such files' form that is read here.
 
     Raises:
-        LogError: it has no header (the process ended while it began), or that of a newer version.
+        LogError: it has no header (the process ended while it began), or that of another version.
     """
 
-    def __init__(self, path: Path, kind: str = "run", newest: int = events.SCHEMA) -> None:
+    def __init__(self, path: Path, kind: str = "run", schema: int = events.SCHEMA) -> None:
         self.path, self.damage = path, Damage(path)
         first = next(lines(path), None)
         header = parse(first[1], path, "line 1") if first is not None else {"type": ""}
         if header["type"] != kind:
             raise LogError(tr("{path} does not begin with the header of a {kind}", path=path, kind=kind))
-        schema = header.get("schema")
-        if not isinstance(schema, int) or schema > newest:
+        if header.get("schema") != schema:
             raise LogError(
                 tr(
-                    "{path}: schema {schema} is not known here (up to {newest}); a newer version wrote it",
+                    "{path}: schema {schema} is not read here, {known} is; another version wrote it",
                     path=path,
-                    schema=repr(schema),
-                    newest=newest,
+                    schema=repr(header.get("schema")),
+                    known=schema,
                 )
             )
         self.header: JsonTable = {name: value for name, value in header.items() if value is not None}

@@ -239,3 +239,47 @@ def test_other_surroundings_are_listed(right, tmp_path):
     assert ("device", "cpu", "gpu:0") in difference.surroundings
     assert "gpu:0" in str(difference)
     assert difference, "other surroundings are no difference of values"
+
+
+@pytest.mark.parametrize("options", [{}, {"values": "digest"}, {"values": "fingerprint"}], ids=["full", "digest", "print"])
+def test_a_table_that_one_framework_repeats_along_the_batch_is_equal(options, tmp_path):
+    """As position tables of rotary embeddings; and what is passed by name is an input in both."""
+
+    class Table(paddle.nn.Layer):
+        def forward(self, x):
+            return (paddle.arange(15, dtype="float32").reshape([1, 3, 5]) * self.factor).expand([x.shape[0], 3, 5])
+
+    class Model(paddle.nn.Layer):
+        def __init__(self, factor):
+            super().__init__()
+            self.table = Table()
+            self.table.factor = factor
+
+        def forward(self, x):
+            return x * self.table(x)
+
+    class TorchTable(torch.nn.Module):
+        def forward(self, x):
+            return torch.arange(15, dtype=torch.float32).reshape(1, 3, 5) * 1.5
+
+    TorchTable.__name__ = "Table"
+
+    class TorchModel(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = TorchTable()
+
+        def forward(self, x):
+            return x * self.table(x)
+
+    x = np.random.default_rng(0).standard_normal((4, 3, 5)).astype("float32")
+    with padiff_shim.record(tmp_path / "torch", framework="torch", **options):
+        TorchModel()(x=torch.from_numpy(x))
+    for name, factor, values in (("right", 1.5, x), ("wrong", 1.25, x), ("other", 1.5, x[::-1].copy())):
+        with padiff_shim.record(tmp_path / name, **options):
+            Model(factor)(x=paddle.to_tensor(values))
+    rtol = 1e-3 if options else 0.0  # of figures
+    assert diff(tmp_path / "right", tmp_path / "torch", rtol=rtol)
+    assert diff(tmp_path / "torch", tmp_path / "right", rtol=rtol)
+    assert diff(tmp_path / "wrong", tmp_path / "torch", rtol=rtol).first.any.layer == "table"
+    assert diff(tmp_path / "other", tmp_path / "torch").origin is not None

@@ -61,9 +61,11 @@ def test_what_is_no_recording(right, tmp_path):
         diff(tmp_path / "empty", right)
     with pytest.raises(FileError, match="is a file"):
         diff(right, next(right.glob("*.npy")))
-    newer = damaged(tmp_path / "newer", right, lambda lines: [lines[0].replace('"schema":1', '"schema":99'), *lines[1:]])
-    with pytest.raises(FileError, match="schema 99 is not known here"):
-        diff(right, newer)
+    for schema in ("1", "99"):
+        lines = (line.replace('"schema":3', f'"schema":{schema}') for line in next(right.glob("*.jsonl")).open())
+        other = damaged(tmp_path / schema, right, lambda _, lines=lines: lines)
+        with pytest.raises(FileError, match=f"schema {schema} is not read here"):
+            diff(right, other)
     foreign = damaged(tmp_path / "foreign", right, lambda lines: ['{"type":"run"}\n', *lines[1:]])
     with pytest.raises(FileError, match="does not begin with the header of a recording"):
         diff(right, foreign)

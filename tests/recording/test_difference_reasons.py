@@ -167,7 +167,7 @@ KINDS = {
 
 def steps(
     folder, framework="paddle", kind="AdamW", clip=0.5, layer_epsilon=1e-5, reduction="mean", clear=True, values="all", shift=0.0,
-    **numbers,
+    value_clip=0, decays="", rates=(), warm=False, leaves="", **numbers,
 ):  # fmt: skip
     """Three steps with one number that is wrong, or none."""
     torch.manual_seed(1)
@@ -178,7 +178,19 @@ def steps(
     numbers = {"learning_rate": 1e-2, "weight_decay": 0.1, **KINDS[kind], **numbers}
     if framework == "paddle":
         clipping = paddle.nn.ClipGradByGlobalNorm(clip) if clip else None
-        optimizer = getattr(paddle.optimizer, kind)(parameters=model.parameters(), grad_clip=clipping, **numbers)
+        clipping = paddle.nn.ClipGradByValue(value_clip) if value_clip else clipping
+        if decays:
+            spared = {parameter.name for name, parameter in model.named_parameters() if decays in name}
+            numbers["apply_decay_param_fun"] = lambda name: name not in spared
+        parameters = [parameter for name, parameter in model.named_parameters() if name != leaves]
+        optimizer = getattr(paddle.optimizer, kind)(parameters=parameters, grad_clip=clipping, **numbers)
+        if warm:
+            model(paddle.to_tensor(SAMPLES[2])).sum().backward()
+            weights = [parameter.clone() for parameter in model.parameters()]
+            optimizer.step()
+            optimizer.clear_grad()
+            for parameter, weight in zip(model.parameters(), weights):
+                parameter.set_value(weight)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), 1e-2, weight_decay=0.1)
     module, tensor = (paddle, paddle.to_tensor) if framework == "paddle" else (torch, torch.from_numpy)
@@ -187,7 +199,9 @@ def steps(
         "fingerprint": {"values": "fingerprint"},
     }  # fmt: skip
     with record(folder, model, **options[values]):
-        for x, y in zip(map(tensor, SAMPLES), map(tensor, LABELS)):
+        for step, (x, y) in enumerate(zip(map(tensor, SAMPLES), map(tensor, LABELS))):
+            if rates:
+                optimizer.set_lr(rates[step])
             module.nn.functional.cross_entropy(model(x), y, reduction=reduction).backward()
             if framework == "torch":
                 torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
@@ -213,10 +227,62 @@ def test_a_number_of_the_optimizer(tmp_path, kind, wrong, reason):
     assert [known.numbers[side] for side in "ab"] == pytest.approx([right, number], **tolerance)
 
 
-def test_nesterov_is_no_other_rate(tmp_path):
-    steps(tmp_path / "right", kind="Momentum")
-    steps(tmp_path / "wrong", kind="Momentum", use_nesterov=True)
-    assert diff(tmp_path / "right", tmp_path / "wrong").reason.kind == "update"
+@pytest.mark.parametrize("values", ["all", "gradients", "fingerprint"])
+@pytest.mark.parametrize(("wrong", "reason", "right"), [
+    ({"learning_rate": 9e-3}, "learning rate", 1e-2), ({"weight_decay": 0.0}, "weight decay", 0.1), ({"beta1": 0.8}, "beta", 0.9),
+    ({"beta2": 0.99}, "beta", 0.999), ({"epsilon": 1e-6}, "epsilon", 1e-8), ({"clip": 0.4}, "clipping", 0.5),
+    ({"value_clip": 0.1}, "clipping", 0.5), ({"kind": "Momentum"}, "optimizer", "Adam"), ({"decays": "norm"}, "weight decay", 0.1),
+    ({"amsgrad": True}, "optimizer setting", False),
+])  # fmt: skip
+def test_a_number_between_frameworks(tmp_path, values, wrong, reason, right):
+    """Of fingerprints as of values: it is read, not guessed."""
+    steps(tmp_path / "torch", framework="torch", values=values)
+    steps(tmp_path / "paddle", values=values, **wrong)
+    for number, pair in enumerate((("paddle", "torch"), ("torch", "paddle"))):
+        difference = diff(*(tmp_path / name for name in pair))
+        known = difference.reason
+        assert known.kind == reason, difference.answer
+        assert known.numbers["ba"[number]] == right
+        value = str(right if right is None else f"{right:g}" if isinstance(right, float) else right)
+        assert known.numbers["write"].rstrip(")").endswith(value) or known.numbers["write"] == "", known.numbers
+        assert known.numbers["write"] in (difference.answer if reason == "clipping" else difference.headline)
+        assert difference.settings.differences, "and among what differs around the runs"
+
+
+def test_a_schedule_that_is_a_step_early(tmp_path):
+    for name, ahead in (("right", 0), ("wrong", 1)):
+        steps(tmp_path / name, values="fingerprint", rates=(1e-2, 8e-3, 7e-3, 6e-3)[ahead:])
+    (known,) = diff(tmp_path / "right", tmp_path / "wrong").settings.differences
+    assert (known.shift, known.step, known.a, known.b) == ("early", 0, 1e-2, 8e-3)
+
+
+@pytest.mark.parametrize("values", ["all", "fingerprint"])
+@pytest.mark.parametrize("kind", ["AdamW", "Momentum"])
+def test_a_state_that_was_not_loaded(tmp_path, values, kind):
+    for name, warm in (("right", True), ("wrong", False)):
+        steps(tmp_path / name, values=values, kind=kind, warm=warm)
+    known = diff(tmp_path / "right", tmp_path / "wrong").reason
+    assert (known.kind, known.numbers["side"]) == ("optimizer state", "b")
+
+
+def test_a_parameter_of_one_optimizer_alone(tmp_path):
+    steps(tmp_path / "right", values="fingerprint")
+    steps(tmp_path / "wrong", values="fingerprint", leaves="out.bias")
+    known = diff(tmp_path / "right", tmp_path / "wrong").reason
+    assert (known.kind, known.numbers["a"]) == ("optimizer", "a")
+    assert "out.bias" in known.text
+
+
+def test_settings_without_effect_are_no_difference(tmp_path):
+    steps(tmp_path / "right")
+    steps(tmp_path / "wrong", amsgrad=True, epsilon=1e-8)
+    difference = diff(tmp_path / "right", tmp_path / "wrong")
+    assert difference.reason is None or difference.reason.kind == "optimizer setting"
+    steps(tmp_path / "loose", clip=1e3)
+    steps(tmp_path / "looser", clip=1e4)
+    difference = diff(tmp_path / "loose", tmp_path / "looser")
+    assert difference, difference.headline
+    assert [(known.word, known.a, known.b) for known in difference.settings.differences] == [("clip_norm", 1e3, 1e4)]
 
 
 @pytest.mark.parametrize("values", ["all", "gradients", "fingerprint"])
@@ -242,7 +308,8 @@ def test_an_update_that_was_not_recorded(tmp_path):
     steps(tmp_path / "right", values="gradients")
     steps(tmp_path / "wrong", values="gradients", learning_rate=9e-3)
     difference = diff(tmp_path / "right", tmp_path / "wrong")
-    assert (difference.reason.kind, difference.reason.numbers["step"]) == ("update", 0)
+    numbers = difference.reason.numbers
+    assert (difference.reason.kind, numbers["a"], numbers["b"], numbers["since"]) == ("learning rate", 1e-2, 9e-3, 0)
 
 
 @pytest.mark.parametrize("values", ["all", "fingerprint"])

@@ -376,7 +376,6 @@ def test_a_state_that_was_not_loaded_is_the_reason(tmp_path):
     for a, b, side in (("right", "stateless", "b"), ("stateless", "right", "a"), ("whole", "stateless", "b")):
         difference = padiff_shim.diff(tmp_path / a, tmp_path / b)
         assert (difference.reason.kind, difference.reason.numbers["side"]) == ("optimizer state", side)
-        assert difference.call_origins.held[0].kind == "optimizer state", "the state's old value is not known"
     assert padiff_shim.diff(tmp_path / "whole", tmp_path / "right").reason is None
 
 

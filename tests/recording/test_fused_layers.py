@@ -147,6 +147,61 @@ def test_one_process(wrong, tmp_path):
             assert (difference.first.any.kind, difference.first.any.name) == ("parameter", name)
 
 
+class Laid(paddle.nn.Layer):
+    """A fused layer whose parts lie behind each other, by heads, or the second first."""
+
+    def __init__(self, name, parts, layout):
+        super().__init__()
+        self.name, self.layout, self.count = name, layout, len(parts)
+        by_head = [part[:, head : head + 4] for head in (0, 4) for part in parts]
+        laid = np.concatenate({"heads": by_head, "reversed": parts[::-1]}.get(layout, parts), 1)
+        self.add_sublayer(name, paddle.nn.Linear(8, laid.shape[1], bias_attr=False))
+        getattr(self, name).weight.set_value(laid)
+
+    def forward(self, x):
+        laid = getattr(self, self.name)(x)
+        if self.layout == "heads":
+            parts = [part.reshape([-1, 8]) for part in laid.reshape([-1, 2, self.count, 4]).unbind(2)]
+        else:
+            parts = laid.split(self.count, -1)[:: -1 if self.layout == "reversed" else 1]
+        return parts[0] * sum(map(paddle.tanh, parts[1:]))
+
+
+class Apart(torch.nn.Module):
+    def __init__(self, parts):
+        super().__init__()
+        for name, values in parts.items():
+            self.add_module(name, linear(8, 8))
+            getattr(self, name).weight.data = torch.from_numpy(values.T.copy())
+
+    def forward(self, x):
+        first, *others = (layer(x) for layer in self.children())
+        return first * sum(map(torch.tanh, others))
+
+
+@pytest.mark.parametrize(("whole", "parts", "layout"), [
+    ("qkv", "qkv", "behind"), ("qkv", "qkv", "heads"), ("gate_up", ("gate", "up"), "heads"),
+    ("gate_up", ("gate", "up"), "reversed"),
+])  # fmt: skip
+@pytest.mark.parametrize("options", [{"values": "fingerprint"}, {"gradients": True, "parameters": True}], ids=["print", "full"])
+def test_layouts(whole, parts, layout, options, tmp_path):
+    rng = np.random.default_rng(0)
+    values, x = {f"{part}_proj": rng.standard_normal((8, 8)).astype("float32") for part in parts}, rng.standard_normal((4, 8))
+    original = Apart(values)
+    wrong = [part * np.float32(1 + 0.01 * (place == 1)) for place, part in enumerate(values.values())]
+    ports = {"right": Laid(whole, list(values.values()), layout), "wrong": Laid(whole, wrong, layout)}
+    for name, model in {**ports, "torch": original}.items():
+        tensor = torch.from_numpy if name == "torch" else paddle.to_tensor
+        with record(tmp_path / name, model, **options):
+            (model(tensor(x.astype("float32"))) ** 2).mean().backward()
+    for pair in (("right", "torch"), ("torch", "right")):
+        assert diff(*(tmp_path / name for name in pair), rtol=1e-5)
+    for pair in (("wrong", "torch"), ("torch", "wrong")):
+        difference = diff(*(tmp_path / name for name in pair), rtol=1e-5)
+        name = f"{whole}.weight" if "values" in options else f"{parts[1]}_proj.weight"
+        assert (difference.origin or difference.first).any.name == name, difference.answer
+
+
 @pytest.mark.parametrize("wrong", ["", "k", "o"])
 @pytest.mark.parametrize("options", [{"values": "fingerprint"}, {"values": "digest", "gradients": True}], ids=["print", "digest"])
 def test_without_values_parts_are_compared_as_a_whole(options, wrong, tmp_path):

@@ -329,3 +329,54 @@ def test_fingerprints_of_ranks_are_put_together(wrong, tmp_path, monkeypatch):
     else:
         first = next(row for row in difference.differing if row.any.kind != "loss")
         assert (first.any.step, first.any.kind, first.any.name) == (0, "parameter", "up.weight")
+
+
+class Half(paddle.nn.Layer):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight, self.bias = paddle.create_parameter(weight.shape, "float32"), None
+        self.weight.set_value(weight.copy())
+
+    def forward(self, x):
+        return paddle.matmul(x, self.weight)
+
+
+class ByHand(paddle.nn.Layer):
+    """Two halves of a product whose sum the outermost layer takes itself, with a bias that is another layer's."""
+
+    def __init__(self, rank, count, fault):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        self.weights = [rng.standard_normal(shape).astype("float32") for shape in ((8, 16), (16, 8))]
+        self.up, self.down = (Half(np.split(weight, count, 1 - axis)[rank]) for axis, weight in enumerate(self.weights))
+        self.down.bias = paddle.create_parameter([8], "float32")
+        self.down.bias.set_value(rng.standard_normal(8).astype("float32"))
+        self.count, self.fault = count, fault
+
+    def forward(self, x):
+        y, bias = self.down(paddle.tanh(self.up(x))), self.down.bias
+        if self.fault == "bias":
+            return self.summed(y + bias, x, bias)
+        return (y if self.fault == "partial sums" else self.summed(y, x, 0.0 * bias)) + bias
+
+    def summed(self, y, x, bias):
+        """As all_reduce makes it, in this process."""
+        if self.count == 1:
+            return y
+        first, second = (np.split(weight, 2, 1 - axis) for axis, weight in enumerate(self.weights))
+        parts = [np.tanh(x.numpy() @ up) @ down + bias.numpy() for up, down in zip(first, second)]
+        return paddle.scale(y, 0.0) + paddle.to_tensor(sum(parts))
+
+
+@pytest.mark.parametrize("fault", ["", "partial sums", "bias"])
+def test_a_sum_over_ranks_by_hand_in_the_outermost_layer(fault, tmp_path, monkeypatch):
+    x = paddle.to_tensor(np.random.default_rng(1).standard_normal((4, 8)).astype("float32"))
+    for folder, count in (("one", 1), ("two", 2)):
+        for rank in range(count):
+            for name, value in (("PADDLE_TRAINER_ID", rank), ("PADDLE_TRAINERS_NUM", count)):
+                monkeypatch.setenv(name, str(value))
+            with padiff_shim.record(tmp_path / folder, model := ByHand(rank, count, fault if count > 1 else "")):
+                paddle.tanh(model(x)).sum()
+    difference = padiff_shim.diff(tmp_path / "two", tmp_path / "one", shards="auto", rtol=1e-5)
+    assert bool(difference) is (not fault), difference.answer
+    assert getattr(difference.reason, "kind", "") == fault, difference.answer

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
+from ...runlog.optimizer_settings import Settings
 from ...torch_versions import without_modes
 from ...trees import copied
 from ...weights.mapping import Mapping as Weights
 from ..agreement import Array, RunOutcome
 from ..programs import Inputs, ModelSide, PaddleSide, TorchSide
 from ..training import in_layout_of
-from ..updates import OptimizerCall, Recipe, Settings, same_in_paddle, unscaling_float64
+from ..updates import OptimizerCall, Recipe, same_in_paddle, unscaling_float64
 from .origins import GRADIENT_OF
 
 Gradients = Sequence[dict[str, Array]]  # of each step, by the weights' names
