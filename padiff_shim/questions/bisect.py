@@ -510,17 +510,17 @@ def _no_end(program: _Program, over: str, bad: bool) -> str:
     natively = program.natively()
     if bad:
         return tr(
-            "the target holds with all {over} on Torch's kernels as it does on Paddle's: what is bad does "
+            "the result is bad with all {over} on Torch's kernels, as on Paddle's: that does "
             "not come from these kernels (a mistake of the program, or ops that stay native: print a run of "
             "padiff_shim.reference)",
             over=over,
         )
     if natively:
         return tr(
-            "the target holds natively, but with no {over} exchanged under the shim it does not: the "
+            "the result is bad natively, but not under the shim with no {over} exchanged: the "
             "difference comes from how gradients are added up, not from a kernel",
             over=over,
         )
     return tr(
-        "the target holds neither on Paddle's kernels nor with all {over} on Torch's: there is no difference to look for", over=over
+        "the result is good on Paddle's kernels, and with all {over} on Torch's: there is no difference to look for", over=over
     )

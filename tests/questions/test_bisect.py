@@ -157,9 +157,9 @@ def test_optimizers_are_exchanged_too():
 
 
 def test_both_ends_have_to_differ():
-    with pytest.raises(BisectionError, match="holds with all ops on Torch's kernels as it does on Paddle's"):
+    with pytest.raises(BisectionError, match="bad with all ops on Torch's"):
         bisect(natives, lambda _: True)
-    with pytest.raises(BisectionError, match="neither on Paddle's kernels nor"):
+    with pytest.raises(BisectionError, match="good on Paddle's"):
         bisect(natives, lambda _: False)
     with pytest.raises(BisectionError, match="no call of fn ran on Torch's kernels"):
         bisect(lambda: 1.0, 2.0)
