@@ -53,7 +53,10 @@ def reason_of(
     updates = Updates(difference)
     differing = difference.settings.of
     rounding = explained(
-        difference.rows, lambda row, unseen: not updates.begins(row) and bool(differing(row, unseen=unseen)), updates.name
+        difference.rows,
+        lambda row, unseen: not updates.begins(row) and bool(differing(row, unseen=unseen)),
+        updates.name,
+        crossing=difference.frameworks[0] != difference.frameworks[1],
     )
     rest = rounding.rest
     comparable = inputs is None or inputs.kind == ORDER_OF_SAMPLES or difference.origin is None

@@ -376,15 +376,12 @@ def _dense(tensor: Any) -> tuple[contents.Array, contents.Array]:
 def _operand(name: str, tensor: Any) -> JsonTable:
     entry: JsonTable = {"name": name, **_form(tensor)}
     try:
-        entry["digest"] = contents.digest(_dense(tensor)[1])[:_SHORT]
+        entry["digest"] = contents.digest(_dense(tensor)[1])
         if not tensor.is_contiguous():
             entry["strides"] = str(list(tensor.stride() if callable(getattr(tensor, "stride", None)) else tensor.strides))
     except Exception:  # distributed, or of a layout of its own: which bits it has is not known
         return entry
     return entry
-
-
-_SHORT = 16  # hexadecimal digits of a digest that is only compared with others
 
 
 def _plain_argument(value: Any) -> str:

@@ -47,9 +47,18 @@ class Rounding:
     unseen: bool = False
     rows: set[int] = field(default_factory=set)
 
+    def stopped(self, unexplained: Unexplained) -> Rounding:
+        """At what it does not explain."""
+        self.rest, self.incoming, self.unseen = unexplained
+        return self
+
 
 def explained(
-    rows: Sequence[TensorRow], other_settings: Callable[[TensorRow, bool], bool], name: Callable[[TensorRow], str]
+    rows: Sequence[TensorRow],
+    other_settings: Callable[[TensorRow, bool], bool],
+    name: Callable[[TensorRow], str],
+    *,
+    crossing: bool,
 ) -> Rounding:
     """Follow rounding along a run.
 
@@ -57,38 +66,82 @@ def explained(
         rows: of the difference, in the order of the runs.
         other_settings: whether the optimizers made a row with settings that differ; with whether its update is unseen.
         name: what the rows of one parameter share.
+        crossing: whether the runs are of two frameworks.
     """
-    rounding, flow = Rounding(), _Flow(rows, name)
+    rounding, flow, formulas = Rounding(), _Flow(rows, name), _OtherFormulas()
     for row in rows:
+        if formulas.end_before(row):
+            if not formulas.agree:
+                break
+            formulas = _OtherFormulas()
         if row.a is None or row.b is None or row.apart is None:
             if row.differs:
-                rounding.rest = row
-                return rounding
+                return rounding.stopped(formulas.first or (row, 0.0, False))
+            formulas.read(row, explained=False)
             continue
         incoming, size = flow.incoming(row, row.a, row.b), row.apart.relative
+        own = negligible = False
         if not row.apart.identical:
-            unit = _UNITS.get(coarser(row.a.dtype, row.b.dtype), math.nan)
-            own = size <= _OWN * unit * math.sqrt(_summed(row.a)) and not (incoming == 0 and _one_sided(row.a, row.b, size))
-            own = own and not (flow.unseen(row.a) and flow.equal)
-            negligible = row.a.kind in _GRADIENTS and flow.negligible(row, unit)
-            factor = size / max(incoming, unit)
-            far = size > _SMALL or row.a.kind == "parameter"
-            carried = incoming > 0 and factor <= (_FAR.get(row.a.kind, _AMPLIFIED) if far else _AMPLIFIED)
-            carried = carried or (incoming > 0 and row.a.kind == "parameter" and flow.alone(row))
+            own, negligible, factor, carried = flow.explains(row, row.a, row.b, incoming)
             if not (own or negligible or carried) or other_settings(row, flow.unseen(row.a)):
-                rounding.rest, rounding.incoming, rounding.unseen = row, incoming, flow.unseen(row.a)
-                return rounding
+                unexplained = row, incoming, flow.unseen(row.a)
+                if not crossing or row.a.kind != "op":
+                    return rounding.stopped(formulas.first or unexplained)
+                formulas.first = formulas.first or unexplained
+                formulas.read(row, explained=False)
+                flow.add(row, incoming)
+                continue
             if row.differs:
                 rounding.rows.add(id(row))
                 rounding.largest = max(rounding.largest, size)
             if carried and not own and not negligible and factor <= _AMPLIFIED:
                 rounding.amplification = max(rounding.amplification, factor)
-        else:
-            own = negligible = False
+        formulas.read(row, explained=True)
         size = 0.0 if row.apart.identical or math.isnan(size) else size
         rounding.begins = rounding.begins if incoming or negligible else max(rounding.begins, size)
         flow.add(row, size, negligible=negligible and not own)
-    return rounding
+    return rounding if formulas.agree else rounding.stopped(formulas.first)
+
+
+Unexplained = tuple[TensorRow, float, bool]  # what rounding does not explain, the difference of what it reads, Rounding.unseen
+
+
+class _OtherFormulas:
+    """Calls of two frameworks that rounding does not explain, and that are no mistake if what is computed from them agrees.
+
+    Each framework computes a norm, or the entropy of a distribution, by calls of its own; those with one name become partners. They
+    agree if each is read by a call that does, by one that does not and is read in turn, or by one without a partner, and if the
+    last call of the forward and the gradients behind it are explained.
+    """
+
+    def __init__(self) -> None:
+        self.first: Unexplained | None = None
+        self._unread: tuple[dict[str, bool], ...] = {}, {}  # of a and b: digest of a result -> whether it has a partner
+        self._last = self._gradients = False
+
+    @property
+    def agree(self) -> bool:
+        """Whether nothing is left of them in what was computed."""
+        return self.first is None or (self._last and self._gradients and not any(any(unread.values()) for unread in self._unread))
+
+    def end_before(self, row: TensorRow) -> bool:
+        """Whether the forward and backward are over in which they were called."""
+        return self.first is not None and (row.any.step != self.first[0].any.step or row.any.kind in (CLIPPED, STATE, "parameter"))
+
+    def read(self, row: TensorRow, *, explained: bool) -> None:
+        """The next row, with a partner or without."""
+        if row.any.kind in _GRADIENTS:
+            self._gradients = True
+        if self.first is None or row.any.kind != "op":
+            return
+        paired = row.a is not None and row.b is not None
+        for tensor, unread in zip((row.a, row.b), self._unread):
+            if tensor is None:
+                continue
+            reads = [unread.pop(operand.digest, None) for operand in tensor.reads.operands] if tensor.reads is not None else []
+            if not explained and (paired or any(partner is not None for partner in reads)):
+                unread[tensor.digest] = paired
+        self._last = explained if paired else self._last
 
 
 class _Flow:
@@ -156,6 +209,16 @@ class _Flow:
             if operand.digest not in equal
         ]
         return max(sizes, default=0.0)
+
+    def explains(self, row: TensorRow, a: Tensor, b: Tensor, incoming: float) -> tuple[bool, bool, float, bool]:
+        """Whether rounding of a call, or of larger gradients, makes a difference; by which factor it grew, and whether by few."""
+        size, unit = row.apart.relative if row.apart is not None else math.nan, _UNITS.get(coarser(a.dtype, b.dtype), math.nan)
+        own = size <= _OWN * unit * math.sqrt(_summed(a)) and not (incoming == 0 and _one_sided(a, b, size))
+        own = own and not (self.unseen(a) and self.equal)
+        factor = size / max(incoming, unit)
+        far = size > _SMALL or a.kind == "parameter"
+        carried = factor <= (_FAR.get(a.kind, _AMPLIFIED) if far else _AMPLIFIED) or (a.kind == "parameter" and self.alone(row))
+        return own, a.kind in _GRADIENTS and self.negligible(row, unit), factor, incoming > 0 and carried
 
     @property
     def equal(self) -> bool:

@@ -349,3 +349,35 @@ def test_one_rank_of_two(tmp_path, monkeypatch, wrong, reason):
         return
     assert together.reason.kind == reason, together.answer
     assert by_rank.reason.numbers["a"] == pytest.approx(9e-3, rel=1e-3)
+
+
+def entropy(folder, framework, factor=0.1, seen=1.0):
+    """A step with the entropy of a distribution in its loss, which each framework computes by other calls; ``seen``: by no one."""
+    if framework == "paddle":
+        model, tensor, distribution = paddle.nn.Linear(6, 3), paddle.to_tensor, paddle.distribution.Categorical
+    else:
+        model, tensor, distribution = (
+            torch.nn.Linear(6, 3),
+            torch.from_numpy,
+            lambda logits: torch.distributions.Categorical(logits=logits),
+        )
+    with paddle.no_grad(), torch.no_grad():
+        weight = np.linspace(-1, 1, 18, dtype="float32").reshape(6, 3)
+        model.weight.copy_(tensor(weight if framework == "paddle" else weight.T.copy()))
+        model.bias.copy_(tensor(np.zeros(3, "float32")))
+    with record(folder, model, gradients=True, parameters=True):
+        logits = model(tensor(X[0].reshape(8, 72)[:, :6].copy()))
+        (logits.square().mean() - factor * distribution(logits).entropy().mean()).backward()
+        (logits * seen).exp()
+    return folder
+
+
+def test_a_library_computes_by_calls_of_its_own(tmp_path):
+    plain = entropy(tmp_path / "a", "paddle")
+    difference = diff(plain, entropy(tmp_path / "b", "torch"))
+    assert difference.reason.kind == "rounding", difference.reason
+    assert "until" not in difference.reason.numbers, difference.reason
+    for name, planted in {"loss": {"factor": 0.2}, "result": {"seen": 1.5}}.items():
+        reason = diff(plain, entropy(tmp_path / name, "torch", **planted)).reason
+        assert reason is not None, name
+        assert "until" in reason.numbers or reason.kind != "rounding", reason
