@@ -100,7 +100,7 @@ def explained(
         size = 0.0 if row.apart.identical or math.isnan(size) else size
         rounding.begins = rounding.begins if incoming or negligible else max(rounding.begins, size)
         flow.add(row, size, negligible=negligible and not own)
-    return rounding if formulas.agree else rounding.stopped(formulas.first)
+    return rounding if formulas.first is None or formulas.agree else rounding.stopped(formulas.first)
 
 
 Unexplained = tuple[TensorRow, float, bool]  # what rounding does not explain, the difference of what it reads, Rounding.unseen
