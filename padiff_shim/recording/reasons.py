@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
-from ..runlog.optimizer_settings import BEGINS, CLIPS
+from ..runlog.optimizer_settings import BEGINS, CLIP_WAYS, CLIP_WORDS
 from ..text import joined, marked, shown, tr
 from . import pages
 from .call_origins import ARGUMENTS, other_arguments
@@ -56,6 +56,7 @@ def reason_of(
         difference.rows,
         lambda row, unseen: not updates.begins(row) and bool(differing(row, unseen=unseen)),
         updates.name,
+        same_rules=difference.settings.known and not difference.settings.differences,
         crossing=difference.frameworks[0] != difference.frameworks[1],
     )
     rest = rounding.rest
@@ -325,7 +326,7 @@ def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> Differe
 # Torch's words for settings -> the kind of reason.
 _SETTING_KINDS = {
     "lr": RATE, "weight_decay": DECAY, "decoupled": DECAY, "eps": EPSILON, "beta1": BETA, "beta2": BETA, "momentum": BETA,
-    BEGINS: NOT_LOADED, **dict.fromkeys(CLIPS, CLIPPING), "optimizer": OPTIMIZER, ALONE: OPTIMIZER,
+    BEGINS: NOT_LOADED, **dict.fromkeys(CLIP_WORDS, CLIPPING), "optimizer": OPTIMIZER, ALONE: OPTIMIZER,
 }  # fmt: skip
 
 
@@ -341,5 +342,6 @@ def _of_settings(
     used = updates.gradient(first)
     text = tr("{why}: gradients are equal, updates are not", why=why) if used is not None and not used.differs else why
     sides = {"side": "ab"[weightiest.a is None]} if None in (weightiest.a, weightiest.b) else {}
-    numbers = {"a": weightiest.a, "b": weightiest.b, "write": weightiest.write(frameworks), "since": weightiest.step, **sides}
+    a, b = (value[1] if weightiest.word == CLIP_WAYS else value for value in (weightiest.a, weightiest.b))
+    numbers = {"a": a, "b": b, "write": weightiest.write(frameworks), "since": weightiest.step, **sides}
     return DifferenceReason(_SETTING_KINDS.get(weightiest.word, SETTING), text, numbers, brief)

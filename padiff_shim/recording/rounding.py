@@ -58,6 +58,7 @@ def explained(
     other_settings: Callable[[TensorRow, bool], bool],
     name: Callable[[TensorRow], str],
     *,
+    same_rules: bool,
     crossing: bool,
 ) -> Rounding:
     """Follow rounding along a run.
@@ -66,9 +67,10 @@ def explained(
         rows: of the difference, in the order of the runs.
         other_settings: whether the optimizers made a row with settings that differ; with whether its update is unseen.
         name: what the rows of one parameter share.
+        same_rules: whether both optimizers are known to have the same settings.
         crossing: whether the runs are of two frameworks.
     """
-    rounding, flow, formulas = Rounding(), _Flow(rows, name), _OtherFormulas()
+    rounding, flow, formulas = Rounding(), _Flow(rows, name, same_rules), _OtherFormulas()
     for row in rows:
         if formulas.end_before(row):
             if not formulas.agree:
@@ -150,10 +152,11 @@ class _Flow:
     Args:
         rows: all of the run.
         name: what the rows of one parameter share.
+        same_rules: both optimizers have the same settings.
     """
 
-    def __init__(self, rows: Sequence[TensorRow], name: Callable[[TensorRow], str]) -> None:
-        self._name = name
+    def __init__(self, rows: Sequence[TensorRow], name: Callable[[TensorRow], str], same_rules: bool) -> None:
+        self._name, self._same_rules = name, same_rules
         self._made: dict[str, float] = {}  # digest of a result of a -> its difference
         self._largest = 0.0  # of all
         self._first = self._step = rows[0].any.step if rows else 0
@@ -216,7 +219,7 @@ class _Flow:
         own = size <= _OWN * unit * math.sqrt(_summed(a)) and not (incoming == 0 and _one_sided(a, b, size))
         own = own and not (self.unseen(a) and self.equal)
         factor = size / max(incoming, unit)
-        far = size > _SMALL or a.kind == "parameter"
+        far = size > _SMALL or (a.kind == "parameter" and not self._same_rules)
         carried = factor <= (_FAR.get(a.kind, _AMPLIFIED) if far else _AMPLIFIED) or (a.kind == "parameter" and self.alone(row))
         return own, a.kind in _GRADIENTS and self.negligible(row, unit), factor, incoming > 0 and carried
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..runlog.events import CLIPPED, IN_STEP, NAMED, JsonTable
-from ..runlog.optimizer_settings import BEGINS, CLIPS, PADDLES_WORDS, Settings, differing, shifted, spelled
+from ..runlog.optimizer_settings import BEGINS, CLIP_WORDS, PADDLES_WORDS, Settings, differing, shifted, spelled
 from ..text import listed, many, shown, tr
 from .tensors import parameter_name
 
@@ -22,7 +22,7 @@ ByName = Mapping[str, Settings]  # name of a parameter -> its settings
 _SHOWN = 3  # names of parameters
 _RATES = 1000  # steps of which learning rates are remembered
 _WEIGHTS = {  # words of settings -> which of several is the likelier reason
-    word: place for place, word in enumerate(("optimizer", "alone", BEGINS, *CLIPS, "lr", "weight_decay", "decoupled", "eps"))
+    word: place for place, word in enumerate(("optimizer", "alone", BEGINS, *CLIP_WORDS, "lr", "weight_decay", "decoupled", "eps"))
 }
 ALONE = "alone"  # in the optimizer of one run alone
 
@@ -136,7 +136,7 @@ class SettingDifference:
             early = self.shift == "early"
             text = tr("{text}: b's schedule is one step early" if early else "{text}: b's schedule is one step late", text=text)
         text = tr("{text} from step {step} on", text=text, step=self.step) if self.step and self.word != BEGINS else text
-        write = "" if brief and self.word in CLIPS else self.write(frameworks)
+        write = "" if brief and self.word in CLIP_WORDS else self.write(frameworks)
         return tr("{text} (write {write})", text=text, write=write) if write else text
 
     def to_dict(self, frameworks: Sequence[str]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class SettingDifference:
         value = self.b if frameworks[0] == "paddle" else self.a
         if frameworks[0] == frameworks[1] or value is None or isinstance(value, str) or self.varies:
             return ""
-        return spelled(self.word, value, "paddle") if self.word in ("lr", *CLIPS, *PADDLES_WORDS) else ""
+        return spelled(self.word, value, "paddle") if self.word in ("lr", *CLIP_WORDS, *PADDLES_WORDS) else ""
 
 
 class ComparedSettings:
@@ -156,10 +156,12 @@ class ComparedSettings:
 
     Attributes:
         differences: those that differ, in the order of the steps.
+        known: both runs have settings.
     """
 
     def __init__(self) -> None:
         self.differences: list[SettingDifference] = []
+        self.known = False
         self._seen: set[tuple[int, str, str]] = set()
         self._last: dict[int, tuple[ByName, ByName]] = {}
         self._rates: dict[int, tuple[list[Any], list[Any]]] = {}
@@ -188,6 +190,7 @@ class ComparedSettings:
             whole = [next(iter(known.values())) for known in (a, b)]
             alike = all(settings == one_side for known, one_side in zip((a, b), whole) for settings in known.values())
             pairs, alone = (dict.fromkeys(a, (whole[0], whole[1])) if alike else {}), {}
+        self.known = self.known or bool(pairs)
         otherwise: dict[tuple[str, Any, Any], list[str]] = {}
         kinds: dict[tuple[int, int], list[tuple[str, Any, Any]]] = {}
         for name, (settings, other) in pairs.items():
@@ -209,7 +212,7 @@ class ComparedSettings:
         kind, step = row.any.kind, row.any.step
         names = {parameter_name(side.name) for side in (row.a, row.b) if side is not None}
         if kind in NAMED and kind != "gradient":
-            made = {CLIPPED: (*CLIPS, ALONE), IN_STEP: (ALONE,)}.get(kind)  # by which settings, if not by all
+            made = {CLIPPED: (*CLIP_WORDS, ALONE), IN_STEP: (ALONE,)}.get(kind)  # by which settings, if not by all
             known = [
                 entry for entry in self.differences
                 if entry.step <= step and not names.isdisjoint(entry.names) and (made is None or entry.word in made)

@@ -47,6 +47,8 @@ CLIPS = {
     "clip_each_norm": ("ClipGradByNorm", ""),
     "clip_value": ("ClipGradByValue", "clip_grad_value_"),
 }
+CLIP_WAYS = "clipping"  # of two that clip in two ways: (one of CLIPS, limit) each
+CLIP_WORDS = (*CLIPS, CLIP_WAYS)
 CLIP = "clip"  # of a program's own class, of whose limit nothing is known
 BEGINS = "begins"  # the optimizer keeps nothing yet as a step begins; recordings alone have it
 _ROUNDED = 1e-9  # of schedules that compute one number in another order
@@ -77,7 +79,11 @@ def differing(first: Settings, second: Settings) -> Iterator[tuple[str, Any, Any
         if TORCHS_KINDS.issuperset(kinds):
             yield "optimizer", *kinds
         return
-    left = {"optimizer", "decoupled", CLIP, *(CLIPS if CLIP in {*first, *second} else ())}
+    ways = [[(word, settings[word]) for word in CLIPS if word in settings] for settings in (first, second)]
+    other_way = all(ways) and ways[0][0][0] != ways[1][0][0]
+    left = {"optimizer", "decoupled", CLIP, *(CLIPS if other_way or CLIP in {*first, *second} else ())}
+    if other_way and CLIP not in {*first, *second}:
+        yield CLIP_WAYS, ways[0][0], ways[1][0]
     for word in sorted({*first, *second} - left):
         value, other = (settings.get(word, USUAL.get(word)) for settings in (first, second))
         if not equal_settings(value, other):
@@ -110,6 +116,7 @@ def setting_text(value: Any) -> str:
 def spelled(word: str, value: Any, framework: str) -> str:
     """A setting as a program of a framework writes it."""
     paddle = framework == "paddle"
+    word, value = value if word == CLIP_WAYS else (word, value)
     if word in CLIPS and value is not None:
         kind, function = CLIPS[word]
         return (

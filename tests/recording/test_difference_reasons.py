@@ -167,7 +167,7 @@ KINDS = {
 
 def steps(
     folder, framework="paddle", kind="AdamW", clip=0.5, layer_epsilon=1e-5, reduction="mean", clear=True, values="all", shift=0.0,
-    value_clip=0, decays="", rates=(), warm=False, leaves="", **numbers,
+    clipper="ClipGradByGlobalNorm", decays="", rates=(), warm=False, leaves="", **numbers,
 ):  # fmt: skip
     """Three steps with one number that is wrong, or none."""
     torch.manual_seed(1)
@@ -177,8 +177,7 @@ def steps(
     model = port if framework == "paddle" else original
     numbers = {"learning_rate": 1e-2, "weight_decay": 0.1, **KINDS[kind], **numbers}
     if framework == "paddle":
-        clipping = paddle.nn.ClipGradByGlobalNorm(clip) if clip else None
-        clipping = paddle.nn.ClipGradByValue(value_clip) if value_clip else clipping
+        clipping = getattr(paddle.nn, clipper)(clip) if clip else None
         if decays:
             spared = {parameter.name for name, parameter in model.named_parameters() if decays in name}
             numbers["apply_decay_param_fun"] = lambda name: name not in spared
@@ -231,7 +230,9 @@ def test_a_number_of_the_optimizer(tmp_path, kind, wrong, reason):
 @pytest.mark.parametrize(("wrong", "reason", "right"), [
     ({"learning_rate": 9e-3}, "learning rate", 1e-2), ({"weight_decay": 0.0}, "weight decay", 0.1), ({"beta1": 0.8}, "beta", 0.9),
     ({"beta2": 0.99}, "beta", 0.999), ({"epsilon": 1e-6}, "epsilon", 1e-8), ({"clip": 0.4}, "clipping", 0.5),
-    ({"value_clip": 0.1}, "clipping", 0.5), ({"kind": "Momentum"}, "optimizer", "Adam"), ({"decays": "norm"}, "weight decay", 0.1),
+    ({"clipper": "ClipGradByValue", "clip": 0.1}, "clipping", 0.5),
+    ({"clipper": "ClipGradByNorm"}, "clipping", 0.5),
+    ({"kind": "Momentum"}, "optimizer", "Adam"), ({"decays": "norm"}, "weight decay", 0.1),
     ({"amsgrad": True}, "optimizer setting", False),
 ])  # fmt: skip
 def test_a_number_between_frameworks(tmp_path, values, wrong, reason, right):
