@@ -18,13 +18,14 @@ from typing import Any
 
 import paddle
 
-from ..dispatch.call_site import is_library
+from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
 from .arguments import parsed
 from .expressions import Edit, Rewrite, extent, names_in, resolved
 from .findings import Cause, Fix, Mistake
 
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
+_ATTRIBUTE = re.compile(r"(?P<name>\w+)=\S+ against (?P<wanted>[\w.+-]+)")
 _BETWEEN_CALLS = frozenset({Cause.MISSING, Cause.PLACE, Cause.ORDER, Cause.OPERAND, Cause.SWAPPED})  # not within the layer
 
 
@@ -39,6 +40,7 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
         return mistake.fix
     place = mistake.paddle
     text = mistake.write or ", ".join(_written(mistake.text)) or _word_of_layer(mistake, layers)
+    text = _of_constructor(layers.get(place.layer) if place else None, text)
     if not text:
         return constructor(place.layer, layers) if place and mistake.cause not in _BETWEEN_CALLS else None
     if place is None:
@@ -55,10 +57,27 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
     return replace(fix, patch=_patch(fix, calls, names))
 
 
+def _of_constructor(layer: paddle.nn.Layer | None, text: str) -> str:
+    """Arguments of a function as the constructor of the layer that calls it names them: ``epsilon`` for ``eps``."""
+    if layer is None or not _of_a_library(type(layer)) or not (wanted := _keywords(text)):
+        return text
+    names = list(inspect.signature(type(layer).__init__).parameters)
+    longer = {str(each.arg): [name for name in names if name.startswith(str(each.arg))] for each in wanted}
+    if any(each.arg in names or len(longer[str(each.arg)]) != 1 for each in wanted):
+        return text
+    return ", ".join(f"{longer[str(each.arg)][0]}={ast.unparse(each.value)}" for each in wanted)
+
+
 def _word_of_layer(mistake: Mistake, layers: Mapping[str, paddle.nn.Layer]) -> str:
-    """The argument of a layer of Paddle's that is the name of the function which the layer calls in place of another."""
+    """The argument of a layer of Paddle's that the original's has otherwise, or that names the function which it calls."""
     layer = layers.get(mistake.paddle.layer) if mistake.paddle else None
-    if layer is None or mistake.torch is None or mistake.cause is not Cause.OTHER_OP or not _of_a_library(type(layer)):
+    if layer is None or mistake.torch is None or not _of_a_library(type(layer)):
+        return ""
+    if mistake.cause is Cause.ATTRIBUTE:
+        match = _ATTRIBUTE.fullmatch(str(mistake.text))
+        taken = match and match["name"] in inspect.signature(type(layer).__init__).parameters and match["name"] != "momentum"
+        return f"{match['name']}={match['wanted']}" if match and taken else ""
+    if mistake.cause is not Cause.OTHER_OP:
         return ""
     own, wanted = (place.call.partition("(")[0] for place in (mistake.paddle, mistake.torch) if place)
     for name, parameter in inspect.signature(type(layer).__init__).parameters.items():
@@ -180,6 +199,15 @@ def fix_of_training(port: paddle.nn.Layer, names: Sequence[str], *, frozen: bool
         return Fix(words, patch.file, patch.line - frozen, patch=patch)
     file, first = next(((file, statement.lineno) for _, _, file, statement in made if statement is not None), ("", 0))
     return Fix(words, file, first)
+
+
+def fix_of_detached(site: CallSite) -> Fix | None:
+    """A line without its ``detach()``; None where it has several."""
+    calls = [node for node in ast.walk(parsed(site.file)) if isinstance(node, ast.Call) and _covers(node, site.line)]
+    funcs = [(node, node.func) for node in calls if isinstance(node.func, ast.Attribute)]
+    nodes = [(node, ast.unparse(func.value)) for node, func in funcs if func.attr == "detach"]
+    patch = Rewrite.of(site.file, nodes).patch() if len(nodes) == 1 else None
+    return Fix(" ".join(patch.after.split()), patch.file, patch.line, patch=patch) if patch else None
 
 
 def _made(name: str, layers: Mapping[str, paddle.nn.Layer]) -> tuple[str, str, ast.stmt | None]:

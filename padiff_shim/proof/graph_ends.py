@@ -25,7 +25,7 @@ from ..weights.tree import Slot
 from . import agreement
 from .agreement import RunOutcome
 from .findings import Cause, Mistake, ProgramPlace
-from .fixes import fix_of_training
+from .fixes import fix_of_detached, fix_of_training
 from .locate import Differing
 from .programs import ModelSide, PaddleSide, TorchSide, out_of_memory
 
@@ -167,13 +167,13 @@ def mending_ends(original: TorchSide, port: PaddleSide, mapping: Mapping, differ
         apart = _apart(mapping, expected, actual)
         for group in [[end] for end in ends] + ([ends] if len(ends) > 1 else []):
             numbers = [end.number for end in group if end.number not in undone]
-            if not apart[0] or not numbers:
+            if not any(apart) or not numbers:
                 break
             after = _apart(mapping, expected, run([*undone, *numbers]))
             if after < apart:
                 apart, undone = after, [*undone, *numbers]
         mended = [end for end in ends if end.number in undone]
-        if apart[0] and not mended:
+        if any(apart) and not mended:
             mended = [end for end in ends if end.in_numpy and _shows(actual, run((), end.number))][:1]
         port.drawing = functools.partial(around, undone) if undone else before
         mistakes += map(_mistake, mended)
@@ -220,7 +220,7 @@ def _apart(mapping: Mapping, original: RunOutcome, port: RunOutcome | None) -> t
         return sys.maxsize, 0
     alone = sum((expected is None) is not (actual is None) for _, expected, actual in rows)
     differ = sum(a is not None and b is not None and not same_bits(a, b) for _, a, b in rows)
-    return alone + differ, differ
+    return alone, differ
 
 
 def _shows(before: RunOutcome | None, after: RunOutcome | None) -> bool:
@@ -229,4 +229,6 @@ def _shows(before: RunOutcome | None, after: RunOutcome | None) -> bool:
 
 def _mistake(end: GraphEnd) -> Mistake:
     text = tr("no gradient goes back behind {call}", call=end.call)
-    return Mistake(Cause.GRAPH_ENDS, text, None, ProgramPlace.at(end.site, end.layer, end.call), (end.layer,))
+    fix = fix_of_detached(end.site) if end.call == "detach()" else None
+    place = ProgramPlace.at(end.site, end.layer, end.call)
+    return Mistake(Cause.GRAPH_ENDS, text, None, place, (end.layer,), write=fix.text if fix else "", fix=fix)

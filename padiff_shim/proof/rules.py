@@ -411,10 +411,26 @@ def _with_another(difference: CallDifference, evidence: Evidence) -> Rewrite | N
     return source.replaced_by(text) if source and text else None
 
 
+def _with_another_layer(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
+    """The layer whose weights a call should read, beside the one that is called."""
+    port, matching = difference.port, evidence.matching
+    if difference.taken is None or port is None or port.api is None or matching is None:
+        return None
+    wanted = matching.of_first.get(difference.taken[0])
+    own = next((operand.value for operand in port.operands if matching.of_second.get(operand.value) is difference.taken[1]), None)
+    node = port.api.expression
+    if wanted is None or own is None or not isinstance(node, ast.Call):
+        return None
+    here, there = (value.label.rpartition(".")[0].rpartition(".") for value in (own, wanted))
+    alike = here[0] == there[0] and ast.unparse(node.func) == f"self.{here[2]}" and there[2]
+    return Rewrite.of(port.api.file, [(node.func, f"self.{there[2]}")]) if alike else None
+
+
 _EXPRESSIONS: dict[Cause, Callable[[CallDifference, Evidence], Rewrite | None]] = {
     Cause.MISSING: _with_missing,
     Cause.EXTRA: _without_extra,
     Cause.OPERAND: _with_another,
+    Cause.WEIGHT: _with_another_layer,
 }
 
 

@@ -358,6 +358,18 @@ WRONG = {
         "paddle.nn.SimpleRNN(8, 5, num_layers=2)",
         "torch.nn.RNN(8, 5, num_layers=2, batch_first=True, nonlinearity='relu')",
     ),
+    "instance norm": (
+        "self.n(q.unsqueeze(1))",
+        "self.n(q.unsqueeze(1))",
+        "paddle.nn.InstanceNorm2D(1, epsilon=1e-3)",
+        "torch.nn.InstanceNorm2d(1, affine=True)",
+    ),
+    "sides": (
+        "self.n(q.unsqueeze(1))",
+        "self.n(q.unsqueeze(1))",
+        "paddle.nn.Pad2D([0, 1, 0, 2])",
+        "torch.nn.ZeroPad2d((1, 0, 2, 0))",
+    ),
     "activation": (LAYER, LAYER, "paddle.nn.ELU(alpha=0.5)", "torch.nn.ELU()"),
     "groups": (LAYER, LAYER, "paddle.nn.GroupNorm(3, 6, epsilon=1e-5)", "torch.nn.GroupNorm(2, 6)"),
     "l1": ("F.smooth_l1_loss(q, k, delta=2.0)", "F.smooth_l1_loss(q, k)"),
@@ -475,6 +487,45 @@ def test_what_is_frozen_in_one_program_alone_has_its_line(line, frozen, at, tmp_
     file.write_text(mistake.fix.patch.apply(file.read_text()))
     linecache.checkcache()
     assert prove(loaded(file).Model(), original, x), file.read_text()
+
+
+LAYERS = """\
+import paddle
+
+
+class Model(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.rows = paddle.nn.Embedding(4, 8)
+        self.first, self.last = paddle.nn.Linear(8, 8), paddle.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.first(paddle.tanh(self.last(self.rows(x).detach())))
+"""
+
+
+class Layers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = torch.nn.Embedding(4, 8, padding_idx=0)
+        self.first, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(self.rows(x))))
+
+
+def test_what_is_written_for_mistakes_behind_one_another_mends_them(tmp_path):
+    """Layers taken for one another, a detached result, and a row that has a gradient."""
+    torch.manual_seed(0)
+    file, original, lines = tmp_path / "layers.py", Layers(), []
+    file.write_text(LAYERS)
+    x = np.random.default_rng(0).integers(0, 4, (4, 6))
+    while not (proof := prove(loaded(file).Model(), original, x)):
+        fix = proof.mistakes[0].fix
+        lines.append(fix.line)
+        file.write_text(fix.patch.apply(file.read_text()))
+        linecache.checkcache()
+    assert sorted(lines) == [7, 11, 11], file.read_text()
 
 
 NAMED = {  # what is no argument: the words, and the causes
