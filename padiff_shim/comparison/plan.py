@@ -509,14 +509,22 @@ class Comparison(Pulses):
                 self.replicas.note(other, args, self.step)
             declared = declared_updates()[other.name]
             gate(frame, declared.name)
-            update = updates.prepared(declared, other, args)
-            key = None if self.sampling.everything else kind_of(declared.name, args[:1])
-            if key is not None and self.sampling.refusal(key, self.step) is not None:
-                raise StayNative(OPTIMIZER)
-            subject = updates.UpdateCall(self, update.door, key, next(self.numbers), update.prepared)
-            self.compared(subject, self.sampling.clock(), update.args, {})
-            self.run.recorder.counts.coverage.updates += bool(subject.outs)
-            return declared.results_of(args)
+            listed = other.name != declared.function  # the parameters come as lists: one update each
+            lists, calls = (declared.lists(args), declared.singly(args)) if listed else ({}, [args])
+
+            def make(*single: Any) -> Any:
+                return other.original(*(declared.in_lists(single, lists) if listed else single))
+
+            ready = [(single, updates.prepared(declared, make, single)) for single in calls]
+            for single, update in ready:
+                key = None if self.sampling.everything else kind_of(declared.name, single[:1])
+                if key is not None and self.sampling.refusal(key, self.step) is not None:
+                    self.unlisted(Unlisted(other.name, other.path, OPTIMIZER, make, updates=True), frame, single, {})
+                    continue
+                subject = updates.UpdateCall(self, update.door, key, next(self.numbers), update.prepared)
+                self.compared(subject, self.sampling.clock(), update.args, {})
+                self.run.recorder.counts.coverage.updates += bool(subject.outs)
+            return (declared.results_of_merged if listed else declared.results_of)(args)
         except StayNative:
             return self.unlisted(other, frame, args, kwargs)
         finally:

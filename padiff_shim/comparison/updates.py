@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from ..dispatch.entry_point import EntryPoint, Unlisted
+from ..dispatch.entry_point import EntryPoint
 from ..dispatch.operands import CallOperands
 from ..dispatch.prepare import NO_CASTS, Prepared
 from ..frameworks.memory import HALVES, as_it_lies
@@ -116,7 +116,7 @@ class PreparedUpdate(NamedTuple):
     args: tuple[Any, ...]
 
 
-def prepared(declared: Update, other: Unlisted, args: Sequence[Any]) -> PreparedUpdate:
+def prepared(declared: Update, original: Callable[..., Any], args: Sequence[Any]) -> PreparedUpdate:
     """An update made ready; StayNative for forms that the formula does not know."""
     if declared.made_of:
         raise StayNative(NO_OPTIMIZER)
@@ -137,7 +137,7 @@ def prepared(declared: Update, other: Unlisted, args: Sequence[Any]) -> Prepared
     results = (param, *inputs[1:-1], *([] if master is None else [master]))
 
     def update() -> tuple[Any, ...]:
-        other.original(*args)
+        original(*args)
         return results
 
     tensors = [sides["param"], *[sides[name] for name in shaped], crossed.item.grad]

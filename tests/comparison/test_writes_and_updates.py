@@ -169,3 +169,16 @@ def test_a_wrong_update_is_accused(name):
 def test_an_update_of_an_unknown_form_is_counted():
     run, _ = trained(functools.partial(paddle.optimizer.ASGD, batch_num=2), compare)
     assert run.coverage()["unchecked_ops"] == {"asgd_": {UPDATE_UNCHECKED: 6}}
+
+
+@pytest.mark.parametrize("name", ["Adam", "Momentum"])
+def test_updates_of_lists_are_judged_one_by_one(name):
+    paddle.seed(0)
+    model = paddle.nn.Sequential(paddle.nn.Linear(8, 8), paddle.nn.ReLU(), paddle.nn.Linear(8, 8))
+    optimizer = getattr(paddle.optimizer, name)(parameters=model.parameters(), use_multi_tensor=True)
+    with padiff_shim.compare("torch") as run:
+        for _ in range(2):
+            model(paddle.randn([4, 8])).square().mean().backward()
+            optimizer.step()
+            optimizer.clear_grad()
+    assert "8 updates of optimizers" in str(run)
