@@ -122,7 +122,7 @@ def prepared(declared: Update, original: Callable[..., Any], args: Sequence[Any]
         raise StayNative(NO_OPTIMIZER)
     names = declared.names(len(args))
     crossed = CrossedUpdate(declared, names, args)
-    crossed.take(args[0], args[declared.place_of_grad])
+    crossed.take(args[declared.place_of_grad])
     arguments, sides = dict(zip(names, args)), crossed.item.tensors
     param, master = arguments["param"], arguments.get("master") if arguments.get("multi_precision") else None
     shaped = [name for name, side in sides.items() if side.shape == sides["param"].shape and name not in COUNTS and name != "param"]

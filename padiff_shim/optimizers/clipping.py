@@ -12,9 +12,8 @@ from typing import Any
 import paddle
 import torch
 
-from ..frameworks.memory import hand_over, stream_of
+from ..frameworks.memory import as_it_lies, hand_over, stream_of
 from ..frameworks.versions import IS_3, PaddleTensor
-from ..frameworks.windows import all_on_torchs_side, on_torchs_side
 from ..table import reasons
 from ..table.reasons import StayNative
 from ..tape.twins import is_linear_weight
@@ -31,7 +30,7 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     clipped = [pair for pair in pairs_with_grad if _is_clipped(pair[0])]
     if not clipped:
         return pairs
-    sides = all_on_torchs_side(clipped)
+    sides = [as_it_lies(grad) for _, grad in clipped]
     mixed = len({side.dtype for side in sides}) > 1
     if mixed and (definition != "torch" or sides[0].is_cuda):
         raise StayNative(reasons.MIXED)
@@ -77,7 +76,7 @@ def by_norm_of_all(
     pairs = [(param, grad) for param in parameters if (grad := param._grad_ivar()) is not None]
     if norm_type not in _ORDERS or not pairs:
         return NotImplemented
-    sides = all_on_torchs_side(pairs)
+    sides = [as_it_lies(grad) for _, grad in pairs]
     if len({side.dtype for side in sides}) > 1:
         raise StayNative(reasons.MIXED)
     with torch.no_grad(), stream_of(sides[0].device):
@@ -102,7 +101,7 @@ def by_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     if not clip.clip_norm > 0:
         raise StayNative(reasons.CLIP_NORM)
     pairs_with_grad = [(param, grad) for param, grad in pairs if grad is not None]
-    sides = [on_torchs_side(param, grad) if _is_clipped(param) else None for param, grad in pairs_with_grad]
+    sides = [as_it_lies(grad) if _is_clipped(param) else None for param, grad in pairs_with_grad]
     return [
         (param, grad if side is None else _by_norm(definition, clip.clip_norm, param, side))
         for (param, grad), side in zip(pairs_with_grad, sides)

@@ -120,7 +120,7 @@ class Updating:
                     raise StayNative(reasons.NO_KERNEL, dtype=dtype)
                 narrow = self.definition == "torch" and call.declared.torch is not None
                 update = crossed_update(here and here.optimizer, call.declared, call.args, narrow=narrow)
-                update.take(call.args[0], call.args[call.declared.place_of_grad])
+                update.take(call.args[call.declared.place_of_grad])
             except StayNative as why:
                 self._native(call.frame, call, why)
                 continue
@@ -129,6 +129,8 @@ class Updating:
             for (_, lr, decay), group in groups.items():
                 items = [update.item for _, update in group]
                 self._together(waiting[0].frame, group, Batch(items, group[0][1].numbers, lr, decay))
+                for item in items:
+                    item.grad = None  # nobody may hold it longer than the step
 
     def _together(self, frame: Frame, group: Sequence[tuple[WaitingUpdate, CrossedUpdate]], batch: Batch) -> None:
         first, update = group[0]
@@ -137,7 +139,6 @@ class Updating:
             with stream_of(update.written.device):
                 formula(batch)
                 for _, update in group:
-                    update.item.grad = None  # nobody else may hold it by now
                     if update.unfinished:
                         update.finish()
         except StayNative as why:  # before anything was written

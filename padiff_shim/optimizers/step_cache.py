@@ -13,7 +13,6 @@ from paddle.regularizer import L2Decay
 from ..dispatch.entry_point import Unlisted
 from ..frameworks.memory import HALVES, TENSOR_TYPES, as_it_lies
 from ..frameworks.versions import PaddleOptimizer, PaddleTensor, attribute, set_attribute
-from ..frameworks.windows import on_torchs_side
 from ..table import reasons
 from ..table.reasons import StayNative
 from .update import Item, Update
@@ -60,7 +59,7 @@ class ParameterPass:
         """What a tensor with a learning rate holds."""
         known = self._read.get(id(tensor))
         if known is None:
-            known = self._read[id(tensor)] = tensor, on_torchs_side(tensor, tensor).item()
+            known = self._read[id(tensor)] = tensor, as_it_lies(tensor).item()
         return known[1]
 
     def learning_rate(self, tensor: PaddleTensor, param: PaddleTensor) -> float:
@@ -244,9 +243,9 @@ class CrossedUpdate:
         # A tensor may be the same one with another number in it.
         return [_number(args[i]) for i in self._places] == list(self.numbers.values())
 
-    def take(self, param: PaddleTensor, grad: PaddleTensor) -> None:
-        """The gradient of this step, crossed and checked; to be held until the update is made."""
-        self.item.grad = self._fitting(on_torchs_side(param, grad))
+    def take(self, grad: PaddleTensor) -> None:
+        """The gradient of this step, crossed and checked; it holds the memory until the update lets go of it."""
+        self.item.grad = self._fitting(as_it_lies(grad))
         if not self._seen:
             self.item.fresh = not bool(self.item.tensors[self.declared.velocity].any())
 
