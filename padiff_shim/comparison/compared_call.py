@@ -152,23 +152,17 @@ def autocast_state() -> str:
 class Spot(WrittenFields):
     """A result or a gradient of a place, of one shape and dtype: what its records have in common, and what was learnt of it.
 
-    ``learnt``: the a-priori bound that explained a difference here, None where it can explain no other call's, ``UNKNOWN`` until
-    one did; ``failed``: how often in a row it did not explain one, None before the first; ``audit``: results until the next audit,
-    None before the first; ``usual``: what :class:`.judge.Screening` knows; ``alike``: the verdict on what is equal and not audited.
+    ``audit``: results until the next audit, None before the first; ``usual``: what :class:`.judge.Screening` knows; ``alike``: the
+    verdict on what is equal and not audited.
     """
 
-    __slots__ = ("alike", "audit", "failed", "learnt", "usual")
+    __slots__ = ("alike", "audit", "usual")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(fields)
-        self.learnt: Any = UNKNOWN
-        self.failed: int | None = None
         self.audit: int | None = None
         self.usual: Any = None
         self.alike: Any = None
-
-
-UNKNOWN = object()
 
 
 class RecordPlace:
@@ -709,15 +703,6 @@ class ComparedTensor:
         """The oracle's formula and bound (:class:`padiff_shim.numerics.quantity.Quantity`), or None where there are none."""
         raise NotImplementedError
 
-    @property
-    def modelled(self) -> bool:
-        """Whether the op's model knows this tensor: then :meth:`quantity` is made of :meth:`arguments` alone."""
-        raise NotImplementedError
-
-    def arguments(self) -> Sequence[Any]:
-        """The call's arguments, and the incoming gradient."""
-        raise NotImplementedError
-
     def kernels(self) -> dict[str, Any]:
         """Both kernels as functions of the operands, for tensors without a bound of their own."""
         raise NotImplementedError
@@ -783,14 +768,7 @@ class Result(ComparedTensor):
     def quantity(self) -> Any:
         """The op's model is that of its first result."""
         model = self.subject.door.op.model
-        return None if model is None or self.position else model.forward(self.arguments())
-
-    @property
-    def modelled(self) -> bool:
-        return not self.position
-
-    def arguments(self) -> Sequence[Any]:
-        return self.subject.values()
+        return None if model is None or self.position else model.forward(self.subject.values())
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.kernels(self.position, *self.call)
@@ -846,17 +824,10 @@ class Gradient(ComparedTensor):
     def quantity(self) -> Any:
         """The op's model knows the gradient that comes through the first result."""
         subject, op = self.subject, self.subject.door.op
-        if op.model is None or not self.modelled:
+        if op.model is None or list(self.grads) != [0]:
             return None
         name = f"operands.{self.operand}" if op.operands else subject.name_of(self.operand)
         return op.model.gradient(name, subject.values(), subject.outs[0], self.grads[0])
-
-    @property
-    def modelled(self) -> bool:
-        return len(self.grads) == 1 and 0 in self.grads
-
-    def arguments(self) -> Sequence[Any]:
-        return (*self.subject.values(), self.grads[0])
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.gradient_kernels(self.operand, self.grads)

@@ -22,14 +22,13 @@ from ..frameworks.torch_state import put_aside
 from ..interrupts import let_pass, postpone
 from ..measure.difference import Comparator, accepts
 from ..numerics import difference
-from ..numerics.bounds import Bound, Learnt
 from ..numerics.precision import first_place
 from ..runlog.encoding import Plain, tables
 from ..runs.compare_run import CompareRun
 from ..text import SENTENCE, code_line, from_log, joined, logged, marked, shown, tr
 from ..trees import as_array
 from ..verdicts import ACCEPTED, PARTLY, REFUSED, SCREENED, Judgement, Side, Verdict, apart
-from .compared_call import OVERTAKEN, UNKNOWN, ComparedTensor, Spot, describe_tensor, operand_name
+from .compared_call import OVERTAKEN, ComparedTensor, Spot, describe_tensor, operand_name
 
 # ---- Tensors that are judged later, so that the host need not wait for the device at every call.
 #
@@ -238,10 +237,6 @@ def _described(name: str, tensor: torch.Tensor, place: Sequence[int], shape: tor
 
 # ---- The verdict on one tensor.
 
-# An a-priori bound costs some passes over memory: where it has failed so many times in a row, every eighth difference is
-# held against it, and the others against the oracle at once.
-TRIES, AGAIN = 3, 8
-
 
 CLEARED = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE, Verdict.UNVERIFIED)
 UNDEFINED = logged("the result itself is NaN, made of infinities: it has no gradient that either side could give")
@@ -252,7 +247,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]  # Paddle's and Torch's
 class Judge:
     """Judges the cases of one mode; what is learnt of a spot is kept with it.
 
-    ``audit``: one in so many results of a spot that are equal, or nearly so, is held against the oracle as well.
+    ``audit``: one in so many results of a spot that are equal is held against the oracle as well.
     ``screening``: differences as before at their spot are not judged again. ``equal``: the comparator of the user's own.
     """
 
@@ -344,39 +339,12 @@ class Judge:
 
     def _rounded(self, case: ComparedTensor, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
         """The verdict by what rounding may do."""
-        spot, learns = case.spot, not (same or audit)
         if case.subject.door.op.exact and not sides[0].is_complex():
             return case.moved(sides, rng=self._random, audit=audit)
-        if learns and (harmless := self._harmless(case, sides)) is not None:
-            return harmless
         quantity = None if _nothing(case) else case.quantity()
         if quantity is None:
             return numerics.fallback(*sides, rng=self._random, audit=audit, **case.kernels())
-        if not learns:
-            return numerics.judge(quantity, *sides, rng=self._random, audit=audit, same=same)
-        failed = spot.failed
-        if failed is None and not quantity.averages:
-            failed = 0
-        # A long sum's first difference at a spot is held against the oracle, which says how far right kernels may be apart there.
-        asks = _asks(failed)
-        judgement = numerics.judge(quantity, *sides, rng=self._random, same=same, apriori=asks)
-        spot.failed = 0 if failed is None or "sampled" not in judgement.stats else failed + 1
-        if asks and spot.learnt is UNKNOWN and "sampled" not in judgement.stats:
-            spot.learnt = _learnt(case, quantity)
-        return judgement
-
-    def _harmless(self, case: ComparedTensor, sides: Pair) -> Judgement | None:
-        """The verdict where the spot's learnt a-priori bound is enough: no quantity is made for it."""
-        spot = case.spot
-        learnt = spot.learnt
-        if learnt is UNKNOWN or learnt is None or not _asks(spot.failed):
-            return None
-        if not case.modelled:
-            return None
-        judgement: Judgement | None = numerics.harmless(*sides, learnt, case.arguments())
-        if judgement is not None:
-            spot.failed = 0
-        return judgement
+        return numerics.judge(quantity, *sides, rng=self._random, audit=audit, same=same)
 
     def _audited(self, spot: Spot) -> bool:
         """One in :attr:`audit` results of each spot; where each one begins to count goes round."""
@@ -387,26 +355,6 @@ class Judge:
             left = next(self._turns) % self.audit
         spot.audit = left - 1 if left else self.audit - 1
         return not left
-
-
-def _asks(failed: int | None) -> bool:
-    """Whether a difference is held against the a-priori bound, after so many in a row that it did not explain."""
-    return failed is not None and (failed < TRIES or not failed % AGAIN)
-
-
-def _learnt(case: ComparedTensor, quantity: Any) -> Learnt | None:
-    """The a-priori bound of the case's place, for other tensors."""
-    bound = quantity.harmless
-    if not isinstance(bound, Bound) or not all(map(_constant, case.subject.attributes)):
-        return None
-    return bound.among(case.arguments()) if case.modelled else None
-
-
-def _constant(value: Any) -> bool:
-    """Whether a place is known by the value of this attribute, and not only by its kind."""
-    if isinstance(value, (list, tuple)):
-        return all(map(_constant, value))
-    return value is None or isinstance(value, (bool, int, float, str, torch.dtype))
 
 
 def _nothing(case: ComparedTensor) -> bool:

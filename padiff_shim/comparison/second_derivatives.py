@@ -210,8 +210,6 @@ class SecondDerivative(ComparedTensor):
 
     __slots__ = ("kernel",)
 
-    modelled = False
-
     def __init__(
         self, subject: ComparedCall, name: str, kernel: JointResult, native: torch.Tensor, reference: torch.Tensor
     ) -> None:

@@ -4,14 +4,13 @@ from . import ties_and_moves
 from .difference import equal_but_nan, far_apart, same
 from .generic import fallback
 from .ties_and_moves import settle
-from .verdict import equal, harmless, judge
+from .verdict import equal, judge
 
 __all__ = [
     "equal",
     "equal_but_nan",
     "fallback",
     "far_apart",
-    "harmless",
     "judge",
     "same",
     "settle",

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from ..measure.distance import unit_in_last_place
-from .bounds import PIECE, Limit
 from .precision import KINDS, Array, equal_in_value, norm
 
 # ---- Where a tensor is largest: one candidate of each of its blocks.
@@ -72,7 +71,7 @@ def block_peaks(flat: Array, length: int) -> Array:
 
 # ---- Whole tensors in pieces that stay in a core's own cache, with buffers that are kept between calls.
 
-CHUNK = PIECE  # elements of a piece
+CHUNK = 65536  # elements of a piece: a few arrays of them stay in a core's own cache
 THIN = 16  # where |d| / |t| is only reported, every 16th element of a large tensor is read
 FEW = 4096  # elements that are counted as they are
 KEPT = 1 << 24  # largest buffer that is kept, in elements
@@ -139,7 +138,6 @@ class ChunkStatistics(NamedTuple):
     """Of a piece, or of the whole. ``apart``, ``size``: norms of the difference and of Torch's; ``mean``: its part of the mean.
 
     ``top``: the largest difference relative to Torch's element; ``peak``: the largest of these.
-    ``far``, ``share``, ``usual``: the largest difference beside what is harmless, the norm of that, and the sum of the squares.
     """
 
     apart: float
@@ -150,9 +148,6 @@ class ChunkStatistics(NamedTuple):
     top: float
     peak: float
     finite: bool
-    far: float
-    share: float
-    usual: float
 
 
 class Pieces:
@@ -175,11 +170,11 @@ class Pieces:
         distance = self.distance[: high - low] if self.relative else self.distance[low:high]
         return self.p[low:high], self.t[low:high], distance, self._ratio[: high - low]
 
-    def look(self, low: int, high: int, harmless: Limit | None) -> ChunkStatistics:
+    def look(self, low: int, high: int) -> ChunkStatistics:
         """At one piece."""
         a, b, d, r = self._at(low, high)
         np.subtract(a, b, out=d)
-        squares, size, finite, beside = float(d.dot(d)), float(b.dot(b)), True, (math.inf, 0.0, 0.0)
+        squares, size, finite = float(d.dot(d)), float(b.dot(b)), True
         if not math.isfinite(squares + size):
             finite = bool(np.isfinite(a).all() and np.isfinite(b).all())
             np.nan_to_num(d, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
@@ -188,32 +183,24 @@ class Pieces:
         np.abs(d, out=d)
         thin = self._thin
         if thin == 1:
-            top, normal, peak = _ratio(d, b, r, self.floor)
+            top, peak = _ratio(d, b, r, self.floor)
         else:
-            top, normal, peak = _ratio(d[::thin], b[::thin], r[: len(range(0, high - low, thin))], self.floor)
+            top, peak = _ratio(d[::thin], b[::thin], r[: len(range(0, high - low, thin))], self.floor)
             peak = max(top_of(b), -smallest(b))
         if not finite:
             peak = float(np.abs(b).max(initial=0.0, where=np.isfinite(b)))
-        if harmless is not None:
-            if harmless.relative and normal and thin == 1:
-                beside = top / harmless.relative, harmless.relative * size, 0.0
-            else:
-                limit = harmless.between(low, high).numpy()
-                far = top_of(np.divide(d, limit, out=r))
-                beside = far, math.sqrt(float(limit.dot(limit))), float(r.dot(r)) if harmless.usual < math.inf else 0.0
         total = float(d.dot(_ones(d.dtype)[: high - low]))
         mean = total / self.count if math.isfinite(total) else float((d / d.dtype.type(self.count)).sum(dtype=np.float64))
-        return ChunkStatistics(apart, size, mean, top_of(d), unequal(d), top, peak, finite, *beside)
+        return ChunkStatistics(apart, size, mean, top_of(d), unequal(d), top, peak, finite)
 
-    def all(self, harmless: Limit | None) -> ChunkStatistics:
+    def all(self) -> ChunkStatistics:
         """At every piece: what is seen of the whole."""
         if self.count <= CHUNK:
-            return self.look(0, self.count, harmless)
-        seen = [self.look(low, min(low + CHUNK, self.count), harmless) for low in range(0, self.count, CHUNK)]
-        apart, size, mean, largest, different, top, peak, finite, far, share, usual = zip(*seen)
-        beyond = math.inf if any(map(math.isnan, far)) else max(far)
+            return self.look(0, self.count)
+        seen = [self.look(low, min(low + CHUNK, self.count)) for low in range(0, self.count, CHUNK)]
+        apart, size, mean, largest, different, top, peak, finite = zip(*seen)
         sizes = _together(apart), _together(size), _sum(mean), max(largest), sum(different), max(top), max(peak)
-        return ChunkStatistics(*sizes, all(finite), beyond, _together(share), _sum(usual))
+        return ChunkStatistics(*sizes, all(finite))
 
     def peaks(self) -> tuple[Peaks, Peaks | None]:
         """Where distance and ratio are largest: once more over memory for what is not kept."""
@@ -253,18 +240,18 @@ def _floors(dtype: Any) -> tuple[Any, float]:
     return np.dtype(dtype).type(2.0 * tiny / eps), tiny / eps
 
 
-def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, bool, float]:
-    """d / max(|b|, floor) into ``out``; its maximum, whether the floor was needed nowhere, and the largest |b|."""
+def _ratio(d: Array, b: Array, out: Array, floor: Any) -> tuple[float, float]:
+    """d / max(|b|, floor) into ``out``; its maximum, and the largest |b|."""
     np.abs(b, out=out)
-    normal, peak = bool(smallest(out) >= floor), top_of(out)
-    if not normal:
+    peak = top_of(out)
+    if not smallest(out) >= floor:
         np.maximum(out, floor, out=out)
     np.divide(d, out, out=out)
     top = top_of(out)
     if math.isnan(top):
         np.nan_to_num(out, copy=False, nan=0.0, posinf=0.0)
         top = top_of(out)
-    return top, normal, peak
+    return top, peak
 
 
 def unequal(d: Array) -> int:
@@ -335,8 +322,6 @@ def far_apart(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 # ---- Statistics of the difference of two whole tensors, in one pass over memory.
 
-SHARE = 1 / 512
-
 
 @dataclass
 class TensorDifference:
@@ -346,9 +331,8 @@ class TensorDifference:
     device only; the floor is the smallest normal number over the unit roundoff, below which no bound is relative any more
     (numbers that one side flushes to 0 would hide all others). ``stats``: see docs/log.md; the relative tolerance is a lower
     estimate on large tensors whose ratios are not looked at. ``finite``: neither result has NaN or Inf. ``rms``: root
-    mean square of torch's finite values. ``beyond``: the largest |d| over what is harmless, where that was said; infinite where
-    that is more than :data:`SHARE` of the result (sums that cancel: their condition is to be said). ``peaks``: see :attr:`tops`
-    and :attr:`ratios`, made when they are first read.
+    mean square of torch's finite values. ``peaks``: see :attr:`tops` and :attr:`ratios`, made when they are
+    first read.
     """
 
     distance: Any
@@ -356,7 +340,6 @@ class TensorDifference:
     stats: dict[str, Any] = field(default_factory=dict)
     finite: bool = True
     rms: float = 0.0
-    beyond: float = math.inf
     peaks: Callable[[], tuple[Peaks | None, Peaks | None]] = lambda: (None, None)
 
     @functools.cached_property
@@ -389,14 +372,14 @@ def _flat(tensor: torch.Tensor) -> Any:
     return readable(tensor if tensor.is_contiguous() else tensor.detach().contiguous())
 
 
-def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True, harmless: Limit | None = None) -> TensorDifference:
+def differ(paddle: torch.Tensor, torch_: torch.Tensor, *, relative: bool = True) -> TensorDifference:
     """Statistics of the difference of two tensors of one shape and dtype.
 
-    ``relative``: also look where |d| / |t| is largest. ``harmless``: what to hold |d| against.
+    ``relative``: also look where |d| / |t| is largest.
     The arrays of the answer are overwritten by the thread's next call.
     """
     p, t, dtype = _flat(paddle), _flat(torch_), _dtype_name(paddle.dtype)
-    return _on_host(p, t, dtype, relative, harmless) if isinstance(p, np.ndarray) else _on_device(p, t, dtype, harmless)
+    return _on_host(p, t, dtype, relative) if isinstance(p, np.ndarray) else _on_device(p, t, dtype)
 
 
 @functools.cache
@@ -418,16 +401,14 @@ def no_difference(tensor: torch.Tensor) -> TensorDifference:
     return TensorDifference(None, stats=equal_stats(tensor.numel()), finite=finite, rms=size / math.sqrt(tensor.numel()))
 
 
-def _on_host(p: Array, t: Array, dtype: str, relative: bool, harmless: Limit | None) -> TensorDifference:
+def _on_host(p: Array, t: Array, dtype: str, relative: bool) -> TensorDifference:
     pieces, count = Pieces(p.reshape(-1), t.reshape(-1), relative), p.size
-    seen = pieces.all(harmless)
+    seen = pieces.all()
     stats = statistics(count, seen.different, seen.largest, seen.mean, seen.apart, seen.size, seen.top, seen.peak, dtype)
     difference = TensorDifference(
         None if relative else pieces.distance.reshape(p.shape), stats=stats, finite=seen.finite, peaks=pieces.peaks
     )
     difference.rms = seen.size / math.sqrt(count)
-    if harmless is not None and seen.share <= SHARE * seen.size and not math.isnan(seen.far):  # NaN: 0 / 0, or a limit of NaN
-        difference.beyond = max(seen.far, math.sqrt(seen.usual / count) / harmless.usual if seen.usual else 0.0)
     return difference
 
 
@@ -452,8 +433,8 @@ def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, flo
     return math.sqrt(apart), largest, math.sqrt(size)
 
 
-def _on_device(p: torch.Tensor, t: torch.Tensor, dtype: str, harmless: Limit | None = None) -> TensorDifference:
-    """The same on an accelerator, with one transfer of nine numbers."""
+def _on_device(p: torch.Tensor, t: torch.Tensor, dtype: str) -> TensorDifference:
+    """The same on an accelerator, with one transfer of eight numbers."""
     distance = torch.sub(p, t).contiguous()
     finite = torch.isfinite(distance).all()
     distance = distance.nan_to_num_(0.0, 0.0, 0.0).abs_()
@@ -461,21 +442,10 @@ def _on_device(p: torch.Tensor, t: torch.Tensor, dtype: str, harmless: Limit | N
     ratio = (distance / t.abs().clamp_min(2.0 * finfo.tiny / finfo.eps)).nan_to_num_(0.0, posinf=0.0)
     wide, clean = distance.double(), t.double().nan_to_num_(0.0, 0.0, 0.0)
     sums = [(wide / p.numel()).sum(), _norm(wide), _norm(clean)]
-    beyond = _beyond(distance, clean, harmless)
-    figures = (distance.count_nonzero(), distance.max(), *sums, ratio.max(), clean.abs().max(), finite, beyond)
-    different, largest, mean, apart, size, top, peak, good, far = torch.stack([n.double() for n in figures]).tolist()
+    figures = (distance.count_nonzero(), distance.max(), *sums, ratio.max(), clean.abs().max(), finite)
+    different, largest, mean, apart, size, top, peak, good = torch.stack([n.double() for n in figures]).tolist()
     stats = statistics(p.numel(), int(different), largest, mean, apart, size, top, peak, dtype)
-    return TensorDifference(distance, ratio, stats=stats, finite=bool(good), rms=size / math.sqrt(p.numel()), beyond=far)
-
-
-def _beyond(distance: torch.Tensor, clean: torch.Tensor, harmless: Limit | None) -> torch.Tensor:
-    if harmless is None:
-        return distance.new_tensor(math.inf)
-    limit = harmless.whole().reshape(distance.shape)
-    whole = torch.linalg.vector_norm(limit) <= SHARE * torch.linalg.vector_norm(clean)
-    far = distance / limit
-    most = torch.maximum(far.max(), torch.linalg.vector_norm(far) / (math.sqrt(far.numel()) * harmless.usual))
-    return torch.where(whole, most, math.inf)
+    return TensorDifference(distance, ratio, stats=stats, finite=bool(good), rms=size / math.sqrt(p.numel()))
 
 
 def _norm(wide: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from . import bounds, formulas
+from . import formulas
 from .hypotheses import dropped, epsilons, missing, numbers, precision, setting
 from .precision import KINDS, Array, represented, span
 from .quantity import Hypothesis, Later, Quantity, Rows, Staged, Term, Terms, build, row, sequential, shared
@@ -157,7 +157,6 @@ class Add(Binary):
         quantity = pointwise(target.shape, target.dtype, formulas.COPY, lambda: [setting("sign", sign=-sign)], x=grad, sign=sign)
         if quantity.sums:
             quantity.term, quantity.stored, quantity.orders = formulas.SUM, 0.0, sequential
-            quantity.harmless = bounds.of_broadcast(target.shape, quantity.k, grad)
         return quantity
 
 
@@ -280,23 +279,17 @@ class Gelu(RoundingModel):
         x, form = values[0], self._form(values[1])
         if not floating(x):
             return None
-        quantity = pointwise(
-            x.shape, x.dtype, formulas.GELU, partial(self._others, form), x=x, form=form, guide=lambda reference: [x]
-        )
-        quantity.harmless = bounds.gelu(formulas.GELU.rounds, x)
-        return quantity
+        return pointwise(x.shape, x.dtype, formulas.GELU, partial(self._others, form), x=x, form=form, guide=lambda reference: [x])
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g (gate + x gate')."""
         x, form = values[0], self._form(values[1])
         if not floating(x, grad):
             return None
-        others, term = partial(self._others, form), formulas.GELU_GRADIENT
-        quantity = pointwise(
+        others = partial(self._others, form)
+        return pointwise(
             x.shape, x.dtype, formulas.GELU_GRADIENT, others, grad=grad, x=x, form=form, guide=lambda reference: [grad]
         )
-        quantity.harmless = bounds.gelu_gradient(term.rounds, form, grad, x)
-        return quantity
 
 
 def _replacing(name: str, which: Callable[[Array], Array], by: float, *, precision: bool = False) -> Hypothesis:
@@ -450,7 +443,6 @@ def _scalars(dtype: torch.dtype, product: Labelled) -> list[Hypothesis]:
 def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, out: Labels, beta: float) -> Quantity:
     """beta times the gradient, summed over the axes along which an addend (a bias) was broadcast."""
     listed = Labelled({}, out, beta=beta)
-    count = grad.numel() // max(target.numel(), 1)
     return build(
         (target.shape, labels),
         target.dtype,
@@ -461,7 +453,6 @@ def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, o
         named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
         orders=sequential,
         sums=1,
-        harmless=bounds.of_broadcast(target.shape, count, grad, beta),
     )
 
 
@@ -630,9 +621,7 @@ class Sum(RoundingModel):
             return precision(dtype, ("x",)) + dropped(("x",)) + listed + other
 
         return build(_targets(x.shape, over, keep), dtype, {"x": (x, tuple(range(x.ndim)))}, formulas.SUM,
-                     attrs=attrs, named=hypotheses, orders=sequential, sums=1,
-                     harmless=bounds.of_axes(x, over, count, float(attrs.get("alpha", 1.0))),
-                     )  # fmt: skip
+                     attrs=attrs, named=hypotheses, orders=sequential, sums=1)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """The incoming gradient, repeated (and divided)."""
@@ -714,8 +703,7 @@ class Softmax(RoundingModel):
 
         operand = row(x, over)
         return Rows(tuple(x.shape), x.dtype, operand.inner[0], {"x": operand}, {}, hypotheses,
-                         axes=over, formula=formulas.softmax, relative=True, special=_swallowed,
-                         harmless=bounds.softmax(x, axis))  # fmt: skip
+                         axes=over, formula=formulas.softmax, relative=True, special=_swallowed)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """y (g - sum g y)."""
@@ -730,8 +718,7 @@ class Softmax(RoundingModel):
             return precision(x.dtype, ("x", "grad")) + dropped(("x",), -math.inf) + named
 
         return Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {}, hypotheses,
-                         axes=over, formula=formulas.softmax_gradient, special=_swallowed,
-                         harmless=bounds.softmax_gradient(x, axis, grad))  # fmt: skip
+                         axes=over, formula=formulas.softmax_gradient, special=_swallowed)  # fmt: skip
 
 
 class LayerNorm(RoundingModel):
@@ -762,8 +749,7 @@ class LayerNorm(RoundingModel):
             return precision(x.dtype, ("x",), ("weight", "bias")) + self._variants(x.dtype, epsilon, count) + [*named, more]
 
         return Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": float(epsilon)}, hypotheses,
-                         axes=axes, formula=formulas.layer_norm,
-                         harmless=bounds.layer_norm(x, scale, bias, float(epsilon), axes))  # fmt: skip
+                         axes=axes, formula=formulas.layer_norm)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """Of ``"x"`` by rows; of ``"scale"`` and ``"bias"`` as sums over all rows."""
@@ -780,10 +766,8 @@ class LayerNorm(RoundingModel):
         if name == "bias":
             return build(((count,), ("d",)), target.dtype, {"x": (flat, ("n", "d"))}, formulas.SUM,
                          named=lambda: precision(target.dtype, ("x",)) + dropped(("x",)), orders=sequential, sums=1,
-                         coarse=True, harmless=bounds.of_rows(grad, count))  # fmt: skip
-        quantity = self._weight(_flat(x, count), target.dtype, float(epsilon), flat)
-        quantity.harmless = bounds.normalised_sums(x, grad, count, float(epsilon), formulas.NORMALISED.rounds)
-        return quantity
+                         coarse=True)  # fmt: skip
+        return self._weight(_flat(x, count), target.dtype, float(epsilon), flat)
 
     def _input(
         self, x: torch.Tensor, scale: torch.Tensor | None, epsilon: float, grad: torch.Tensor, axes: tuple[int, ...], count: int
@@ -801,8 +785,7 @@ class LayerNorm(RoundingModel):
             return precision(x.dtype, ("x", "grad"), ("weight",)) + self._variants(x.dtype, epsilon, count) + named
 
         return Rows(tuple(x.shape), x.dtype, count, operands, {"epsilon": epsilon}, hypotheses,
-                         axes=axes, formula=formulas.layer_norm_gradient,
-                         harmless=bounds.layer_norm_gradient(x, scale, epsilon, axes, grad))  # fmt: skip
+                         axes=axes, formula=formulas.layer_norm_gradient)  # fmt: skip
 
     def _weight(self, x: torch.Tensor, dtype: torch.dtype, epsilon: float, grad: torch.Tensor) -> Quantity:
         labels = ("n", "d")

@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from . import bounds
-from .bounds import Harmless, Seat, unknown
 from .precision import KINDS, Array, DtypeKind, gamma, span
 
 
@@ -183,7 +181,6 @@ class Quantity(ABC):
     ``axes``: those of the judged tensor that one sample takes whole (rows). ``named``: gives the hypotheses; asked only when an
     error needs explaining. ``special``: ways to treat NaN, infinities and denormals, which concern single outputs
     (:mod:`.hypotheses`). ``orders``: orders of summation, which explain a low accuracy and no other class.
-    ``harmless``: gives differences that need no oracle, or None; see :mod:`.bounds`.
     """
 
     shape: tuple[int, ...]
@@ -195,7 +192,6 @@ class Quantity(ABC):
     axes: tuple[int, ...] = ()
     special: Callable[[], list[Hypothesis]] = list
     orders: Callable[[], list[Hypothesis]] = list
-    harmless: Harmless = unknown
 
     @property
     def kind(self) -> DtypeKind:
@@ -487,14 +483,17 @@ def build(
     k, summed, seats = _seats(tuple(shape), tuple(names), kinds)
     seen = {seat.name: _operand(seat, operands[seat.name][0]) for seat in seats}
     sums = options.pop("sums", summed)
-    if not sums:
-        options.setdefault("harmless", bounds.relative(term.rounds))
-    elif term.product:
-        factor = options.get("attrs", {}).get("alpha", 1.0)
-        seat = {place.name: place for place in seats}
-        pair = (operands["x"][0], operands["y"][0])
-        options.setdefault("harmless", bounds.of_product((seat["x"], seat["y"]), pair, k, term.rounds, factor))
     return Terms(tuple(shape), dtype, k, seen, term=term, sums=sums, **options)
+
+
+class Seat(NamedTuple):
+    """How an operand of a shape is seen from the outputs: its dims in this order, those of size 1 last, which are dropped."""
+
+    name: str
+    order: tuple[int, ...] | None  # None: as they are
+    squeezed: tuple[int, ...] | None  # the shape without those that are dropped; None: all stay
+    grid: tuple[int, ...]
+    inner: tuple[int, ...]
 
 
 def _operand(seat: Seat, tensor: torch.Tensor) -> Operand:

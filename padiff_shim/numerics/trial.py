@@ -12,7 +12,6 @@ import torch
 
 from ..language import logged
 from ..verdicts import NEGLIGIBLE, Verdict
-from .bounds import FAR_INSIDE
 from .difference import TensorDifference
 from .precision import Array, accumulation, confidence, norm, rms
 from .precision import rms as rms_of
@@ -187,8 +186,8 @@ WORSE = 8.0  # this many times the other side's rms is no longer the same kind o
 FEW = 6  # fewer different errors than this say nothing about the two sides' rms, twice as many say enough
 # Below this part of the probabilistic bound an error is nobody's fault, however small the other side's is: for functions of rows,
 # whose outputs share the errors of the row's statistics, and for functions of single elements, where outputs of one kernel differ
-# by as much as two kernels do; of sums see FAR_INSIDE.
-FAR_INSIDE_ROWS, FAR_INSIDE_SINGLE = 0.1, 0.5
+# by as much as two kernels do; FAR_INSIDE is that of sums.
+FAR_INSIDE, FAR_INSIDE_ROWS, FAR_INSIDE_SINGLE = 0.02, 0.1, 0.5
 ALONE = 8.0  # this many times the rest's 99 % quantile is a single element standing out
 
 

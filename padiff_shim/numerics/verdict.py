@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from ..language import logged
 from ..verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
 from . import difference as difference_module
 from . import sampling, special_cases, trial
-from .bounds import Learnt
 from .difference import TensorDifference
 from .hypotheses import Confirmation, Explained, explain, order, readable, treatment
 from .precision import WIDE
@@ -37,13 +36,12 @@ def judge(
     audit: bool = False,
     hypotheses: bool = True,
     same: bool | None = None,
-    apriori: bool = True,
 ) -> Judgement:
     """Judge both kernels' results for ``quantity``.
 
     ``paddle``, ``torch_``: torch tensors of the judged shape and dtype. ``rng``: draws the random part of the sample. ``audit``:
-    results that are equal, or nearly so, are held against the oracle as well. ``hypotheses``: look for the cause of what is not
-    rounding. ``same``: whether they are bit for bit equal, if that is known. ``apriori``: ask what needs no oracle.
+    results that are equal are held against the oracle as well. ``hypotheses``: look for the cause of what is not
+    rounding. ``same``: whether they are bit for bit equal, if that is known.
     """
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or torch_.shape != quantity.shape:
         return _shapes(quantity, paddle, torch_)
@@ -52,17 +50,7 @@ def judge(
     if paddle.numel() == 0 or (same and not audit):
         return equal(paddle)
     with np.errstate(all="ignore"):
-        return _compare(quantity, paddle, torch_, same, audit, hypotheses, rng, apriori)
-
-
-def harmless(paddle: torch.Tensor, torch_: torch.Tensor, learnt: Learnt, arguments: Sequence[Any]) -> Judgement | None:
-    """What :func:`judge` says of two results of one shape and dtype, if the bound that was learnt from such a call says it.
-
-    ``arguments``: those of the call, and for a gradient the incoming one.
-    """
-    with np.errstate(all="ignore"):
-        limit = learnt.of(torch_, arguments)
-        return None if limit is None else _harmless(difference_module.differ(paddle, torch_, relative=False, harmless=limit))
+        return _compare(quantity, paddle, torch_, same, audit, hypotheses, rng)
 
 
 def equal(tensor: torch.Tensor) -> Judgement:
@@ -78,16 +66,12 @@ def _compare(
     audit: bool,
     hypotheses: bool,
     rng: np.random.Generator,
-    apriori: bool,
 ) -> Judgement:
     if same:
         difference = difference_module.no_difference(torch_)
     else:
-        limit = quantity.harmless(torch_) if apriori and not audit else None
         relative = quantity.relatively and not _whole_grid(quantity, FIRST)
-        difference = difference_module.differ(paddle, torch_, relative=relative, harmless=limit)
-        if (judgement := _harmless(difference)) is not None:
-            return judgement
+        difference = difference_module.differ(paddle, torch_, relative=relative)
     # Blind: there is no place to look at first, or every one is looked at.
     scales = [] if same or _whole_grid(quantity, FIRST) else quantity.scale(torch_)
     if quantity.kind.oracle is np.longdouble and not WIDE:
@@ -107,14 +91,6 @@ def _compare(
     if _far_inside(full):
         return _rounding(full, difference, same)
     return _weigh(full, difference, (paddle, torch_), same, hypotheses)
-
-
-def _harmless(difference: TensorDifference) -> Judgement | None:
-    """The verdict on results that are no further apart than what needs no oracle."""
-    if not (difference.finite and difference.beyond <= 1.0):
-        return None
-    reason = logged("nowhere further apart than {beyond:.2g} of what needs no oracle", beyond=difference.beyond)
-    return Judgement(Verdict.ROUNDING, reason=reason, stats=difference.stats)
 
 
 def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, *look: Any) -> Judgement:

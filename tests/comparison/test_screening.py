@@ -137,13 +137,12 @@ def test_a_fault_that_is_equal_on_both_sides_is_found_by_the_audit_of_its_place(
     assert calls[1] - calls[0] == audit
 
 
-def test_the_first_difference_of_a_product_says_how_far_right_kernels_may_be_apart():
-    """Those that follow at its place are held against their bounds alone."""
+def test_each_difference_of_a_product_says_how_far_right_kernels_may_be_apart():
     random = np.random.default_rng(2)
     x, w = (paddle.to_tensor(random.integers(-3, 4, shape).astype("float32")) for shape in ((6, 40), (40, 6)))  # exact natively
     near = planted("matmul", lambda out, *_: torch.nextafter(out, torch.zeros_like(out)), side="torch")
     with padiff_shim.compare("torch", audit=0) as run, near:
         for _ in range(3):
             paddle.matmul(x, w)
-    assert ["allowed" in call.stats for call in run.calls] == [True, False, False]
+    assert ["allowed" in call.stats for call in run.calls] == [True] * 3
     assert {call.verdict for call in run.calls} == {Verdict.ROUNDING}

@@ -209,7 +209,7 @@ def test_bad_conditioning_is_said():
 def test_statistics_name_the_bound_beside_the_error():
     x, w = normal(64, 128), normal(70, 128, seed=1)
     out = torch.nn.functional.linear(x, w)
-    stats = judge(quantity("linear", x, w, None, False), (x.double() @ w.double().t()).float(), out, apriori=False).stats
+    stats = judge(quantity("linear", x, w, None, False), (x.double() @ w.double().t()).float(), out).stats
     assert 0 < stats["error"] < stats["bound"]
     assert (stats["k"], stats["oracle"]) == (128, "float64")
     assert stats["lambda"] == pytest.approx(math.sqrt(2 * math.log(2e6 * out.numel())))

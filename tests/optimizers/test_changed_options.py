@@ -7,9 +7,6 @@ from test_kept_tensors import alike, built, train
 from trainings import RATE, batch, nets
 
 import padiff_shim
-from padiff_shim.frameworks import windows
-from padiff_shim.frameworks.memory import CPU_ALONE
-from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
 
@@ -58,35 +55,6 @@ def test_a_number_that_a_tensor_holds_is_read_at_each_step(kind):
         return train(net, optimizer, change=change)[1]
 
     assert all(same(result, other) for result, other in zip(trained(True), trained(False), strict=True))
-
-
-@pytest.mark.parametrize("kind", ["sgd", "momentum", "adamw", "rmsprop"])
-def test_gradients_are_seen_wherever_they_lie(kind, monkeypatch):
-    """Kept and filled with zeros, dropped, added up, replaced by the program, written by it: as if each crossed anew."""
-
-    def change(step, net, optimizer):
-        if step in (2, 5, 6):
-            optimizer.clear_grad(False)  # the next ones lie elsewhere
-        if step in (3, 6):  # two backwards are added up
-            (net(paddle.ones([4, 7])) ** 2).sum().backward()
-        if step in (4, 7):
-            net[0].weight.grad = paddle.ones(net[0].weight.shape) * 0.25
-        if step == 8:
-            net[2].bias.grad.set_value(paddle.full(net[2].bias.shape, 0.5))
-
-    def trained(opened):
-        with monkeypatch.context() as patch:
-            results = []
-            original = windows._opened
-            patch.setattr(windows, "_opened", lambda grad: results.append(original(grad) if opened else None) or results[-1])
-            net, optimizer = built(kind, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.01))
-            return train(net, optimizer, steps=10, change=change), len(results)
-
-    (losses, tensors, _), looked = trained(opened=True)
-    (others, wanted, _), crossed = trained(opened=False)
-    assert losses == others
-    assert all(same(result, two) for result, two in zip(tensors, wanted, strict=True))
-    assert looked < crossed or not (CPU_ALONE and IS_3)
 
 
 def test_one_clipper_of_two_optimizers():

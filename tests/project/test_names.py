@@ -240,9 +240,9 @@ def test_references_name_something():
 @pytest.mark.parametrize(
     ("target", "there"),
     [
-        (".bounds", True), (".bounds.Limit", True), (".bounds.Limit.whole", True), ("judge", True), ("..verdicts.Judgement", True),
+        (".trial", True), (".trial.Trial", True), (".trial.Trial.side", True), ("judge", True), ("..verdicts.Judgement", True),
         ("padiff_shim.compare", True), ("padiff_shim.numerics", True), ("torch.equal", True), ("os.PathLike", True), ("json", True),
-        (".limits", False), (".bounds.Ceiling", False), (".bounds.Limit.half", False), ("..bounds", False), ("nothing_here", False),
+        (".limits", False), (".trial.Ceiling", False), (".trial.Trial.half", False), ("..trial", False), ("nothing_here", False),
         ("padiff_shim.watch", False), ("torch.equals", False),
     ],
 )  # fmt: skip
