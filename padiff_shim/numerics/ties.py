@@ -29,6 +29,7 @@ WIDENED = 1.25  # times as far: what still changes there is a slope
 BESIDE = 2.0**-20  # of a coordinate between -1 and 1: further than its roundings
 STEEP = 16.0  # times that change: a step
 LEAST = 2.0**-12  # of the value: smaller steps do not count
+COORDINATES = 3  # of a place, at most
 ROUNDINGS = 8.0  # unit roundoffs that an allowed answer may be off
 
 
@@ -479,19 +480,15 @@ class Groups:
 class Sampled(Ties):
     """Values that are read at places between points: on a point, half-way between two, and at the edge each side's answer will do.
 
-    The operand of places is the last one of those that it may move; its last axis holds the coordinates of a place.
+    The operand of places is the last one of those that may be moved; its last axis holds the coordinates of a place.
     """
 
     def of_result(self, call: TiedCall, paddle: torch.Tensor, torch_: torch.Tensor) -> Allowed | None:
-        return self._beside(call, len(call.operands) - 1, paddle, torch_)
-
-    def of_gradient(self, call: TiedCall, paddle: torch.Tensor, torch_: torch.Tensor) -> Allowed | None:
-        shown = [place for place in range(call.movable) if call.operands[place].shape == paddle.shape]
-        return self._beside(call, shown[-1], paddle, torch_) if shown else None
-
-    @staticmethod
-    def _beside(call: TiedCall, at: int, paddle: torch.Tensor, torch_: torch.Tensor) -> Allowed | None:
-        places, own = call.wide[at], call.value()
+        at = call.movable - 1
+        places = call.wide[at]
+        if places.shape[-1] > COORDINATES:
+            return None  # the values alone may be moved
+        own = call.value()
         sides = itertools.product((-BESIDE, BESIDE), repeat=places.shape[-1])
         moved = [places + torch.tensor(side, dtype=places.dtype, device=places.device) for side in sides]
         values = torch.stack([own, *(call.value([*call.wide[:at], other, *call.wide[at + 1 :]]) for other in moved)])
@@ -501,6 +498,8 @@ class Sampled(Ties):
             return None
         refused = [tied & ((values - side.double()).abs() > room).all(0) for side in (paddle, torch_)]
         return Allowed(tied, own, (refused[0], refused[1]))
+
+    of_gradient = of_result
 
 
 def _quantum(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

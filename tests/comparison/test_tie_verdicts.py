@@ -482,3 +482,14 @@ def test_a_place_on_a_point_has_the_slopes_of_both_sides(beside):
     (call,) = [call for call in run.calls if call.tensor == "grad:grid"]
     assert (call.verdict in (Verdict.TIE, Verdict.ROUNDING, Verdict.EQUAL)) == (beside is not None), call
     assert beside is not None or call.side is Side.PADDLE
+
+
+@pytest.mark.parametrize("moving", [False, True])
+def test_a_wide_image_is_no_place(moving):
+    """Its gradient has its shape, and its last axis is no coordinates: to both sides of each was 2^64 formulas."""
+    x, grid = paddle.randn([1, 2, 8, 64]), paddle.rand([1, 4, 4, 2])
+    x.stop_gradient, grid.stop_gradient = False, not moving
+    with padiff_shim.compare("torch", progress=False) as run:
+        paddle.nn.functional.grid_sample(x, grid).sum().backward()
+    assert {call.tensor for call in run.calls} >= {"out", "grad:x"}
+    assert run
