@@ -276,9 +276,15 @@ class Judge:
         try:
             if native.shape != reference.shape:
                 return numerics.fallback(native, reference, rng=self._random, **case.kernels())
+            accepted = self._accepted(case)
+            if accepted:
+                reason = logged("equal by the comparator of equal=")
+                return replace(as_before(native, DifferenceSize.of(native, reference)), modifiers=(ACCEPTED,), reason=reason)
             judgement = self._judged(case, native, reference)
-            if self._equal is not None and judgement.verdict is not Verdict.EQUAL:
-                judgement = self._by_the_user(case, judgement)
+            if accepted is False:
+                verdict = max(judgement.verdict, Verdict.LOW_ACCURACY, key=lambda each: each.severity)
+                reason = logged("different by the comparator of equal=; {reason}", reason=judgement.reason)
+                judgement = replace(judgement, verdict=verdict, modifiers=(*judgement.modifiers, REFUSED), reason=reason)
             if judgement.verdict is Verdict.NONFINITE and case.undefined():
                 return replace(judgement, verdict=Verdict.UNVERIFIED, side=Side.NONE, hypothesis=None, reason=UNDEFINED)
             if judgement.verdict not in CLEARED and case.overtaken():
@@ -290,20 +296,13 @@ class Judge:
             self.run.warn(logged("no verdict on a call of '{op}': {text}", op=case.subject.door.op.name, text=text))
             return Judgement(Verdict.UNVERIFIED, reason=logged("the verdict failed: {text}", text=text))
 
-    def _by_the_user(self, case: ComparedTensor, judgement: Judgement) -> Judgement:
-        """The judgement of a result that differs, as the comparator of the user's own has it; without its word as it is."""
+    def _accepted(self, case: ComparedTensor) -> bool | None:
+        """What the comparator of the user's own says of a result that differs, which needs no other judge then; None without."""
+        if self._equal is None or numerics.same(case.native, case.reference):
+            return None
         record = case.spot.fields
         name = " ".join(filter(None, (case.subject.door.op.name, str(record.get("tensor") or ""), str(record.get("layer") or ""))))
-        accepted = accepts(self._equal, as_array(case.native.detach()), as_array(case.reference.detach()), name)
-        if accepted is None:
-            return judgement
-        if accepted:
-            reason = logged("equal by the comparator of equal=; without it {verdict}", verdict=judgement.verdict)
-            plain = replace(judgement, verdict=Verdict.ROUNDING, side=Side.NONE, hypothesis=None, alternatives=(), confirm=None)
-            return replace(plain, modifiers=(*judgement.modifiers, ACCEPTED), reason=reason)
-        verdict = max(judgement.verdict, Verdict.LOW_ACCURACY, key=lambda each: each.severity)
-        reason = logged("different by the comparator of equal=; {reason}", reason=judgement.reason)
-        return replace(judgement, verdict=verdict, modifiers=(*judgement.modifiers, REFUSED), reason=reason)
+        return accepts(self._equal, as_array(case.native.detach()), as_array(case.reference.detach()), name)
 
     def _judged(self, case: ComparedTensor, native: torch.Tensor, reference: torch.Tensor) -> Judgement:
         spot, sides = case.spot, (native, reference)
