@@ -184,7 +184,7 @@ def _updated(declared: Update, names: Sequence[str], with_master: bool, *argumen
     moved = type("_Moved", (_Number,), {"moves": itertools.cycle(units.tolist())})
     numbers = {name: moved(value) if isinstance(value, float) else value for name, value in settings.numbers.items()}
     item = Item({name: side.clone() for name, side in (*zip(names, tensors), *settings.states.items())})
-    item.grad = grad
+    item.grad, item.count = grad, torch.zeros((), dtype=torch.int64)  # a whole number, which no run moves
     with torch.no_grad():
         declared.formula("paddle")[0](Batch([item], numbers, settings.rate, 0.0))
     param, *states = [item.tensors[name] for name in names]

@@ -495,8 +495,8 @@ _GROWN = _names("add cosh exp expm1 sinh sub") | _SUM
 def beyond(func: Any, args: Sequence[Any], result: Any) -> torch.Tensor | None:
     """Where a step of finite numbers has left the range of float64; None where that cannot be."""
     name = func.overloadpacket.__name__.rstrip("_")
-    if name not in _MULTIPLIED | _GROWN or not isinstance(result, torch.Tensor) or result.dtype is not torch.float64:
-        return None  # an optimizer's count of steps is float32
+    if (name not in _MULTIPLIED and name not in _GROWN) or not isinstance(result, torch.Tensor) or result.is_complex():
+        return None
     operands = [operand for operand in args if isinstance(operand, torch.Tensor) and _floating(operand)]
     gone = result.isinf()
     if name in _SUM:
