@@ -167,7 +167,8 @@ class OnTorch(Substituting):
                 self._whole = None if behind[1] is None else call_of_frame(behind[1])
             if call is not None:
                 call.whole = self._whole
-                call.place = None if line is None else (line.f_code, line.f_lasti, line.f_lineno)
+                for made in filter(None, (call, call.whole)):
+                    made.place = None if line is None else (line.f_code, line.f_lasti, line.f_lineno)
             self._behind, self._api = (behind[0], behind[1]), call
         capture.api = self._api
         try:

@@ -120,7 +120,7 @@ class Bitwise(Presented):
     >>> import numpy, paddle, torch, padiff_shim
     >>> answer = padiff_shim.prove(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), numpy.eye(4)).bits()
     >>> bool(answer), answer.headline
-    (True, 'identical bit for bit: 2 results and 2 gradients')
+    (True, "identical bit for bit on Torch's kernels: 2 results and 2 gradients")
     """
 
     proof: AlignedProof
