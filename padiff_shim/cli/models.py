@@ -322,15 +322,23 @@ def layer_map_of(words: Iterable[str]) -> dict[str, str] | None:
 
 
 def model_inputs(word: str, option: str = "--inputs") -> Any:
-    """The inputs of both models: numbers of a shape, arrays of a file, or the named object; a function is called if it can be."""
+    """The inputs of both models: numbers of a shape, arrays of a file, or the named object; a function is called if it can be.
+
+    A number behind a shape (``"4x12:100"``): whole numbers below it.
+    """
     import numpy as np
 
-    if re.fullmatch(r"\d+(x\d+)*", word):
-        return np.random.default_rng(0).standard_normal([*map(int, word.split("x"))], "float32")
+    if form := re.fullmatch(r"(\d+(?:x\d+)*)(?::(\d+))?", word):
+        rng, shape = np.random.default_rng(0), [*map(int, form[1].split("x"))]
+        return rng.integers(0, max(int(form[2]), 1), shape) if form[2] else rng.standard_normal(shape, "float32")
     if Path(word).suffix not in (".npy", ".npz"):
         if ":" not in word:
             raise ArgumentError(
-                tr("{option} is a shape (2x3x8x8), a file (.npy, .npz) or file.py:name, got {word}", option=option, word=repr(word))
+                tr(
+                    "{option} is a shape (2x3x8x8, 4x12:100 of tokens), a file (.npy, .npz) or file.py:name, got {word}",
+                    option=option,
+                    word=repr(word),
+                )
             )
         target = named_object(word, option)
         return called(target, word) if callable(target) and not needed(target) else target

@@ -167,6 +167,8 @@ def test_functions_of_other_options():
     assert model_inputs("models.py:batch") == [0.0] * 3
     assert model_inputs("models.py:batch?size=2") == [0.0] * 2
     assert (model_inputs("2x3").shape, model_inputs("2x3").std() > 0) == ((2, 3), True)
+    tokens = model_inputs("4x12:100")
+    assert (tokens.shape, tokens.dtype.kind, 50 < tokens.max() < 100) == ((4, 12), "i", True)
     assert named_object("models.py:build?layers=2", "--loss")() == (2, True, "gelu")
     with pytest.raises(ArgumentError, match=r"--loss: unknown argument of models.py:build 'layer'"):
         named_object("models.py:build?layer=2", "--loss")
