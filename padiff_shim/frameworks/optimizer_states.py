@@ -109,8 +109,8 @@ def paddles_settings(optimizer: Any, group: ParameterGroup) -> Settings:
     if kind is None:
         return settings
     settings["optimizer"] = kind.name
-    for word, name in kind.settings.items():
-        settings[word] = _number(options.get(name, getattr(optimizer, f"_{name}", getattr(optimizer, name, None))))
+    for word, paddles in kind.settings.items():
+        settings[word] = _number(options.get(paddles, getattr(optimizer, f"_{paddles}", getattr(optimizer, paddles, None))))
     return plain({**settings, "weight_decay": _decay(optimizer, kind, options, parameter)})
 
 

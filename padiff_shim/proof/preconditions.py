@@ -729,11 +729,11 @@ def _norm_differs(module: Model, layer: Model) -> str:
 def _set_norm(module: Model, layer: Model) -> Undo:
     """The port's norm gets the original's arguments, and the vectors that belong to them."""
     hook, own = _norm_of_weight(module), _norm_of_weight(layer)
-    before = [(own, name, value) for name, (value, _) in _unlike_norms(module, layer).items()] if own is not None else []
-    for _, name, _ in before:
-        setattr(own, name, _unlike_norms(module, layer)[name][1])
+    unlike = {} if own is None else _unlike_norms(module, layer)
+    for name, (_, wanted) in unlike.items():
+        setattr(own, name, wanted)
     hooks = layer._forward_pre_hooks
-    ends = ("_u", "_v") if before and hasattr(own, "n_power_iterations") else ()
+    ends = ("_u", "_v") if unlike and hasattr(own, "n_power_iterations") else ()
     vectors = {end: as_array(getattr(hook, end, getattr(module, f"weight{end}", None))) for end in ends}
 
     def with_vectors(layer: Model, inputs: Any) -> Any:
@@ -746,7 +746,7 @@ def _set_norm(module: Model, layer: Model) -> Undo:
         hooks[key] = with_vectors
 
     def undo() -> None:
-        for _, name, value in before:
+        for name, (value, _) in unlike.items():
             setattr(own, name, value)
         if vectors:
             hooks[key] = own

@@ -403,8 +403,7 @@ def _with_another(difference: CallDifference, evidence: Evidence) -> Rewrite | N
     port, matching = difference.port, evidence.matching
     if difference.taken is None or port is None or port.api is None or matching is None:
         return None
-    wanted, instead = matching.of_first.get(difference.taken[0]), difference.taken[1]
-    own = next((operand.value for operand in port.operands if matching.of_second.get(operand.value) is instead), None)
+    wanted, own = matching.of_first.get(difference.taken[0]), _read_instead(port, difference.taken[1], matching)
     node = None if own is None else argument_node(port.api, _argument_of(port.api, own))
     source = None if node is None else ValueSource(port.api.file, node, "")
     text = _name_of(wanted, evidence, source) if source else ""
@@ -416,14 +415,18 @@ def _with_another_layer(difference: CallDifference, evidence: Evidence) -> Rewri
     port, matching = difference.port, evidence.matching
     if difference.taken is None or port is None or port.api is None or matching is None:
         return None
-    wanted = matching.of_first.get(difference.taken[0])
-    own = next((operand.value for operand in port.operands if matching.of_second.get(operand.value) is difference.taken[1]), None)
+    wanted, own = matching.of_first.get(difference.taken[0]), _read_instead(port, difference.taken[1], matching)
     node = port.api.expression
     if wanted is None or own is None or not isinstance(node, ast.Call):
         return None
     here, there = (value.label.rpartition(".")[0].rpartition(".") for value in (own, wanted))
     alike = here[0] == there[0] and ast.unparse(node.func) == f"self.{here[2]}" and there[2]
     return Rewrite.of(port.api.file, [(node.func, f"self.{there[2]}")]) if alike else None
+
+
+def _read_instead(port: TraceCall, value: Value, matching: Matching) -> Value | None:
+    """What a call of the port reads that is a value of the original's."""
+    return next((operand.value for operand in port.operands if matching.of_second.get(operand.value) is value), None)
 
 
 _EXPRESSIONS: dict[Cause, Callable[[CallDifference, Evidence], Rewrite | None]] = {

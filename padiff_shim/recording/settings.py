@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 ByName = Mapping[str, Settings]  # name of a parameter -> its settings
 _SHOWN = 3  # names of parameters
 _RATES = 1000  # steps of which learning rates are remembered
-_WEIGHTS = {  # words of settings -> which of several is the likelier reason
-    word: place for place, word in enumerate(("optimizer", "alone", BEGINS, *CLIP_WORDS, "lr", "weight_decay", "decoupled", "eps"))
-}
 ALONE = "alone"  # in the optimizer of one run alone
+_WEIGHTS = {  # words of settings -> which of several is the likelier reason
+    word: place for place, word in enumerate(("optimizer", ALONE, BEGINS, *CLIP_WORDS, "lr", "weight_decay", "decoupled", "eps"))
+}
 
 
 class WrittenSettings:

@@ -80,9 +80,10 @@ def differing(first: Settings, second: Settings) -> Iterator[tuple[str, Any, Any
             yield "optimizer", *kinds
         return
     ways = [[(word, settings[word]) for word in CLIPS if word in settings] for settings in (first, second)]
-    other_way = all(ways) and ways[0][0][0] != ways[1][0][0]
-    left = {"optimizer", "decoupled", CLIP, *(CLIPS if other_way or CLIP in {*first, *second} else ())}
-    if other_way and CLIP not in {*first, *second}:
+    unknown_way = CLIP in {*first, *second}
+    other_way = not unknown_way and all(ways) and ways[0][0][0] != ways[1][0][0]
+    left = {"optimizer", "decoupled", CLIP, *(CLIPS if other_way or unknown_way else ())}
+    if other_way:
         yield CLIP_WAYS, ways[0][0], ways[1][0]
     for word in sorted({*first, *second} - left):
         value, other = (settings.get(word, USUAL.get(word)) for settings in (first, second))
