@@ -56,7 +56,11 @@ class Audit(Presented):
     complete: bool = True
 
     def __bool__(self) -> bool:
-        return self.complete and not any(entry.kind in WRONG_KINDS and not entry.known for entry in self.entries)
+        return (
+            self.complete
+            and bool(self.reports)
+            and not any(entry.kind in WRONG_KINDS and not entry.known for entry in self.entries)
+        )
 
     @property
     def entries(self) -> list[AuditFinding]:

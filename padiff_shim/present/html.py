@@ -34,7 +34,7 @@ _SHADES = 10  # steps of a colour's strength
 _LONG = 60  # rows of a table; one of more scrolls in a box of its own
 
 
-def markup(text: str) -> str:
+def markup(text: str, whole: int = _WHOLE) -> str:
     """``text`` for a page: never read as markup, long words with places at which they may be broken. Browsers break words at a
     hyphen, in the middle of ``2e-06`` and ``--quiet``: those are kept together by the class ``keep``."""
     return "<wbr>".join(
@@ -42,16 +42,16 @@ def markup(text: str) -> str:
             f'<span class="keep">{html.escape(part)}</span>' if place % 2 else html.escape(part)
             for place, part in enumerate(_HYPHENS.split(piece))
         )
-        for piece in pieces(text)
+        for piece in pieces(text, whole)
     )
 
 
-def pieces(text: str) -> list[str]:
-    """``text`` in pieces between which a page may break it: long words alone, never before a line's number, and no piece too long
-    for a narrow column."""
+def pieces(text: str, whole: int = _WHOLE) -> list[str]:
+    """``text`` in pieces between which a page may break it: words of more than ``whole`` characters alone, never before a line's
+    number, and no piece too long for a narrow column."""
     parts = [""]
     for word in re.findall(r"\s+|\S+", text):
-        first, *others = [word] if len(word) <= _WHOLE else [piece for part in _PARTS.findall(word) for piece in _chopped(part)]
+        first, *others = [word] if len(word) <= whole else [piece for part in _PARTS.findall(word) for piece in _chopped(part)]
         parts[-1] += first
         parts += others
     return parts
@@ -234,7 +234,9 @@ def _kind(column: Column, block: document.Table) -> str:
 
 
 def _td(cell: str | Cell, kind: str, column: Column) -> str:
-    lines = "<br>".join(map(_text, lines_of(cell)))
+    texts = [shown(line, SENTENCE) for line in lines_of(cell)]
+    # A name that stands alone, as blocks.0.norm1, is broken behind its dots before it is broken in a word.
+    lines = "<br>".join(markup(text, _WHOLE if column.right or " " in text else 12) for text in texts)
     if isinstance(cell, Cell):
         if cell.link:
             lines = f'<a href="{html.escape(quote(cell.link))}">{lines}</a>'

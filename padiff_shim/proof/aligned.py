@@ -178,7 +178,7 @@ def aligned_dtype(
         aligned.generated, notes = generation(original, port, tokens, generate, natively="native" in outcomes)
         aligned.notes += notes
     except GenerationUnchecked as why:
-        aligned.unchecked[tr("generation")] = str(why)
+        aligned.unchecked[tr("generation")] = why.args[0]
     return aligned
 
 

@@ -16,12 +16,12 @@ from ..files import Scratch, write
 from ..measure.distance import Distance, worst_of
 from ..modes.environment import versions
 from ..present.annotations import Finding, places_of
-from ..present.document import MARKDOWN, PAGE, Column, Document, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
+from ..present.document import MARKDOWN, PAGE, Column, Document, Facts, Folded, Most, Notes, Only, Paragraph, Part, Row, Table
 from ..present.result import Presented
 from ..progress import Waiting
 from ..recording.diff import diff
 from ..recording.record import record
-from ..text import code_line, joined, listed, many, shown, tr
+from ..text import code_line, listed, many, marked, shown, tr
 from ..weights.mapping import Mapping as Weights
 from .agreement import RunOutcome
 from .alignment_pages import drift_curves
@@ -135,21 +135,20 @@ class Drift(Presented):
         """The answer in one line."""
         if not self.rows:
             return tr("no layer, call or output has one shape on both sides")
-        values, gradients = ([row for row in self.rows if row.of_gradient is back] for back in (False, True))
-        parts = [_summary(values)] if values else []
-        parts += [tr("gradients: {summary}", summary=_summary(gradients))] if gradients else []
-        return joined("; ", parts)
+        text = _natively(self.rows)
+        meanings = list(dict.fromkeys(filter(None, (_meaning(rows, _largest(rows)) for _, rows in self._kinds()))))
+        if not meanings:
+            return text
+        meaning = tr("{meaning}; gradients: {other}", meaning=meanings[0], other=meanings[1]) if meanings[1:] else meanings[0]
+        return tr("{text}: {meaning}", text=text, meaning=meaning)
 
     def _shorter(self) -> Iterator[str]:
-        worst, same = _largest(self.rows), sum(row.substituted.identical for row in self.rows)
-        text = tr("{same} of {all} identical on Torch's kernels", same=same, all=len(self.rows))
-        kinds = [[row for row in self.rows if row.of_gradient is back] for back in (False, True)]
-        meanings = list(dict.fromkeys(_meaning(rows, _largest(rows)) for rows in kinds if rows))
-        if "native" in worst and all(meanings):
-            meaning = tr("{meaning}; gradients: {other}", meaning=meanings[0], other=meanings[1]) if meanings[1:] else meanings[0]
-            apart = worst["native"].max_abs
-            yield tr("{text}; natively up to {largest:.2g} apart: {meaning}", text=text, largest=apart, meaning=meaning)
-        yield text
+        yield _natively(self.rows)
+
+    def _kinds(self) -> list[tuple[str, list[DriftRow]]]:
+        """Values and gradients, with their names."""
+        kinds = [(name, [row for row in self.rows if row.of_gradient is back]) for name, back in _KINDS.items()]
+        return [(name, rows) for name, rows in kinds if rows]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types, ready for JSON."""
@@ -174,9 +173,10 @@ class Drift(Presented):
 
     def content(self) -> Document:
         """Each tensor with its differences; a plain 0 is equal bit for bit, ±0 equal but for the sign of a zero."""
+        alike = all(row.name == row.original for row in self.rows)  # then one column says both
         columns = [
             Column(tr("kind"), 10),
-            Column("paddle"),
+            Column(tr("name") if alike else "paddle"),
             Column("torch", 5, markdown="under"),
             Column(tr("line"), 6, markdown="under"),
         ]
@@ -184,10 +184,11 @@ class Drift(Presented):
             columns.append(Column(tr("{side} mean", side=side), of_mean, right=True, markdown="absent"))
             columns.append(Column(tr("{side} max", side=side), of_max, right=True))
         words = tr("Largest absolute differences; 0: equal bit for bit, ±0: but for the sign of a zero.")
-        rows = [_row(row) for row in self.rows]
+        rows = [_row(row, "" if alike else row.original) for row in self.rows]
         first = Table(columns, rows, most=Most(len(rows), SHOWN, len(rows)))
         rest: list[Part] = [Only((MARKDOWN,), [Folded(tr("All rows"), [Table(columns, rows)])])] if len(rows) > SHOWN else []
         parts = [
+            Facts([_figures(name, rows) for name, rows in self._kinds()]),
             *drift_curves(self.rows),
             first,
             *rest,
@@ -209,19 +210,27 @@ def _finding(row: DriftRow) -> Finding:
     return Finding(f"drift: {row.kind}", "warning", text, places_of(row.site), where=where, numbers=numbers)
 
 
-def _summary(rows: Sequence[DriftRow]) -> str:
-    """All rows of one kind in a sentence."""
+_KINDS = {marked("values"): False, marked("gradients"): True}
+
+
+def _figures(name: str, rows: Sequence[DriftRow]) -> str:
+    """The largest differences of all rows of one kind."""
     worst, same = _largest(rows), sum(row.substituted.identical for row in rows)
-    meaning = _meaning(rows, worst)
+    sizes = {side: f"{apart.max_abs:.2g}" for side, apart in worst.items()}
+    sizes.setdefault("native", tr("it fails"))
+    return tr(
+        "{kind}: {same} of {all} identical; largest difference on Torch's kernels {shim}, natively {native}, in float64 {wide}",
+        kind=tr(name), same=same, all=len(rows), shim=sizes["substituted"], native=sizes["native"],
+        wide=sizes.get("float64", tr("not known")),
+    )  # fmt: skip
+
+
+def _natively(rows: Sequence[DriftRow]) -> str:
+    worst, same = _largest(rows), sum(row.substituted.identical for row in rows)
     text = tr("{same} of {all} identical on Torch's kernels", same=same, all=len(rows))
-    if same < len(rows):
-        text = tr("{text} (largest difference {largest:.2g})", text=text, largest=worst["substituted"].max_abs)
     if "native" not in worst:
         return tr("{text}; natively it fails", text=text)
-    text = tr("{text}; natively up to {largest:.2g} apart", text=text, largest=worst["native"].max_abs)
-    if not meaning:
-        return text
-    return tr("{text}, in float64 {largest:.2g}: {meaning}", text=text, largest=worst["float64"].max_abs, meaning=meaning)
+    return tr("{text}; natively up to {largest:.2g} apart", text=text, largest=worst["native"].max_abs)
 
 
 def _meaning(rows: Sequence[DriftRow], worst: Mapping[str, Distance]) -> str:
@@ -238,7 +247,7 @@ def _meaning(rows: Sequence[DriftRow], worst: Mapping[str, Distance]) -> str:
     return tr("nearly all of it is rounding") if ratio < 1e-3 else tr("it is not rounding alone")
 
 
-def _row(row: DriftRow) -> Row:
+def _row(row: DriftRow, original: str) -> Row:
     """Kind, names, line, and of each column mean and maximum."""
     figures: list[str] = []
     for side in SIDES:
@@ -249,7 +258,7 @@ def _row(row: DriftRow) -> Row:
             figures += ["0" if apart.identical else "±0"] * 2
         else:
             figures += [f"{apart.mean_abs:.1e}", f"{apart.max_abs:.1e}"]
-    return (tr(row.kind), shown(row.label), shown(row.original), code_line(row.site), *figures)
+    return (tr(row.kind), shown(row.label), shown(original), code_line(row.site), *figures)
 
 
 # ---- The question.
@@ -281,7 +290,8 @@ def _measure(drifts: Drift, original: TorchSide, port: PaddleSide, mapping: Weig
     left = [
         port
         for original, port in mapping.layers.items()
-        if original not in outcomes["torch"].layers or port not in outcomes["substituted"].layers
+        if (original in outcomes["torch"].layers)
+        != (port in outcomes["substituted"].layers)  # a list of layers is called by nobody
     ]
     if left:
         drifts.notes.append(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import linecache
 import math
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 from ..dispatch.call_site import at_line
 from ..present import document as doc
@@ -20,7 +21,8 @@ LAYERS, STEPS = doc.Most(12, 100, 1_000_000), doc.Most(12, 1_000_000, 1_000_000)
 AROUND = 2  # lines of source shown before and behind a guilty one
 LINES = 12  # further lines of one mistake
 TONES: dict[bool | None, doc.Tone] = {True: "good", False: "bad", None: "open"}
-_WORD = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\w+|\s+|.")
+# A number with its sign, a name with its dots, white space, or a character.
+_WORD = re.compile(r"(?<![\w.)\]])-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|[^\W\d][\w.]*|\s+|.")
 # Spellings of one thing in both frameworks: they are no difference between two lines.
 _ALIKE = {"paddle": "torch", "pf": "f", "tf": "f", "pnn": "nn", "tnn": "nn", "axis": "dim", "epsilon": "eps", "keepdims": "keepdim"}
 _ALIKE |= {"concat": "cat", "input": "x", "transpose": "permute"}
@@ -75,7 +77,8 @@ def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     if mistake.effect and mistakes > 1:
         effect = tr("fixing this changes the outputs by up to {size:.3g}", size=mistake.effect)
         details.append((tr("effect"), effect))
-    sides = both_places(mistake.paddle, mistake.torch, marked_calls, around=True) if mistake.paddle or mistake.torch else []
+    write = mistake.fix.text if mistake.fix else ""
+    sides = both_places(mistake.paddle, mistake.torch, write, around=True) if mistake.paddle or mistake.torch else []
     return doc.ListedFinding(str(mistake), sides, details)
 
 
@@ -99,12 +102,16 @@ def annotated(mistake: Mistake, verdict: str) -> Finding:
 
 
 def both_places(
-    paddle: ProgramPlace | None, torch: ProgramPlace | None, mark: Callable[[str, str], Sequence[Any]], *, around: bool = False
+    paddle: ProgramPlace | None, torch: ProgramPlace | None, write: str = "", *, around: bool = False
 ) -> list[doc.Place]:
-    """The lines of both programs side by side; calls are marked by ``mark``; ``around``: with the lines before and behind."""
+    """The lines and calls of both programs side by side, the argument marked that differs (that of ``write``, where several do),
+    or the words that do; ``around``: with the lines before and behind."""
     places = (paddle, torch)
-    sources = marked(*(shown(place.source, SENTENCE) if place else "" for place in places))
-    calls = mark(*(shown(place.call, SENTENCE) if place else "" for place in places))
+    lines, texts = ([shown(getattr(place, name), SENTENCE) if place else "" for place in places] for name in ("source", "call"))
+    differing = differing_arguments(*texts)
+    names = differing & {_key(write.partition("=")[0])} or differing
+    sources = [_with_arguments(line, names) for line in lines] if names else _with_ops(lines, texts) or marked(*lines)
+    calls = [_with_arguments(text, names) for text in texts] if names else marked_calls(*texts)
     titles = (("paddle", tr("port, Paddle")), ("torch", tr("original, Torch")))
     return [
         doc.Place(side, title, _where(place), source, call, _around(place) if around and place else ((), ()))
@@ -157,17 +164,54 @@ def marked_calls(call: str, other: str) -> tuple[list[doc.Word], list[doc.Word]]
     return first, second
 
 
+def differing_arguments(call: str, other: str) -> set[str]:
+    """The arguments for which two calls of one op pass other values."""
+    if call.partition("(")[0] != other.partition("(")[0]:
+        return set()
+    values, others = ({_key(str(word.arg)): ast.unparse(word.value) for word in _keywords(text)} for text in (call, other))
+    return {name for name in values.keys() & others.keys() if values[name] != others[name]}
+
+
+def _with_ops(lines: Sequence[str], calls: Sequence[str]) -> list[list[doc.Word]]:
+    """Both lines with the ops marked that they call, where those are others, and their lines name them."""
+    names = [{_key(name) for name in re.findall(r"\w+", call.partition("(")[0])} for call in calls]
+    words = [_WORD.findall(line) for line in lines]
+    chosen = [
+        {at for at, word in enumerate(line) if _key(word) in ops - other} for line, ops, other in zip(words, names, reversed(names))
+    ]
+    return [_words(line, places) for line, places in zip(words, chosen)] if any(chosen) else []
+
+
+def _keywords(line: str) -> list[ast.keyword]:
+    """The named arguments of all calls of a line, as far as it is read alone."""
+    try:
+        return [node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.keyword) and node.arg]
+    except SyntaxError:
+        return []
+
+
+def _with_arguments(line: str, names: set[str]) -> list[doc.Word]:
+    """A line in which the arguments of these names are marked as a whole."""
+    words, end, text = [], 0, line.encode()  # columns are counted in bytes
+    for word in sorted(_keywords(line), key=lambda word: word.col_offset):
+        if _key(str(word.arg)) in names and word.col_offset >= end:
+            words.append(doc.Word(text[end : word.col_offset].decode()))
+            end = word.end_col_offset or len(text)
+            words.append(doc.Word(text[word.col_offset : end].decode(), True))
+    return [*words, doc.Word(text[end:].decode())]
+
+
 def _key(word: str) -> str:
-    plain = word.casefold()
+    plain = word.casefold().rpartition(".")[2] or word
     return _ALIKE.get(plain, " " if plain.isspace() else plain)
 
 
 def _words(words: Sequence[str], chosen: set[int]) -> list[doc.Word]:
-    """Neighbours under one mark; white space alone is never marked."""
+    """Neighbours under one mark; white space, a bracket or a comma alone is never marked."""
     parts: list[doc.Word] = []
     for place, word in enumerate(words):
-        between = word.isspace() and {place - 1, place + 1} <= chosen
-        mark = between or (place in chosen and not word.isspace())
+        alone = word.isspace() or word in "()[]{},:"
+        mark = {place - 1, place + 1} <= chosen if alone else place in chosen
         if parts and parts[-1].marked == mark:
             parts[-1] = doc.Word(parts[-1].text + word, mark)
         elif word:
@@ -178,8 +222,10 @@ def _words(words: Sequence[str], chosen: set[int]) -> list[doc.Word]:
 def _layers(rows: Sequence[LayerRow]) -> doc.Part:
     """Those that differ first, where not all are shown; else those whose native difference is largest."""
     heads = (tr("calls"), tr("native"), tr("on Torch's kernels"))
-    columns = [doc.Column(tr("port, Paddle")), doc.Column(tr("original, Torch"), 1), *doc.figures(*heads, leave=(3, 2, 0))]
-    cells = [(_name(row.paddle), _name(row.torch), str(row.calls), *_figures(row)) for row in rows]
+    alike = all(row.paddle == row.torch for row in rows)  # then one column says both
+    names = [doc.Column(tr("layer") if alike else tr("port, Paddle")), doc.Column(tr("original, Torch"), 1)]
+    columns = [*names, *doc.figures(*heads, leave=(3, 2, 0))]
+    cells = [(_name(row.paddle), "" if alike else _name(row.torch), str(row.calls), *_figures(row)) for row in rows]
     tones: list[doc.Tone] = ["good" if row.identical else "bad" for row in rows]
     rank = sorted(
         range(len(rows)),

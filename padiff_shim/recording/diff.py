@@ -480,7 +480,7 @@ def _count(step: StepDifference, rows: Sequence[TensorRow], heat: HeatMap) -> No
         tensor = row.any
         step.count(tensor.kind, not row.differs, 1)
         if row.differs and not step.first:
-            step.first = str(tensor)
+            step.first = tensor.sentence()
         relative = 0.0 if row.apart is None or math.isnan(row.apart.relative) else row.apart.relative
         step.largest = max(step.largest, relative)
         if tensor.kind == "layer":

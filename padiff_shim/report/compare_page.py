@@ -22,7 +22,7 @@ from ..present.html import application, translations
 from ..present.result import fitting
 from ..runlog.counts import ALIKE, Counts, LineFinding
 from ..runlog.words import born
-from ..text import SENTENCE, from_log, reader, shown, tr
+from ..text import SENTENCE, code_line, from_log, reader, shown, tr
 from ..verdicts import MEANING, Verdict
 from .compare import advice, brief, headline, status, ties
 from .source import Compared
@@ -185,6 +185,7 @@ def _finding(finding: LineFinding) -> dict[str, Any]:
     return plain(
         {
             **{name: record.get(name) for name in ALIKE},
+            "site": str(code_line(record.get("site") or "")),
             "apart": finding.apart,
             "severity": Verdict(record["verdict"]).severity,
             "records": finding.records,
@@ -235,6 +236,7 @@ class Packer:
         reasons = Interned()
         table: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("position", "index", "call", "step")}
         kinds, table["kind"] = used(self.kinds, (row.kind for row in rows))
+        kinds = [{**kind, "site": str(code_line(kind.get("site") or ""))} for kind in kinds]
         outcomes, table["outcome"] = used(self.outcomes, (row.outcome for row in rows))
         table["reason"] = [reasons.add(row.reason) for row in rows]
         paths = sorted({name for names in self.names.values for name in names})

@@ -121,7 +121,7 @@ def test_a_program_without_its_framework_ends_as_it_would(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     assert "ModuleNotFoundError: No module named 'paddle'" in done.stderr
-    assert "the program did not import paddle, which is not installed. Install it: pip install paddlepaddle" in done.stderr
+    assert "pip install paddlepaddle" in done.stderr
 
 
 def test_an_unknown_op_names_the_nearest(capsys):

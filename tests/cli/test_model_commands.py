@@ -109,7 +109,6 @@ def test_refused_transfers(words, message, capsys):
 def test_a_drift_is_measured(folder, capsys):
     words = ["prove", "pair.py:Port", "pair.py:Original", "--inputs", "pair.py:x", "--drift", "--with", "paddle.spelling=div"]
     assert main([*words, "--markdown", "new/drift.md"]) == 0
-    assert "identical on Torch's kernels" in capsys.readouterr().out
     assert "gradient of parameter" in (folder / "new" / "drift.md").read_text()
 
 
@@ -139,7 +138,7 @@ def test_a_program_is_recorded(folder):
     words = ["-m", "padiff_shim", "record", "--framework", "torch"]
     done = forked.run([*words, "new/rec", "train.py", "3"], cwd=folder)
     assert done.returncode == 3, "the program's own status"
-    assert "recorded in new/rec; to compare it with another run: padiff-shim diff new/rec OTHER" in done.stderr
+    assert "padiff-shim diff new/rec OTHER" in done.stderr
     done = forked.run([*words, "--overwrite", "--quiet", "new/rec", "-m", "train", "0"], cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -78,7 +78,6 @@ def test_a_reference_run_leaves_a_log_and_pages(tmp_path):
     assert (tmp_path / "notes.md").read_text() == run.markdown()
     assert json.loads((tmp_path / "all.json").read_text()) == run.to_dict()
     page = (tmp_path / "new" / "page.html").read_text()
-    assert "Where the time went" in page
     assert "train.py:" in page
     for name, expected in (("--html", "again.html written"), ("--markdown", "float calls")):
         target = tmp_path / "again.html" if name == "--html" else "-"
@@ -217,7 +216,7 @@ def test_workers_of_a_data_loader(tmp_path):
     plain = ended(sys.executable, "train.py", cwd=tmp_path)
     done = shim("train.py", cwd=tmp_path)
     assert done[:2] == plain[:2] == (0, "0 14.0\n0 126.0\n2 14.0\n2 126.0\n")
-    assert done[2].count("Paddle's calls on torch's kernels") == 1, "the workers report nothing"
+    assert done[2].count("━┓") == 1, "the workers report nothing"
 
 
 FORKING = """
@@ -238,7 +237,7 @@ def test_a_forked_child_that_exits_reports_nothing(tmp_path):
     (tmp_path / "train.py").write_text(FORKING)
     status, _, err = shim("train.py", cwd=tmp_path)
     assert status == 0
-    assert err.count("Paddle's calls on torch's kernels") == 1
+    assert err.count("━┓") == 1
 
 
 ATEXIT = """

@@ -222,7 +222,7 @@ def test_what_somebody_changes_meanwhile_stays_theirs(monkeypatch):
             net(x)
             paddle.Tensor.__add__ = mine
         assert paddle.Tensor.__add__ is mine
-        assert [warning for warning in run.warnings if "paddle.Tensor.__add__ was changed by somebody else" in warning]
+        assert ["paddle.Tensor.__add__" in warning for warning in run.warnings] == [True]
     finally:
         paddle.Tensor.__add__ = native
 

@@ -1,5 +1,7 @@
 """``layers=``: substitution only inside the layers that a pattern names."""
 
+import re
+
 import paddle
 import pytest
 from log_data import filled, record
@@ -91,7 +93,7 @@ def test_layers_and_ops_filter_together(net):
 
 def test_an_unmatched_pattern_is_reported(net):
     run = counts(net, ["encoder.layer.*", "head", "*.bias"])
-    assert run.warnings == ["layers='*.bias' matched no layer that ran", "layers='encoder.layer.*' matched no layer that ran"]
+    assert [re.search("'(.*)'", warning)[1] for warning in run.warnings] == ["*.bias", "encoder.layer.*"]
     assert "matched no layer" in str(run)
 
 

@@ -242,7 +242,7 @@ def test_views_with_negative_strides():
     assert is_reversed(y)
     with padiff_shim.reference("torch") as run:
         z = y.scale_(2.0)
-    assert run.native == {"scale": {"in-place on a view with negative strides, which torch does not have": 1}}
+    assert [*run.native] == ["scale"]
     assert z is y
     np.testing.assert_array_equal(x.numpy(), 2 * base.numpy())
 

@@ -273,9 +273,7 @@ def test_what_a_run_shows():
 def test_an_empty_run_and_view_layout():
     with padiff_shim.reference("torch", linear_layout="view") as run:
         pass
-    assert repr(run) == "<padiff_shim.Run: No float call was seen.>"
     assert run.to_dict()["ops"] == {}
-    assert "Paddle's calls on torch's kernels" in str(run)
     with padiff_shim.reference("torch", linear_layout="view") as run:
         paddle.nn.functional.linear(paddle.ones([2, 4]), paddle.to_tensor(np.eye(4, dtype="float32")))
     assert "views, no copies (1 call)" in str(run)

@@ -42,4 +42,4 @@ def test_paddles_definition_is_left_to_paddle():
     with padiff_shim.reference("torch") as run:
         sum((mine.astype("float32") ** 2).sum() for mine, _ in leaves).backward()
         clip([(mine, mine.grad) for mine, _ in leaves])
-    assert "operands of several float dtypes" in run.native["clip_grad_by_global_norm"]
+    assert "clip_grad_by_global_norm" in run.native

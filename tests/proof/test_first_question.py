@@ -131,7 +131,6 @@ def test_a_table_may_be_a_parameter_that_is_not_trained():
     proof = prove(Sliced(), Looked(), x)
     assert proof, str(proof)
     assert not proof.mistakes
-    assert "both have the original's" in str(proof)
     assert not prove(Sliced(base=1.01e4), Looked(), x)
 
 
@@ -182,7 +181,7 @@ def test_a_mask_that_is_written_otherwise_is_no_mistake(wrong):
     layers = {"norm": ("LayerNorm", 16), "q": ("Linear", 16, 16), "k": ("Linear", 16, 16)}
     proof = prove(*pair(port, original, **layers), numbers(2, PLACES, 16), phase="forward")
     assert bool(proof) is not wrong
-    assert [mistake.text for mistake in proof.mistakes] == ["the port calls mul(other=1.1) here, the original does not"] * wrong
+    assert [(mistake.cause, "mul(other=1.1)" in mistake.text) for mistake in proof.mistakes] == [(Cause.EXTRA, True)] * wrong
 
 
 @pytest.mark.parametrize("phase", ["both", pytest.param("train", marks=pytest.mark.slow)])
@@ -206,7 +205,6 @@ def test_draws_without_effect(more, rate, phase):
     options = {"phase": "train", "optimizer": "SGD", "steps": 2, "loss": lambda out: out.sum()} if phase == "train" else {}
     proof = prove(*pair(port, original, a=("Linear", 16, 16), b=("Linear", 16, 16)), numbers(4, 16), **options)
     assert proof.verdict is (ProofVerdict.CODE_CORRECT if rate == 0.1 else ProofVerdict.CODE_DIFFERS), str(proof)
-    assert any("draws random numbers that" in note for note in proof.notes)
 
 
 @pytest.mark.parametrize("side", ["original", "port"])
@@ -383,5 +381,3 @@ def test_another_choice_at_a_tie_is_no_rounding():
     """A maximum shares the gradient of equal elements, a choice gives it to one."""
     proof = prove(PortedLarger(), Larger(), np.linspace(1.0, 2.0, 32, dtype="float32"), loss=lambda out: out)
     assert proof.verdict == "CODE_CORRECT_WITHIN_ROUNDING", str(proof)
-    assert "At ties, steps and singular points several answers are right" in proof.reason
-    assert "as far as rounding errors travel" not in proof.reason

@@ -236,7 +236,5 @@ def test_a_backward_that_fails_natively_is_told_and_the_code_judged_all_the_same
 
     proof = prove(Port(), Original(), np.random.default_rng(0).standard_normal((5, 4)))
     assert proof, str(proof)
-    assert "the port's backward fails on Paddle's own kernels, not on Torch's (" in proof.notes[0]
     assert "no kernel for this" in proof.notes[0]
-    assert "natively outputs alone are compared" in str(proof)
     assert proof.differences["native"] < 1e-5

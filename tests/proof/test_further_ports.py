@@ -11,6 +11,7 @@ from helpers import thinned
 from planting import FRESH, loaded, planted
 
 from padiff_shim import prove
+from padiff_shim.proof.findings import Cause
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
 
@@ -259,10 +260,7 @@ def test_a_mistake_is_one_finding(name, tmp_path):
 def test_beside_values_that_are_exchanged_other_mistakes_stay_findings(tmp_path):
     gates, bound = WRONG["wavenet: gates"][:2], WRONG["wavenet: padding"][:2]
     proof = proven("wavenet", planted("wavenet", (*gates, *bound), tmp_path), weights="random")
-    texts = [str(mistake) for mistake in proof.mistakes]
-    assert len(texts) == 2, str(proof)
-    assert any("another attribute: pad=" in text for text in texts), texts
-    assert any("and the other way round" in text for text in texts), texts
+    assert {mistake.cause for mistake in proof.mistakes} == {Cause.ATTRIBUTE, Cause.WEIGHT}, str(proof)
 
 
 def test_behind_what_is_too_much_other_mistakes_stay_findings(tmp_path):

@@ -106,7 +106,6 @@ def test_a_training_whose_backward_fails_natively_shows_the_native_forward():
     assert all(row.identical and row.native is None for row in proof.training)
     assert all(row.native is not None and row.native < 1e-5 for row in proof.layers)
     assert proof.differences["native"] < 1e-5
-    assert "fails at step 0 on Paddle's own kernels" in proof.notes[0]
     assert "(NotFound)" in proof.notes[0]
 
 
@@ -114,8 +113,6 @@ def test_a_training_that_fails_natively_at_a_later_step_is_compared_up_to_there(
     proof = prove(InForward(after=2), Original(), X, **TRAINING)
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
     assert [row.native is None for row in proof.training] == [False, False, True]
-    assert "fails at step 2 on Paddle's own kernels" in proof.notes[0]
-    assert "compared up to there" in proof.notes[0]
 
 
 @pytest.mark.parametrize(

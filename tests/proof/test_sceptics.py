@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from padiff_shim import ProofVerdict, prove
+from padiff_shim.proof.findings import Cause
 from padiff_shim.proof.programs import Inputs
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -222,4 +223,4 @@ def test_an_op_that_is_missing_behind_an_in_place_sum(last):
 
     proof = prove(*pair(port, original, a=("Linear", 8, 8), b=("Linear", 8, 8)), numbers(2, 3, 8, 8), phase="forward")
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
-    assert proof.answer.startswith("CODE_DIFFERS: an op is missing: the original calls relu here, the port does not")
+    assert (proof.mistakes[0].cause, proof.mistakes[0].torch.call) == (Cause.MISSING, "relu"), str(proof)

@@ -1,5 +1,6 @@
 """Proofs of ports in bfloat16 and float16: on a CPU, where Paddle has few kernels of them."""
 
+import re
 import sys
 import types
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_a_right_port_is_proven_bit_for_bit(dtype):
     proof = proven(dtype=dtype)
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
     assert (proof.differences["native"] is None) is (dtype in HALVES)
-    assert any(f"this Paddle has none in {dtype}" in note for note in proof.notes) is (dtype in HALVES)
+    assert any(dtype in note for note in proof.notes) is (dtype in HALVES)
 
 
 @pytest.mark.parametrize("dtype", BFLOAT16)
@@ -107,7 +108,7 @@ def test_a_mistake_is_found(wrong, cause, line, dtype):
     assert line in mistake.paddle.source, str(proof)
     assert mistake.cause in (cause, Cause.ATTRIBUTE, Cause.OPERAND), str(proof)
     if cause is Cause.DTYPE:
-        assert f"is computed in {dtype}, in the original in float32" in str(mistake)
+        assert {dtype, "float32"} <= set(re.findall(r"b?float\d+", mistake.text)), mistake.text
 
 
 @pytest.mark.parametrize("dtype", BFLOAT16)
@@ -178,13 +179,13 @@ def test_where_float64_does_not_run_float32_tells(wrong, dtype):
         assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
         return
     assert bool(proof) is (wrong == "rounded last"), str(proof)
-    assert any("in float32, for torch in float64: RuntimeError" in note for note in proof.notes)
+    assert any("RuntimeError" in note for note in proof.notes)
     assert proof.differences["float64"] is None
     if wrong == "epsilon":
         (mistake,) = proof.mistakes
         assert "1e-3 if" in mistake.paddle.source
     else:
-        assert "in float32 both differ by" in proof.reason
+        assert "float32" in proof.reason
 
 
 @pytest.mark.parametrize("phase", ["both", "train"])
@@ -202,7 +203,7 @@ def test_of_float32_nothing_is_told_where_float64_does_not_run(phase):
     options = {"phase": "train", "optimizer": "SGD", "loss": lambda out: out.sum()} if phase == "train" else {}
     proof = prove(Turned(), Straight(), X * 1e-3, dtype="float32", **options)
     assert proof.verdict is ProofVerdict.NOT_COMPARABLE, str(proof)
-    assert "no kernel of float64" in proof.reason
+    assert "float64" in proof.reason
 
 
 class Experts(InSingle):
@@ -225,7 +226,7 @@ def test_grouped_experts_are_run_without_groups_in_float64(dtype):
     original = Experts()
     proof = prove(Port("epsilon"), original, X, dtype=dtype)
     assert [mistake.paddle.source[-6:] for mistake in proof.mistakes] == ["1e-6))"], str(proof)
-    assert any("experts_implementation='eager' in the original" in note for note in proof.notes), str(proof)
+    assert any("experts_implementation='eager'" in note for note in proof.notes), str(proof)
     assert original.config._experts_implementation == "grouped_mm"
 
 
@@ -376,4 +377,4 @@ def test_experts_are_paired_by_what_they_compute(routing):
     x = np.random.default_rng(0).standard_normal((12, 16)).astype("float32")
     proof = prove(PortedGatedExperts(routing), GatedExperts(), x, dtype="bfloat16")
     assert bool(proof) is (routing == "float32"), str(proof)
-    assert ["_softmax is computed in bfloat16" in mistake.text for mistake in proof.mistakes] == [True] * (not proof)
+    assert [(mistake.cause, "softmax" in mistake.text) for mistake in proof.mistakes] == [(Cause.DTYPE, True)] * (not proof)

@@ -9,6 +9,7 @@ import torch.nn.functional as TF
 from test_sceptics import numbers, pair
 
 from padiff_shim import prove
+from padiff_shim.proof.findings import Cause
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
 D = 8
@@ -93,8 +94,7 @@ def test_the_port_without_a_mistake_is_right(weights):
 @pytest.mark.parametrize("wrong", ["norms", "linears"])
 def test_layers_taken_for_one_another_are_one_mistake(wrong, weights):
     proof = attention(wrong, weights=weights)
-    assert "and the other way round at line" in told(proof)[0], proof
-    assert str(proof.mistakes[0]).startswith("another weight: "), proof
+    assert [mistake.cause for mistake in proof.mistakes] == [Cause.WEIGHT], proof
     forward = next(stage for stage in proof.stages if stage.name == "forward")
     assert forward.right is (wrong == "norms" and weights != "random"), proof  # norms of ones give what others give
 
@@ -108,15 +108,16 @@ def test_a_mask_that_is_turned_is_told_with_both_values(wrong):
 
 def test_what_reads_a_missing_scale_is_wrong_beside_it():
     proof = attention("no scale", "mask", "axis")
-    assert {(str(mistake.cause), mistake.write) for mistake in proof.mistakes} == {
-        ("an op is missing", "scores = paddle.matmul(heads, heads, transpose_y=True) / 2"),
-        ("another constant", ""),
-        ("another attribute", "axis=-1"),
+    assert {(mistake.cause, mistake.write) for mistake in proof.mistakes} == {
+        (Cause.MISSING, "scores = paddle.matmul(heads, heads, transpose_y=True) / 2"),
+        (Cause.CONSTANT, ""),
+        (Cause.ATTRIBUTE, "axis=-1"),
     }, str(proof)
 
 
 def test_a_bias_that_is_left_out_is_told_as_that():
-    assert told(attention("no bias")) == ["the original adds the bias (first.bias), the port does not"]
+    (text,) = told(attention("no bias"))
+    assert "first.bias" in text
 
 
 def test_a_weight_that_is_transposed_is_no_operand_in_anothers_place():
@@ -220,11 +221,8 @@ class PortedConvolutions(paddle.nn.Layer):
 
 @pytest.mark.filterwarnings("ignore")
 def test_two_calls_of_one_line_may_be_wrong_about_two_attributes():
-    assert told(prove(PortedConvolutions(), Convolutions(), IMAGE), 2) == [
-        "epsilon=0.001 against eps=1e-05 (write epsilon=1e-05)",
-        "momentum=0.1 against 0.9 (Paddle's momentum is the share of the old statistics that stays, Torch's that of the new: "
-        "write momentum=0.9)",
-    ]
+    proof = prove(PortedConvolutions(), Convolutions(), IMAGE)
+    assert [mistake.write for mistake in proof.mistakes] == ["epsilon=1e-05", "momentum=0.9"], str(proof)
 
 
 def test_momentum_says_nothing_where_no_statistics_are_taken():

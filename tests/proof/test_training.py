@@ -9,6 +9,7 @@ import torch.nn.functional as TF
 from training_pair import Port, X, original, ours, proven, right, square, theirs
 
 from padiff_shim import ArgumentError, ProofVerdict, prove, transfer_weights
+from padiff_shim.proof.findings import Cause
 from padiff_shim.runlog.optimizer_settings import PADDLES_KINDS
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -99,7 +100,7 @@ def test_an_optimizer_is_looked_at_behind_a_wrong_forward():
     assert right(proof) == {**right(proof), "forward": False, "loss": None, "optimizer step": True, "training": None}
     assert "relu" in proof.answer
     wrong = proven(ours(weight_decay=0.3), theirs(), port=WrongForward)
-    assert [str(mistake.cause) for mistake in wrong.mistakes] == ["another op", "another setting of the optimizer"]
+    assert [mistake.cause for mistake in wrong.mistakes] == [Cause.OTHER_OP, Cause.SETTING]
     assert right(wrong)["optimizer step"] is False
 
 

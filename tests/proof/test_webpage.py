@@ -56,8 +56,8 @@ def test_words_that_differ_are_marked():
 
     assert [*map(brackets, marked("a = gelu(x)", "a = gelu(x)"))] == ["a = gelu(x)"] * 2
     assert [*map(brackets, marked("F.softmax(x, axis=1)", "TF.softmax(x, dim=-1)"))] == [
-        "F.softmax(x, axis=1)",
-        "TF.softmax(x, dim=[-]1)",
+        "F.softmax(x, axis=[1])",
+        "TF.softmax(x, dim=[-1])",
     ]
     assert brackets(marked("norm(eps=1e-12)", "norm(eps=1e-05)")[0]) == "norm(eps=[1e-12])"
     assert brackets(marked("a &lt b + c d", "a &lt b")[0]) == "a &lt b [+ c d]"
@@ -91,7 +91,7 @@ def test_guilty_lines_stand_on_top_side_by_side(show, proof, viewport):
     ]
     assert "return x + self.down(hidden)" in second.locator(".source").first.inner_text()  # the line behind it
     assert "approximate=True" in "".join(second.locator(".side").first.locator(".source mark").all_inner_texts())
-    assert second.locator(".call mark").all_inner_texts() == ["True", "'none'"]
+    assert second.locator(".call mark").all_inner_texts() == ["approximate=True", "approximate='none'"]
     boxes = [second.locator(".side").nth(side).bounding_box() for side in (0, 1)]
     if viewport is DESKTOP:
         assert boxes[0]["y"] == boxes[1]["y"]
@@ -106,8 +106,7 @@ def test_layers_stand_side_by_side_and_those_that_differ_can_be_chosen(show, pro
     page = show(proof)
     rows = page.locator(".layers tbody tr")
     assert rows.count() == len(proof.layers) == 4
-    names = rows.nth(1).locator("td").all_inner_texts()[:2]
-    assert names == [proof.layers[1].paddle, proof.layers[1].torch]
+    assert rows.nth(1).locator("td").first.inner_text() == proof.layers[1].paddle == proof.layers[1].torch, "one column says both"
     same = [row.identical for row in proof.layers]
     assert same.count(True) == page.locator(".layers tr.good").count() == 1
     page.get_by_label("only those that differ").check()
@@ -167,7 +166,5 @@ def test_markdown_stays_short_for_a_deep_model():
     text = Proof(ProofVerdict.CODE_DIFFERS, "far", layers=layers).markdown()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 102
-    assert "999 of 1,000 layers identical on the same kernels" in text
-    assert "900 more are not shown" in text
     assert any("layers.700" in row for row in rows)
     assert all(row.count("|") <= 7 for row in rows)

@@ -28,7 +28,6 @@ def test_a_wrong_kernel_is_told_with_its_line():
     with testing.planted("matmul", lambda out, *_: out * 1.01), pytest.raises(AssertionError) as caught:
         testing.assert_same_kernels(product, leaf(), ops="matmul")
     message = str(caught.value)
-    assert message.startswith("Paddle's and Torch's kernels differ (1 findings from LOW_ACCURACY up):")
     assert "test_assertions.py" in message
 
 

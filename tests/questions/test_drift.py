@@ -64,7 +64,6 @@ def test_a_right_port_is_identical_and_drifts_by_rounding_alone():
     ]
     assert [row.paddle for row in drifts.rows if row.kind == "output"] == ["hidden", "logits"]
     assert all(row.substituted.identical and row.substituted.max_abs == 0 for row in drifts.rows)
-    assert drifts.answer.startswith("6 of 6 identical on Torch's kernels")
     assert all(row.float64.max_abs < 1e-13 for row in drifts.rows)
     assert all(row.native.max_abs < 1e-5 for row in drifts.rows)
     assert all(np.array_equal(array, other.numpy()) for array, other in zip(before, port.parameters())), (
@@ -122,9 +121,6 @@ def test_gradients_of_hidden_states_inputs_and_parameters():
     }
     assert all(row.substituted.identical for row in drifts.rows)
     assert all(row.float64.max_abs < 1e-13 for row in drifts.rows)
-    values, _, gradients = drifts.answer.partition("; gradients: ")
-    assert values.startswith("7 of 7 identical")
-    assert gradients.startswith("9 of 9 identical on Torch's kernels")
     assert drifts.largest_gradients["substituted"].identical
     for text in (str(drifts), drifts.markdown()):
         assert "gradient of parameter" in text

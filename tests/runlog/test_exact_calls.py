@@ -41,7 +41,6 @@ def test_shares_of_reference_count_them_apart(tmp_path):
         paddle.matmul(x, x)
     account = ReferenceFigures(run.to_dict())
     assert (account.substituted, account.native, account.exact) == (1, 0, 2)
-    assert account.headline().startswith("The one float call ran on torch's kernels. Beside them 2 calls of integers")
     assert run.to_dict()["ops"]["sum"]["integers"] == 1
     assert ReferenceFigures(padiff_shim.load_reference(tmp_path).to_dict()).headline() == account.headline()
 
@@ -67,7 +66,6 @@ def test_coverage_of_compare_counts_them_apart(tmp_path):
     coverage = run.coverage()
     assert (coverage["float_calls"], coverage["checked_calls"], coverage["float_elements"]) == (1, 1, 4)
     assert coverage["exact_calls"] == 3
-    assert "beside them 3 calls of integers, or without elements, rounded nothing" in str(run)
     assert padiff_shim.load(tmp_path).coverage() == coverage
 
 

@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_a_line_that_was_being_written_is_left_out_without_a_word(tmp_path, rest
 @pytest.mark.parametrize("there", [0, 1])
 def test_a_rank_without_a_log_is_said(tmp_path, there):
     LogWriter(tmp_path, {"rank": there, "ranks": 2, "backend": "torch"}).write(record())
-    assert f"of the 2 ranks of this run, {1 - there} left no log" in load(tmp_path).warnings
+    assert ["2", f"{1 - there}"] in [re.findall(r"\d+", warning) for warning in load(tmp_path).warnings]
 
 
 CHILD = """

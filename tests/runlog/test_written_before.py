@@ -13,7 +13,7 @@ FILES = Path(__file__).parent / "written_before"
 def test_a_log_of_a_comparison():
     run = padiff_shim.load(FILES / "compare")
     assert run.warnings == run.header["warnings"]
-    assert run.answer.startswith("The first NaN comes in with x of softmax")
+    assert "softmax" in run.answer
     assert {call.op for call in run.calls} == set(run.by_op())
     assert run.counts.records == len(run.calls) == 20
 

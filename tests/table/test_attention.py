@@ -98,7 +98,4 @@ def test_a_mask_beside_is_causal_counts(kind):
         turned(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, theirs)),
     )
     if IS_3:
-        assert run.warnings == [
-            "scaled_dot_product_attention: attn_mask beside is_causal=True counts, as the formula says; Paddle's own kernel on a "
-            "CPU ignores it"
-        ]
+        assert ["attn_mask" in warning for warning in run.warnings] == [True]

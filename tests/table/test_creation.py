@@ -90,7 +90,7 @@ def test_a_range_with_its_end():
 def test_a_place_asked_for():
     with padiff_shim.reference("torch") as run:
         paddle.linspace(0, 1, 5, device="cpu")
-    assert run.native == {"linspace": {"a device, memory or gradient of its own asked for": 1}}
+    assert [*run.native] == ["linspace"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

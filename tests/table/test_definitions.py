@@ -148,7 +148,7 @@ def test_torchs_mean_over_no_labels():
         assert np.isnan(float(paddle.nn.functional.nll_loss(x, label, ignore_index=1)))
     with padiff_shim.reference("torch") as run:
         assert float(paddle.nn.functional.nll_loss(x, label, ignore_index=1)) == 0
-    assert run.warnings == ['nll_loss: the mean over no labels is 0, in Torch NaN; definitions="torch" computes that']
+    assert ["nll_loss" in warning for warning in run.warnings] == [True]
 
 
 @pytest.mark.compat

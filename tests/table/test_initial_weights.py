@@ -113,5 +113,5 @@ def test_what_the_program_chose_stands():
 def test_attention_is_told_of():
     with padiff_shim.reference("torch", definitions="torch") as run:
         attention = nn.MultiHeadAttention(8, 2)
-    assert "initial weights of MultiHeadAttention are Paddle's" in run.warnings[0]
+    assert "MultiHeadAttention" in run.warnings[0]
     assert not attention.q_proj.bias.numpy().any()

@@ -178,7 +178,7 @@ def test_a_refused_call_keeps_its_operands_no_longer_than_paddle():
         del x
         gc.collect()
         assert seen() is None
-    assert run.native == {"add": {"integer or bool result, exact in both": 1}}
+    assert [*run.native] == ["add"]
 
 
 @pytest.mark.compat

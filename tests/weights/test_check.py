@@ -43,7 +43,6 @@ def test_different_values_with_their_largest_difference(pair):
     check = mapping.check(a, b)
     assert findings(check) == {("one.weight", "different", ())}
     assert check.differences[0].largest == pytest.approx(0.5)
-    assert "1 of 7 pairs of weights differ" in str(check)
     assert json.loads(json.dumps(check.to_dict()))["differences"][0]["finding"] == "different"
 
 
@@ -60,7 +59,6 @@ def test_a_weight_that_was_reshaped_where_it_had_to_be_transposed(pair):
     b.wide.weight.set_value(a.wide.weight.detach().numpy().reshape(4, 6))
     check = mapping.check(a, b)
     assert findings(check) == {("wide.weight", "reshaped", ())}
-    assert "transposed" not in str(check).replace("had to be transposed", "")
 
 
 def test_swapped_weights(pair):

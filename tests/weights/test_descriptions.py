@@ -326,6 +326,6 @@ def test_a_name_mapping_that_does_not_fit_is_a_note():
             return [*super()._get_name_mappings(config)[:-3], NameMapping("scale", "scaled", "transpose")]
 
     mapping = match(original(), Wrong(), rules=Wrong)
-    assert "Wrong._get_name_mappings: scale [5] and scaled [5] do not fit, action 'transpose'" in mapping.notes
+    assert any("scale [5]" in note and "'transpose'" in note for note in mapping.notes)
     assert mapping.partner("scale") == ["scaled"]
     assert paddle.is_tensor(Wrong().scaled)

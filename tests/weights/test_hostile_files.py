@@ -4,6 +4,7 @@ import collections
 import io
 import os
 import pickle
+import re
 import struct
 import zipfile
 
@@ -143,8 +144,8 @@ def test_very_many_entries(tmp_path):
     path = tmp_path / "many.pdparams"
     path.write_bytes(pickle.dumps({f"w{number}": np.zeros(1, "f4") for number in range(20_000)}, protocol=4))
     message = refused(path, torch.nn.Linear(3, 4))
-    assert message.startswith("20002 weights have no partner")
-    assert "and 19988 more" in message
+    assert re.findall(r"\d+", message)[0] == "20002"
+    assert "19988" in message
     path.write_bytes(pickle.dumps(dict.fromkeys(map(str, range(files.MOST + 1)), 0), protocol=4))
     assert f"accepted are up to {files.MOST:,}" in refused(path, torch.nn.Linear(3, 4))
 

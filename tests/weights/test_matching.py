@@ -167,9 +167,7 @@ def test_bare_parameters():
         "cls_token": ("cls", ""), "pos_embed": ("pos", ""), "square": ("square", ""), "wide": ("wide", "transposed"),
         "fc.weight": ("fc.weight", "transposed"), "fc.bias": ("fc.bias", ""),
     }  # fmt: skip
-    notes = {pair.torch: pair.note for pair in mapping}
-    assert "square, of unknown type" in notes["square"]
-    assert "found by the shapes" in notes["wide"]
+    assert {pair.torch for pair in mapping if pair.note} >= {"square", "wide"}
 
 
 class Conv1D(tnn.Module):

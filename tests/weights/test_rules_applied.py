@@ -70,10 +70,7 @@ def test_a_partner_that_is_named():
     rules = [("a", lambda value: value.flatten(1))]
     with pytest.raises(padiff_shim.TransferError) as caught:
         match(module, layer, rules=[*rules])
-    assert (
-        "rule 'a' was not applied to a: [4, 2, 3] has no partner, and the rule does not tell which it is "
-        '(free on the other side: b [4, 6], c [4, 6]); layer_map={"torch weight": "paddle weight"} does'
-    ) in str(caught.value)
+    assert "b [4, 6], c [4, 6]" in str(caught.value)
     padiff_shim.transfer_weights(module, layer, rules=[*rules, ("b", None)])
     assert (layer.c.numpy() == module.a.detach().numpy().reshape(4, 6)).all()
     padiff_shim.transfer_weights(module, layer, rules=[*rules, ("c", None)], layer_map={"a": "b"})

@@ -16,7 +16,7 @@ from ...table.formulation import LAYOUT
 from ...text import capped, english, joined, many, shown, tr
 from ..aligned import AlignedProof
 from ..findings import ProgramPlace
-from ..pages import both_places, marked
+from ..pages import both_places
 from .origins import OperandLayout
 
 UPDATE = "update"
@@ -268,7 +268,7 @@ def _annotated(origin: BitOrigin) -> Finding:
 
 
 def _finding(origin: BitOrigin) -> ListedFinding:
-    return ListedFinding(str(origin), both_places(origin.paddle, origin.torch, marked), list(_details(origin)))
+    return ListedFinding(str(origin), both_places(origin.paddle, origin.torch), list(_details(origin)))
 
 
 def _details(origin: BitOrigin) -> Iterator[tuple[str, str]]:
