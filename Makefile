@@ -71,7 +71,7 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm ecosystem demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa test-torch test-python $(TEST_TORCH) $(TEST_PYTHON) $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm ecosystem demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa rooms test-torch test-python $(TEST_TORCH) $(TEST_PYTHON) $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -200,6 +200,9 @@ mutants: $(MUTANTS)/reach.json ## sixty faults planted into the product, one at 
 # Which tests come by which fault: measured once.
 $(MUTANTS)/reach.json: | $(READY_DEMO)
 	$(RUN_MUTANTS) --measure-reach $@
+
+rooms: $(READY_DEMO) ## each room of the tools taken out of a copy, and the tests of all that does not need it run there
+	PYTHONPATH="$(CURDIR)" $(PY) tests/rooms.py $(ROOMS) --pytest="-n $(WORKERS) --dist worksteal"
 
 lint: $(READY_LINT) ## ruff check, ruff format --check, mypy
 	$(PY) -m ruff check .

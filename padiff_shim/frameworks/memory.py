@@ -130,6 +130,7 @@ def _empty_of(tensor: PaddleTensor) -> torch.Tensor:
 
 
 def _to_torch_3(tensor: PaddleTensor) -> torch.Tensor:
+    """A Torch tensor over the memory of a Paddle tensor; a copy only where it has negative strides."""
     if not tensor.is_contiguous():
         if not has_elements(tensor):
             return _empty_of(tensor)
@@ -151,6 +152,7 @@ def _strides_are_whole() -> bool:
 
 
 def _to_torch_2(tensor: PaddleTensor) -> torch.Tensor:
+    """As above, of Paddle 2."""
     if not tensor.is_contiguous():
         if not has_elements(tensor):
             return _empty_of(tensor)

@@ -12,6 +12,8 @@ import ast
 import configparser
 import functools
 import importlib.util
+import inspect
+import os
 import re
 import sys
 from fnmatch import fnmatch
@@ -23,6 +25,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "architecture.md"
 HEADER, FRAMEWORKS = ["module", "may import of ours", "frameworks"], {"paddle", "torch", "numpy"}
+# The upper floor: rooms that ask with the core's words, and may be taken out (tests/rooms.py). All else is core.
+TOOLS = ("weights", "recording", "proof", "auditing", "questions", "cli", "pytest_plugin")
 
 
 def sources():
@@ -237,6 +241,58 @@ def test_modules_do_not_import_in_a_circle():
 def test_a_circle_is_found():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
     assert not circle({"a": {"b", "c"}, "b": {"c"}})
+
+
+def taken_from_the_core():
+    """The names of the core that tools use, a line for each module: `measure/distance: Distance distance`."""
+    taken = {}
+    for name, path in SOURCES.items():
+        package = ["padiff_shim", *name.split("/")[:-1]]
+        nodes = list(ast.walk(ast.parse(path.read_text()))) if room(name) in TOOLS else []
+        modules = {}  # imported as a whole: its name here -> its name in the table
+        for node in nodes:
+            for dotted, alias in zip(imported_names(node, package), node.names) if isinstance(node, ast.ImportFrom) else ():
+                module, word = own_name(dotted), alias.asname or alias.name
+                if "/" in module and room(module) not in (*TOOLS, "present"):
+                    if dotted == f"padiff_shim.{module.replace('/', '.')}":
+                        modules[word] = module
+                    else:
+                        taken.setdefault(module, set()).add(alias.name)
+        for node in nodes:
+            module = modules.get(node.value.id) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else None
+            if module and has("padiff_shim." + module.replace("/", "."), node.attr):  # else a variable of that name
+                taken.setdefault(module, set()).add(node.attr)
+    return [f"{module}: {' '.join(sorted(names))}" for module, names in sorted(taken.items())]
+
+
+def test_tools_take_what_is_listed_from_the_core():
+    """A reviewer sees in `core_names.txt` what the upper floor asks of the lower one, and each new word of it."""
+    listed = Path(__file__).with_name("core_names.txt")
+    if "WRITE_CORE_NAMES" in os.environ:
+        listed.write_text("\n".join(taken_from_the_core()) + "\n")
+    assert taken_from_the_core() == listed.read_text().splitlines(), "WRITE_CORE_NAMES=1 writes the list; is the new name needed?"
+
+
+def test_the_core_takes_nothing_from_the_tools():
+    """Also a room of the tools can be taken out alone: `make rooms` does it."""
+    wrong = {
+        place(name, item)
+        for name in SOURCES
+        if "/" in name and room(name) not in TOOLS
+        for item in imports_of(name)
+        if item.target in SOURCES and room(item.target) in TOOLS
+    }
+    assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_names_that_tools_take_are_public_and_say_what_they_are():
+    for line in taken_from_the_core():
+        module, names = line.split(": ")
+        for name in names.split():
+            assert not name.startswith("_"), f"{module}.{name}"
+            value = getattr(importlib.import_module("padiff_shim." + module.replace("/", ".")), name)
+            if inspect.isfunction(value) or inspect.isclass(value):
+                assert inspect.getdoc(value), f"{module}.{name} has no docstring"
 
 
 def test_frameworks_keep_to_the_table():
