@@ -32,14 +32,16 @@ _SHARED = {"faults": whole_to_each(lambda x, axis, keepdim: axis), "copies_resul
 
 @reduction(legacy="reduce_max", note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **_SHARED)
 def max_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
-    """``torch.amax``."""
-    return torch.amax(x, axes(axis, x.ndim), keepdim)
+    """``torch.max`` of all elements, ``torch.amax`` over axes; in a gradient the signs of zeros differ."""
+    over = axes(axis, x.ndim)
+    return torch.max(x) if len(over) == x.ndim and not keepdim else torch.amax(x, over, keepdim)
 
 
 @reduction(legacy="reduce_min", note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **_SHARED)
 def min_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
-    """``torch.amin``."""
-    return torch.amin(x, axes(axis, x.ndim), keepdim)
+    """``torch.min`` of all elements, ``torch.amin`` over axes; in a gradient the signs of zeros differ."""
+    over = axes(axis, x.ndim)
+    return torch.min(x) if len(over) == x.ndim and not keepdim else torch.amin(x, over, keepdim)
 
 
 @reduction(amp="reduce_amax", copies_result=True, **_REDUCED)

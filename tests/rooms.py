@@ -25,7 +25,13 @@ from test_layering import SOURCES, TOOLS, between_modules, own_name, room  # noq
 from padiff_shim import _EXPORTS  # noqa: E402
 
 # What these hold is the whole project: its pages, examples, messages and commands.
-OF_THE_WHOLE = ("project", "present/test_languages.py", "present/test_chinese.py", "present/test_results.py", "cli/test_command_line_docs.py")
+OF_THE_WHOLE = (
+    "project",
+    "present/test_languages.py",
+    "present/test_chinese.py",
+    "present/test_results.py",
+    "cli/test_command_line_docs.py",
+)
 
 
 def gone_with(tool):

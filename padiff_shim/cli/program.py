@@ -104,6 +104,21 @@ _SIBLINGS: dict[Path, dict[str, ModuleType]] = {}  # the modules of each folder 
 
 
 @contextlib.contextmanager
+def forgetting() -> Iterator[dict[Path, dict[str, ModuleType]]]:
+    """Named files and their neighbours are imported anew meanwhile; gives those that were by then, by folder and name."""
+    imported, siblings = dict(_IMPORTED), dict(_SIBLINGS)
+    _IMPORTED.clear()
+    _SIBLINGS.update({folder: {} for folder in siblings})
+    try:
+        yield _SIBLINGS
+    finally:
+        _IMPORTED.clear()
+        _IMPORTED.update(imported)
+        _SIBLINGS.clear()
+        _SIBLINGS.update(siblings)
+
+
+@contextlib.contextmanager
 def beside(path: Path) -> Iterator[None]:
     """Imports find the modules that lie beside a file first, though the folder of another named file has modules of these names."""
     folder = path.resolve().parent

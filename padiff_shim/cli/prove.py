@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,11 @@ Exit status: 0 if the port is right (with --bits: if no bit differs), 1 if it is
 
 
 @click.command(epilog=_EPILOG, short_help="Is a port right, and if not, where?")
-@click.argument("port", metavar="PADDLE")
-@click.argument("original", metavar="TORCH")
+@click.argument("port", metavar="PADDLE", required=False)
+@click.argument("original", metavar="TORCH", required=False)
+@click.option(
+    "--proxy", metavar="TORCH", help="Instead of both: Torch's source, imported as Paddle by paddle.compat, against itself."
+)
 @click.option(
     "--inputs",
     required=True,
@@ -75,8 +79,9 @@ Exit status: 0 if the port is right (with --bits: if no bit differs), 1 if it is
 @output.format_options
 @output.file_options
 def command(
-    port: str,
-    original: str,
+    port: str | None,
+    original: str | None,
+    proxy: str | None,
     inputs: str,
     bits: bool,
     applied: bool,
@@ -99,6 +104,7 @@ def command(
     they are called arr_0, arr_1... A function for --inputs gets 'paddle' or 'torch', if it takes an argument, and returns an array,
     a tuple or a dict of them."""
     for option, wrong in (
+        (tr("PADDLE and TORCH, or --proxy TORCH"), (port is None, original is None) != ((proxy is not None),) * 2),
         (tr("--bits or --drift, not both"), bits and drift),
         (tr("--apply belongs to --bits"), applied and not bits),
         (tr("--calls belongs to --drift"), calls and not drift),
@@ -111,8 +117,15 @@ def command(
     with Waiting("importing Paddle and Torch"):
         frameworks()
     builders = Builders(arguments, config)
-    module = builders.made(original, "TORCH")  # first: PaddleFormers hides Torch from a transformers imported later
-    layer = builders.made(port, "PADDLE")
+    if proxy is not None:
+        from .proxied import both, listed
+
+        layer, module, lacking = both(proxy, builders)
+        if lacking:
+            print(listed(lacking), file=sys.stderr)
+    else:
+        module = builders.made(str(original), "TORCH")  # first: PaddleFormers hides Torch from a transformers imported later
+        layer = builders.made(str(port), "PADDLE")
     options |= {name: named_object(options[name], f"--{name}") for name in ("loss", "rules", "equal")}
     options |= {"layer_map": layer_map_of(layer_map), "dtype": dtypes[0] if dtypes else None}
     if optimizer is not None:

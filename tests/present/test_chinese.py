@@ -259,7 +259,7 @@ def test_errors_hold_no_english(name, tmp_path):
 
 
 LINES = {
-    "prove": "缺少参数 'PADDLE'",
+    "prove --inputs 2x4": "要么给出 PADDLE 和 TORCH",
     "prove a.py:x b.py:y": "缺少选项 '--inputs'",
     "prove --nope a b": "没有选项 '--nope'",
     "proof": "没有命令 'proof'",
