@@ -243,7 +243,7 @@ $(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/comm
 # Of 450 MB, Paddle and Torch's CPU build are 390; the figure is that of `pip download --requirement requirements/run-3.3.1.txt`.
 $(READY_RUN): requirements/run-3.3.1.txt requirements/run.txt
 	@test -e $(READY) || echo "this installs Paddle and Torch into $(VENV): downloads of 450 MB (some GB if pip takes Torch's build for CUDA:" \
-	  "CONTRIBUTING.md), and some minutes, the first time"
+	  "CONTRIBUTING.md), the first time; with the demo 3 to 4 minutes on two cores"
 	$(call make_venv,$(VENV),$<)
 	@touch $@
 

@@ -78,12 +78,17 @@ def model(argument: str, value: Any, *frameworks: str) -> str:
     framework = framework_of_model(value)
     if framework is not None and framework in (frameworks or _MODELS):
         return framework
-    kinds = joined(" or ", (f"a {_MODELS[name]}" for name in frameworks or _MODELS))
-    if isinstance(value, type):
-        actual = tr("the class {name}: call it, {name}(...), for a model", name=value.__name__)
-    else:
-        actual = described(value)
-    raise ArgumentError(tr("{argument} is {kinds}, got {value}", argument=argument, kinds=kinds, value=actual))
+    kinds = joined(" or ", (tr("a {kind}", kind=_MODELS[name]) for name in frameworks or _MODELS))
+    raise ArgumentError(tr("{argument} is {kinds}, got {value}", argument=argument, kinds=kinds, value=no_model(value)))
+
+
+def no_model(value: Any) -> str:
+    """What stands in a model's place; of a class that it has to be called."""
+    return (
+        tr("the class {name}: call it, {name}(...), for a model", name=value.__name__)
+        if isinstance(value, type)
+        else described(value)
+    )
 
 
 def port_and_original(paddle_layer: Any, torch_module: Any) -> None:

@@ -32,7 +32,7 @@ Exit status: 0 if the set was found, 2 if there is none: the result is bad on bo
 @click.option("--target", metavar="WHAT", help="The right result, as .npy, .npz or file.py:name; or a function: is it bad?")
 @click.option("--over", default="ops", show_default=True, metavar="WORD", help="ops, layers or calls.")
 @click.option("--atol", type=float, default=0.0, show_default=True, help="Elements may differ by this much.")
-@click.option("--rtol", type=float, default=0.0, show_default=True, help="And by this share of the right element.")
+@click.option("--rtol", type=float, default=0.0, show_default=True, help="And by this share of the largest right element.")
 @click.option("--optimizer", default="paddle", show_default=True, metavar="WORD", help="paddle or torch, as for `run`.")
 @click.option("--random", default="paddle", show_default=True, metavar="WORD", help="paddle or torch, as for `run`.")
 @click.option("--definitions", multiple=True, metavar="WORD", help="paddle, torch, or an op by Torch's definition.")

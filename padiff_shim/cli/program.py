@@ -210,10 +210,10 @@ def _without_ours(error: BaseException) -> TracebackType | None:
 
 
 def _is_ours(place: TracebackType) -> bool:
-    """Whether a frame belongs to a hook, a formula, or the code that replaces that of a Paddle function (the hook is a constant
-    of that code)."""
+    """Whether a frame belongs to a hook, a formula, a command, or the code that replaces that of a Paddle function (the hook is a
+    constant of that code)."""
     code, module = place.tb_frame.f_code, str(place.tb_frame.f_globals.get("__name__"))
-    in_library = code.co_filename.startswith(_OURS) or module == _LIBRARY or module.startswith(_LIBRARY + ".")
+    in_library = code.co_filename.startswith(_OURS) or module.partition(".")[0] in (_LIBRARY, "click", "contextlib")
     return in_library or any(type(constant) is FunctionType for constant in code.co_consts)
 
 

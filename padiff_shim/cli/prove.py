@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, PadiffShimError
 from ..progress import Waiting
 from ..text import tr
 from . import output
@@ -131,10 +131,8 @@ def command(
     if optimizer is not None:
         options["phase"] = "train"
         options["optimizer"] = named_object(optimizer, "--train") if ":" in optimizer else optimizer
-    from ..proof.prove import prove
-
     files = {name: options.pop(name) for name in output.FILES}
-    proof = prove(layer, module, model_inputs(inputs), **options)
+    proof = _proven(layer, module, model_inputs(inputs), options)
     answer: Any = proof.bits() if bits else proof.drift(calls=calls) if drift else proof
     right = bool(proof) and (bool(answer) or not bits)
     if report is not None:
@@ -149,3 +147,16 @@ def command(
     for path in answer.apply() if applied else ():
         output.written(path)
     return FINE if right else NO
+
+
+def _proven(layer: Any, module: Any, inputs: Any, options: dict[str, Any]) -> Any:
+    """The proof; which model an error is of stands before its traceback."""
+    from ..proof.programs import not_running
+    from ..proof.prove import prove
+
+    try:
+        return prove(layer, module, inputs, **options)
+    except Exception as error:
+        if not isinstance(error, PadiffShimError):
+            print(f"padiff-shim: {not_running(error)}", file=sys.stderr)
+        raise

@@ -17,6 +17,7 @@ import torch
 from ..dispatch.dtypes import apart
 from ..dispatch.operands import flat
 from ..frameworks.memory import TENSOR_TYPES, as_operand, hand_over
+from ..measure.bits import largest
 from .compared_call import ComparedCall
 
 
@@ -80,10 +81,8 @@ class Shadow:
 
 
 def _distance(tensor: torch.Tensor, other: torch.Tensor) -> float:
-    """Largest absolute difference, in float64; 0 for empty tensors."""
-    if not tensor.numel():
-        return 0.0
-    return float((tensor.detach().double() - other.detach().double()).abs().max())
+    """Largest absolute difference, in float64."""
+    return largest(*(side.detach().double().cpu().numpy() for side in (tensor, other)))
 
 
 def _tensors(values: Any) -> list[Any]:

@@ -132,7 +132,7 @@ def difference(a: Tree, b: Tree, *, atol: float = 0.0, rtol: float = 0.0, equal:
         a, b: what is compared; tensors of one name or place belong together.
         atol, rtol: no element counts as different that differs by no more than ``atol`` plus ``rtol`` of b's largest element.
         equal: a comparator of your own: ``equal(a, b, name)`` gets the values of each pair that differs as arrays, and answers
-            True (they count as equal), False (they do not), or None (as without it).
+            True (they count as equal), False (they do not), None (as without it), or a difference of its own.
 
     Returns:
         A :class:`TreeDifference`, true if nothing differs: ``assert padiff_shim.difference(a, b)``.
@@ -168,6 +168,7 @@ def accepts(equal: Comparator | None, a: Array, b: Array, name: str) -> bool | N
         ArgumentError: neither True, False nor None.
     """
     answer = None if equal is None else equal(a, b, name)
+    answer = bool(answer) if isinstance(answer, TreeDifference) else answer
     if answer is not None and not isinstance(answer, (bool, np.bool_)):
         raise ArgumentError(tr("equal= answers True, False or None, got {answer}", answer=described(answer)))
     return None if answer is None else bool(answer)

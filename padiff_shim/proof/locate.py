@@ -776,7 +776,7 @@ def _note(value: Value, wanted: torch.Tensor) -> str:
     """A note on a table that the port got."""
     reader = value.node or next(iter(value.readers), None)
     where = tr(" at {line}", line=at_line(reader.site.file, reader.site.line)) if reader else ""
-    apart = float((numbers(wanted) - numbers(value.tensor)).abs().max())
+    apart = largest(numbers(wanted).numpy(), numbers(value.tensor).numpy())
     shape = list(value.tensor.shape)
     name = tr("the table {name}", name=value.label) if value.label else tr("a table of {shape}", shape=shape)
     return tr(

@@ -19,6 +19,7 @@ from ..dispatch.call_site import CallSite, call_site, layer_path
 from ..dispatch.entry_point import EntryPoint
 from ..dispatch.frames import Frame
 from ..errors import ArgumentError, BisectionError, described
+from ..measure.distance import distance
 from ..modes.environment import frameworks, versions
 from ..modes.mode import Mode
 from ..modes.options import ModeOptions, ReferenceOptions
@@ -129,7 +130,8 @@ def _differs(results: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, A
         raise _ShapesError(
             tr("target= has {wanted}, but fn returned {returned}", wanted=_shapes_text(shapes[1]), returned=_shapes_text(shapes[0]))
         )
-    return not all(np.allclose(result, other, rtol=rtol, atol=atol, equal_nan=True) for result, other in zip(results, wanted))
+    between = (distance(result, other) for result, other in zip(results, wanted))
+    return any(apart.different and not apart.max_abs <= atol + rtol * apart.scale for apart in between)
 
 
 def _shapes_text(shapes: list[Any]) -> str:
@@ -368,7 +370,8 @@ def bisect(
         target: a function of fn's result that is true while the result is bad ("still differs"), or the value that it should have.
         over: what runs on one framework's kernels as a whole: ``"ops"``; ``"layers"``, by their own calls; ``"calls"``, one by one.
             Optimizers and clipping count as ops.
-        atol, rtol: with a value as target: a result is bad if an element differs by more than ``atol + rtol * abs(value)``.
+        atol, rtol: with a value as target: a result is bad if an element differs by more than ``atol`` plus ``rtol`` of
+            the largest element, as :func:`padiff_shim.difference` has it.
         optimizer, random, definitions: as for :func:`padiff_shim.reference`.
         seed: all random generators begin with it in each run, and stand in the end where they stood before.
         progress: show a bar on long runs, on terminals only.

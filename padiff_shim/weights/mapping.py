@@ -15,6 +15,7 @@ from torch import Tensor
 from ..errors import ArgumentError
 from ..frameworks import settings
 from ..frameworks.weight_copies import same_tensor_bits
+from ..measure.bits import largest
 from ..present.annotations import Finding
 from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
@@ -218,22 +219,22 @@ def _difference(
     if torch_values.shape != paddle_values.shape:
         return UnequalPair(pair, math.nan, DIFFERENT)
     wide = torch.promote_types(torch.promote_types(torch_values.dtype, paddle_values.dtype), torch.float64)
-    largest = float((torch_values.to(wide) - paddle_values.to(wide)).abs().max()) if torch_values.numel() else 0.0
+    apart = largest(*(values.detach().to(wide).cpu().numpy() for values in (torch_values, paddle_values)))
     if torch.equal(torch_values, paddle_values):
         return UnequalPair(pair, 0.0, SIGNS)
     if torch_values.dtype != paddle_values.dtype and any(
         torch.equal(torch_values.to(dtype), paddle_values.to(dtype)) for dtype in (torch_values.dtype, paddle_values.dtype)
     ):
-        return UnequalPair(pair, largest, DTYPES)
+        return UnequalPair(pair, apart, DTYPES)
     if (
         torch_values.ndim == 2
         and torch_values.shape[0] > 1 < torch_values.shape[1]
         and pair.rule is None
         and (finding := _turned(pair, torch_values, paddle_values))
     ):
-        return UnequalPair(pair, largest, finding)
+        return UnequalPair(pair, apart, finding)
     others = tuple(name for name, values in candidates if values is not paddle_values and same_tensor_bits(torch_values, values))
-    return UnequalPair(pair, largest, SWAPPED if others else DIFFERENT, others)
+    return UnequalPair(pair, apart, SWAPPED if others else DIFFERENT, others)
 
 
 def _turned(pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor) -> str:

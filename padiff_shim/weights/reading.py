@@ -15,6 +15,7 @@ import numpy as np
 import paddle
 import torch
 
+from ..arguments import no_model
 from ..arguments import path as checked_path
 from ..errors import ArgumentError, described
 from ..frameworks.memory import to_torch
@@ -563,6 +564,6 @@ def _side(argument: str, model: Any, other: str | None, writes: bool = False) ->
         tr(
             "{argument}= is a torch.nn.Module, a paddle.nn.Layer, a state dict or the path of one, got {model}",
             argument=argument,
-            model=described(model),
+            model=no_model(model),
         )
     )

@@ -51,6 +51,11 @@ def test_tolerances_and_a_comparator_of_the_user():
     assert names == ["x"]  # what is equal bit for bit is no question
     assert not padiff_shim.difference(a, b, atol=1.0, equal=lambda first, second, name: False)
     assert padiff_shim.difference(a, b, atol=1.0, equal=lambda first, second, name: None)
+    for rtol in (1e-9, 1.0):
+        judged = padiff_shim.difference(
+            a, b, equal=lambda first, second, name, rtol=rtol: padiff_shim.difference(first, second, rtol=rtol)
+        )
+        assert bool(judged) is (rtol == 1.0)
     with pytest.raises(ArgumentError, match="equal="):
         padiff_shim.difference(a, b, equal=lambda first, second, name: 3)
 
