@@ -28,16 +28,17 @@ _stack = _Stack()
 _names: weakref.WeakKeyDictionary[Any, dict[int, str]] = weakref.WeakKeyDictionary()
 
 
-def layer_path() -> str:
-    """Dotted path of the running layer below the outermost one (``""`` in that one or outside of any layer)."""
+def layer_path(model: Any = None) -> str:
+    """Dotted path of the running layer below the outermost one, or below a ``model`` that holds this one; ``""`` outside."""
     layers, paths = _stack.layers, _stack.paths
     for index in range(len(paths), len(layers)):
         if index == 0:
             paths.append("")
             continue
-        name, above = _name_in(layers[index - 1], layers[index]), paths[index - 1]
+        name, above = _name_in(layers[index - 1], layers[index]) or type(layers[index]).__name__, paths[index - 1]
         paths.append(f"{above}.{name}" if above else name)
-    return paths[-1] if paths else ""
+    above = _name_in(model, layers[0]) if layers and model is not None and layers[0] is not model else ""
+    return ".".join(filter(None, (above, *paths[-1:])))
 
 
 def in_outermost_layer() -> bool:
@@ -185,14 +186,14 @@ def raised_at(error: BaseException) -> CallSite | None:
 
 
 def _name_in(parent: Any, layer: Any) -> str:
-    """Name of ``layer`` below ``parent``, or its class name if it is not registered there."""
+    """Name of ``layer`` below ``parent``; ``""`` if it is not registered there."""
     known = _names.setdefault(parent, {})
     name = known.get(id(layer))
     if name is None or not _lies_at(parent, name, layer):
         known.clear()
         known.update({id(sub): path for path, sub in parent.named_sublayers()})
         name = known.setdefault(id(layer), "")
-    return name or type(layer).__name__
+    return name
 
 
 def _lies_at(parent: Any, path: str, layer: Any) -> bool:

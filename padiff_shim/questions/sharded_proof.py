@@ -30,18 +30,17 @@ from ..proof.pages import TONES, listed_finding, next_steps
 from ..proof.programs import Inputs
 from ..proof.proof import ProofAnswer
 from ..proof.prove import both_losses
-from ..recording import rank_causes
 from ..recording.diff import diff_of_ranks
-from ..recording.difference import Difference, DifferenceReason, EqualWithin, TensorKey, TensorRow, tensor_key
+from ..recording.difference import Difference, EqualWithin, TensorKey, TensorRow, tensor_key
 from ..recording.joined import Groups, join
 from ..recording.numbering import NameMap
 from ..recording.pages import described as row_text
-from ..recording.rank_causes import RankCauses
+from ..recording.rank_causes import RANK_CAUSES, RankCauses
 from ..recording.reading import read
 from ..recording.shards import ShardRules, Way
 from ..recording.tensors import parameter_name
 from ..runlog.events import IN_STEP
-from ..text import listed, many, marked, tr
+from ..text import listed, many, tr
 from .rendezvous import Rendezvous
 from .sharded_runs import (
     STATISTICS,
@@ -425,7 +424,7 @@ class _Judge:
             number=len(differing), all=len(rows), row=row_text(row),
         )  # fmt: skip
         if cause := causes().of(row):
-            proof.reason = tr("{reason}: {cause}", reason=proof.reason, cause=_cause(cause)[1])
+            proof.reason = tr("{reason}: {cause}", reason=proof.reason, cause=tr(RANK_CAUSES[cause.kind][1], **cause.numbers))
         proof.stages.append(Stage("weights", False, proof.reason))
         return True
 
@@ -504,7 +503,8 @@ class _Judge:
         assert first is not None  # a result differs
         proof.first = first
         known = causes().of(first)
-        cause, text = (Cause.RANK_RESULT, _row_text(first)) if known is None else _cause(known)
+        cause = Cause.RANK_RESULT if known is None else Cause(RANK_CAUSES[known.kind][0])
+        text = _row_text(first) if known is None else tr(RANK_CAUSES[known.kind][1], **known.numbers)
         layer = first.any.layer or (first.any.name.rpartition(".")[0] if first.any.kind in _GRADIENTS else "")
         places = [None if side is None or not side.site else _place(side) for side in (first.b, first.a)]
         proof.mistakes = [Mistake(cause, text, places[0], places[1], (layer,))]
@@ -619,27 +619,3 @@ def _row_text(row: TensorRow) -> str:
 def _place(tensor: Any) -> ProgramPlace:
     source = linecache.getline(tensor.file, tensor.line).strip()
     return ProgramPlace(tensor.layer, tensor.file, tensor.line, source, tensor.name)
-
-
-# Causes of ranks' parts -> those of a proof, and what is said of them.
-_CAUSES = {
-    rank_causes.PARTIAL_SUMS: (Cause.PARTIAL_SUMS, marked("the ranks' results add up to the original's: all_reduce them")),
-    rank_causes.BIAS: (Cause.RANK_BIAS, marked("it counts {times} times: add it behind the sum over ranks")),
-    rank_causes.ORDER: (Cause.RANK_ORDER, marked("the original has those of the ranks in the order {order}")),
-    rank_causes.EXCHANGED: (Cause.RANK_ORDER, marked("the original has these values as {name}")),
-    rank_causes.BACKWARD: (
-        Cause.PARTIAL_SUMS,
-        marked("those of ranks that read the same data add up to the original's: the backward needs an all_reduce"),
-    ),
-    rank_causes.SHARES: (
-        Cause.RANK_GRADIENTS,
-        marked("those of the ranks' shares of the batch, put together, are the original's"),
-    ),
-    rank_causes.SCALE: (Cause.GRADIENT_SCALE, marked("{factor:.6g} times the original's")),
-}
-
-
-def _cause(known: DifferenceReason) -> tuple[Cause, str]:
-    """A cause in words."""
-    cause, words = _CAUSES[known.kind]
-    return cause, tr(words, **known.numbers)

@@ -16,6 +16,7 @@ from ..errors import ArgumentError, described
 from ..measure.difference import Comparator
 from ..progress import Waiting
 from ..runlog.events import LOSS, NAMED
+from ..runlog.reader import lost_ranks
 from ..text import joined, many, marked, tr
 from .alignment import SUMS, Pair, align
 from .call_origins import OriginFinder
@@ -31,7 +32,7 @@ from .difference import (
     tensor_row,
 )
 from .fusions import take_apart
-from .joined import Groups, JoinedRun, join
+from .joined import Groups, JoinedRun, join, sent_stages
 from .joined_rows import JoinedRows
 from .numbering import NameMap
 from .offsets import begins_at, first_step
@@ -103,15 +104,17 @@ def diff(
     if equal is not None:
         function("equal", equal, marked("two arrays and a name"))
     folders = path("a", a).absolute(), path("b", b).absolute()
-    if shards is not None:
-        if ranks is not None:
-            raise ArgumentError(tr("ranks= chooses processes, and shards= puts all of them together: pass one of both"))
-        return diff_of_ranks(folders, ShardRules(shards), NameMap(names), EqualWithin(atol, rtol, crossing=False, equal=equal))
-    if names is not None:
+    if shards is not None and ranks is not None:
+        raise ArgumentError(tr("ranks= chooses processes, and shards= puts all of them together: pass one of both"))
+    if shards is None and names is not None:
         raise ArgumentError(tr("names= goes with shards=, which pairs tensors by their names: pass shards='auto'"))
+    rules, tolerances = ShardRules(shards or AUTO), EqualWithin(atol, rtol, crossing=False, equal=equal)
     both = read(folders[0]), read(folders[1])
-    if ranks is None and len(both[0]) == len(both[1]) == 1 and _other_batches(both):
-        return diff_of_ranks(folders, ShardRules(AUTO), NameMap(None), EqualWithin(atol, rtol, crossing=False, equal=equal))
+    alike = ranks is None and names is None and shards in (None, AUTO) and _lie_alike(both, whole=shards is None)
+    if alike and any(_other_batches({rank: both[0][rank]}, {rank: both[1][rank]}) for rank in both[0]):
+        return diff_of_ranks(folders, rules, NameMap(None), tolerances, each=True)
+    if shards is not None and not alike:
+        return diff_of_ranks(folders, rules, NameMap(names), tolerances)
     chosen = _ranks(ranks, both)
     first = both[0][chosen[0][0]], both[1][chosen[0][1]]
     difference = _begun(folders, both, first, HELD)
@@ -150,18 +153,25 @@ def diff_of_ranks(
     tolerances: EqualWithin,
     groups: Groups = (),
     most: int = HELD,
+    *,
+    each: bool = False,
 ) -> Difference:
-    """All ranks of each run, put together; ``groups``: those of a that read the same data, where that is known."""
+    """All ranks of each run, put together, or ``each`` with its own micro-batches.
+
+    ``groups``: those of a that read the same data, where that is known.
+    """
     both = read(folders[0]), read(folders[1])
     if len({recorded.has_fingerprints for known in both for recorded in known.values()}) > 1:
         raise ArgumentError(tr("one recording holds fingerprints and another does not: record both with the same values="))
-    a, b = join(*both, rules, names, groups)
+    parts = [({rank: both[0][rank]}, {rank: both[1][rank]}) for rank in both[0]] if each else [both]
+    runs = [join(*known, rules, names, groups) for known in parts]
+    a, b = runs[0]
     difference = _begun(folders, both, (a, b), most)
     difference.fingerprints = any(recorded.has_fingerprints for recorded in both[0].values())
     if len(a.ranks) == len(b.ranks) == 1:
         difference.micro_batches = a.layout.micro_batches, b.layout.micro_batches
-    compared = _compare(a, b, difference, tolerances._replace(crossing=a.framework != b.framework), JoinedRows(difference, (a, b)))
-    _in_step([compared], difference)
+    tolerances = tolerances._replace(crossing=a.framework != b.framework)
+    _in_step([_compare(*pair, difference, tolerances, JoinedRows(difference, pair)) for pair in runs], difference)
     difference.settings.conclude()
     difference.reason = reason_of(difference, lambda row: _cause(a, b, difference, row))
     difference.notes += [
@@ -173,8 +183,10 @@ def diff_of_ranks(
     for option, unused in (("shards", rules.unused), ("names", names.unused)):
         if unused:
             difference.notes.append(tr("{option}: no name matches {patterns}", option=option, patterns=", ".join(unused)))
-    difference.holes = [f"{name}: {hole}" for name, run in zip("ab", (a, b)) for hole in run.holes] + difference.holes
-    difference.ranks_lost = bool(a.lost or b.lost)
+    lost = [lost_ranks(run.header.get("ranks") or 1, known) for run, known in zip((a, b), both)]
+    holes = [[*gone, *(hole for recorded in known.values() for hole in recorded.holes)] for gone, known in zip(lost, both)]
+    difference.holes = [f"{name}: {hole}" for name, known in zip("ab", holes) for hole in known] + difference.holes
+    difference.ranks_lost = any(lost)
     return difference
 
 
@@ -195,12 +207,38 @@ def _begun(
     return difference
 
 
-def _other_batches(both: tuple[dict[int, Recorded], dict[int, Recorded]]) -> bool:
-    """Whether steps of both runs read the same samples in other numbers of batches."""
-    if not all(recorded.has_values for known in both for recorded in known.values()):
+def _other_batches(first: dict[int, Recorded], second: dict[int, Recorded]) -> bool:
+    """Whether steps of both runs read the same samples in other numbers of batches; of fingerprints, data of one size and norm."""
+    recordings = [*first.values(), *second.values()]
+    if all(recorded.has_fingerprints for recorded in recordings):
+        steps = [next(recorded.steps(), RecordedStep(0)) for recorded in recordings]
+        data = [[tensor for tensor in step.inputs if tensor.tensor != WEIGHT] for step in steps]
+        norms = [math.hypot(*(tensor.figures["norm"] for tensor in tensors)) for tensors in data]
+        sizes = {sum(tensor.size for tensor in tensors) for tensors in data}
+        if len(sizes) > 1 or abs(norms[0] - norms[-1]) > SUMS * norms[0]:
+            return False
+    elif not all(recorded.has_values for recorded in recordings):
         return False
-    a, b = join(*both, ShardRules(AUTO), NameMap(None))
+    a, b = join(first, second, ShardRules(AUTO), NameMap(None))
     return a.layout.micro_batches != b.layout.micro_batches
+
+
+def _lie_alike(both: tuple[dict[int, Recorded], dict[int, Recorded]], *, whole: bool) -> bool:
+    """Whether both runs are one rank each, if that is the ``whole`` run, or pipelines whose ranks have the same parts of the model
+    and of the data in both."""
+    if both[0].keys() != both[1].keys() or (len(both[0]) == 1 and not whole):
+        return False
+    layouts = []
+    for run in both:
+        begun = {rank: next(recorded.steps(), RecordedStep(0)) for rank, recorded in run.items()}
+        if len(run) > 1 and (not any(sent_stages(begun).values()) or lost_ranks(run[min(run)].header.get("ranks") or 1, run)):
+            return False
+        made = {tensor.digest for step in begun.values() for tensor in step.tensors}
+        for step in begun.values():
+            own = [data for data in step.inputs if data.tensor != WEIGHT and data.digest not in made]
+            weights = {(parameter_name(weight.name), *sorted(weight.shape)) for weight in step.inputs if weight.tensor == WEIGHT}
+            layouts.append((weights, {sample for data in own for sample in data.rows}))
+    return len(both[0]) == 1 or layouts[: len(both[0])] == layouts[len(both[0]) :]
 
 
 def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], difference: Difference) -> None:
@@ -245,7 +283,7 @@ def _cause(a: JoinedRun, b: JoinedRun, difference: Difference, row: TensorRow) -
     rows = [
         replace(other, a=other.b, b=other.a) if turned else other for other in difference.rows if other.any.step == row.any.step
     ]
-    known = RankCauses(b if turned else a, rows, _ROUNDED, row.any.step)
+    known = RankCauses(b if turned else a, rows, _ROUNDED, row.any.step, crossing=a.framework != b.framework)
     return known.of(replace(row, a=row.b, b=row.a) if turned else row)
 
 

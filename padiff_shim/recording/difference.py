@@ -279,7 +279,10 @@ class Difference(Presented):
                 first_by_rank[row.rank] = min(row.a.index, first_by_rank.get(row.rank, row.a.index))
         for row in self.inputs:
             if row.differs and row.a is not None and row.a.index < first_by_rank.get(row.rank, row.a.index + 1):
-                return row
+                place = row.a.digest, row.a.step  # else another rank has made and sent it
+                sent = ((other.a.digest, other.a.step) for other in self.rows if other.a is not None and other.rank != row.rank)
+                if row.a.tensor == WEIGHT or not row.a.digest or place not in sent:
+                    return row
         return None
 
     def __bool__(self) -> bool:

@@ -116,13 +116,11 @@ class FingerprintRun:
             of = self._layers[id(layer)]
         self._running.append(of)
         if self.active:
-            kind = self._side.tensor_type
-            if len(args) == 1 and not kwargs and type(args[0]) is kind:  # in less time
-                if id(args[0]) not in self._names:
-                    self._add((INPUT, of[1], of[2], "[0]"), args[0])
-                return
-            for path, tensor in leaves((*args, *kwargs.values())):
-                if isinstance(tensor, self._side.tensor_type) and id(tensor) not in self._names:
+            kind: Any = self._side.tensor_type
+            alone = len(args) == 1 and not kwargs and type(args[0]) is kind  # in less time
+            operands: Iterable[tuple[str, Any]] = [("[0]", args[0])] if alone else leaves((*args, *kwargs.values()))
+            for path, tensor in operands:
+                if isinstance(tensor, kind) and tensor.is_leaf and id(tensor) not in self._names:  # else the program has made it
                     self._add((INPUT, of[1], of[2], path), tensor)
 
     def leave(self, result: Any) -> None:

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..runlog.events import IN_STEP, NAMED, STATE, JsonTable
-from ..runlog.reader import lost_ranks
+from ..runlog.events import IN_STEP, LOSS, NAMED, STATE, JsonTable
 from .fusions import PartTensor, take_apart
-from .numbering import NameMap, Numbers, numbers_of, renumbered, wrapped
+from .numbering import NameMap, Numbers, numbers_by_stage, numbers_of, renumbered, wrapped
 from .reading import Recorded, RecordedStep
 from .settings import ByName
 from .shards import FusedAxis, RankTensor, ShardRules, Way, whole_shape
@@ -95,6 +94,10 @@ class JoinedRun:
 
     def number(self, other: JoinedRun) -> None:
         """Learn which experts and which blocks of a pipeline each rank has."""
+        stages = sent_stages(self._begun)
+        if len(self.ranks) > 1 and len(other.ranks) > 1 and any(stages.values()):
+            self.layout.numbers = numbers_by_stage(self.own_weights(), stages)
+            return
         other_weights = {name: weight for weights in other.own_weights().values() for name, weight in weights.items()}
         self.layout.numbers = numbers_of(self.own_weights(), other_weights)
 
@@ -132,11 +135,12 @@ class JoinedRun:
         layout.stages = _stages({rank: set(known) for rank, known in names.items()})
 
     def model_calls(self) -> int:
-        """How often a step calls the whole model, as far as layers were recorded."""
-        counts = [
-            max(Counter(tensor.name for tensor in step.tensors if tensor.kind == "layer" and not tensor.layer).values(), default=0)
-            for step in self._begun.values()
-        ]
+        """How often a step calls the whole model, or each of its layers where the program calls these, as far as was recorded."""
+        counts = []
+        for step in self._begun.values():
+            layers = [Counter(tensor.name for tensor in step.tensors if tensor.kind == "layer" and not tensor.layer)]
+            layers += [Counter(tensor.layer for tensor in step.tensors if tensor.kind == "layer")]
+            counts.append(max(layers[0].values(), default=math.gcd(*layers[1].values())))
         return min(counts)
 
     def layer_classes(self) -> dict[str, str]:
@@ -228,6 +232,8 @@ class JoinedRun:
         for tensor in sorted((*step.inputs, *step.tensors), key=lambda tensor: tensor.index):
             if tensor.kind == "layer" and len(tensor.layer) < len(model.rstrip(".")) and model.startswith(tensor.layer):
                 continue  # the wrapper returns what the model has returned
+            if tensor.kind == LOSS and tensor.size > 1 and len(set(self.layout.stages.values())) > 1:
+                continue  # a stage's backward begins with what its forward has returned
             where = -1 if is_weight(tensor) else stage
             line = tensor.site if tensor.kind == "op" and not tensor.layer else ""  # calls of several lines are no micro-batches
             key = tensor.kind, self._name(rank, tensor), self._path(rank, tensor.layer), tensor.tensor, where, line
@@ -320,16 +326,6 @@ class JoinedRun:
             return FusedAxis.along(other_axis, way.proportions) if isinstance(way, FusedAxis) else other_axis
         return self.layout.marks.get(name) if way is None and weight else way
 
-    @property
-    def lost(self) -> list[str]:
-        """What is to be said of ranks that left no recording."""
-        return lost_ranks(self.header.get("ranks") or 1, self.ranks)
-
-    @property
-    def holes(self) -> list[str]:
-        """What should be in the recordings and is not."""
-        return self.lost + [hole for recorded in self.ranks.values() for hole in recorded.holes]
-
 
 def join(
     a: Mapping[int, Recorded], b: Mapping[int, Recorded], rules: ShardRules, names: NameMap, groups: Groups = ()
@@ -364,7 +360,9 @@ def _join_micro_batches(first: JoinedRun, second: JoinedRun) -> None:
     Where that makes no equal batches, as with a call for a validation, those of the run with more calls are divided.
     """
     calls = max(1, first.model_calls()), max(1, second.model_calls())
-    if calls[0] == calls[1] and _same_batches(first.samples(), second.samples()):
+    shares = [len(run.layout.groups) for run in (first, second) if any(known.has_fingerprints for known in run.ranks.values())]
+    regrouped = calls[0] > 1 and len({*shares}) > 1  # of fingerprints samples are not known
+    if calls[0] == calls[1] and not regrouped and _same_batches(first.samples(), second.samples()):
         return
     first.layout.micro_batches, second.layout.micro_batches = calls
     if not _same_batches(first.samples(), second.samples()):
@@ -403,6 +401,17 @@ def _marks(header: JsonTable) -> dict[str, int]:
     if not isinstance(axes, Mapping):
         return {}
     return {weight_name(name): axis for name, axis in axes.items() if type(axis) is int}
+
+
+def sent_stages(steps: Mapping[int, RecordedStep]) -> dict[int, int]:
+    """Rank -> its stage of a pipeline, by which ranks read what others have made; 0 for all where two read each other's."""
+    made = {rank: {tensor.digest for tensor in step.tensors} for rank, step in steps.items()}
+    read = {rank: {tensor.digest for tensor in step.inputs if tensor.tensor != WEIGHT} for rank, step in steps.items()}
+    before = {rank: [other for other in steps if other != rank and read[rank] & (made[other] - made[rank])] for rank in steps}
+    stages = dict.fromkeys(steps, 0)
+    for _ in steps:
+        stages = {rank: max((stages[other] + 1 for other in others), default=0) for rank, others in before.items()}
+    return stages if max(stages.values(), default=0) < len(steps) else dict.fromkeys(steps, 0)
 
 
 def _stages(names: Mapping[int, set[str]]) -> dict[int, int]:

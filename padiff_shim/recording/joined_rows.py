@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from ..measure.distance import Distance
-from ..runlog.events import IN_STEP
+from ..runlog.events import IN_STEP, LOSS
 from ..text import joined as join_words
 from ..text import tr
 from .alignment import Pair, apart, by_figures
@@ -311,6 +311,8 @@ class _WholeResults:
     def __init__(self, measured: Sequence[tuple[TensorRow, bool]]) -> None:
         self._layers: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)
         self._calls: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)
+        self._readers: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)  # by digests of operands
+        self._known: dict[int, bool] = {}  # whether what has read a row's result agrees, by the row's identity
         self._gradients: set[tuple[str, int]] = set()
         self._wrong = Counter[str]()
         self._places: defaultdict[str, list[int]] = defaultdict(list)
@@ -320,8 +322,11 @@ class _WholeResults:
                 continue
             if tensor.kind == "layer":
                 self._layers[tensor.layer].append((tensor.index, row, split))
-            elif tensor.kind in ("op", "note"):
+            elif tensor.kind in ("op", "note", LOSS):
                 self._calls[tensor.layer].append((tensor.index, row, split))
+                whole = _of_one_rank(row)
+                for operand in whole.reads.operands if whole is not None and whole.reads is not None else ():
+                    self._readers[operand.digest].append((tensor.index, row, split))
             if tensor.kind in ("gradient", IN_STEP):
                 self._places[tensor.kind].append(tensor.index)
                 self._wrong[tensor.kind] += row.differs
@@ -337,10 +342,14 @@ class _WholeResults:
         after, before = self._places["gradient"], self._places[IN_STEP]
         return tensor.kind == "op" and bool(after and before) and min(after) < tensor.index < max(before)
 
-    def _in_order(self, tensor: Tensor) -> list[tuple[int, TensorRow, bool]]:
-        """Calls behind a tensor, in other layers."""
-        calls = itertools.chain.from_iterable(calls for layer, calls in self._calls.items() if layer != tensor.layer)
-        return sorted((entry for entry in calls if entry[0] > tensor.index), key=lambda entry: entry[0])
+    def _read_whole(self, row: TensorRow) -> bool:
+        """Whether all calls that read a result agree, or those that read theirs, as far as it is known which do."""
+        if id(row) not in self._known:
+            tensor = _of_one_rank(row)
+            readers = [] if tensor is None else [entry for entry in self._readers[tensor.digest] if entry[0] > row.any.index]
+            agree = (not other.differs or (split and self._read_whole(other)) for _, other, split in readers)
+            self._known[id(row)] = bool(readers) and all(agree)
+        return self._known[id(row)]
 
     def covers(self, row: TensorRow, *, split: bool) -> bool:
         """Whether a row that differs is a partial result that is put right."""
@@ -353,9 +362,8 @@ class _WholeResults:
             return self._all_equal(IN_STEP)
         if not split or tensor.kind not in ("op", "layer"):
             return False
-        if not self._layers:  # none were recorded: the next call elsewhere whose operands are whole
-            following = next((entry for entry in self._in_order(tensor) if not entry[2]), None)
-            return following is not None and not following[1].differs
+        if self._read_whole(row):
+            return True
         path = tensor.layer if tensor.kind == "op" else _above(tensor.layer)
         while path is not None:
             following = next((entry for entry in self._layers[path] if entry[0] > tensor.index), None)
@@ -367,6 +375,11 @@ class _WholeResults:
                 return True
             path = _above(path)
         return False
+
+
+def _of_one_rank(row: TensorRow) -> Tensor | None:
+    """The side of a row that was not put together of ranks."""
+    return next((side for side in (row.b, row.a) if side is not None and not isinstance(side, JoinedTensor)), None)
 
 
 def _backwards(rows: Iterable[TensorRow]) -> list[TensorRow]:
@@ -411,8 +424,9 @@ _SCALING = frozenset({"multiply", "divide", "scale", "mul", "div"})
 
 
 def _scales(tensor: Tensor) -> bool:
-    """Whether a call has scaled a single number."""
-    return tensor.kind == "op" and tensor.size == 1 and bool(_SCALING.intersection(tensor.names))
+    """Whether a single number may be a scaled loss."""
+    loss = tensor.kind == LOSS or (tensor.kind == "note" and "loss" in tensor.name.lower())
+    return tensor.size == 1 and (loss or (tensor.kind == "op" and bool(_SCALING.intersection(tensor.names))))
 
 
 def _shared(tensor: Tensor) -> bool:

@@ -134,6 +134,20 @@ def numbers_of(ranks: Mapping[int, Weights], other: Weights) -> dict[int, Number
     return numbers
 
 
+def numbers_by_stage(ranks: Mapping[int, Weights], stages: Mapping[int, int]) -> dict[int, Numbers]:
+    """Rank -> the numbers of its blocks in the whole model, where ranks of each stage of a pipeline count theirs from 0."""
+    numbers: dict[int, Numbers] = {rank: {} for rank in ranks}
+    lists = {
+        rank: {path: known for path, known in _lists(weights).items() if "expert" not in path} for rank, weights in ranks.items()
+    }
+    for path in {path for known in lists.values() for path in known if not re.search(r"\.\d", path)}:
+        counts = {stages[rank]: len(known.get(path, ())) for rank, known in lists.items()}
+        for rank, stage in stages.items():
+            first = sum(count for other, count in counts.items() if other < stage)
+            numbers[rank][path] = {number: first + number for number in lists[rank].get(path, ())}
+    return numbers
+
+
 def _lists(weights: Iterable[str]) -> dict[str, set[int]]:
     """Path of a list of layers -> the numbers in it."""
     lists: defaultdict[str, set[int]] = defaultdict(set)

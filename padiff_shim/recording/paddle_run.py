@@ -54,10 +54,10 @@ def _mesh() -> dict[str, int]:
 class PaddleObserver:
     """Between :meth:`begin` and :meth:`end` everything that this context computes is written down."""
 
-    def __init__(self, writer: Writer, *, calls: bool, layers: bool, warn: Callable[[str], None]) -> None:
+    def __init__(self, writer: Writer, model: Any, *, calls: bool, layers: bool, warn: Callable[[str], None]) -> None:
         self._run = _RecordingRun("torch", "contiguous")
         self._run.remark = warn
-        self._plan = Observing(writer, calls=calls, layers=layers)
+        self._plan = Observing(writer, model, calls=calls, layers=layers)
         self._frame: Frame | None = None
         self._methods = Replacements()
         self._thread = threading.get_ident()
@@ -125,8 +125,8 @@ class Observing:
 
     tracks_layers = True
 
-    def __init__(self, writer: Writer, *, calls: bool, layers: bool) -> None:
-        self._writer, self._calls, self._layers = writer, calls, layers
+    def __init__(self, writer: Writer, model: Any, *, calls: bool, layers: bool) -> None:
+        self._writer, self._model, self._calls, self._layers = writer, model, calls, layers
         self._optimizing = False  # inside of a step, its decay, or clipping
         self._in_backward = False  # what a program's own backward reads is no data of the run
         self._in_py_layer = False  # and neither are the tensors in which a PyLayer's forward gets its operands
@@ -274,7 +274,7 @@ class Observing:
             inner.plan.layer_ends(inner, layer, result)
         if self._layers and self.looks_on:
             with paused():
-                self._writer.layer(layer_path(), type(layer).__name__, result, call_site())
+                self._writer.layer(layer_path(self._model), type(layer).__name__, result, call_site())
 
     def backward_begins(self, frame: Frame) -> None:
         """A backward begins."""
@@ -300,7 +300,7 @@ class Observing:
             data = [(path, tensor) for path, tensor in self._writer.own.others(operands) if not tensor.persistable]
             if data:
                 with paused():
-                    self._writer.inputs(name, data, call_site(), layer_path())
+                    self._writer.inputs(name, data, call_site(), layer_path(self._model))
 
     def _reads(self, arguments: Iterable[tuple[str, Any]], *, draws: bool = False) -> JsonTable | None:
         """What a call is about to read, before it can write into it; None where the call is not recorded."""
@@ -330,7 +330,7 @@ class Observing:
     def _note(self, name: str, function: str, result: Any, reads: JsonTable | None) -> None:
         if self._calls and self.looks_on and not self._writer.inside:
             with paused():
-                self._writer.op((name,), function, result, call_site(), layer_path(), reads or {})
+                self._writer.op((name,), function, result, call_site(), layer_path(self._model), reads or {})
 
 
 def _generators() -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,31 +11,43 @@ import numpy as np
 
 from ..runlog.events import IN_STEP
 from ..text import marked, tr
+from . import tensors as contents
 from .alignment import elements
 from .difference import DifferenceReason, TensorRow
 from .joined import JoinedRun
 from .reading import merged
 from .shards import RankTensor
 from .tensors import Array, Tensor, is_weight
+from .updates import linear
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
-PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED = (
-    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged"
+_ORDERS = 720  # of slices that are tried
+PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART = (
+    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged", "part"
 )  # fmt: skip
-_WORDS = {
-    PARTIAL_SUMS: marked("a sum over ranks is missing: each rank holds a part of it"),
-    BIAS: marked("each rank adds the bias, so that it counts several times"),
-    ORDER: marked("the ranks' shares stand in another order: {order}"),
-    BACKWARD: marked("a sum over ranks is missing in the backward: each rank holds a part of the gradient"),
-    SHARES: marked("gradients are not summed over the ranks that read other data"),
-    SCALE: marked("gradients are {factor:.6g} times those of the other run"),
-    EXCHANGED: marked("the other run has these values as {name}"),
+RANK_CAUSES = {  # kind of reason -> the cause in a few words, as a proof has them, too; and what shows it or is to be done
+    PARTIAL_SUMS: (marked("a sum over ranks is missing"), marked("the ranks' results add up to the whole one: all_reduce them")),
+    BIAS: (marked("each rank adds the bias"), marked("it counts {times} times: add it behind the sum over ranks")),
+    ORDER: (marked("slices in another order"), marked("one process has those of the ranks in the order {order}")),
+    BACKWARD: (
+        marked("a sum over ranks is missing"),
+        marked("gradients of ranks that read the same data add up to the whole one: the backward needs an all_reduce"),
+    ),
+    SHARES: (
+        marked("gradients are not combined over ranks"),
+        marked("those of the ranks' shares of the batch, put together, are the whole ones"),
+    ),
+    SCALE: (marked("gradients by another factor"), marked("{factor:.6g} times those of one process")),
+    EXCHANGED: (marked("slices in another order"), marked("one process has these values as {name}")),
+    PART: (marked("another result of the ranks"), marked("rank {ranks} alone differs")),
 }
 Grid = list[list[Array]]  # a row for each share of the data, with the parts of the ranks that read it
+Parts = tuple[Grid, list[Array], float]  # what each share should give, and the size by which equality is measured
 
 
 def _because(kind: str, **numbers: Any) -> DifferenceReason:
-    return DifferenceReason(kind, tr(_WORDS[kind], **numbers), numbers)
+    cause, detail = (tr(words, **numbers) for words in RANK_CAUSES[kind])
+    return DifferenceReason(kind, tr("{cause}: {detail}", cause=cause, detail=detail), numbers, cause)
 
 
 class RankCauses:
@@ -45,10 +58,13 @@ class RankCauses:
         rows: those of the difference, with ``run`` as a.
         close: what counts as equal, relative to the largest element.
         step: the step of these rows; None: all of the run's.
+        crossing: the runs are of two frameworks, so that weights may lie transposed.
     """
 
-    def __init__(self, run: JoinedRun, rows: Sequence[TensorRow], close: float = _CLOSE, step: int | None = None) -> None:
-        self._loose = close / _CLOSE
+    def __init__(
+        self, run: JoinedRun, rows: Sequence[TensorRow], close: float = _CLOSE, step: int | None = None, *, crossing: bool = True
+    ) -> None:
+        self._loose, self._crossing = close / _CLOSE, crossing
         whole = merged(known for known in run.steps() if step in (None, known.step))
         self._tensors = {tensor.index: tensor for tensor in whole.tensors if isinstance(tensor, RankTensor)}
         weights = (*whole.inputs, *(tensor for tensor in whole.tensors if tensor.kind == "parameter"))
@@ -63,11 +79,17 @@ class RankCauses:
             return self._of_weight(row)
         if row.any.kind in ("gradient", IN_STEP):
             return self._of_gradient(row)
+        used = [other for other in self._rows if other.any.kind == IN_STEP and other.differs]
+        behind = min((other.any.index for other in self._rows if other.any.kind == "gradient"), default=math.inf) < row.any.index
+        if used and behind and (cause := self._of_gradient(used[0])) is not None:  # computed of the gradients, as a norm is
+            return cause
         cause = self._of_result(self._layer_of(row) or row)
         if cause is not None and cause.kind == PARTIAL_SUMS:  # where they are summed later, and a bias with them
-            later = (self._of_result(other) for other in self._rows if other.differs and other.any.index > row.any.index)
-            return next((known for known in later if known is not None and known.kind == BIAS), cause)
-        return cause or self._of_order(row)
+            later = [other for other in self._rows if other.differs and other.any.index > row.any.index]
+            summed = any(self._equal_on_ranks(other) for other in later)
+            causes = (self._of_result(other, summed=summed) for other in later)
+            return next((known for known in causes if known is not None and known.kind == BIAS), cause)
+        return cause or self._of_order(row) or self._of_gathered(row) or self._of_part(row)
 
     def together(self, row: TensorRow) -> bool:
         """Whether single numbers of the ranks add up to the whole run's, or have it as their mean."""
@@ -76,7 +98,7 @@ class RankCauses:
         if known is None or len(parts) < 2:
             return False
         want, total = known[1][0], np.sum(parts, axis=0)
-        return any(_close(total * factor, want, self._size(want)) for factor in (1.0, 1.0 / len(parts)))
+        return any(_close(total * factor, want, known[2]) for factor in (1.0, 1.0 / len(parts)))
 
     def _size(self, array: Array) -> float:
         return self._loose * float(np.abs(array).max(initial=0.0))
@@ -95,36 +117,51 @@ class RankCauses:
             return None
         return TensorRow(row.rank, behind[0], behind[1], None, True)
 
-    def _parts(self, row: TensorRow) -> tuple[Grid, list[Array]] | None:
-        """The ranks' parts, and what each share of the data should give; None where they cannot be read."""
+    def _parts(self, row: TensorRow) -> Parts | None:
+        """The ranks' parts, and what each share of the data should give; None where they cannot be read.
+
+        Of fingerprints figures stand for the values that add up as these do.
+        """
         tensor, whole = None if row.a is None else self._tensors.get(row.a.index), _wide(row.b)
-        if tensor is None or whole is None:
+        if tensor is None or row.b is None:
             return None
-        grid = [[array for part in line if (array := _wide(part)) is not None] for line in tensor.parts]
-        if any(len(line) != len(parts) for line, parts in zip(grid, tensor.parts)):
+        read, size = _wide, self._size(np.zeros(0) if whole is None else whole)
+        if whole is None and all(part.shape == row.b.shape for line in tensor.parts for part in line):
+            if self._crossing and len(row.b.shape) > 1 and is_weight(row.b):
+                return None
+            read, whole, size = linear, linear(row.b), self._loose * row.b.figures.get("norm", 0.0)
+        grid = [[array for part in line if (array := read(part)) is not None] for line in tensor.parts]
+        if whole is None or any(len(line) != len(parts) for line, parts in zip(grid, tensor.parts)):
             return None
         count = len(grid)
         first = grid[0][0]
         if count > 1 and first.ndim and whole.ndim and whole.shape[0] == count * first.shape[0]:
-            return grid, np.split(whole, count)
-        return grid, [whole] * count
+            return grid, np.split(whole, count), size
+        return grid, [whole] * count, size
 
-    def _of_result(self, row: TensorRow) -> DifferenceReason | None:
-        """Of ranks that read the same data: partial sums that nobody has added up, or a bias that each of them adds."""
+    def _equal_on_ranks(self, row: TensorRow) -> bool:
+        """Whether what a call has made is the same on all ranks."""
+        tensor = None if row.a is None else self._tensors.get(row.a.index)
+        return tensor is not None and tensor.kind in ("op", "layer") and tensor.inner_equal and tensor.outer_equal
+
+    def _of_result(self, row: TensorRow, *, summed: bool = False) -> DifferenceReason | None:
+        """Of ranks that read the same data: partial sums that nobody has added up, or a bias that each of them adds; ``summed``: if
+        partial sums are added up later."""
         known = self._parts(row)
         if known is None or len(known[0][0]) < 2:
             return None
-        causes = [self._of_share(line, want) for line, want in zip(*known)]
+        causes = [self._of_share(line, want, known[2], summed=summed) for line, want in zip(*known[:2])]
         return causes[0] if all(cause == causes[0] for cause in causes) else None
 
-    def _of_share(self, parts: Sequence[Array], want: Array) -> DifferenceReason | None:
-        if any(part.shape != want.shape for part in parts) or not want.ndim:
+    def _of_share(self, parts: Sequence[Array], want: Array, size: float, *, summed: bool) -> DifferenceReason | None:
+        if any(part.shape != want.shape for part in parts):
             return None
-        size = self._size(want)
-        if not all(_close(part, parts[0], size) for part in parts):
-            return _because(PARTIAL_SUMS) if _in_all_rows(np.sum(parts, axis=0) - want, size) is not None else None
-        more = _in_all_rows(parts[0] - want, size)
-        if more is None or _close(more, 0 * more, size):
+        equal = all(_close(part, parts[0], size) for part in parts)
+        rest = parts[0] - want if equal else np.sum(parts, axis=0) - want
+        more, nothing = _in_all_rows(rest, size), _close(rest, 0 * rest, size)
+        if not equal and (nothing or (more is not None and not summed)):
+            return _because(PARTIAL_SUMS)
+        if more is None or nothing:
             return None
         for vector in self._vectors:
             part = vector.parts[0][0] if isinstance(vector, RankTensor) else vector
@@ -140,13 +177,48 @@ class RankCauses:
         known = self._parts(row)
         if known is None or len(known[0][0]) < 2:
             return None
-        parts, want = known[0][0], known[1][0]
-        order = _order(parts, want, self._size(want))
-        if order is None and parts[0].shape == want.shape and _close(parts[0], parts[-1], self._size(want)):
+        (parts, *_), (want, *_), size = known
+        order = _order(parts, want, size)
+        if order is None and parts[0].shape == want.shape and _close(parts[0], parts[-1], size):
             for axis in range(want.ndim):
                 if order is None and not want.shape[axis] % len(parts):
-                    order = _order(np.split(parts[0], len(parts), axis), want, self._size(want))
+                    order = _order(np.split(parts[0], len(parts), axis), want, size)
         return None if order is None else _because(ORDER, order=", ".join(map(str, order)))
+
+    def _of_gathered(self, row: TensorRow) -> DifferenceReason | None:
+        """A call that reads what ranks have made before, gathered in another order."""
+        tensor = None if row.a is None else self._tensors.get(row.a.index)
+        reads = None if tensor is None else tensor.parts[0][0].reads
+        for made in self._tensors.values() if tensor is not None and reads is not None else ():
+            parts = [part for line in made.parts for part in line]
+            arrays = [part.values() for part in parts if made.kind == "op" and made.index < tensor.index]  # type: ignore[union-attr]
+            for operand in reads.operands if len(arrays) > 1 else ():  # type: ignore[union-attr]
+                if len(parts) * parts[0].size != math.prod(operand.shape):
+                    continue
+                for order in itertools.islice(itertools.permutations(range(len(parts))), 1, _ORDERS):
+                    for axis in range(len(parts[0].shape)):
+                        whole = np.concatenate([arrays[place] for place in order], axis)
+                        if contents.digest(contents.as_bfloat16(whole) if made.dtype == "bfloat16" else whole) == operand.digest:
+                            return _because(ORDER, order=", ".join(map(str, order)))
+        return None
+
+    def _of_part(self, row: TensorRow) -> DifferenceReason | None:
+        """Ranks that alone differ, of those that hold slices or should hold the same."""
+        known, tensor = self._parts(row), None if row.a is None else self._tensors.get(row.a.index)
+        if known is None or tensor is None:
+            return None
+        grid, wants, size = known
+        axis = _split_axis(grid[0], wants[0].shape)
+        pieces = [[want] * len(line) if axis is None else np.split(want, len(line), axis) for line, want in zip(grid, wants)]
+        differing = [
+            rank
+            for line, parts, ranks in zip(grid, pieces, tensor.ranks)
+            for part, want, rank in zip(line, parts, ranks)
+            if not _close(part, want, size)
+        ]
+        if not 0 < len(differing) < len(tensor.all_ranks):
+            return None
+        return _because(PART, ranks=", ".join(map(str, differing)))
 
     def _of_weight(self, row: TensorRow) -> DifferenceReason | None:
         tensor, whole = None if row.a is None else self._tensors.get(row.a.index), _wide(row.b)
@@ -172,9 +244,9 @@ class RankCauses:
             return None
         for want in _turned(known[1][0]):
             grid = _whole_parts(known[0], want)
-            if grid is not None and (cause := _of_gradients(grid, want, self._size(want))) is not None:
+            if grid is not None and (cause := _of_gradients(grid, want, known[2])) is not None:
                 return cause
-        return None
+        return self._of_part(row)
 
 
 def _returns(tensor: Tensor, layer: str) -> bool:
@@ -246,7 +318,7 @@ def _alike(part: Array, piece: Array, axis: int, size: float) -> bool:
 
 def _in_all_rows(between: Array, size: float) -> Array | None:
     """The last axis of what is the same in all rows: a bias, or zeros; None where it is not the same."""
-    flat = between.reshape(-1, between.shape[-1])
+    flat = between.reshape(-1, between.shape[-1] if between.ndim else 1)
     return np.asarray(flat[0]) if len(flat) > 1 and _close(flat, np.broadcast_to(flat[0], flat.shape), size) else None
 
 

@@ -14,7 +14,7 @@ from ..text import joined, marked, shown, tr
 from . import pages
 from .call_origins import ARGUMENTS, other_arguments
 from .difference import Difference, DifferenceReason, TensorRow
-from .rank_causes import SCALE
+from .rank_causes import PART, SCALE
 from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
 from .shards import JoinedTensor
@@ -118,15 +118,15 @@ def _of_row(
     if updated and not updates.begins(first):
         return _of_update(updates, first, rounding.rows)
     known = None if cause is None else cause(first)
-    if known is not None:
+    if known is not None and known.kind != PART:
         return known
     if updated:
-        return DifferenceReason(WEIGHTS, tr("the weights differ from the start"), {})
+        return known or DifferenceReason(WEIGHTS, tr("the weights differ from the start"), {})
     if first.any.kind in GRADIENTS or (first.any.kind, first.any.name) == ("note", NORM_NOTE):
-        return _of_gradients(updates, difference, first) or _of_place(difference, first)
+        return _of_gradients(updates, difference, first) or known or _of_place(difference, first)
     if rounding.unseen:
         return _of_unseen(first)
-    return _of_result(difference, first, rounding, single=cause is None)
+    return _of_result(difference, first, rounding, single=cause is None) or known
 
 
 def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, single: bool) -> DifferenceReason | None:

@@ -600,7 +600,9 @@ class Recording:
         else:
             self._file = RecordFile(self.folder, header, options["budget"])
             self._writer = self._full_writer(side)
-            self._observer = side.observer(self._writer, calls=options["calls"], layers=options["layers"], warn=self._remark)
+            self._observer = side.observer(
+                self._writer, self._model, calls=options["calls"], layers=options["layers"], warn=self._remark
+            )
             self._writer.begin()
         self._observer.begin()
         _open[self.framework] = self

@@ -134,8 +134,8 @@ def surroundings() -> dict[str, Any]:
 class TorchObserver:
     """Between :meth:`begin` and :meth:`end` everything that this thread computes is written down."""
 
-    def __init__(self, writer: Writer, *, calls: bool, layers: bool, warn: Callable[[str], None]) -> None:
-        self._writer, self._calls, self._layers = writer, calls, layers
+    def __init__(self, writer: Writer, model: Any, *, calls: bool, layers: bool, warn: Callable[[str], None]) -> None:
+        self._writer, self._model, self._calls, self._layers = writer, model, calls, layers
         self._thread = 0
         self._running: list[tuple[Any, str]] = []  # modules, outermost first, with their paths
         writer.late = True
@@ -163,7 +163,7 @@ class TorchObserver:
 
     @property
     def path(self) -> str:
-        """Of the running module, below the outermost one."""
+        """Of the running module, below the model or the outermost one."""
         return self._running[-1][1] if self._running else ""
 
     def _elsewhere(self) -> bool:
@@ -172,15 +172,13 @@ class TorchObserver:
     def _enter(self, module: Any, _: Any) -> None:
         if self._elsewhere():
             return
-        path = ""
         if not self._running:
             self._writer.computes()
             self._weights.add([*module.parameters(), *module.buffers()])
-        else:
-            above, prefix = self._running[-1]
-            name = next((name for name, child in above.named_modules() if child is module), type(module).__name__)
-            path = f"{prefix}.{name}" if prefix and name else name or prefix
-        self._running.append((module, path))
+        above, prefix = self._running[-1] if self._running else (self._model, "")
+        names = (name for name, child in (above.named_modules() if above is not None else ()) if child is module)
+        name = next(names, type(module).__name__ if self._running else "")
+        self._running.append((module, f"{prefix}.{name}" if prefix and name else name or prefix))
 
     def _leave(self, module: Any, _: Any, result: Any) -> None:
         if self._elsewhere():

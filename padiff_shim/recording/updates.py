@@ -69,4 +69,6 @@ def linear(tensor: Tensor | None) -> Array | None:
     values = wide(tensor)
     if values is None and tensor is not None and {"mean", "projection"} <= tensor.figures.keys():
         values = np.array([tensor.figures["mean"] * tensor.size, tensor.figures["projection"]])
+    elif values is None and tensor is not None and tensor.size == 1 and "mean" in tensor.figures:
+        values = np.array([tensor.figures["mean"]])
     return values

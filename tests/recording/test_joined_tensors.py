@@ -219,20 +219,20 @@ class Stage(paddle.nn.Layer):
         return x
 
 
-def staged(folder, weights, data, monkeypatch, wrong=False):
+def staged(folder, weights, data, monkeypatch, wrong=False, cut=1, **options):
     """Two stages that call their layers for all micro-batches before the first backward, played one after the other."""
-    net, sent, back = Stage(weights[:1], wrong), [], []
-    later = Stage(weights[1:])
+    net, sent, back = Stage(weights[:cut], wrong), [], []
+    later = Stage(weights[cut:])
     for x in data:
         sent.append(net(paddle.to_tensor(x)).detach())
         sent[-1].stop_gradient = False
         (later(sent[-1]) ** 2).mean().backward()
         back.append(sent[-1].grad)
-    for rank, part in enumerate((weights[:1], weights[1:])):
+    for rank, part in enumerate((weights[:cut], weights[cut:])):
         as_rank(monkeypatch, rank, 2)
         stage = Stage(part, wrong and not rank)
         optimizer = paddle.optimizer.SGD(0.1, parameters=stage.parameters())
-        with padiff_shim.record(folder, stage, gradients=True):
+        with padiff_shim.record(folder, stage, **(options or {"gradients": True})):
             if rank == 0:
                 results = [stage(paddle.to_tensor(x)) for x in data]
                 for result, gradient in zip(results, back):
@@ -260,6 +260,29 @@ def test_stages_with_micro_batches_pair_each_call_and_find_the_stage(tmp_path, m
     staged(tmp_path / "wrong", weights, data, monkeypatch, wrong=True)
     first = padiff_shim.diff(tmp_path / "wrong", tmp_path / "whole", shards="auto", rtol=1e-5).first
     assert (first.rank, first.any.layer) == (0, "layers.0")
+
+
+@pytest.mark.parametrize("options", [{"gradients": True, "parameters": True}, {"values": "fingerprint"}])
+def test_pipelines_on_both_sides(options, tmp_path, monkeypatch):
+    """Of one layout each rank has its partner, and what a stage was sent is no input of the run; other stages count otherwise."""
+    rng = np.random.default_rng(0)
+    weights, data = rng.standard_normal((3, 4, 4)).astype("float32"), rng.standard_normal((2, 4, 4)).astype("float32")
+    staged(tmp_path / "one", weights, data, monkeypatch, **options)
+    staged(tmp_path / "again", weights, data, monkeypatch, **options)
+    staged(tmp_path / "other", weights, data, monkeypatch, cut=2, **options)
+    staged(tmp_path / "small", weights, data.reshape(4, 2, 4), monkeypatch, **options)
+    staged(tmp_path / "wrong", weights, data, monkeypatch, wrong=True, **options)
+    for shards in (None, "auto"):
+        same = padiff_shim.diff(tmp_path / "one", tmp_path / "again", shards=shards)
+        assert same, same.answer
+        assert not same.not_joined
+        wrong = padiff_shim.diff(tmp_path / "wrong", tmp_path / "one", shards=shards)
+        assert (wrong.origin, wrong.first.rank, wrong.first.any.layer) == (None, 0, "layers.0"), wrong.answer
+    other = padiff_shim.diff(tmp_path / "other", tmp_path / "one", shards="auto")
+    assert other, other.answer
+    small = padiff_shim.diff(tmp_path / "small", tmp_path / "one", rtol=1e-5)
+    assert small.micro_batches == (4, 2)
+    assert all(row.any.kind == "layer" or not row.differs for row in small.rows if row.any.layer), small.answer
 
 
 def test_micro_batches_of_ranks_whose_loss_and_gradients_are_divided_outside_of_layers(tmp_path, monkeypatch):
@@ -354,7 +377,10 @@ class ByHand(paddle.nn.Layer):
         self.count, self.fault = count, fault
 
     def forward(self, x):
-        y, bias = self.down(paddle.tanh(self.up(x))), self.down.bias
+        return self.ends(self.down(paddle.tanh(self.up(x))), x)
+
+    def ends(self, y, x):
+        bias = self.down.bias
         if self.fault == "bias":
             return self.summed(y + bias, x, bias)
         return (y if self.fault == "partial sums" else self.summed(y, x, 0.0 * bias)) + bias
@@ -368,15 +394,42 @@ class ByHand(paddle.nn.Layer):
         return paddle.scale(y, 0.0) + paddle.to_tensor(sum(parts))
 
 
+def by_hand(model, x, where):
+    """The sum in the model, in the program that calls its layers, or without any layer."""
+    if where != "nowhere":
+        return model(x) if where == "model" else model.forward(x)
+    return model.ends(paddle.matmul(paddle.tanh(paddle.matmul(x, model.up.weight)), model.down.weight), x)
+
+
+@pytest.mark.parametrize("options", [{}, {"values": "fingerprint"}])
+@pytest.mark.parametrize("where", ["model", "program", "nowhere"])
 @pytest.mark.parametrize("fault", ["", "partial sums", "bias"])
-def test_a_sum_over_ranks_by_hand_in_the_outermost_layer(fault, tmp_path, monkeypatch):
+def test_a_sum_over_ranks_by_hand(fault, where, options, tmp_path, monkeypatch):
     x = paddle.to_tensor(np.random.default_rng(1).standard_normal((4, 8)).astype("float32"))
     for folder, count in (("one", 1), ("two", 2)):
         for rank in range(count):
-            for name, value in (("PADDLE_TRAINER_ID", rank), ("PADDLE_TRAINERS_NUM", count)):
-                monkeypatch.setenv(name, str(value))
-            with padiff_shim.record(tmp_path / folder, model := ByHand(rank, count, fault if count > 1 else "")):
-                paddle.tanh(model(x)).sum()
+            as_rank(monkeypatch, rank, count)
+            with padiff_shim.record(tmp_path / folder, model := ByHand(rank, count, fault if count > 1 else ""), **options):
+                loss = paddle.tanh(by_hand(model, x, where)).sum()
+                if options:
+                    loss.backward()
     difference = padiff_shim.diff(tmp_path / "two", tmp_path / "one", shards="auto", rtol=1e-5)
-    assert bool(difference) is (not fault), difference.answer
-    assert getattr(difference.reason, "kind", "") == fault, difference.answer
+    same = not fault or (options and not any(row.differs for row in difference.rows if row.any.kind == "loss"))
+    assert not [row for row in difference.differing if row.any.kind in ("layer", "op", "loss")] if same else not difference
+    if not options:
+        assert getattr(difference.reason, "kind", "") == fault, difference.answer
+
+
+def test_slices_that_a_program_gathers_in_another_order(tmp_path, monkeypatch):
+    drawn = np.random.default_rng(0)
+    first, last = (paddle.to_tensor(drawn.standard_normal(shape).astype("float32")) for shape in ((4, 8), (8, 4)))
+    x = paddle.to_tensor(drawn.standard_normal((3, 4)).astype("float32"))
+    for folder, count in (("one", 1), ("two", 2)):
+        for rank in range(count):
+            as_rank(monkeypatch, rank, count)
+            parts = [paddle.tanh(paddle.matmul(x, part)) for part in paddle.split(first, count, 1)]
+            with padiff_shim.record(tmp_path / folder):
+                paddle.tanh(paddle.matmul(x, paddle.split(first, count, 1)[rank]))
+                paddle.matmul(paddle.concat(parts[::-1], 1), last)
+    difference = padiff_shim.diff(tmp_path / "two", tmp_path / "one", shards="auto", rtol=1e-5)
+    assert (difference.reason.kind, difference.reason.numbers["order"]) == ("order", "1, 0"), difference.answer
