@@ -23,6 +23,7 @@ _AXES = 4  # up to so many every order of axes is tried
 _ROUNDED = {"bfloat16": 2.0**-4, "float16": 2.0**-5, "float32": 2.0**-12, "float64": 2.0**-26}
 _CHANCES = 100  # an arrangement of values is no coincidence if there are more ways to arrange them
 SUMS = 1e-5  # relative: sums of the same float32 numbers in another order
+_SAME_ELEMENTS = 1e-6  # relative: figures of six digits
 _SAME_SUMS = 1e-9  # relative: sums of the same numbers in another order, in float64
 
 
@@ -79,6 +80,24 @@ def by_figures(first: Tensor, second: Tensor, *, turned: bool = False) -> Distan
     relative = max(abs(a - b) / max(abs(a), abs(b)) if a != b else 0.0 for a, b in pairs)
     alike = relative <= _SAME_SUMS and all(a == b for a, b in pairs[:4])
     return Distance(alike, np.nan, np.nan, relative, None, first.size, 0 if alike else first.size, "figures")
+
+
+def same_elements(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    """Whether tensors of fingerprints hold the same elements all together, in any order, by figures that do not depend on it."""
+    if not first or sorted(tensor.shape for tensor in first) != sorted(tensor.shape for tensor in second):
+        return False
+    if not all({"mean", "max_abs"} <= tensor.figures.keys() for tensor in (*first, *second)):
+        return False
+    sides = (
+        (
+            math.hypot(*(tensor.figures["norm"] for tensor in side)),
+            max(tensor.figures["max_abs"] for tensor in side),
+            sum(tensor.figures["mean"] * tensor.size for tensor in side) / sum(tensor.size for tensor in side),
+        )
+        for side in (first, second)
+    )
+    pairs = list(zip(*sides))
+    return all(abs(a - b) <= _SAME_ELEMENTS * max(abs(a), scale) for (a, b), scale in zip(pairs, (0.0, 0.0, pairs[1][0])))
 
 
 def _by_fingerprints(first: Tensor, second: Tensor, *, turned: bool) -> Distance:

@@ -13,6 +13,7 @@ from ..present import document as doc
 from ..present.annotations import Finding, places_of
 from ..runlog.events import IN_STEP, LOSS, STATE
 from ..text import SENTENCE, code_line, joined, many, marked, shown, tr
+from .alignment import same_elements
 from .call_origins import ARGUMENTS, CALL, LAYOUT, RANDOM, CallOrigin
 from .tensors import SHOWN_KINDS, WEIGHT
 
@@ -194,6 +195,8 @@ def _place(row: TensorRow) -> Any:
 def reordered(difference: Difference, origin: TensorRow) -> int:
     """How many samples a call has read in all steps, if both runs gave it the same ones in another order; else 0."""
     batches: list[Any] = [row for row in difference.inputs if _place(row) == _place(origin)]
+    if difference.fingerprints and same_elements([row.a for row in batches], [row.b for row in batches]):
+        return sum(row.a.shape[0] if row.a.shape else 1 for row in batches)
     samples = [Counter(sample for row in batches for sample in getattr(row, side).rows) for side in "ab"]
     if samples[0] != samples[1] or not all(tensor.rows for row in batches for tensor in (row.a, row.b)):
         return 0

@@ -12,6 +12,7 @@ from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
 from ..runlog.optimizer_settings import BEGINS, CLIP_WAYS, CLIP_WORDS
 from ..text import joined, marked, shown, tr
 from . import pages
+from .alignment import same_elements
 from .call_origins import ARGUMENTS, other_arguments
 from .difference import Difference, DifferenceReason, TensorRow
 from .rank_causes import PART, SCALE
@@ -172,12 +173,15 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
     origin = difference.origin
     if origin is None or origin.any.tensor == WEIGHT:
         return None
-    samples = [side.rows for side in (origin.a, origin.b) if side is not None]
-    if samples[0] != samples[-1] and sorted(samples[0]) == sorted(samples[-1]):
-        return DifferenceReason(ORDER_OF_SAMPLES, tr("another order of the samples in a batch"), {})
+    sides = [side for side in (origin.a, origin.b) if side is not None]
+    samples = [side.rows for side in sides]
+    if (samples[0] != samples[-1] and sorted(samples[0]) == sorted(samples[-1])) or same_elements(sides[:1], sides[1:]):
+        text = tr("another order of the samples in a batch")
+        text = text if any(samples) else tr("{order}, or of values in them: fingerprints do not tell which", order=text)
+        return DifferenceReason(ORDER_OF_SAMPLES, text, {})
     if pages.reordered(difference, origin):
         return DifferenceReason(ORDER_OF_BATCHES, tr("another order of batches"), {})
-    shapes = [side.shape for side in (origin.a, origin.b) if side is not None]
+    shapes = [side.shape for side in sides]
     if len(shapes) == 2 and shapes[0][1:] == shapes[1][1:] and shapes[0] != shapes[1]:
         text = tr("another batch size: {a} in a, {b} in b", a=shapes[0][0], b=shapes[1][0])
         return DifferenceReason(BATCH, text, {"a": shapes[0][0], "b": shapes[1][0]})

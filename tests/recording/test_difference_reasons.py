@@ -120,6 +120,13 @@ def test_fingerprints(tmp_path):
         until = difference.reason.numbers.get("until", "")
         assert until.startswith("layer LayerNorm in layer 4" if name == "epsilon" else ""), difference.headline
         assert bool(until) is (name == "epsilon")
+    for name, kind in (("samples", "order of samples"), ("samples-epsilon", "order of samples"), ("batches", "order of batches")):
+        options = {**RUNS[name], **({"mode": padiff_shim.reference("torch")} if "mode" in RUNS[name] else {})}
+        train(tmp_path / name, values="fingerprint", **options)
+        assert diff(tmp_path / "plain", tmp_path / name).reason.kind == kind
+    assert diff(tmp_path / "plain", tmp_path / "samples", rtol=1e-2)
+    first = diff(tmp_path / "plain", tmp_path / "samples-epsilon", rtol=1e-4).first.any
+    assert (first.kind, first.layer) == ("layer", "4"), "what the layers before return are the same elements in another order"
 
 
 def test_the_setting_that_differs_stands_in_the_headline(tmp_path, monkeypatch):
