@@ -65,9 +65,10 @@ def l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tenso
     deviations=ROUNDED,
 )
 def smooth_l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str, delta: float, is_huber: bool) -> torch.Tensor:
-    """``torch.nn.functional.huber_loss``, and with is_huber=False ``smooth_l1_loss``."""
+    """``torch.nn.functional.smooth_l1_loss`` for a delta of 1 and for is_huber=False, else ``huber_loss``."""
     alike(x, label)
-    return F.huber_loss(x, label, reduction, delta) if is_huber else F.smooth_l1_loss(x, label, reduction=reduction, beta=delta)
+    huber = is_huber and delta != 1
+    return F.huber_loss(x, label, reduction, delta) if huber else F.smooth_l1_loss(x, label, reduction=reduction, beta=delta)
 
 
 @op("input label delta", tensors=2, samples=each((Sample((3, 4), (3, 4)),), delta=(1.0, 0.3)), deviations=ROUNDED)

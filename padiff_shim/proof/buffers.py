@@ -7,11 +7,9 @@ right with buffers of its own, which may mean something else to it? And does a b
 from __future__ import annotations
 
 import ast
-import contextlib
 import inspect
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +21,12 @@ from ..frameworks.memory import TORCH_DTYPES
 from ..text import joined, listed, tr
 from ..trees import as_array, copied
 from ..weights.mapping import Mapping, Pair
-from ..weights.transfer import carry, made_before
+from ..weights.transfer import made_before
 from . import agreement
 from .agreement import Array
 from .causes import values_differ
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
+from .held_values import fill, holding, tensors_of
 from .locate import UNIT, with_rounding_of
 from .programs import ModelSide, PaddleSide, TorchSide, out_of_memory
 from .proof import Proof
@@ -35,7 +34,6 @@ from .trace import Model, TraceOperand, Value
 
 _REGISTERING = ("register_buffer", "create_parameter", "add_parameter")
 WITH_BUFFERS = "+buffers"  # behind a word of weights=: buffers that differ are none of the code's
-_RANGE = 0.05, 0.5  # of what a buffer of zeros gets
 
 
 class ApartBuffer(NamedTuple):
@@ -79,12 +77,6 @@ def began_apart(mapping: Mapping, module: torch.nn.Module, layer: paddle.nn.Laye
         if not torch.equal(table.to(other.dtype).nan_to_num(), other.nan_to_num()):
             apart.append(ApartBuffer(pair, table, other, made[mapping.dst], unit))
     return apart
-
-
-def tensors_of(model: Model) -> dict[str, Any]:
-    """All tensors of a model that hold numbers, by name."""
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, paddle.Tensor) or tensor._is_initialized()}
 
 
 def _is_computed(pair: Pair, layers: dict[str, torch.nn.Module]) -> bool:
@@ -136,7 +128,7 @@ def _effect(apart: Sequence[ApartBuffer], side: ModelSide) -> float | None:
         own = {
             name: with_rounding_of(_tensor(copied(tensors[name])), _tensor(values), unit).numpy() for name, values, unit in named
         }
-        with _holding(side, own):
+        with holding(side, own):
             after = side.run_forward()
     except Exception as error:
         if out_of_memory(error):
@@ -144,22 +136,6 @@ def _effect(apart: Sequence[ApartBuffer], side: ModelSide) -> float | None:
         return None
     apart_in_shape = agreement.shapes_differ(before, after)
     return None if apart_in_shape else agreement.largest_of_rows(agreement.outputs(before, after))
-
-
-@contextlib.contextmanager
-def _holding(side: ModelSide, values: dict[str, Array]) -> Iterator[None]:
-    """Within it a model holds other values under some names."""
-    side.rewind()
-    tensors = tensors_of(side.model)
-    before = {name: copied(tensors[name]) for name in values}
-    try:
-        for name, array in values.items():
-            side.fill(tensors[name], array)
-        yield
-    finally:
-        side.rewind()
-        for name, array in before.items():
-            side.fill(tensors[name], array)
 
 
 def _mistakes(apart: Sequence[ApartBuffer], layers: Sequence[dict[str, Model]], effect: float | None) -> Iterator[Mistake]:
@@ -232,23 +208,11 @@ def of_zeros(mapping: Mapping, original: TorchSide, port: PaddleSide, *, back: b
     return pairs
 
 
-def fill_zeros(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: PaddleSide) -> None:
-    """Give pairs the same random numbers on both sides."""
-    source, target = (original, port) if mapping.src == "torch" else (port, original)
-    generator, tensors = np.random.default_rng(0), tensors_of(source.model)
-    for side in (source, target):
-        side.rewind()
-    for pair in pairs:
-        tensor = tensors[pair.name(source.framework)]
-        source.fill(tensor, generator.uniform(*_RANGE, tuple(tensor.shape)).astype(as_array(tensor).dtype))
-    carry(replace(mapping, pairs=list(pairs)), source.model, target.model)
-
-
 def hide_something(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: PaddleSide) -> bool | None:
     """Whether both give other bits with numbers in these pairs; None where the original does not run so."""
     sides = (original, port)
     try:
-        fill_zeros(pairs, mapping, original, port)
+        fill(pairs, mapping, original, port)
         expected = original.run_forward()
         try:
             actual = port.run_forward()

@@ -19,7 +19,7 @@ from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
 from ..progress import Waiting
-from ..text import joined, marked, tr
+from ..text import joined, listed, marked, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .aligned import AlignedDtype, aligned_dtype
 from .alignment import Alignment, origins, surroundings
@@ -30,6 +30,7 @@ from .carried import CarriedBy
 from .drift import Drift, drift
 from .findings import LayerRow, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
+from .held_values import without_plain_weights
 from .pages import annotated, proof_document
 from .programs import PaddleSide, TorchSide, generators_restored, not_running
 from .updates import Recipe
@@ -252,7 +253,13 @@ class Proof(ProofAnswer):
         if not same_mathematics(self):
             return Bitwise(self, comparable=False)
         ran = self._programs()
-        return bitwise(self, ran.original, ran.port, ran.mapping, ran.recipe, ran.steps)
+        with without_plain_weights(ran.mapping, ran.original, ran.port) as names:
+            bits = bitwise(self, ran.original, ran.port, ran.mapping, ran.recipe, ran.steps)
+        if names:
+            bits.notes.append(
+                tr("{names}: ones or zeros hide roundings, so both had the same other numbers there", names=listed(names))
+            )
+        return bits
 
     def drift(self, *, calls: bool = False) -> Drift:
         """How far the port's values are from the original's: mean and largest difference of every layer's result.

@@ -25,7 +25,7 @@ from ..weights.tree import WeightSide as Tree
 from . import agreement, precision
 from .agreement import RunOutcome
 from .attribution import wrong_natively
-from .buffers import WITH_BUFFERS, began_apart, fill_zeros, hide_something, judge_buffers, of_zeros
+from .buffers import WITH_BUFFERS, began_apart, fill, hide_something, judge_buffers, of_zeros
 from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
@@ -313,7 +313,7 @@ class Question:
         mapping = self._mapping(original, port, trees, used)
         mapping = replace(mapping, pairs=[pair for pair in mapping if pair.paddle not in own]) if own else mapping
         if filled:
-            fill_zeros([pair for pair in mapping if pair.paddle in filled], mapping, original, port)
+            fill([pair for pair in mapping if pair.paddle in filled], mapping, original, port)
         began = drawn_differently(original, port, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
         trains = self.recipe is not None

@@ -5,6 +5,7 @@ import importlib.util
 import sys
 
 import numpy as np
+import paddle
 import pytest
 import torch
 import torch.utils.checkpoint
@@ -321,6 +322,39 @@ def test_a_change_that_assigns_a_name_that_it_reads(tmp_path):
     answer, behind = ask(tmp_path, body, Normed, dtype="bfloat16")
     assert answer.mended, str(answer)
     assert behind.identical, str(behind)
+
+
+class Scaled(torch.nn.Module):
+    """As a new norm holds them: ones, with which products are exact, and zeros, with which sums are."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm = torch.nn.Linear(24, 24), torch.nn.LayerNorm(24)
+
+    def forward(self, x):
+        return self.up(x) * (self.norm.weight + self.norm.bias)
+
+
+class ScaledTwice(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm = paddle.nn.Linear(24, 24), paddle.nn.LayerNorm(24)
+
+    def forward(self, x):
+        y = self.up(x)
+        return y * self.norm.weight + y * self.norm.bias
+
+
+def test_weights_of_one_number_hide_no_origin():
+    port = ScaledTwice()
+    proof = padiff_shim.prove(port, Scaled(), INPUTS)
+    bits = proof.bits()
+    assert proof.verdict is padiff_shim.ProofVerdict.CODE_CORRECT
+    assert [origin.paddle.source for origin in bits.origins] == ["return y * self.norm.weight + y * self.norm.bias"]
+    assert bits.mended, str(bits)
+    assert "norm.weight" in str(bits.notes)
+    assert not any(row.substituted.max_abs for row in proof.drift().rows)  # which holds ones and zeros again
+    assert bool((port.norm.weight == 1).all())
 
 
 class Viewed(Net):

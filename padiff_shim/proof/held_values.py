@@ -1,0 +1,82 @@
+"""Models that hold other values for a while, the same on both sides."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ..trees import as_array, copied
+from ..weights.mapping import Mapping, Pair
+from ..weights.transfer import carry
+from .agreement import Array
+from .programs import ModelSide, PaddleSide, TorchSide
+from .trace import Model
+
+_RANGE = 0.05, 0.5  # of what is added to ones and zeros
+
+
+def tensors_of(model: Model) -> dict[str, Any]:
+    """All tensors of a model that hold numbers, by name."""
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, paddle.Tensor) or tensor._is_initialized()}
+
+
+@contextlib.contextmanager
+def holding(side: ModelSide, values: dict[str, Array]) -> Iterator[None]:
+    """Within it a model holds other values under some names."""
+    side.rewind()
+    tensors = tensors_of(side.model)
+    before = {name: copied(tensors[name]) for name in values}
+    try:
+        for name, array in values.items():
+            side.fill(tensors[name], array)
+        yield
+    finally:
+        side.rewind()
+        for name, array in before.items():
+            side.fill(tensors[name], array)
+
+
+def fill(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: PaddleSide) -> None:
+    """Add the same random numbers to pairs on both sides."""
+    source, target = (original, port) if mapping.src == "torch" else (port, original)
+    generator, tensors = np.random.default_rng(0), tensors_of(source.model)
+    for side in (source, target):
+        side.rewind()
+    for pair in pairs:
+        tensor = tensors[pair.name(source.framework)]
+        values = as_array(tensor)
+        source.fill(tensor, (values + generator.uniform(*_RANGE, values.shape)).astype(values.dtype))
+    carry(replace(mapping, pairs=list(pairs)), source.model, target.model)
+
+
+@contextlib.contextmanager
+def without_plain_weights(mapping: Mapping, original: TorchSide, port: PaddleSide) -> Iterator[list[str]]:
+    """Within it weights and statistics that hold one number hold others, the same on both sides; gives their names in the port.
+
+    A product with ones and a sum with zeros are exact: they hide how a program rounds.
+    """
+    layers = original.layers
+    tensors = {side: tensors_of(side.model) for side in (original, port)}
+    pairs = []
+    for pair in mapping:
+        slots = [pair.torch_slot.weight, pair.paddle_slot.weight]
+        learned = all(slot is not None and slot.trainable and not slot.buffer for slot in slots)
+        statistic = hasattr(layers.get(pair.torch.rpartition(".")[0]), "running_mean")
+        values = tensors[original].get(pair.torch)
+        if pair.is_exact and (learned or statistic) and values is not None and pair.paddle in tensors[port]:
+            array = as_array(values)
+            if array.dtype.kind == "f" and array.size and (array == array.flat[0]).all():
+                pairs.append(pair)
+    with contextlib.ExitStack() as held:
+        for side in (original, port):
+            names = [pair.name(side.framework) for pair in pairs]
+            held.enter_context(holding(side, {name: as_array(copied(tensors[side][name])) for name in names}))
+        if pairs:
+            fill(pairs, mapping, original, port)
+        yield [pair.paddle for pair in pairs]
