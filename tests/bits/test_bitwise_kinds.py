@@ -11,7 +11,8 @@ import torch
 import torch.utils.checkpoint
 
 import padiff_shim
-from padiff_shim.table.formulation import BACKWARD, FUSED, NUMBERS
+from padiff_shim.table.formulation import BACKWARD, FUSED, GROUPING, NUMBERS
+from padiff_shim.weights.rules import split
 
 PORT = """
 import math
@@ -83,10 +84,10 @@ class Checkpointed(Net):
         return torch.utils.checkpoint.checkpoint(self.block, self.down(torch.tanh(self.up(x))), use_reentrant=False)
 
 
-def ask(folder, body, original, **options):
+def ask(folder, body, original, port=PORT, **options):
     """What is said of a port, and of the same port with what is printed written into it."""
     path = folder / "port.py"
-    path.write_text(PORT.replace("{body}", "".join(f"        {line}\n" for line in body.splitlines())))
+    path.write_text(port.replace("{body}", "".join(f"        {line}\n" for line in body.splitlines())))
     answers = []
     for _ in range(2):
         spec = importlib.util.spec_from_file_location(f"kinds_{len(sys.modules)}", path)
@@ -320,6 +321,59 @@ def test_a_change_that_assigns_a_name_that_it_reads(tmp_path):
         'return (y * self.down.bias.astype("float32")).astype(x.dtype)'
     )
     answer, behind = ask(tmp_path, body, Normed, dtype="bfloat16")
+    assert answer.mended, str(answer)
+    assert behind.identical, str(behind)
+
+
+ONE_PRODUCT = """
+import paddle
+import paddle.nn as nn
+import paddle.nn.functional as F
+
+
+class Port(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.qkv_proj, self.o_proj = nn.Linear(24, 48, bias_attr=None), nn.Linear(24, 24)
+
+    def forward(self, x):
+{body}        q, k, v = [t.reshape([3, 11, -1, 6]) for t in (q, k, v)]
+        k, v = [t.repeat_interleave(2, axis=2) for t in (k, v)]
+        q, k, v = [t.transpose([0, 2, 1, 3]) for t in (q, k, v)]
+        scores = F.softmax(paddle.matmul(q, k, transpose_y=True) * 6**-0.5, -1)
+        return self.o_proj(paddle.matmul(scores, v).transpose([0, 2, 1, 3]).reshape([33, 24]))
+"""
+
+
+class Separate(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (torch.nn.Linear(24, width) for width in (24, 12, 12, 24))
+
+    def forward(self, x):
+        q, k, v = (layer(x).view(3, 11, -1, 6) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        k, v = (t.repeat_interleave(2, dim=2) for t in (k, v))
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        scores = torch.softmax(torch.matmul(q, k.transpose(-1, -2)) * 6**-0.5, -1)
+        return self.o_proj(torch.matmul(scores, v).transpose(1, 2).reshape(33, 24))
+
+
+WHOLE = [
+    ("q, k, v = paddle.split(self.qkv_proj(x), [24, 12, 12], axis=-1)", "F.linear(x, w[:, 0:24], b[0:24])", ()),
+    (
+        "y = self.qkv_proj(x).reshape([33, 2, 24])\nq, k, v = paddle.split(y, [12, 6, 6], axis=-1)",
+        "w.reshape([0, 2, 24])[:, :, 0:12].flatten(1)",
+        [("qkv_proj", split("q_proj", "k_proj", "v_proj", groups=2))],
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "written", "rules"), WHOLE)
+def test_one_product_with_several_weights(tmp_path, body, written, rules):
+    answer, behind = ask(tmp_path, body, Separate, ONE_PRODUCT, rules=rules or None)
+    (origin,) = answer.origins
+    assert (origin.cause, origin.differs, origin.paddle.line) == (GROUPING, "gradient", 13)
+    assert written in origin.change
     assert answer.mended, str(answer)
     assert behind.identical, str(behind)
 

@@ -58,10 +58,11 @@ class Change:
 
         ``again``: operands may be computed once more. ``taken``: see :func:`~.source.patch`.
         """
-        candidate = self.candidates[0]
-        if len(candidate.results) != 1:
+        candidate, makers = self.candidates[0], _makers(calls)
+        number, *others = {makers[value.number] for value in candidate.results}
+        if others:
             return None
-        span = places[_makers(calls)[candidate.results[0].number]].span
+        span = places[number].span
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
         return None if span is None else patch(span, self.spelling, candidate.operands, spans, again=again, taken=taken)
 
@@ -72,7 +73,10 @@ class Change:
 
 def _swap(candidate: Candidate, spelling: str, calls: Sequence[OpCall]) -> Swap:
     makers = {value.number: number for number in candidate.calls for value in calls[number].outputs}
-    return Swap(spelling, candidate.operands, {makers[value.number]: place for place, value in enumerate(candidate.results)})
+    results: dict[int, list[int]] = defaultdict(list)
+    for place, value in enumerate(candidate.results):
+        results[makers[value.number]].append(place)
+    return Swap(spelling, candidate.operands, results)
 
 
 def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, updates: bool) -> list[list[Candidate]]:

@@ -39,12 +39,12 @@ class Swap(NamedTuple):
     Attributes:
         spelling: source in Paddle's words.
         operands: the values that it is made of, and numbers, by name.
-        results: by the number of the call that makes it: the place of the result that takes its place.
+        results: by the number of the call that makes them: the places of the results that take their place.
     """
 
     spelling: str
     operands: Mapping[str, ValueId | float]
-    results: Mapping[int, int]
+    results: Mapping[int, Sequence[int]]
 
 
 class Reread(NamedTuple):
@@ -194,7 +194,8 @@ class Followed:
                 self.failures[place] = f"{type(error).__name__}: {error}"
         if place in self.failures:
             return make()
-        return self._made[place][swap.results[number]]
+        made = [self._made[place][each] for each in swap.results[number]]
+        return made if len(made) > 1 else made[0]
 
 
 class FollowingPlan(NotesCalls, OnTorch):

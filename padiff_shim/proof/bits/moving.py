@@ -85,7 +85,7 @@ class MoveChange:
 
     def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
         """The moved calls give back their operand."""
-        return [Swap(_AS_IT_IS, {"x": move.operand}, {move.calls[-1]: 0}) for move in self.moves]
+        return [Swap(_AS_IT_IS, {"x": move.operand}, {move.calls[-1]: [0]}) for move in self.moves]
 
     def patch(
         self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None

@@ -27,6 +27,7 @@ from .accumulation import OrderChange, order_change
 from .calls import OpCall, ValueId
 from .changes import MOST, Change, Probing, candidates_at, changes, layout_candidates
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
+from .fused_weights import fused_products
 from .moving import MoveChange, move_changes
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
@@ -120,7 +121,26 @@ class OriginSearch:
         self.base_ends = self._base.ends
         # Layers of one name that return something else: other bits of equal values are no rounding.
         self._unlike = {layer for layer, pairs in self.layers(outcome) if not all(_equal(*pair) for pair in pairs)}
-        self.origins = self._origins()
+        self.origins = [*([] if self.steps else self._fused()), *self._origins()]
+
+    def _fused(self) -> list[Origin]:
+        """Products with several weights in one, which no single value shows; those with a change are settled."""
+        origins = []
+        parameters = self._port.parameters()
+        for product in fused_products(
+            self._mapping, parameters, self.followed.recorder, self.places, (self.original, self.natural)
+        ):
+            origin = Origin(product.groups, product.times)
+            for change in product.changes:
+                ran = self._with([*self._settled, change])
+                fewer = ran is not None and ran.capture.differing.keys() <= self._base.capture.differing.keys()
+                if ran is not None and fewer and ran.ends <= self.base_ends - product.weights:
+                    origin.change, self._base = change, ran
+                    origin.times = [set(candidate.calls) for candidate in change.candidates]
+                    self._settled.append(change)
+                    break
+            origins.append(origin)
+        return origins
 
     def _run(self, followed: Followed, forced: Forced | None = None) -> RunOutcome:
         held, self._port.planned = self._port.planned, followed.plan
@@ -477,7 +497,7 @@ class OriginSearch:
         if not length:
             return None
         for _, place, groups in times:
-            for key, at in (group.result for group in groups):
+            for key, at in (group.result for group in groups if group.result[0] in self._forced):
                 wanted = forced.setdefault(key, [None] * len(self._forced[key]))
                 wanted[at] = self._forced[key][at]
             if not groups:

@@ -1,0 +1,186 @@
+"""One product with several weights in one matrix, where the original has a product for each: other sums in the backward.
+
+No value of such a product is one of the original's, except the gradient of what it reads, so no call shows that it is an origin:
+the layouts of the weights do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ...table.formulation import GROUPING, Formulation, Spelling
+from ...text import tr
+from ...weights.mapping import Mapping as Weights
+from ...weights.mapping import Pair
+from ...weights.tree import TRANSPOSED
+from .. import agreement
+from ..programs import RunOutcome
+from ..trace import TraceCall, Value
+from .calls import CallRecorder, OpCall, ValueId
+from .changes import Change
+from .following import CallPlace, LinkedCapture, NumberedCapture, call_number
+from .origins import OriginGroup
+from .patterns import Candidate
+
+_SPLITTING = frozenset({"split", "chunk", "split_with_num"})
+
+
+class Blocks(NamedTuple):
+    """Rows of a matrix [out, in] that are several weights: in so many groups, each with a block of every weight.
+
+    Attributes:
+        groups: the number of groups, of ``rows`` rows each.
+        starts, stops: of each weight's block in a group, in the order of the rows.
+    """
+
+    groups: int
+    rows: int
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair]) -> Blocks | None:
+        """The blocks of a matrix of Paddle's; None if other steps lead to its parts."""
+        parts = []
+        for pair in pairs:
+            slot, steps = pair.paddle_slot, pair.paddle_slot.steps
+            kinds = [(step.kind, step.axis) for step in steps]
+            if slot.weight is None or (len(slot.weight.shape) == 2 and slot.layout != TRANSPOSED):
+                return None
+            if kinds == [("narrow", 0)]:
+                parts.append((1, slot.weight.shape[-1], *steps[0].numbers))
+            elif kinds == [("unflatten", 0), ("narrow", 1)]:
+                parts.append((*steps[0].numbers, *steps[1].numbers))
+            else:
+                return None
+        (groups, rows), *others = {part[:2] for part in parts}
+        parts.sort(key=lambda part: part[2])
+        starts, stops = tuple(part[2] for part in parts), tuple(part[3] for part in parts)
+        whole = (0, *stops) == (*starts, rows)
+        return cls(groups, rows, starts, stops) if whole and not others and len(parts) > 1 else None
+
+    def part(self, name: str, place: int, *, matrix: bool) -> str:
+        """A weight's part of a name, as Paddle's matrix [in, out] or as a bias."""
+        rows = f"{self.starts[place]}:{self.stops[place]}"
+        if self.groups == 1:
+            return f"{name}[:, {rows}]" if matrix else f"{name}[{rows}]"
+        groups = f"{name}.reshape([{'0, ' if matrix else ''}{self.groups}, {self.rows}])"
+        return f"{groups}[:, :, {rows}].flatten(1)" if matrix else f"{groups}[:, {rows}].flatten()"
+
+    def products(self, *, bias: bool) -> Iterator[str]:
+        """A product for each weight."""
+        for place in range(len(self.starts)):
+            words = ["x", self.part("w", place, matrix=True), *([self.part("b", place, matrix=False)] if bias else ())]
+            yield f"F.linear({', '.join(words)})"
+
+    def joined(self, *, bias: bool) -> str:
+        """The result of the one product."""
+        if self.groups == 1:
+            return f"paddle.concat([{', '.join(self.products(bias=bias))}], -1)"
+        sizes = (stop - start for start, stop in zip(self.starts, self.stops))
+        parts = [f"paddle.unflatten({text}, -1, [{self.groups}, {size}])" for text, size in zip(self.products(bias=bias), sizes)]
+        return f"paddle.concat([{', '.join(parts)}], -1).flatten(-2)"
+
+
+class FusedProduct(NamedTuple):
+    """A line of the port that makes one product with several weights, each time it runs.
+
+    Attributes:
+        weights: the names of the matrices, and of their biases, in the port.
+        times: the numbers of its calls, those of the split behind it included, for each change that may be written.
+        changes: what may be written.
+        groups: its gradients that differ.
+    """
+
+    weights: set[str]
+    times: list[set[int]]
+    changes: list[Change]
+    groups: list[OriginGroup]
+
+
+def fused_products(
+    mapping: Weights,
+    parameters: Mapping[str, Any],
+    recorder: CallRecorder,
+    places: Sequence[CallPlace],
+    outcomes: tuple[RunOutcome, RunOutcome],
+) -> list[FusedProduct]:
+    """Those whose gradients differ between runs of the original and of the port."""
+    rows: dict[str, list[tuple[Pair, Any, Any]]] = defaultdict(list)
+    for pair, (_, expected, actual) in zip(mapping, agreement.gradients(mapping, *outcomes)):
+        if pair.paddle_slot.steps and pair.torch_slot.whole:
+            rows[pair.paddle].append((pair, expected, actual))
+    by_value = {recorder.value(parameters[name]).number: name for name in rows if name in parameters}
+    candidates: dict[Any, dict[str, list[Candidate]]] = defaultdict(lambda: defaultdict(list))
+    products: dict[Any, FusedProduct] = {}
+    for number, call in enumerate(recorder.calls):
+        read = dict(call.inputs)
+        name = by_value.get(read["weight"].number, "") if call.op == "linear" and "weight" in read else ""
+        blocks = Blocks.of([pair for pair, _, _ in rows[name]]) if name else None
+        if blocks is None:
+            continue
+        product = products.setdefault(places[number].site, FusedProduct(set(), [], [], []))
+        bias = by_value.get(read["bias"].number, "") if "bias" in read else ""
+        product.weights.update(filter(None, (name, bias)))
+        product.times.append({number})
+        operands: dict[str, ValueId | float] = {"x": read["x"], "w": read["weight"]}
+        operands |= {"b": read["bias"]} if bias else {}
+        for text, calls, results in _written(recorder.calls, number, blocks, bias=bool(bias)):
+            formulation = _formulation(text, operands)
+            candidates[places[number].site][text].append(Candidate(formulation, 0, calls, operands, (), results))
+        for each in filter(None, (name, bias)):
+            if any(expected is not None and not np.array_equal(expected, actual) for _, expected, actual in rows[each]):
+                product.groups.extend(_gradient(rows[each], number, outcomes))
+    for site, product in products.items():
+        for held in candidates[site].values():
+            if len(held) == len(product.times):
+                product.changes.append(Change(held[0].formulation, 0, 1, tuple(held)))
+    return [product for product in products.values() if product.groups]
+
+
+def _written(
+    calls: Sequence[OpCall], number: int, blocks: Blocks, *, bias: bool
+) -> Iterator[tuple[str, tuple[int, ...], tuple[ValueId, ...]]]:
+    """(source, the calls in whose place it stands, their results): of a split behind the product, then of the product alone."""
+    (whole,) = calls[number].outputs
+    readers = [other for other, call in enumerate(calls) if any(value == whole for _, value in call.inputs)]
+    parts = calls[readers[0]].outputs if len(readers) == 1 and calls[readers[0]].op in _SPLITTING else ()
+    if blocks.groups == 1 and len(parts) == len(blocks.starts):
+        yield f"[{', '.join(blocks.products(bias=bias))}]", (number, readers[0]), parts
+    yield blocks.joined(bias=bias), (number,), (whole,)
+
+
+def _formulation(text: str, operands: Mapping[str, Any]) -> Formulation:
+    why = tr("the gradients of one product with all weights are summed in another order than those of a product for each")
+    spellings = Spelling("", ""), Spelling(text, "")
+    return Formulation(str(tr("one product with several weights")), GROUPING, " ".join(operands), spellings, (), str(why))
+
+
+def _gradient(rows: Sequence[tuple[Pair, Any, Any]], number: int, outcomes: tuple[RunOutcome, RunOutcome]) -> Iterator[OriginGroup]:
+    """The gradient of a matrix of several weights, or of their biases, beside those of the original's."""
+    original, port = (outcome.capture for outcome in outcomes)
+    assert isinstance(original, LinkedCapture)
+    assert isinstance(port, NumberedCapture)
+    behind = [node for node in port.trace.nodes if node.backward and call_number(node) == number and node.results]
+    names = {pair.torch for pair, _, _ in rows}
+    forward = {original.sequence.get(call) for call in original.trace.nodes if not call.backward and names & _labels(call)}
+    theirs = [call for call in original.trace.nodes if call.backward and original.sequence.get(call) in forward]
+    arrays = [(row[1].ravel(), row[2].ravel()) for row in rows]
+    expected, actual = (torch.from_numpy(np.concatenate(parts)) for parts in zip(*arrays))
+    if behind and theirs:
+        yield OriginGroup((behind[-1].key, 0), actual, expected, behind, theirs, ([], []), ([], []))
+
+
+def _labels(call: TraceCall) -> set[str]:
+    """What was there before that a call reads, as it is or turned."""
+    values: list[Value] = [operand.value for operand in call.operands]
+    labels = {value.label for value in values}
+    for value in values:
+        if value.node is not None and value.node.moves:
+            labels |= _labels(value.node)
+    return labels
