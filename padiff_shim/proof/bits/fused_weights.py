@@ -30,7 +30,7 @@ from .patterns import Candidate
 _SPLITTING = frozenset({"split", "chunk", "split_with_num"})
 
 
-class Blocks(NamedTuple):
+class FusedRows(NamedTuple):
     """Rows of a matrix [out, in] that are several weights: in so many groups, each with a block of every weight.
 
     Attributes:
@@ -44,7 +44,7 @@ class Blocks(NamedTuple):
     stops: tuple[int, ...]
 
     @classmethod
-    def of(cls, pairs: Sequence[Pair]) -> Blocks | None:
+    def of(cls, pairs: Sequence[Pair]) -> FusedRows | None:
         """The blocks of a matrix of Paddle's; None if other steps lead to its parts."""
         parts = []
         for pair in pairs:
@@ -121,7 +121,7 @@ def fused_products(
     for number, call in enumerate(recorder.calls):
         read = dict(call.inputs)
         name = by_value.get(read["weight"].number, "") if call.op == "linear" and "weight" in read else ""
-        blocks = Blocks.of([pair for pair, _, _ in rows[name]]) if name else None
+        blocks = FusedRows.of([pair for pair, _, _ in rows[name]]) if name else None
         if blocks is None:
             continue
         product = products.setdefault(places[number].site, FusedProduct(set(), [], [], []))
@@ -144,7 +144,7 @@ def fused_products(
 
 
 def _written(
-    calls: Sequence[OpCall], number: int, blocks: Blocks, *, bias: bool
+    calls: Sequence[OpCall], number: int, blocks: FusedRows, *, bias: bool
 ) -> Iterator[tuple[str, tuple[int, ...], tuple[ValueId, ...]]]:
     """(source, the calls in whose place it stands, their results): of a split behind the product, then of the product alone."""
     (whole,) = calls[number].outputs
