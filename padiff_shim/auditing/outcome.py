@@ -89,7 +89,8 @@ class Audit(Presented):
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON-ready data."""
         return {
-            "headline": str(self.answer),
+            "headline": self.answer,
+            "right": bool(self),
             "environment": self.environment,
             "seconds": round(self.seconds, 1),
             "complete": self.complete,
@@ -266,7 +267,7 @@ def _sections(audit: Audit, by_kind: dict[str, list[AuditFinding]], folder: str)
     ]
     yield _section(tr("Not compared"), tr("Calls that ran on Paddle's kernel alone."), heads, rows)
     rows = [(report.name, f"{calls:,}", why) for report in reports for why, calls in report.untried.items()]
-    yield _section(tr("Given up"), tr("Calls behind those that ended the process."), heads, rows)
+    yield _section(tr("Given up"), tr("Calls after those that ended the process."), heads, rows)
     shorter = [(name, f"{most:,}") for name, most in LONGEST.items() if name in audit.reports]
     meaning = tr("Long axes have up to {most:,} elements, and less where they cost an op their square or more.", most=ELEMENTS)
     yield _section(tr("Shorter long axes"), meaning, [tr("op"), tr("elements at most")], shorter)

@@ -40,6 +40,7 @@ class TreeDifference(Presented):
     differing: list[Distance] = field(default_factory=list)
     unpaired: list[tuple[str, str]] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=doc.loaded_versions)
+    _names = ("tensors", "unpaired", "environment")
 
     def __bool__(self) -> bool:
         return not (self.differing or self.unpaired)
@@ -91,17 +92,6 @@ class TreeDifference(Presented):
             "DIFFERENT: {count} of {all}, most {name}: {what}",
             count=len(self.differing), all=counted, name=shown(worst.name), what=what,
         )  # fmt: skip
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types (JSON)."""
-        tensors = [apart.to_dict() for apart in self.tensors]
-        return {
-            "same": bool(self),
-            "headline": self.answer,
-            "tensors": tensors,
-            "unpaired": [list(each) for each in self.unpaired],
-            "environment": self.environment,
-        }
 
     def content(self) -> doc.Document:
         """A row for each tensor."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -117,17 +117,6 @@ class Distance:
         if self.how == "fingerprint":
             return bool(self.relative <= rtol)
         return self.how in ("values", "sample") and bool(self.max_abs <= atol + rtol * scale)
-
-    def to_dict(self) -> dict[str, Any]:
-        """In plain types (JSON); numbers that are not finite as texts."""
-        plain = {name: _plain(value) for name, value in asdict(self).items()}
-        return {**plain, "quantiles": {str(share): _plain(value) for share, value in self.quantiles.items()}}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def distance(

@@ -50,9 +50,9 @@ def judge_exact(
         reached = [torch.stack([side == other for other in values]).any(0) for side in (paddle, torch_)]
         if not bool((reached[0] & reached[1] | ~unlike).all()):
             if count == 1:
-                reason = logged("1 result stands on the edge; what is allowed there was not to be settled")
+                reason = logged("1 result is on the edge; what is allowed there could not be settled")
             else:
-                reason = logged("{count} results stand on the edge; what is allowed there was not to be settled", count=count)
+                reason = logged("{count} results are on the edge; what is allowed there could not be settled", count=count)
             return Judgement(Verdict.UNVERIFIED, reason=reason, stats=stats)
         stats["tied"], stats["first_tied"] = count, first_place(unlike)
         if count == 1:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,21 @@ def _beyond(headline: str, answer: str) -> str:
     ends = (mark.start() for mark in _MARKS.finditer(answer))
     alike = max((end for end in ends if headline.startswith(answer[:end]) and _MARKS.match(headline, end)), default=0)
     return answer[alike:].lstrip(" ,;:.，；：。")
+
+
+def plain(value: Any) -> Any:
+    """In plain types (JSON); numbers that are not finite, and what is no data, as texts."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum) or (isinstance(value, float) and not math.isfinite(value)):
+        return str(value)
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 class Presented:
@@ -106,9 +123,12 @@ class Presented:
         """What is wrong, the most serious first: where, what, and what to write."""
         return []
 
+    _names: Sequence[str] = ()  # of what its data has; default: its fields
+
     def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types (JSON)."""
-        raise NotImplementedError
+        """All of it in plain types (JSON): the answer, whether it is good, and what it holds."""
+        names = self._names or [each.name for each in fields(self) if each.repr]  # type: ignore[arg-type]
+        return {"headline": self.answer, "right": bool(self), **{name: plain(getattr(self, name)) for name in names}}
 
     def text(self, width: int | None = None, *, colour: bool = False, lang: str | None = None) -> str:
         """For a terminal.

@@ -143,9 +143,7 @@ def renamed_outputs(original: RunOutcome, port: RunOutcome) -> str:
         if path != partner
     ]
     return (
-        tr("outputs are called otherwise by the port, and were compared in order: {pairs}", pairs=joined(", ", pairs))
-        if pairs
-        else ""
+        tr("the port's outputs have other names, and were compared in order: {pairs}", pairs=joined(", ", pairs)) if pairs else ""
     )
 
 

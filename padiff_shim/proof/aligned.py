@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -33,7 +33,6 @@ class AlignedProof(Proven, Protocol):
     complete: bool
     environment: dict[str, str]
 
-    def to_dict(self) -> dict[str, Any]: ...
     def brief(self) -> Iterator[str]: ...
     @property
     def answer(self) -> str: ...
@@ -110,17 +109,6 @@ class AlignedDtype:
     def gradients(self) -> list[DriftRow]:
         """Those of parameters."""
         return [row for row in self.rows if row.of_gradient]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types."""
-        rows = {name: [asdict(row) for row in getattr(self, name)] for name in ("rows", "generated")}
-        return {
-            "dtype": self.dtype,
-            "proof": self.proof.to_dict(),
-            "weights": self.weights.to_dict(),
-            **rows,
-            **{name: getattr(self, name) for name in ("blocks", "losses", "hashes", "unchecked", "notes")},
-        }
 
 
 def _inside(path: str, outer: str) -> bool:

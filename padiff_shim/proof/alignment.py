@@ -72,6 +72,7 @@ class Alignment(Presented):
     environment: dict[str, str]
     dtypes: list[AlignedDtype]
     seconds: float = 0.0
+    _names = ("verdict", "models", "environment", "unchecked", "dtypes", "seconds")
 
     @property
     def verdict(self) -> AlignmentVerdict:
@@ -153,19 +154,6 @@ class Alignment(Presented):
     def content(self) -> Document:
         """The conclusion with its evidence, environment, weights, and a section for each thing that was compared."""
         return alignment_document(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        return {
-            "verdict": str(self.verdict),
-            "right": bool(self),
-            "headline": self.answer,
-            "models": self.models,
-            "environment": self.environment,
-            "unchecked": self.unchecked,
-            "dtypes": [aligned.to_dict() for aligned in self.dtypes],
-            "seconds": self.seconds,
-        }
 
 
 def _right(dtypes: Sequence[AlignedDtype]) -> list[str]:

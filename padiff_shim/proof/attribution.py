@@ -249,7 +249,7 @@ def carriers(port: PaddleSide) -> CarriedBy:
         with paddle.no_grad():
             port.watch_forward(_mode(port, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
     except Exception as error:
-        return CarriedBy([], 0.0, 0.0, failed=f"{NOWHERE} ({error_text(error)})")
+        return CarriedBy([], 0.0, 0.0, failed=joined("", (NOWHERE, " (", error_text(error), ")")))
 
     def follow(key: Key, made: Sequence[Any], errors: list[ResultRounding | None], others: list[Array]) -> None:
         known = sums[key[:2]]
@@ -526,7 +526,7 @@ def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy
     try:
         native, paddles = _run(port, native=True, training=training)
     except Exception as error:
-        return CarriedBy([], 0.0, 0.0, of, failed=f"{NOWHERE} ({error_text(error)})")
+        return CarriedBy([], 0.0, 0.0, of, failed=joined("", (NOWHERE, " (", error_text(error), ")")))
     between = _between(torchs, paddles, of)
     length = float(np.sqrt(sum((difference**2).sum() for difference in between.values())))
     largest = max((float(np.abs(difference).max(initial=0)) for difference in between.values()), default=0.0)

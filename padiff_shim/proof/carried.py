@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from ..files import write
 from ..modes.environment import versions
@@ -112,10 +111,6 @@ class CarriedBy(Presented):
     def findings(self) -> list[Finding]:
         """The calls, those that carry most first."""
         return [_found_carrier(row) for row in self.rows]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        return {"headline": str(self.answer), **asdict(self)}
 
     wrong: list[str] = field(default_factory=list)
 

@@ -59,11 +59,9 @@ def swap_text(expected: Sequence[TraceOperand], another: TraceOperand, actual: S
     """Which of the port's operands is which of the original's; operands of a list share a name, and are counted."""
     port_role, original_role = role(other), role(another)
     if port_role != original_role:
-        return tr("{port_role} is what the original has as {original_role}", port_role=port_role, original_role=original_role)
+        return tr("{port_role} is the original's {original_role}", port_role=port_role, original_role=original_role)
     number, place = _place(actual, other), _place(expected, another)
-    return tr(
-        "number {number} of {port_role} is what the original has as number {place}", number=number, port_role=port_role, place=place
-    )
+    return tr("item {number} of {port_role} is the original's item {place}", number=number, port_role=port_role, place=place)
 
 
 def _place(operands: Sequence[TraceOperand], wanted: TraceOperand) -> int:

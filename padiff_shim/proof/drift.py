@@ -7,11 +7,10 @@ import io
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import FileError, optional
 from ..files import Scratch, write
 from ..measure.distance import Distance, worst_of
 from ..modes.environment import versions
@@ -27,59 +26,6 @@ from .agreement import RunOutcome
 from .alignment_pages import drift_curves
 from .distances import SIDES, DriftRow, gradient_rows, layer_rows, outcomes_of, output_rows
 from .programs import ModelSide, PaddleSide, Runner, TorchSide, generators_restored
-
-# ---- A drift as a picture.
-
-_INSTALL = "pip install matplotlib"
-_STYLES = {"native": ("o-", "tab:red"), "substituted": ("s-", "tab:green"), "float64": ("^--", "tab:blue")}
-_NAMES = 60  # rows; up to so many have names on the axis
-
-
-def draw(rows: Sequence[DriftRow], title: str, target: Path) -> Path:
-    """The curves of :class:`Drift`. Differences of 0, which have no logarithm, stand on the lowest line."""
-    optional("matplotlib", _INSTALL)
-    figures, agg = (optional(f"matplotlib.{name}", _INSTALL) for name in ("figure", "backends.backend_agg"))
-    figure = figures.Figure(figsize=(min(24.0, max(7.0, 0.22 * len(rows))), 6.0), layout="constrained")
-    agg.FigureCanvasAgg(figure)  # no window, and no setting of the program's own plots
-    axes = figure.add_subplot()
-    curves = {side: [_max(row, side) for row in rows] for side in SIDES}
-    positive = [value for values in curves.values() for value in values if value is not None and value > 0]
-    floor = min(positive, default=1e-16) / 10
-    for side, values in curves.items():
-        if any(value is not None for value in values):
-            marker, colour = _STYLES[side]
-            heights = [float("nan") if value is None else max(value, floor) for value in values]
-            axes.plot(
-                range(len(rows)),
-                heights,
-                marker,
-                color=colour,
-                label="Torch's kernels" if side == "substituted" else side,
-                markersize=3,
-                linewidth=1,
-            )
-    axes.set_yscale("log")
-    axes.axhline(floor, color="gray", linewidth=0.5)
-    axes.text(0, floor, "0: equal", fontsize=7, va="bottom", color="gray")
-    axes.set_ylabel("largest absolute difference")
-    axes.set_title(title, fontsize=8, wrap=True)
-    axes.legend()
-    if len(rows) <= _NAMES:
-        axes.set_xticks(range(len(rows)), [row.label for row in rows], rotation=90, fontsize=6)
-    else:
-        axes.set_xlabel("tensors in the order of the run")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target)
-    except OSError as error:
-        raise FileError(tr("{target} cannot be written: {strerror}", target=target, strerror=error.strerror or error)) from error
-    return target
-
-
-def _max(row: DriftRow, side: str) -> Any:
-    apart = getattr(row, side)
-    return None if apart is None else apart.max_abs
-
 
 # ---- The answer.
 
@@ -150,16 +96,10 @@ class Drift(Presented):
         kinds = [(name, [row for row in self.rows if row.of_gradient is back]) for name, back in _KINDS.items()]
         return [(name, rows) for name, rows in kinds if rows]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        return {"headline": self.answer, **asdict(self)}
-
-    _suffixes = (*Presented._suffixes, ".csv", ".png", ".svg")
+    _suffixes = (*Presented._suffixes, ".csv")
 
     def _saved(self, target: Path, suffix: str) -> Path:
-        """Also all rows with all digits (``.csv``), and the largest differences as curves (``.png``, ``.svg``)."""
-        if suffix in (".png", ".svg"):
-            return draw(self.rows, self.answer, target)
+        """Also all rows with all digits (``.csv``)."""
         if suffix != ".csv":
             return super()._saved(target, suffix)
         figures = [(side, figure) for side in SIDES for figure in ("mean_abs", "max_abs", "identical")]

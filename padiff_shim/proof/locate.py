@@ -780,8 +780,8 @@ def _note(value: Value, wanted: torch.Tensor) -> str:
     shape = list(value.tensor.shape)
     name = tr("the table {name}", name=value.label) if value.label else tr("a table of {shape}", shape=shape)
     return tr(
-        "{name}{where} is up to {apart:.2g} from the original's, as far as rounding in float32 explains: "
-        "for the runs in float64 both have the original's",
+        "{name}{where} is up to {apart:.2g} from the original's, no more than rounding in float32 explains: "
+        "in float64 both run with the original's",
         name=name,
         where=where,
         apart=apart,

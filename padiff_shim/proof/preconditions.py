@@ -172,7 +172,7 @@ def drawn_differently(original: ModelSide, port: ModelSide, mapping: WeightMappi
         if _is_torchs(expected, weight[0].numel()) and _unlike(expected, actual):
             rows.append(
                 tr(
-                    "{partner} spreads by {std:.2g}, in the original by {std2:.2g}",
+                    "{partner} has a standard deviation of {std:.2g}, in the original {std2:.2g}",
                     partner=partner,
                     std=actual.std(),
                     std2=expected.std(),
@@ -182,7 +182,7 @@ def drawn_differently(original: ModelSide, port: ModelSide, mapping: WeightMappi
         return []
     return [
         tr(
-            "initial weights are drawn otherwise, which matters to a training from scratch: {rows} (Torch's are {write})",
+            "initial weights have another distribution, which matters when training from scratch: {rows} (Torch's: {write})",
             rows=listed(rows, separator="; "),
             write=_WRITE,
         )

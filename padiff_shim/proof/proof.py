@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import paddle
 import torch
@@ -133,14 +132,6 @@ class ProofAnswer(Presented):
     def _views(self) -> list[str]:
         """What to ask next of a right port."""
         return [_RECORD]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        data = asdict(self)  # type: ignore[call-overload]
-        data["verdict"] = str(self.verdict)
-        for mistake, fields in zip(self.mistakes, data["mistakes"]):
-            fields["cause"] = str(mistake.cause)
-        return {**data, "headline": self.answer, "right": bool(self)}
 
     @property
     def findings(self) -> list[Finding]:

@@ -565,16 +565,15 @@ def _how_wide(original: TorchSide) -> list[str]:
     if not original.not_wider:
         return []
     how = tr("with experts_implementation='eager' in the original") if original.simple else f"in {original.wider}"
-    return [tr("what is rounding is told by runs {how}, for {not_wider}", how=how, not_wider=original.not_wider)]
+    return [tr("runs {how} tell what is rounding, because {not_wider}", how=how, not_wider=original.not_wider)]
 
 
 def _within_rounding(located: Located, differing: str, wider: str) -> str:
     """The reason of a port that is right though its numbers differ; ``wider``: the dtype of the runs that tell."""
     if located.unsettled:
         return tr(
-            "both agree in {wider} but for what single rounding errors change as much: {unsettled}, "
-            "{apart:.2g} apart. At ties, steps and singular points several answers are right, and which one "
-            "comes out is no property of the code ({differing})",
+            "both agree in {wider} but for {unsettled}, which single rounding errors move as far ({apart:.2g}): "
+            "at ties, steps and singular points several answers are right ({differing})",
             wider=wider,
             unsettled=located.unsettled,
             apart=located.apart,
@@ -595,8 +594,8 @@ def _explained(proof: Proof, *, over: bool, moved: bool, plain: str, differing: 
     if plain and proof.mistakes:
         proof.notes.append(plain)
     if not over:
-        proof.notes.append(tr("what differs behind the last mistake could not be told apart: mend these, and prove again"))
+        proof.notes.append(tr("what differs after the last mistake could not be told apart: correct these, then prove again"))
     elif moved:
         proof.notes.append(
-            tr("whether calls that stand in another place together differ otherwise cannot be told: mend it, and prove again")
+            tr("whether the calls in another place differ in anything else is not known: correct this, then prove again")
         )

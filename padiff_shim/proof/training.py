@@ -133,7 +133,7 @@ def _left(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart 
             who = tr("the port's") if port_left else tr("the original's")
             return _Apart(
                 Cause.CLEARED,
-                tr("{who} gradients stay behind the step, the other's do not ({left})", who=who, left=listed(left, _SHOWN)),
+                tr("{who} gradients are kept after the step, the other's are cleared ({left})", who=who, left=listed(left, _SHOWN)),
                 step,
                 [],
             )
@@ -475,7 +475,7 @@ def _alone(apart: Sequence[tuple[int, str]], mistakes: Sequence[Mistake], steps:
     return Stage(
         name,
         None,
-        tr("from the original's gradients at step {step}: {text}; look again when the rest is mended", step=step, text=text),
+        tr("from the original's gradients at step {step}: {text}; prove again once the rest is correct", step=step, text=text),
     )
 
 
@@ -522,7 +522,7 @@ def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], res
     proof.mistakes += mistakes
     if first is not None and mistakes:
         proof.complete = False
-        proof.notes.append(tr("what else may differ in the training is hidden behind this: mend it, and prove again"))
+        proof.notes.append(tr("this hides what else may differ in the training: correct it, then prove again"))
 
 
 def _of_weights(rest: str, trained: TrainingRuns) -> bool:

@@ -169,6 +169,15 @@ class Unit:
         """How many calls belong to it."""
         return sum(self.places.values())
 
+    def to_dict(self) -> dict[str, Any]:
+        """In plain types (JSON)."""
+        places = [
+            {"op": op, "layer": layer, "file": site.file, "line": site.line, "calls": calls}
+            for (op, layer, site), calls in self.places.items()
+        ]
+        about = {"op": self.op, "layer": self.layer, "number": self.number, "calls": self.calls}
+        return {"unit": str(self), **about, "places": places}
+
     def __str__(self) -> str:
         if self.layer is None:
             return self.op
@@ -284,40 +293,14 @@ class Bisection(Presented):
     def _says(self, units: str) -> str:
         """The answer, with these words for its units."""
         part = tr("{part} of {all}", part=len(self.minimal), all=many(self.units, self.over[:-1]))
-        others = tr("no other is needed or makes it") if self.alone else tr("others make it as well")
+        others = tr("no other is involved") if self.alone else tr("others cause it as well")
         if self.kernel == "paddle":
-            answer = tr("Paddle's kernels of {units} make the difference ({part}; {others})", units=units, part=part, others=others)
+            answer = tr(
+                "Paddle's kernels of {units} cause the difference ({part}; {others})", units=units, part=part, others=others
+            )
         else:
-            answer = tr("Torch's kernels of {units} make the difference ({part}; {others})", units=units, part=part, others=others)
+            answer = tr("Torch's kernels of {units} cause the difference ({part}; {others})", units=units, part=part, others=others)
         return joined("; ", (answer, many(self.runs, "run")))
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        return {
-            "headline": self.answer,
-            "over": self.over,
-            "kernel": self.kernel,
-            "units": self.units,
-            "alone": self.alone,
-            "runs": self.runs,
-            "known": self.known,
-            "seconds": self.seconds,
-            "environment": self.environment,
-            "minimal": [
-                {
-                    "unit": str(unit),
-                    "op": unit.op,
-                    "layer": unit.layer,
-                    "number": unit.number,
-                    "calls": unit.calls,
-                    "places": [
-                        {"op": op, "layer": layer, "file": site.file, "line": site.line, "calls": calls}
-                        for (op, layer, site), calls in unit.places.items()
-                    ],
-                }
-                for unit in self.minimal
-            ],
-        }
 
     def content(self) -> Document:
         """The answer, and the units with their lines."""

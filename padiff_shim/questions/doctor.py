@@ -61,12 +61,6 @@ class Health(Presented):
         serious = [check for check in self.checks if check.state in levels]
         return [Finding(f"doctor: {check.name}", levels[check.state], check.text, where=tr(check.name)) for check in serious]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        return {"healthy": bool(self), **{name: getattr(self, name) for name in ("environment", "switches")}} | {
-            "checks": [{"name": check.name, "state": check.state, "said": check.text} for check in self.checks]
-        }
-
     def untested(self) -> list[str]:
         """None: a check says so."""
         return []

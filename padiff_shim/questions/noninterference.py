@@ -36,7 +36,7 @@ class HarmReport(Presented):
 
     compared: int = 0
     differences: list[str] = field(default_factory=list)
-    run: Any = None
+    run: Any = field(default=None, repr=False)
     environment: dict[str, str] = field(default_factory=versions)
 
     def __bool__(self) -> bool:
@@ -47,10 +47,10 @@ class HarmReport(Presented):
         """Whether comparing left every bit as it was."""
         compared = many(self.compared, "tensor or state", "tensors and states")
         if self:
-            return tr("do no harm: {compared} bit-identical with and without comparing", compared=compared)
+            return tr("NO HARM: {compared} bit-identical with and without comparing", compared=compared)
         shown = listed(self.differences, 5)
         return tr(
-            "do no harm: {differences} of {compared} differ: {shown}",
+            "HARM: {differences} of {compared} differ: {shown}",
             differences=len(self.differences),
             compared=compared,
             shown=shown,
@@ -58,17 +58,12 @@ class HarmReport(Presented):
 
     def _shorter(self) -> Iterator[str]:
         compared = many(self.compared, "tensor or state", "tensors and states")
-        yield tr("do no harm: {differences} of {compared} differ", differences=len(self.differences), compared=compared)
+        yield tr("HARM: {differences} of {compared} differ", differences=len(self.differences), compared=compared)
 
     @property
     def findings(self) -> list[Finding]:
         """What differs, each by its name."""
         return [Finding("harm", "error", tr("{name} differs", name=name), where=name) for name in self.differences]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        names = ("headline", "compared", "differences", "environment")
-        return {name: getattr(self, name) for name in names}
 
     def content(self) -> Document:
         """The answer alone."""

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +97,6 @@ class ShardedProof(ProofAnswer):
     def equal(self) -> bool:
         """Whether the code is right."""
         return bool(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        data = super(ShardedProof, replace(self, first=None)).to_dict()  # a row may hold tensors
-        return {**data, "first": None if self.first is None else self.first.to_dict()}
 
     def content(self) -> Document:
         """The verdict, the first mistake with its lines, stages and notes."""

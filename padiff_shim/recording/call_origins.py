@@ -126,7 +126,7 @@ class OriginFinder:
                 for first, second in strides
             )
         if a.draws or b.draws or not a.operands:
-            return RANDOM, (tr("it reads no bits that differ: it draws random numbers, and the generators stand elsewhere"),)
+            return RANDOM, (tr("it draws random numbers, and the generators are in other states"),)
         return CALL, ()
 
     def _add(self, kind: str, row: TensorRow, kernel: str, details: tuple[str, ...], family: str, kernels: str) -> None:

@@ -406,8 +406,7 @@ def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow],
         )
     if difference.fingerprints and crossing:
         yield tr(
-            "weights that lie otherwise in the other framework are compared by their figures, which are alike within {sums:g} "
-            "where they hold the same numbers",
+            "weights in another layout are compared by extremes and sums, which agree within {sums:g} for the same numbers",
             sums=SUMS,
         )
     around = next((step.step for step in difference.steps if step.first), None)

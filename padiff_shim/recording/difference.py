@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from ..measure.difference import Comparator, accepts
 from ..measure.distance import Distance
 from ..present.annotations import Finding
 from ..present.document import Document, untested_words, version_words
-from ..present.result import Presented
+from ..present.result import Presented, plain
 from ..runlog.events import IN_STEP, NAMED
 from . import pages
 from .alignment import apart, by_figures, repeated
@@ -56,7 +55,6 @@ class TensorRow:
         """In plain types (JSON)."""
         tensor = self.any
         places = {side: None if one_side is None else one_side.site for side, one_side in (("a", self.a), ("b", self.b))}
-        distance = None if self.apart is None else self.apart.to_dict()
         return {
             "rank": self.rank,
             "kind": tensor.kind,
@@ -66,7 +64,7 @@ class TensorRow:
             "step": tensor.step,
             **places,
             "indices": [None if side is None else side.index for side in (self.a, self.b)],
-            "apart": distance,
+            "apart": plain(self.apart),
             "differs": self.differs,
             "joined": self.joined,
         }
@@ -87,10 +85,6 @@ class DifferenceReason:
     text: str
     numbers: Mapping[str, Any]
     brief: str = ""
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass
@@ -122,9 +116,9 @@ class StepDifference:
         return {
             "rank": self.rank,
             "step": self.step,
-            "losses": [None if loss is None else _plain(loss) for loss in self.losses],
+            "losses": plain(self.losses),
             "equal": {kind: list(counts) for kind, counts in self.kinds.items()},
-            "largest": _plain(self.largest),
+            "largest": plain(self.largest),
             "first": self.first,
         }
 
@@ -299,8 +293,8 @@ class Difference(Presented):
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
         return {
-            "same": bool(self),
             "headline": self.answer,
+            "right": bool(self),
             "a": self.a,
             "b": self.b,
             "frameworks": list(self.frameworks),

@@ -333,7 +333,7 @@ def difference_document(difference: Difference) -> doc.Document:
                 folded=True,
             ),
             doc.Section(
-                tr("What differs around the runs"),
+                tr("Versions and settings that differ"),
                 [doc.Table([doc.Column(tr("what")), doc.Column("a"), doc.Column("b")], around)],
                 folded=True,
             ),
@@ -356,7 +356,7 @@ def _begins(difference: Difference) -> Iterator[doc.Part]:
     if origins.carried:
         others.append(
             tr(
-                "{results} only carry the difference on: what their calls read differs",
+                "{results} differ only because what they read differs already",
                 results=many(origins.carried, "result"),
             )
         )
@@ -366,9 +366,9 @@ def _begins(difference: Difference) -> Iterator[doc.Part]:
 
 # Kinds of origins -> what happens there.
 _BEGINS = {
-    CALL: marked("{row}: it reads equal bits in both runs, and gives other ones"),
-    LAYOUT: marked("{row}: it reads equal values that lie otherwise in memory, and gives other bits"),
-    ARGUMENTS: marked("{row}: it reads equal bits in both runs, with other arguments"),
+    CALL: marked("{row}: equal operands, another result"),
+    LAYOUT: marked("{row}: equal operands in another memory layout, another result"),
+    ARGUMENTS: marked("{row}: equal operands, other arguments"),
     RANDOM: marked("{row}: its random numbers differ"),
 }
 

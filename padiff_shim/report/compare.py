@@ -285,7 +285,9 @@ def annotated(finding: LineFinding) -> Finding:
 def _at(record: Mapping[str, Any], layer: str = "", *, brief: bool = False) -> str:
     """`` at train.py:7 in forward (layer encoder)``, as far as it is known; ``brief``: without folder and function."""
     line = (short_line if brief else code_line)(record.get("site") or "")
-    return (tr(" at {site}", site=line) if line else "") + (tr(" (layer {layer})", layer=layer) if layer else "")
+    if line and layer:
+        return tr(" at {site} (layer {layer})", site=line, layer=layer)
+    return tr(" at {site}", site=line) if line else tr(" (layer {layer})", layer=layer) if layer else ""
 
 
 def _size(record: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import one_of, whole
-from ..errors import OPS_LISTED, ArgumentError, MismatchError, PadiffShimError, UnknownNameError, optional, unknown
+from ..errors import OPS_LISTED, ArgumentError, MismatchError, PadiffShimError, UnknownNameError, unknown
 from ..files import Scratch
 from ..present.annotations import Finding
 from ..present.document import Document, version_words
@@ -21,7 +21,7 @@ from ..runlog import compare_logs, inputs
 from ..runlog.calls import Call, Calls
 from ..runlog.compare_logs import Reading
 from ..runlog.counts import KEPT, Counts, GroupCounts, LineFinding, listed
-from ..runlog.encoding import encode, numeric
+from ..runlog.encoding import encode
 from ..runlog.events import SCHEMA
 from ..runlog.reader import LogError
 from ..runlog.recorder import INPUTS, Recorder
@@ -293,15 +293,6 @@ class CompareRun(Run):
             "coverage": self.coverage(),
         }
 
-    def to_pandas(self) -> Any:
-        """One row a record, nested fields as ``stats.paddle.rho_max``.
-
-        Raises:
-            MissingFrameworkError: pandas is not installed.
-        """
-        pandas = optional("pandas", "pip install pandas")
-        return pandas.DataFrame([_flat(call.to_dict()) for call in self.calls])
-
     def _versions(self) -> str:
         versions = version_words(self.environment)
         return tr("Paddle's kernels compared with {backend}'s, call by call ({versions})", backend=self.backend, versions=versions)
@@ -398,17 +389,6 @@ def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
     if why:
         return UnknownNameError(tr("op {name} has no records: {why}", name=repr(name), why=why))
     return None if name in declared else unknown(tr("op"), name, map(shown, declared.union(logged)), OPS_LISTED)
-
-
-def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, with dotted names; the strings that stand for NaN and Inf as floats."""
-    flat: dict[str, Any] = {}
-    for name, value in record.items():
-        if isinstance(value, dict) and name != "attributes":
-            flat.update(_flat(value, f"{prefix}{name}."))
-        else:
-            flat[prefix + name] = numeric(value) if prefix else value
-    return flat
 
 
 def load(folder: str | os.PathLike[str]) -> CompareRun:

@@ -11,7 +11,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -159,14 +159,6 @@ class Gate(Presented):
     def __bool__(self) -> bool:
         return self.updated or (self.passed and not self.refused)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types, ready for JSON."""
-        changes = {name: [[asdict(now), asdict(before)] for now, before in getattr(self, name)] for name in ("worse", "better")}
-        lists = {name: [asdict(entry) for entry in getattr(self, name)] for name in ("new", "gone", "suspects")}
-        names = ("margin", "places", "updated", "refused", "missing", "environment")
-        plain = {name: getattr(self, name) for name in names}
-        return {"headline": str(self.answer), "passed": self.passed, "baseline": str(self.baseline), **plain, **changes, **lists}
-
     @property
     def findings(self) -> list[Finding]:
         """The places that are a complaint, each at its line; none once they are the baseline."""
@@ -189,16 +181,16 @@ class Gate(Presented):
         meanings = [ListItem(tr(MEANING[Verdict(name)]), name) for name in sorted({now.verdict for now, _ in complaints})]
         fields = {"places": many(self.places, "place"), "baseline": Path(self.baseline).name}
         if self.updated:
-            headline = tr("updated: {baseline} holds {places} of this run now", **fields)
+            headline = tr("UPDATED: {baseline} holds {places} of this run now", **fields)
         elif self.refused:
             headline = tr("NOT UPDATED: records of this run are lost, {baseline} is as it was", **fields)
         elif self.passed:
-            headline = tr("passed: {places}, none worse than in {baseline}", **fields)
+            headline = tr("PASSED: {places}, none worse than in {baseline}", **fields)
         else:
             lines = [finding.where.rpartition("/")[2] for finding in self.findings]
             fields["places"] = many(len(lines), "place")
             first = code_line(lines[0]) if lines else ""
-            failed = tr("FAILED: {places} against {baseline}, first {first}", first=first, **fields)
+            failed = tr("FAILED: {places} not as good as in {baseline}, first {first}", first=first, **fields)
             headline = failed if lines else tr("FAILED: records of this run are lost")
         return Document(
             headline,

@@ -162,7 +162,11 @@ class WeightCheck(Presented):
         """Whether all pairs are equal, or how many are not."""
         if self:
             return tr("{compared} pairs of weights, all equal bit for bit", compared=self.compared)
-        return tr("{differences} of {compared} pairs of weights differ", differences=len(self.differences), compared=self.compared)
+        first = self.differences[0].pair
+        return tr(
+            "{differences} of {compared} pairs of weights differ, first {name}",
+            differences=len(self.differences), compared=self.compared, name=shown(first.paddle or first.torch),
+        )  # fmt: skip
 
     @property
     def findings(self) -> list[Finding]:
@@ -174,20 +178,6 @@ class WeightCheck(Presented):
         return Document(
             self.answer, [Items([ListItem(str(each), "", "bad") for each in self.differences])], "good" if self else "bad"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The result as plain data."""
-        rows = [
-            {
-                "torch": difference.pair.torch,
-                "paddle": difference.pair.paddle,
-                "largest": difference.largest,
-                "finding": difference.finding,
-                "other": [*difference.other],
-            }
-            for difference in self.differences
-        ]
-        return {"compared": self.compared, "differences": rows, "environment": self.environment}
 
 
 def check(mapping: Mapping, torch_side: WeightSide, paddle_side: WeightSide) -> WeightCheck:
@@ -416,6 +406,7 @@ class Mapping(Presented):
     choices: list[Choice] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=settings.environment)
+    _names = ("src", "pairs", "layers", "unmatched_src", "unmatched_dst", "notes", "environment")
 
     def __bool__(self) -> bool:
         return not any(self.left)
@@ -511,18 +502,6 @@ class Mapping(Presented):
             ArgumentError: the models have other weights.
         """
         return check(self, *sides_of(src, dst))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The mapping as plain data."""
-        return {
-            "src": self.src,
-            "weights": [pair.to_dict() for pair in self.pairs],
-            "layers": dict(self.layers),
-            "unmatched_src": self.unmatched_src,
-            "unmatched_dst": self.unmatched_dst,
-            "notes": list(self.notes),
-            "environment": self.environment,
-        }
 
     def content(self) -> Document:
         """The pairs as a table, weights without a partner, and notes."""

@@ -88,7 +88,7 @@ def test_findings_of_a_comparison_stand_at_their_lines(folder, capsys):
     assert main(["log", "clean", "--format", "github"]) == 0
     assert capsys.readouterr().out.startswith("::notice title=padiff-shim::")
     assert main(["gate", "clean", "--baseline", "b.jsonl", "--update", "--format", "github"]) == 0
-    assert capsys.readouterr().out.startswith("::notice title=padiff-shim::updated: b.jsonl")
+    assert capsys.readouterr().out.startswith("::notice title=padiff-shim::UPDATED: b.jsonl")
     assert main(["gate", "log", "--baseline", "b.jsonl", "--format", "github"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("::error file=train.py,line=41,title=gate%3A WRONG::linear out")

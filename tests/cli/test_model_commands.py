@@ -71,7 +71,7 @@ def test_weights_go_there_and_back(folder, capsys):
     assert [path.name for path in folder.iterdir() if path.suffix == ".pdparams"] == []
     assert main([*to_paddle, "-o", "new/port.pdparams", "--json", "-"]) == 0
     shown = capsys.readouterr()
-    assert len(json.loads(shown.out)["weights"]) == 4
+    assert len(json.loads(shown.out)["pairs"]) == 4
     assert "new/port.pdparams written" in shown.err
     to_torch = ["transfer", "--torch", "pair.py:Original", "--paddle", "new/port.pdparams", "--weights", "paddle->torch"]
     assert main([*to_torch, "--output", "back.pt"]) == 0

@@ -170,7 +170,7 @@ def test_doctor_says_how_it_stands(capsys):
 
 def test_doctor_as_data(capsys):
     assert main(["doctor", "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["healthy"] is True
+    assert json.loads(capsys.readouterr().out)["right"] is True
 
 
 def test_doctor_fails_in_ci_where_something_is_wrong(monkeypatch, capsys):

@@ -188,7 +188,7 @@ def test_what_a_log_says_is_read_in_either_language(text, translation):
     ("sentence", "shown"),
     [
         (joined(" and ", [many(15, "weight"), many(1, "input")]), "15 个权重和 1 个输入"),
-        (joined(" ", [tr("{more}.", more=tr("others make it as well")), tr("{more}.", more="2")]), "其他部分也会造成。2。"),
+        (joined(" ", [tr("{more}.", more=tr("others cause it as well")), tr("{more}.", more="2")]), "其他部分也会造成。2。"),
         (tr("{what}, {site}", what=tr(" in layer {layer}", layer="down"), site="port.py:7"), "，在层 down 中，port.py:7"),
         (joined(": ", [tr("note"), "a  b"]), "记录项：a  b"),
     ],

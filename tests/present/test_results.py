@@ -25,6 +25,7 @@ from padiff_shim.present.annotations import Finding
 from padiff_shim.present.result import Presented
 from padiff_shim.proof.aligned import AlignedDtype
 from padiff_shim.proof.alignment import Alignment
+from padiff_shim.proof.attribution import NOWHERE
 from padiff_shim.proof.bits.result import BitOrigin, Bitwise
 from padiff_shim.proof.carried import CarriedBy
 from padiff_shim.proof.distances import DriftRow
@@ -139,7 +140,10 @@ MEASURED = re.compile(r"(?<![\w.])[-+]?\d+\.?\d*(?:e[-+]\d+)|(?<![\w.])\d+\.\d+%
 def further(results):
     """Situation -> a result that the fixture has not."""
     place = ProgramPlace("blocks.0", "port.py", 7, "x = y", "softmax(axis=1)")
-    long = "momentum=0.1 against 0.9 (Paddle's momentum is the share of the old statistics that stays, Torch's that of the new)"
+    share = tr("Paddle's momentum is the share of the old statistics that stays, Torch's that of the new: ")
+    long = tr(
+        "{name}={own} against {other} ({note}write {name}={value})", name="momentum", own=0.1, other=0.9, note=share, value=0.9
+    )
     axis = tr("{here} against {there} (write {there})", here="axis=1", there="axis=-1")
     fix = Fix("momentum=0.9", place.file, 7)
     mistakes = {
@@ -180,7 +184,7 @@ def further(results):
         "an audit of edges, stopped": audited(huge=2, complete=False),
         "nothing wrong in an audit": audited(),
         "records of a gate are lost": Gate(Path("baseline.jsonl"), 4.0, missing=["a line is cut"]),
-        "carriers that are not known": CarriedBy([], 0.0, 0.0, failed=tr("natively the port does not run")),
+        "carriers that are not known": CarriedBy([], 0.0, 0.0, failed=NOWHERE),
     }
 
 
@@ -288,7 +292,8 @@ def test_each_has_the_whole_face(results, tmp_path):
             assert result.headline.partition(" ")[0] in result.text(), name
             assert result.markdown(), name
             assert result.html().startswith("<!doctype html>"), name
-            json.dumps(result.to_dict(), default=str)
+            data = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+            assert name in ("Run", "CompareRun") or (data["headline"], data["right"]) == (result.answer, bool(result)), name
             for suffix in (".html", ".md", ".txt", ".json"):
                 target = result.save(tmp_path / f"{name}{number}{suffix}")
                 assert target.stat().st_size, name

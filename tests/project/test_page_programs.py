@@ -30,7 +30,7 @@ def train():
 SAYS = {
     "README.md": ["All 15 float calls ran on torch's kernels.", "Optimizers on torch kernels: adamw by Torch's definition (18)."],
     "README.zh-CN.md": ["全部 15 次浮点调用都在 torch 的内核上运行。", "torch 内核上的优化器：adamw 按 Torch 的定义（18）。"],
-    "docs/audit.md": ["Paddle's kernels of leaky_relu make the difference (1 of 4 ops; no other is needed or makes it); 7 runs"],
+    "docs/audit.md": ["Paddle's kernels of leaky_relu cause the difference (1 of 4 ops; no other is involved); 7 runs"],
     "docs/compare.md": [],
     "docs/prove.md": [
         "CODE_DIFFERS: another attribute: approximate=True against False (write approximate=False), at port.py:22",
@@ -55,7 +55,7 @@ LEAVES = {
     "README.md": ["report.html"],
     "docs/audit.md": ["audit/audit.md", "audit/audit.html", "audit/audit.json"],
     "docs/compare.md": ["report.html", "runs/monday"],
-    "docs/prove.md": ["drift.png"],
+    "docs/prove.md": ["drift.html"],
     "docs/record.md": ["here", "there"],
     "docs/run.md": ["run.html"],
 }

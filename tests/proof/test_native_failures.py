@@ -222,7 +222,7 @@ for options in ({"phase": "both"}, {"phase": "train", "optimizer": "AdamW", "los
     proof = prove(Port(), Original(), x, **options)
     assert proof, str(proof)
     assert 0 <= proof.differences["native"] < 1e-4, proof.differences
-    assert all("drawn otherwise" in note for note in proof.notes), proof.notes
+    assert all("KaimingUniform" in note for note in proof.notes), proof.notes
 assert proof.carriers("gradients").failed == ""
 print("proven")
 """

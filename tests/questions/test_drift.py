@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 
 import numpy as np
 import paddle
@@ -11,7 +10,6 @@ import torch
 
 import padiff_shim
 from padiff_shim import ArgumentError, FileError, PadiffShimError
-from padiff_shim.errors import MissingFrameworkError
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 D = 8
@@ -198,25 +196,6 @@ def test_tables(tmp_path):
     assert float(rows[-1]["native_max_abs"]) == drifts.rows[-1].native.max_abs
     with pytest.raises(FileError, match="cannot be written"):
         drifts.save(tmp_path / "drift.csv" / "again.csv")
-
-
-def test_pictures(tmp_path):
-    pytest.importorskip("matplotlib")
-    drifts = padiff_shim.prove(*pair(), X, phase="forward").drift()
-    assert drifts.save(tmp_path / "drift.png").read_bytes().startswith(b"\x89PNG")
-    drawn = drifts.save(tmp_path / "drift.svg").read_text()
-    assert drawn.startswith("<?xml")
-    with pytest.raises(ArgumentError, match=r"\.png, \.svg, got .*drift\.jpg"):
-        drifts.save(tmp_path / "drift.jpg")
-    assert drifts.save(tmp_path / "new" / "drift.png").is_file()
-    with pytest.raises(FileError, match="cannot be written"):
-        drifts.save(tmp_path / "drift.svg" / "again.png")
-
-
-def test_a_picture_needs_matplotlib(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingFrameworkError, match="pip install matplotlib"):
-        padiff_shim.prove(*pair(), X, phase="forward").drift().save(tmp_path / "drift.png")
 
 
 def test_what_is_refused():

@@ -26,7 +26,7 @@ def test_a_run_is_the_same_as_itself(right, tmp_path):
     difference = diff(right, tmp_path / "again")
     assert difference
     assert {row.any.kind for row in difference.rows} == {"op", "layer", "parameter", "gradient"}
-    assert difference.to_dict()["same"] is True
+    assert difference.to_dict()["right"] is True
     assert not difference.surroundings
 
 

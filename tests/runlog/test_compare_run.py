@@ -4,8 +4,6 @@ import gc
 import json
 import os
 import re
-import sys
-import types
 from pathlib import Path
 
 import paddle
@@ -13,7 +11,7 @@ import pytest
 from log_data import filled, record, wrong
 
 import padiff_shim
-from padiff_shim.errors import MissingFrameworkError, PadiffShimError, UnknownNameError
+from padiff_shim.errors import PadiffShimError, UnknownNameError
 from padiff_shim.runlog import compare_logs
 from padiff_shim.runlog.counts import NO_VERDICT
 from padiff_shim.runs.compare_run import CompareRun, load
@@ -254,23 +252,6 @@ class TestReports:
     def test_an_empty_run_and_a_clean_one(self):
         assert not CompareRun()
         assert filled([record()])
-
-    def test_html(self, tmp_path):
-        run = filled([wrong()])
-        path = run.save(tmp_path / "report.html")
-        assert "encoder.layers.0.linear1" in path.read_text()
-
-    def test_pandas(self, monkeypatch):
-        module = types.ModuleType("pandas")
-        module.DataFrame = lambda rows: rows
-        monkeypatch.setitem(sys.modules, "pandas", module)
-        (row,) = filled([wrong(prob=float("inf"))]).to_pandas()
-        assert row["stats.paddle.prob"] == float("inf")
-        assert row["verdict"] == "WRONG"
-        assert row["attributes"] == {"transpose_weight": False}
-        monkeypatch.setitem(sys.modules, "pandas", None)
-        with pytest.raises(MissingFrameworkError, match="pip install pandas"):
-            filled([]).to_pandas()
 
 
 def names_in(record):

@@ -238,7 +238,7 @@ def test_an_update_says_what_it_did_and_not_that_the_run_failed(baseline, tmp_pa
     assert capsys.readouterr().out.startswith("FAILED")
     assert main([*words, "--update"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("updated: ")
+    assert text.startswith("UPDATED: ")
     assert f"{baseline.name} holds 1 place" in text.replace("\n", " ").replace("  ", " ")
     assert "worse: linear out" in text
     assert main(words) == 0

@@ -108,7 +108,7 @@ def test_a_mapping_is_plain_data_and_holds_no_model(pair):
     a, b, mapping = pair
     data = json.loads(json.dumps(mapping.to_dict()))
     assert data["layers"]["wide"] == "wide"
-    assert data["weights"][0] == {
+    assert data["pairs"][0] == {
         "torch": "one.weight", "paddle": "one.weight", "torch_shape": [4, 4], "paddle_shape": [4, 4],
         "transform": "transposed", "note": "",
     }  # fmt: skip

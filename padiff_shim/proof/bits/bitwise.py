@@ -171,7 +171,9 @@ def _run_as_written(answer: Bitwise, search: OriginSearch, changed: Counts) -> C
         if origin.patch is not None and origin.patch not in good:
             names = _names(search, search.origins[place].change)
             answer.origins[place] = replace(origin, patch=None, names=names)
-            answer.notes.append(tr("the lines of change {number} do not do what it does in memory: it is shown", number=place + 1))
+            answer.notes.append(
+                tr("change {number} does in memory what its lines do not: it is shown, and not written", number=place + 1)
+            )
     return changed
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ...files import write
 from ...present.annotations import Finding, Patch
@@ -188,11 +187,6 @@ class Bitwise(Presented):
         if self.mended:
             yield tr("{origins}; with {changes} all bits are identical", origins=origins, changes=changes)
         yield tr("{origins}; with {changes} some bits still differ", origins=origins, changes=changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it in plain types (JSON)."""
-        data = {**asdict(self), "proof": self.proof.to_dict()}
-        return {**data, "headline": self.answer, "identical": self.identical, "mended": self.mended}
 
     def apply(self) -> list[Path]:
         """Write the patches into their files, and say which they are. Of patches of the same lines the first is written alone.
